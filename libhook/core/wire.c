@@ -1,0 +1,2 @@
+/* wire.c - placeholder until the codec lands */
+#include "libhook/core/wire.h"

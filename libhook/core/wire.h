@@ -1,9 +1,9 @@
 /*
  * wire.h - the messages between a client (one process of a tenant) and the node daemon.
  *
- * One message is one ZeroMQ frame: a fixed little-endian struct that begins with struct wire_header. The structs have no
- * padding that the compiler chose, so encoding is a copy; wire.c checks magic, version, type and size of what arrives.
- * Python reads and writes the very same structs through cffi (libhook/build.py parses the part between the two
+ * One message is one ZeroMQ frame: a fixed little-endian struct that begins with struct wire_header. The structs have
+ * no padding that the compiler chose, so encoding is a copy; wire.c checks magic, version, type and size of what
+ * arrives. Python reads and writes the very same structs through cffi (libhook/build.py parses the part between the two
  * "cffi:" marks), so nothing about a message is written down twice.
  *
  * All times are durations in nanoseconds: the two sides need not share a clock. `device` is always the index into the
@@ -57,8 +57,8 @@ struct wire_hello {
     uint32_t device_count;
     uint32_t flags;
     uint32_t reserved;
-    char program[32];      /* comm of the process, for people */
-    char library[32];      /* version of the library, for people */
+    char program[32]; /* comm of the process, for people */
+    char library[32]; /* version of the library, for people */
     uint8_t uuid[16][16];
     uint64_t held_epoch[16];   /* epoch whose work may still be running, or 0 */
     uint64_t memory_bytes[16]; /* what this process has allocated and holds as credit */
@@ -129,8 +129,8 @@ struct wire_revoke {
 };
 
 enum wire_return_flags {
-    WIRE_RETURN_WANT_MORE = 1, /* threads wait at the gate: this is the next TokenRequest too */
-    WIRE_RETURN_IDLE = 2,      /* given back before the quota's end, for lack of work */
+    WIRE_RETURN_WANT_MORE = 1,  /* threads wait at the gate: this is the next TokenRequest too */
+    WIRE_RETURN_IDLE = 2,       /* given back before the quota's end, for lack of work */
     WIRE_RETURN_UNCONFIRMED = 4 /* the drain could not be observed (context destroyed, error) */
 };
 
@@ -233,6 +233,23 @@ struct wire_page {
     uint64_t reserved[6];
     struct wire_page_gpu gpu[16];
 };
+
+/*
+ * wire_check() looks at a frame that came from outside: magic, version, a known type, exactly that type's size, in the
+ * header as in the frame, counts and device indices within range, strings that end. Returns the type, or -EMSGSIZE
+ * (cut, too long, or not its type's size), -EPROTO (magic or a type nobody knows), -EPROTONOSUPPORT (another version),
+ * -EINVAL (a field out of range). The frame need not be aligned. Flags that are not known are not refused.
+ */
+int wire_check(const void *frame, size_t size);
+/* The size of a message of this type, or 0 for a type that nobody knows. */
+size_t wire_size(int type);
+/* Zeroes the message and writes its header. `message` has room for wire_size(type). Returns 0 or -EINVAL. */
+int wire_init(void *message, int type, uint64_t serial);
+
+/* The page: the daemon initialises and stores (release), the client loads (acquire). */
+void wire_page_init(struct wire_page *page, uint64_t incarnation);
+void wire_page_store_epoch(struct wire_page *page, uint32_t slot, uint64_t epoch);
+uint64_t wire_page_load_epoch(const struct wire_page *page, uint32_t slot);
 /* cffi: end */
 
 #endif

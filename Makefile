@@ -1,25 +1,47 @@
-# The front door. `make help` lists the targets.
+# The front door. `make help` lists the targets. Needs python3 (3.11 or later, with venv), gcc and make; PyPI for the rest.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip -q --disable-pip-version-check --no-input
+C_FILES = $(shell find libhook $(wildcard tests bench) -name '*.[ch]' | sort)
+PY_DIRS = gemini scheduler_backend libhook $(wildcard bench)
 
-.PHONY: help setup build run test lint clean
+.DEFAULT_GOAL := help
+.PHONY: help setup build test lint format wheel clean
 help: ## this list
-	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-$(VENV)/.stamp: pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q --disable-pip-version-check --upgrade pip setuptools
-	$(BIN)/pip install -q --disable-pip-version-check -e '.[dev]'
-	touch $@
+$(VENV)/.stamp: pyproject.toml setup.py
+	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "gemini: $(PYTHON) is older than 3.11 or has no venv; install python3-venv, or say PYTHON=python3.12" >&2; exit 1; }
+	@echo "  VENV $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "  PIP  setuptools, cffi"
+	@$(PIP) install 'setuptools>=80,<85' 'cffi==2.1.1'
+	@echo "  PIP  gemini-gpu[dev] and what it needs"
+	@GEMINI_SKIP_C=1 $(PIP) install --no-build-isolation -e '.[dev]'
+	@touch $@
 
 setup: $(VENV)/.stamp ## the Python environment in .venv
 
 build: setup ## compile the library, the simulated driver and the load generator
-	$(BIN)/python -m libhook.build
+	@$(BIN)/python -m libhook.build
 
 test: build ## all tests that need neither a GPU nor a control plane
-	$(BIN)/python -m pytest -q
+	@$(BIN)/python -m pytest -q $(ARGS)
+
+lint: build ## ruff, mypy, import rules, clang-format
+	@echo "  LINT ruff"; $(BIN)/ruff check -q . && $(BIN)/ruff format -q --check --diff .
+	@echo "  LINT mypy"; $(BIN)/mypy --no-error-summary $(PY_DIRS)
+	@echo "  LINT import rules"; $(BIN)/lint-imports --no-cache > build/imports.log || { cat build/imports.log; exit 1; }
+	@echo "  LINT clang-format"; $(BIN)/clang-format --dry-run -Werror $(C_FILES)
+
+format: setup ## rewrite Python and C in the house style
+	@$(BIN)/ruff check -q --fix . ; $(BIN)/ruff format -q .
+	@$(BIN)/clang-format -i $(C_FILES)
+
+wheel: setup ## a wheel with the built C parts, in out/wheel
+	@$(PIP) wheel --no-deps --no-build-isolation -w out/wheel .
 
 clean: ## remove what was built
-	rm -rf $(VENV) build libhook/lib libhook/_core_api* libhook/_core_abi*
+	rm -rf $(VENV) build out libhook/lib libhook/_core_api* libhook/_core_abi* *.egg-info

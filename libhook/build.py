@@ -62,7 +62,7 @@ def link(target: Path, inputs: list[Path], *flags: str, shared: bool = True) -> 
 
 
 def build_extension() -> None:
-    """The Python extension over the core, in API mode where Python.h is there, else in ABI mode over a shared library."""
+    """The Python extension over the core: API mode where Python.h is there, else ABI mode over a shared library."""
     import cffi
 
     inputs = [*sources("core"), *sorted((ROOT / "core").glob("*.h")), Path(__file__)]

@@ -1,0 +1,406 @@
+/*
+ * load.c - gemini-load, the load generator: a plain CUDA driver-API program, the same on a real and on a simulated GPU.
+ *
+ * It opens libcuda.so.1 as any program does and knows nothing of tenants: what it suffers under LD_PRELOAD, every program
+ * suffers. Its kernel, gemini_spin, runs for as many nanoseconds as its first argument says; a simulated driver knows the
+ * kernel by that name, a real one compiles the PTX below.
+ *
+ * Work is a row of launches, by default asynchronous and back to back, for a loop that synchronises after every kernel
+ * hides throttling. --burst/--gap-us make a program that comes and goes: N launches, a synchronise, G us of host time.
+ * Samples go into log-linear histograms (64 steps an octave, 1.6 %), so a run of any length needs the same memory.
+ * gpu_seconds counts finished kernels times their asked duration. SIGINT and SIGTERM end the run as its time would.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+static const char spin_ptx[] = ".version 6.0\n"
+                               ".target sm_50\n"
+                               ".address_size 64\n"
+                               ".visible .entry gemini_spin(.param .u64 gemini_spin_param_0)\n"
+                               "{\n"
+                               "    .reg .pred %p<2>;\n"
+                               "    .reg .b64 %rd<5>;\n"
+                               "    ld.param.u64 %rd1, [gemini_spin_param_0];\n"
+                               "    mov.u64 %rd2, %globaltimer;\n"
+                               "$spin:\n"
+                               "    mov.u64 %rd3, %globaltimer;\n"
+                               "    sub.u64 %rd4, %rd3, %rd2;\n"
+                               "    setp.lt.u64 %p1, %rd4, %rd1;\n"
+                               "    @%p1 bra $spin;\n"
+                               "    ret;\n"
+                               "}\n";
+
+/* The driver's functions: one list gives the pointers and their look-up. The ABI is spelt here and not taken from the
+ * library's header, so that a mistake there does not hide itself. Handles are opaque pointers, CUdeviceptr is 64 bits. */
+#define DRIVER(X)                                                                                                      \
+    X(cuInit, (unsigned))                                                                                              \
+    X(cuGetErrorName, (int, const char **))                                                                            \
+    X(cuDeviceGet, (int *, int))                                                                                       \
+    X(cuDeviceGetName, (char *, int, int))                                                                             \
+    X(cuDevicePrimaryCtxRetain, (void **, int))                                                                        \
+    X(cuCtxSetCurrent, (void *))                                                                                       \
+    X(cuCtxSynchronize, (void))                                                                                        \
+    X(cuModuleLoadData, (void **, const void *))                                                                       \
+    X(cuModuleGetFunction, (void **, void *, const char *))                                                            \
+    X(cuLaunchKernel,                                                                                                  \
+        (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **))      \
+    X(cuStreamCreate, (void **, unsigned))                                                                             \
+    X(cuStreamSynchronize, (void *))                                                                                   \
+    X(cuStreamBeginCapture_v2, (void *, int))                                                                          \
+    X(cuStreamEndCapture, (void *, void **))                                                                           \
+    X(cuGraphInstantiate_v2, (void **, void *, void **, char *, size_t))                                               \
+    X(cuGraphLaunch, (void *, void *))                                                                                 \
+    X(cuMemAlloc_v2, (uint64_t *, size_t))
+
+static struct {
+#define MEMBER(name, arguments) int(*name) arguments;
+    DRIVER(MEMBER)
+#undef MEMBER
+} cu;
+
+enum { MAX_STREAMS = 64, MAX_THREADS = 256, MAX_CODES = 16, HISTOGRAM = 64 * 60 };
+
+static struct {
+    double kernel_us, gap_us, seconds;
+    long burst, sync_every, streams, graph, threads, device, alloc_bytes;
+    const char *json;
+    bool legacy, per_thread;
+} options = {.kernel_us = 100, .seconds = 10, .streams = 1, .threads = 1};
+
+struct worker {
+    pthread_t thread;
+    uint64_t launches, first_ns, last_ns;
+    uint64_t launch_ns[HISTOGRAM], burst_ns[HISTOGRAM];
+};
+
+static struct {
+    void *context, *function;
+    atomic_bool stop;
+    uint64_t deadline_ns;
+    pthread_mutex_t lock; /* of the error counts */
+    struct {
+        int code;
+        uint64_t count;
+    } errors[MAX_CODES];
+} run = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void sleep_until(uint64_t when_ns) {
+    struct timespec when = {.tv_sec = (time_t)(when_ns / 1000000000u), .tv_nsec = (long)(when_ns % 1000000000u)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, NULL) == EINTR && !run.stop)
+        ;
+}
+
+/* Histogram: exact below 64, above it 64 steps an octave. */
+static void sample(uint64_t *histogram, uint64_t value) {
+    int shift = value < 64 ? 0 : 58 - __builtin_clzll(value);
+    uint64_t index = shift ? (uint64_t)shift * 64 + (value >> (shift - 1)) - 64 : value;
+    histogram[index < HISTOGRAM ? index : HISTOGRAM - 1]++;
+}
+
+static double percentile(const uint64_t *histogram, double part) {
+    uint64_t total = 0, seen = 0;
+    for (int i = 0; i < HISTOGRAM; i++)
+        total += histogram[i];
+    if (total == 0)
+        return NAN;
+    uint64_t rank = (uint64_t)ceil((double)total * part);
+    for (int i = 0; i < HISTOGRAM; i++) {
+        seen += histogram[i];
+        if (seen >= rank && seen > 0)
+            return i < 64 ? i : ldexp(64 + i % 64 + 0.5, i / 64 - 1);
+    }
+    return NAN;
+}
+
+static const char *error_name(int code) {
+    const char *name = NULL;
+    return cu.cuGetErrorName && cu.cuGetErrorName(code, &name) == 0 && name ? name : "CUDA_ERROR_UNKNOWN";
+}
+
+/* Count a failure; returns whether `code` is one. */
+static bool failed(int code) {
+    if (code == 0)
+        return false;
+    pthread_mutex_lock(&run.lock);
+    for (int i = 0; i < MAX_CODES; i++)
+        if (run.errors[i].count == 0 || run.errors[i].code == code) {
+            run.errors[i].code = code;
+            run.errors[i].count++;
+            break;
+        }
+    pthread_mutex_unlock(&run.lock);
+    return true;
+}
+
+static void on_signal(int number) {
+    (void)number;
+    run.stop = true;
+}
+
+static bool ended(uint64_t at_ns) {
+    return run.stop || (run.deadline_ns && at_ns >= run.deadline_ns);
+}
+
+static int launch(void *stream) {
+    uint64_t kernel_ns = (uint64_t)llround(options.kernel_us * 1000);
+    void *arguments[] = {&kernel_ns};
+    return cu.cuLaunchKernel(run.function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL);
+}
+
+/* A graph of options.graph launches, captured on `stream`; NULL when that failed (counted). */
+static void *capture(void *stream) {
+    void *graph = NULL, *executable = NULL;
+    if (failed(cu.cuStreamBeginCapture_v2(stream, 1 /* thread local */)))
+        return NULL;
+    for (long i = 0; i < options.graph; i++)
+        failed(launch(stream));
+    if (failed(cu.cuStreamEndCapture(stream, &graph)))
+        return NULL;
+    return failed(cu.cuGraphInstantiate_v2(&executable, graph, NULL, NULL, 0)) ? NULL : executable;
+}
+
+static void *work(void *argument) {
+    struct worker *self = argument;
+    void *streams[MAX_STREAMS] = {NULL}, *graph = NULL;
+    long stream_count = options.streams, in_burst = 0, unsynchronised = 0, next = 0;
+    prctl(PR_SET_TIMERSLACK, 1L);
+    if (failed(cu.cuCtxSetCurrent(run.context)))
+        return NULL;
+    if (options.legacy || options.per_thread) {
+        streams[0] = options.per_thread ? (void *)2 : NULL;
+        stream_count = 1;
+    } else
+        for (long i = 0; i < stream_count; i++)
+            if (failed(cu.cuStreamCreate(&streams[i], 1 /* non-blocking */)))
+                return NULL;
+    if (options.graph && !(graph = capture(streams[0])))
+        return NULL;
+
+    uint64_t at_ns = now_ns(), burst_began_ns = at_ns;
+    self->first_ns = at_ns;
+    while (!ended(at_ns)) {
+        void *stream = streams[next++ % stream_count];
+        int code = graph ? cu.cuGraphLaunch(graph, stream) : launch(stream);
+        uint64_t after_ns = now_ns();
+        if (failed(code))
+            break; /* errors of a context are sticky: going on would only count them again */
+        sample(self->launch_ns, after_ns - at_ns);
+        self->launches += graph ? (uint64_t)options.graph : 1;
+        at_ns = after_ns;
+        in_burst++;
+        unsynchronised++;
+        bool burst_ends = options.burst && in_burst >= options.burst;
+        if (burst_ends || (options.sync_every && unsynchronised >= options.sync_every)) {
+            for (long i = 0; i < stream_count; i++)
+                if (failed(cu.cuStreamSynchronize(streams[i])))
+                    run.stop = true;
+            unsynchronised = 0;
+            at_ns = now_ns();
+            if (burst_ends || !options.burst) {
+                sample(self->burst_ns, at_ns - burst_began_ns);
+                in_burst = 0;
+                if (options.gap_us > 0) {
+                    sleep_until(at_ns + (uint64_t)(options.gap_us * 1000));
+                    at_ns = now_ns();
+                }
+                burst_began_ns = at_ns;
+            }
+        }
+    }
+    for (long i = 0; i < stream_count; i++)
+        failed(cu.cuStreamSynchronize(streams[i]));
+    self->last_ns = now_ns();
+    return NULL;
+}
+
+static void number(FILE *out, const char *text, double value) {
+    if (isnan(value))
+        fprintf(out, "%snull", text);
+    else
+        fprintf(out, "%s%.6g", text, value);
+}
+
+static int report(const struct worker *workers, const char *device) {
+    static struct worker sum;
+    uint64_t first_ns = UINT64_MAX, last_ns = 0;
+    for (long i = 0; i < options.threads; i++) {
+        if (workers[i].last_ns == 0)
+            continue;
+        sum.launches += workers[i].launches;
+        first_ns = workers[i].first_ns < first_ns ? workers[i].first_ns : first_ns;
+        last_ns = workers[i].last_ns > last_ns ? workers[i].last_ns : last_ns;
+        for (int j = 0; j < HISTOGRAM; j++) {
+            sum.launch_ns[j] += workers[i].launch_ns[j];
+            sum.burst_ns[j] += workers[i].burst_ns[j];
+        }
+    }
+    double seconds = last_ns > first_ns ? (double)(last_ns - first_ns) / 1e9 : 0;
+    double gpu_seconds = (double)sum.launches * options.kernel_us / 1e6;
+    if (!options.json)
+        printf("%s: %lu launches of %g us in %.3f s, %.3f s of GPU time (%.1f %%)\n", device,
+            (unsigned long)sum.launches, options.kernel_us, seconds, gpu_seconds,
+            seconds > 0 ? 100 * gpu_seconds / seconds : 0);
+    bool wrong = run.errors[0].count > 0;
+    for (int i = 0; i < MAX_CODES && run.errors[i].count; i++)
+        fprintf(
+            stderr, "gemini-load: %s, %lu times\n", error_name(run.errors[i].code), (unsigned long)run.errors[i].count);
+    if (!options.json)
+        return wrong;
+    FILE *out = strcmp(options.json, "-") == 0 ? stdout : fopen(options.json, "w");
+    if (!out) {
+        fprintf(stderr, "gemini-load: --json %s: %s; name a file that can be written\n", options.json, strerror(errno));
+        return 2;
+    }
+    fprintf(out,
+        "{\"device\": \"%s\", \"launches\": %lu, \"seconds\": %.6f, \"gpu_seconds\": %.6f, \"kernel_us\": %g, ", device,
+        (unsigned long)sum.launches, seconds, gpu_seconds, options.kernel_us);
+    number(out, "\"launch_ns\": {\"p50\": ", percentile(sum.launch_ns, 0.5));
+    number(out, ", \"p99\": ", percentile(sum.launch_ns, 0.99));
+    number(out, "}, \"burst_ms\": {\"p50\": ", percentile(sum.burst_ns, 0.5) / 1e6);
+    number(out, ", \"p99\": ", percentile(sum.burst_ns, 0.99) / 1e6);
+    fprintf(out, "}, \"errors\": {");
+    for (int i = 0; i < MAX_CODES && run.errors[i].count; i++)
+        fprintf(
+            out, "%s\"%s\": %lu", i ? ", " : "", error_name(run.errors[i].code), (unsigned long)run.errors[i].count);
+    fprintf(out, "}}\n");
+    if (fflush(out) != 0 || (out != stdout && fclose(out) != 0)) {
+        fprintf(stderr, "gemini-load: --json %s: %s\n", options.json, strerror(errno));
+        return 2;
+    }
+    return wrong;
+}
+
+static const char usage[] =
+    "usage: gemini-load [--kernel-us U] [--burst N] [--gap-us G] [--sync-every N] [--streams S|legacy|per-thread]\n"
+    "                   [--threads T] [--graph N] [--alloc BYTES] [--device D] [--seconds S] [--json FILE]\n"
+    "Launches kernels of U us (100), back to back and asynchronously. --burst N: after N launches a synchronise and\n"
+    "--gap-us of host time. --graph N: graphs of N kernels. --seconds 0: until SIGTERM. --json -: to stdout.\n";
+
+/* A number within [low, high]; ends the program with one line where it is none. */
+static double number_option(const char *name, const char *text, double low, double high) {
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || *end || !(value >= low && value <= high)) {
+        fprintf(stderr, "gemini-load: --%s %s: give a number from %g to %g\n", name, text, low, high);
+        exit(2);
+    }
+    return value;
+}
+
+static void parse(int argc, char **argv) {
+    enum { KERNEL, BURST, GAP, SYNC, STREAMS, THREADS, GRAPH, ALLOC, DEVICE, SECONDS, JSON, HELP };
+    static const struct option names[] = {{"kernel-us", 1, 0, KERNEL}, {"burst", 1, 0, BURST}, {"gap-us", 1, 0, GAP},
+        {"sync-every", 1, 0, SYNC}, {"streams", 1, 0, STREAMS}, {"threads", 1, 0, THREADS}, {"graph", 1, 0, GRAPH},
+        {"alloc", 1, 0, ALLOC}, {"device", 1, 0, DEVICE}, {"seconds", 1, 0, SECONDS}, {"json", 1, 0, JSON},
+        {"help", 0, 0, HELP}, {0, 0, 0, 0}};
+    int which, row;
+    while ((which = getopt_long(argc, argv, "", names, &row)) != -1) {
+        const char *name = which == '?' ? "" : names[row].name;
+        switch (which) {
+        case KERNEL: options.kernel_us = number_option(name, optarg, 0, 1e9); break;
+        case BURST: options.burst = (long)number_option(name, optarg, 1, 1e9); break;
+        case GAP: options.gap_us = number_option(name, optarg, 0, 1e9); break;
+        case SYNC: options.sync_every = (long)number_option(name, optarg, 1, 1e9); break;
+        case THREADS: options.threads = (long)number_option(name, optarg, 1, MAX_THREADS); break;
+        case GRAPH: options.graph = (long)number_option(name, optarg, 1, 100000); break;
+        case ALLOC: options.alloc_bytes = (long)number_option(name, optarg, 0, 1e15); break;
+        case DEVICE: options.device = (long)number_option(name, optarg, 0, 255); break;
+        case SECONDS: options.seconds = number_option(name, optarg, 0, 1e9); break;
+        case JSON: options.json = optarg; break;
+        case STREAMS:
+            options.legacy = strcmp(optarg, "legacy") == 0;
+            options.per_thread = strcmp(optarg, "per-thread") == 0;
+            if (!options.legacy && !options.per_thread)
+                options.streams = (long)number_option(name, optarg, 1, MAX_STREAMS);
+            break;
+        case HELP: fputs(usage, stdout); exit(0);
+        default: fputs("gemini-load: see gemini-load --help\n", stderr); exit(2);
+        }
+    }
+    if (optind < argc) {
+        fprintf(stderr, "gemini-load: %s is no option; see gemini-load --help\n", argv[optind]);
+        exit(2);
+    }
+    if (options.gap_us > 0 && !options.burst && !options.sync_every)
+        options.burst = 1;
+    if (options.legacy && options.graph) {
+        fputs("gemini-load: --graph cannot be captured on --streams legacy; give a number of streams\n", stderr);
+        exit(2);
+    }
+}
+
+/* Returns 0, or says in one line what is missing. */
+static int open_driver(char *name, int size) {
+    void *module, *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        fprintf(stderr, "gemini-load: %s; install NVIDIA's driver, or use the simulated one (gemini load --sim)\n",
+            dlerror());
+        return 3;
+    }
+#define FIND(symbol, arguments)                                                                                        \
+    if (!(*(void **)&cu.symbol = dlsym(library, #symbol))) {                                                           \
+        fprintf(stderr, "gemini-load: libcuda.so.1 has no %s; a driver of CUDA 11 or later is needed\n", #symbol);     \
+        return 3;                                                                                                      \
+    }
+    DRIVER(FIND)
+#undef FIND
+    int device, code;
+    const char *step = "cuInit";
+    if ((code = cu.cuInit(0)) == 0 &&
+        (step = "cuDeviceGet", code = cu.cuDeviceGet(&device, (int)options.device)) == 0 &&
+        (step = "cuDeviceGetName", code = cu.cuDeviceGetName(name, size, device)) == 0 &&
+        (step = "cuDevicePrimaryCtxRetain", code = cu.cuDevicePrimaryCtxRetain(&run.context, device)) == 0 &&
+        (step = "cuCtxSetCurrent", code = cu.cuCtxSetCurrent(run.context)) == 0 &&
+        (step = "cuModuleLoadData", code = cu.cuModuleLoadData(&module, spin_ptx)) == 0 &&
+        (step = "cuModuleGetFunction", code = cu.cuModuleGetFunction(&run.function, module, "gemini_spin")) == 0)
+        return 0;
+    fprintf(
+        stderr, "gemini-load: %s of device %ld failed: %s; try gemini check\n", step, options.device, error_name(code));
+    return 3;
+}
+
+int main(int argc, char **argv) {
+    char device[256] = "";
+    parse(argc, argv);
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND}; /* a second one kills */
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    int status = open_driver(device, sizeof(device));
+    if (status)
+        return status;
+    uint64_t memory = 0;
+    if (options.alloc_bytes)
+        failed(cu.cuMemAlloc_v2(&memory, (size_t)options.alloc_bytes));
+    if (options.seconds > 0)
+        run.deadline_ns = now_ns() + (uint64_t)(options.seconds * 1e9);
+    struct worker *workers = calloc((size_t)options.threads, sizeof(*workers));
+    if (!workers)
+        return 3;
+    for (long i = 0; i < options.threads; i++)
+        if (pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0) {
+            fprintf(stderr, "gemini-load: no thread %ld: %s\n", i, strerror(errno));
+            return 3;
+        }
+    for (long i = 0; i < options.threads; i++)
+        pthread_join(workers[i].thread, NULL);
+    return report(workers, device);
+}

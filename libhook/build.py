@@ -25,6 +25,8 @@ ROOT = Path(__file__).resolve().parent
 LIB = ROOT / "lib"
 CFLAGS = ["-std=gnu11", "-O2", "-g", "-fPIC", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", f"-I{ROOT.parent}"]
 HOOK_DIRS = ("core", "driver", "runtime", "hooks")
+# Both the library and the simulated driver export cu*: each must reach its own functions, whoever else defines them.
+BIND_INSIDE = "-Wl,-Bsymbolic-functions"
 CFFI_PART = re.compile(r"/\* cffi: begin \*/(.*?)/\* cffi: end \*/", re.S)
 
 
@@ -95,8 +97,8 @@ def build_extension() -> None:
 def build_all() -> None:
     """Build whatever is missing or older than its sources."""
     build_extension()
-    link(LIB / "libgemini_hook.so", sources(*HOOK_DIRS), "-Wl,-z,defs", "-Wl,-z,now", "-ldl", "-lpthread")
-    sim = ("-Wl,-z,defs", "-ldl", "-lpthread", "-lrt")
+    link(LIB / "libgemini_hook.so", sources(*HOOK_DIRS), "-Wl,-z,defs", "-Wl,-z,now", BIND_INSIDE, "-ldl", "-lpthread")
+    sim = ("-Wl,-z,defs", BIND_INSIDE, "-ldl", "-lpthread", "-lrt")
     link(LIB / "sim" / "libcuda.so.1", sources("sim/model", "sim/driver"), "-Wl,-soname,libcuda.so.1", *sim)
     link(LIB / "sim" / "libnvidia-ml.so.1", sources("sim/model", "sim/nvml"), "-Wl,-soname,libnvidia-ml.so.1", *sim)
     link(LIB / "libgemini_observer.so", sources("sim/model", "sim/observer"), *sim)

@@ -1,0 +1,48 @@
+/*
+ * context.h - which context, and so which device, the calling thread launches on; cheap enough for the launch path.
+ *
+ * Asking the driver costs two calls. So each thread keeps the last answer, and every call that can change it (made,
+ * set, pushed, popped, destroyed, reset: all of them are hooked) makes it stale: in the own thread for a change of the
+ * current context, in all threads for a context's end. A stale or empty answer is asked anew at the next use.
+ */
+#ifndef GEMINI_HOOKS_CONTEXT_H
+#define GEMINI_HOOKS_CONTEXT_H
+
+#include <stdint.h>
+
+#include "libhook/driver/cuda_types.h"
+
+struct context_now {
+    CUcontext context; /* NULL: this thread has none; the driver will say so itself */
+    int ordinal;       /* CUDA ordinal, which is `device` in agent.h; -1 without a context */
+    uint32_t round;    /* valid while equal to context_round; 0: stale */
+};
+
+#pragma GCC visibility push(hidden)
+
+/* The calling thread's answer; written by that thread only. */
+extern __thread struct context_now context_cached __attribute__((tls_model("initial-exec")));
+
+/* Grows whenever a context of the process ends; never 0. */
+extern uint32_t context_round;
+
+const struct context_now *context_look_up(void);
+
+/* Never NULL. May call the driver, and may be called during a stream capture. */
+static inline const struct context_now *context_current(void) {
+    if (__builtin_expect(context_cached.round == __atomic_load_n(&context_round, __ATOMIC_RELAXED), 1))
+        return &context_cached;
+    return context_look_up();
+}
+
+/* The calling thread's current context may have changed. */
+static inline void context_changed(void) {
+    context_cached.round = 0;
+}
+
+/* A context ended: no thread's answer holds any more. */
+void context_ended(void);
+
+#pragma GCC visibility pop
+
+#endif

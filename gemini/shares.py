@@ -1,6 +1,6 @@
 """Shares out of a device's timeline: pure functions over cumulative GPU time, no clock, no device.
 
-A *record* is what an observer of the device's timeline sampled: `at_ns`, shape (samples,), ascending, and `busy_ns`, shape
+A *record* is what an observer of the timeline sampled: `at_ns`, shape (samples,), ascending, and `busy_ns`, shape
 (samples, tenants), the GPU time that each tenant had been given up to then. Between samples both are taken as linear.
 """
 

@@ -1,0 +1,1 @@
+"""Benchmarks: one file, one question. Each prints one JSON object with its command, machine, commit and baseline."""

@@ -1,0 +1,247 @@
+"""The bed that benches and end-to-end tests lie in: a simulated machine, a daemon, tenants, and an observer.
+
+Everything is real but the card: processes under LD_PRELOAD, ZeroMQ, the daemon as its own process. Shares are read from
+the device's timeline by an observer, never from the daemon. Each bed has a machine and a state directory of its own, so
+that several may run at once; leaving the `with` block ends every process that it started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gemini import shares
+from libhook.observer import Timeline
+
+ROOT = Path(__file__).resolve().parent.parent
+LIB = ROOT / "libhook" / "lib"
+HOOK = LIB / "libgemini_hook.so"
+LOAD = LIB / "gemini-load"
+STALL_NS = 2_000_000  # the observer itself slept this much too long: the machine stalled
+
+
+def wait_for(condition: Callable[[], Any], seconds: float, what: str) -> Any:
+    """The first true answer of `condition`, asked every 2 ms; TimeoutError names `what` after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while True:
+        answer = condition()
+        if answer:
+            return answer
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no {what} within {seconds} s")
+        time.sleep(0.002)
+
+
+@dataclass
+class Record:
+    """Cumulative GPU time per name, sampled from the timeline; `stalls_ns` are moments when the observer overslept."""
+
+    names: list[str]
+    at_ns: np.ndarray
+    busy_ns: np.ndarray
+    stalls_ns: list[int] = field(default_factory=list)
+
+    def shares(self) -> dict[str, float]:
+        return dict(zip(self.names, map(float, shares.achieved(self.at_ns, self.busy_ns)), strict=True))
+
+    def utilization(self) -> float:
+        return float(shares.achieved(self.at_ns, self.busy_ns).sum())
+
+    def error_pp(self, entitled: Sequence[float]) -> dict[str, float]:
+        """Error of the whole record, percentage points."""
+        found = shares.errors(shares.achieved(self.at_ns, self.busy_ns), np.array(entitled)) * 100
+        return dict(zip(self.names, map(float, found), strict=True))
+
+    def window_error_pp(self, entitled: Sequence[float], q: float = 99, window_s: float = 1.0) -> dict[str, float]:
+        """Percentile `q` of the error over all sliding windows, percentage points."""
+        found = shares.window_errors(self.at_ns, self.busy_ns, np.array(entitled), int(window_s * 1e9)) * 100
+        return dict(zip(self.names, map(float, np.percentile(found, q, axis=0)), strict=True))
+
+    def windows(self, name: str, window_s: float, step_s: float = 0.01) -> np.ndarray:
+        """Share of `name` in all sliding windows."""
+        starts = shares.sliding(self.at_ns, int(window_s * 1e9), int(step_s * 1e9))
+        between = shares.busy_between(self.at_ns, self.busy_ns, starts, int(window_s * 1e9))
+        return np.asarray(between[:, self.names.index(name)] / (window_s * 1e9))
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=10)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+
+
+class Bed:
+    """A simulated machine; with `tokens` also a daemon. Use as a context manager."""
+
+    def __init__(self, *, sim: str = "memory=80GiB", tokens: bool = True, config: str = "") -> None:
+        self.id = f"bed-{uuid.uuid4().hex[:8]}"
+        self.sim = f"{sim},id={self.id}"
+        self.state_dir = Path(tempfile.mkdtemp(prefix="gemini-bed-"))
+        self.tokens = tokens
+        self.config = config
+        self.daemon: subprocess.Popen[bytes] | None = None
+        self.children: dict[int, tuple[str, subprocess.Popen[Any]]] = {}
+        self.sockets: dict[str, str] = {}
+        self._timeline: Timeline | None = None
+
+    def __enter__(self) -> Bed:
+        if self.tokens:
+            self.start_daemon()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for _name, child in self.children.values():
+            if child.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    child.send_signal(signal.SIGCONT)
+                    child.kill()
+        for _name, child in self.children.values():
+            child.wait()
+        if self.daemon and self.daemon.poll() is None:
+            self.daemon.terminate()
+            try:
+                self.daemon.wait(5)
+            except subprocess.TimeoutExpired:
+                self.daemon.kill()
+                self.daemon.wait()
+        for path in Path("/dev/shm").glob(f"gemini-sim-*{self.id}*"):
+            path.unlink(missing_ok=True)
+        shutil.rmtree(self.state_dir, ignore_errors=True)
+
+    def environment(self, tenant: str | None = None, hooked: bool = True) -> dict[str, str]:
+        """The environment of a process on this machine; with a tenant's name, of one of its processes."""
+        env = {**os.environ, "GEMINI_SIM": self.sim, "LD_LIBRARY_PATH": str(LIB / "sim")}
+        for name in ("GEMINI_SOCKET", "LD_PRELOAD"):
+            env.pop(name, None)
+        if hooked and tenant is not None and self.tokens:
+            env |= {"LD_PRELOAD": str(HOOK), "GEMINI_SOCKET": self.sockets[tenant]}
+        return env
+
+    def start_daemon(self) -> None:
+        """Start (again) the daemon on this bed's state directory and wait until it answers."""
+        config = self.state_dir / "gemini.toml"
+        config.write_text(self.config)
+        command = [sys.executable, "-m", "gemini", "serve", "--state-dir", str(self.state_dir), "--config", str(config)]
+        with (self.state_dir / "daemon.log").open("ab") as log:
+            self.daemon = subprocess.Popen(
+                command, cwd=ROOT, env=self.environment(), stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            )
+
+        def answers() -> bool:
+            assert self.daemon
+            if self.daemon.poll() is not None:
+                raise RuntimeError(f"the daemon ended: {(self.state_dir / 'daemon.log').read_text()[-2000:]}")
+            try:
+                return self.http("GET", "/healthz")[0] == 200
+            except OSError:
+                return False
+
+        wait_for(answers, 20, "answer of the daemon")
+
+    def http(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """One call on the daemon's control socket: (status, JSON or text)."""
+        connection = _UnixConnection(self.state_dir / "control.sock")
+        try:
+            payload = None if body is None else json.dumps(body)
+            connection.request(method, path, payload, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            text = answer.read().decode()
+            return answer.status, json.loads(text) if "json" in answer.headers.get("Content-Type", "") else text
+        finally:
+            connection.close()
+
+    def state(self) -> Any:
+        return self.http("GET", "/state")[1]
+
+    def tenant(self, name: str, request: float, limit: float, *, memory: int = 0, latency: bool = False) -> str:
+        """Register a tenant; returns its socket's path."""
+        body: dict[str, Any] = {"name": name, "request": request, "limit": limit, "latency": latency}
+        if memory:
+            body["memory_bytes"] = memory
+        if self.tokens:
+            status, answer = self.http("POST", "/tenants", body)
+            if status >= 300:
+                raise RuntimeError(f"tenant {name}: {status} {answer}")
+            self.sockets[name] = answer["socket"]
+        return self.sockets.get(name, "")
+
+    def spawn(self, name: str, command: Sequence[str | Path], **more: Any) -> subprocess.Popen[Any]:
+        """Start `command` as a process of tenant `name`."""
+        env = self.environment(name) | more.pop("env", {})
+        more.setdefault("stdout", subprocess.DEVNULL)
+        more.setdefault("stdin", subprocess.DEVNULL)
+        child: subprocess.Popen[Any] = subprocess.Popen([str(c) for c in command], env=env, **more)
+        self.children[child.pid] = (name, child)
+        return child
+
+    def load(self, name: str, *options: object, **more: Any) -> subprocess.Popen[Any]:
+        """Start gemini-load as a process of tenant `name`."""
+        return self.spawn(name, [LOAD, *map(str, options)], **more)
+
+    @property
+    def timeline(self) -> Timeline:
+        if self._timeline is None:
+            self._timeline = Timeline(self.sim)
+        return self._timeline
+
+    def busy(self, device: int = 0) -> tuple[int, dict[str, int]]:
+        """(now_ns, GPU time per tenant so far) by the device's own record."""
+        now_ns, by_pid = self.timeline.busy(device)
+        totals: dict[str, int] = {}
+        for pid, (name, _child) in self.children.items():
+            totals[name] = totals.get(name, 0) + by_pid.get(pid, 0)
+        return now_ns, totals
+
+    def until_busy(self, *names: str, seconds: float = 20) -> None:
+        """Wait until each of the named tenants has been given some GPU time."""
+        wait_for(lambda: all(self.busy()[1].get(n, 0) > 0 for n in names), seconds, f"GPU time of {', '.join(names)}")
+
+    def start_loads(self, *tenants: tuple[str, float, float], options: Sequence[object] = ()) -> None:
+        """One busy load per (name, request, limit); returns when all have been given GPU time."""
+        for name, request, limit in tenants:
+            self.tenant(name, request, limit)
+        for name, *_ in tenants:
+            self.load(name, *options)
+        self.until_busy(*(name for name, *_ in tenants))
+
+    def sample(self, seconds: float, step_s: float = 0.005, device: int = 0) -> Record:
+        """Watch the timeline for `seconds`."""
+        names = list(dict.fromkeys(name for name, _child in self.children.values()))
+        at: list[int] = []
+        rows: list[list[int]] = []
+        stalls: list[int] = []
+        last: dict[str, int] = dict.fromkeys(names, 0)
+        due = time.monotonic_ns()
+        end = due + int(seconds * 1e9)
+        while due < end:
+            now_ns, totals = self.busy(device)
+            if now_ns - due > STALL_NS:
+                stalls.append(now_ns)
+            for name in names:  # a process that ended leaves the timeline; what it had been given stays
+                last[name] = max(last[name], totals.get(name, 0))
+            at.append(now_ns)
+            rows.append([last[name] for name in names])
+            due = max(due + int(step_s * 1e9), time.monotonic_ns())
+            time.sleep(max(0.0, (due - time.monotonic_ns()) / 1e9))
+        return Record(names, np.array(at, dtype=np.int64), np.array(rows, dtype=np.int64), stalls)

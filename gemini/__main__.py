@@ -1,0 +1,7 @@
+"""`python -m gemini` is the same as `gemini`."""
+
+import sys
+
+from gemini.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,96 @@
+"""`gemini`: finds the command, reads its options, and turns whatever goes wrong into one line on stderr.
+
+A command is a module with `configure(parser)` and `main(args) -> exit status`; the table below names them. A person's
+mistake is a Problem (or a BadValue from units): its text is the line, never a traceback. Exit status 2: wrong use;
+1: could not be done; `gemini run` says 125 for both, for every other status is its command's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from gemini.cli.problem import Problem
+from gemini.units import BadValue
+
+COMMANDS = {  # name -> (module, what it does)
+    "run": ("gemini.cli.run", "run a command as a tenant with a share of the GPU"),
+    "ps": ("gemini.cli.status", "tenants with their promised and achieved share, memory and waiting time"),
+    "top": ("gemini.cli.status", "the same, live"),
+    "set": ("gemini.cli.status", "change a running tenant's share"),
+    "demo": ("gemini.cli.demo", "three busy tenants on one GPU: promised against achieved, with a plot"),
+    "load": ("gemini.cli.load", "the load generator"),
+    "check": ("gemini.cli.check", "what is wrong on this machine, and what to do about it"),
+}
+OWN_FAILURE = 125  # `gemini run`: Gemini itself could not; as docker run, env and timeout say it
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, but a mistake is one line that ends with where to read on."""
+
+    def error(self, message: str) -> NoReturn:
+        raise Problem(f"{message}; see {self.prog} --help", status=2)
+
+
+def usage() -> str:
+    lines = [f"  {name:<8} {text}" for name, (_, text) in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: gemini COMMAND [OPTION]...",
+            "",
+            "Share one NVIDIA GPU between programs by promised parts of its time and memory.",
+            "",
+            *lines,
+            "",
+            "gemini COMMAND --help tells more. Start with: gemini demo",
+        ]
+    )
+
+
+def split_sim(arguments: Sequence[str]) -> list[str]:
+    """`--sim` alone becomes `--sim=`: argparse would take the next word for its value."""
+    words = list(arguments)
+    end = words.index("--") if "--" in words else len(words)
+    return ["--sim=" if word == "--sim" and i < end else word for i, word in enumerate(words)]
+
+
+def dispatch(name: str, arguments: Sequence[str]) -> int:
+    module = importlib.import_module(COMMANDS[name][0])
+    parser = Parser(prog=f"gemini {name}", description=module.__doc__, allow_abbrev=False)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    module.configure(parser)
+    args = parser.parse_args(split_sim(arguments))
+    status: int = module.main(args)
+    return status
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0 if words else 2
+    if words[0] in ("-V", "--version", "version"):
+        from importlib.metadata import version
+
+        print(f"gemini {version('gemini-gpu')}")
+        return 0
+    name = words[0]
+    try:
+        if name not in COMMANDS:
+            raise Problem(f"{name} is no command; see gemini --help", status=2)
+        return dispatch(name, words[1:])
+    except (Problem, BadValue) as problem:
+        print(f"gemini: {problem}", file=sys.stderr)
+        return OWN_FAILURE if name == "run" else getattr(problem, "status", 2)
+    except BrokenPipeError:  # `gemini ps | head`
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

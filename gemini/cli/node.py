@@ -1,0 +1,232 @@
+"""The local node as the commands see it: where the daemon's state lies, how it is spoken to, how it is started.
+
+A node is a state directory: `control.sock` (HTTP/1.1, see docs/protocol.md), a socket for each tenant, and the flock
+that keeps a second daemon out. What is started here is started once, also when two `gemini run` begin at the same
+moment: the start happens under a flock of its own. A daemon that was started here ends by itself some seconds after
+its last tenant.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import libhook
+from gemini.cli.problem import Problem
+
+LIB = Path(libhook.__file__).resolve().parent / "lib"
+HOOK = LIB / "libgemini_hook.so"
+SIM = LIB / "sim"
+LOAD = LIB / "gemini-load"
+
+SUN_PATH = 107  # bytes that fit into sockaddr_un.sun_path, less the final zero
+LONGEST_SOCKET = "tenants/{name}/tenant.sock.page"
+START_SECONDS = 20.0  # a daemon that has not answered by then will not
+IDLE_EXIT_SECONDS = 5.0  # an automatically started daemon outlives its last tenant by this
+
+
+def default_state_dir() -> Path:
+    if os.geteuid() == 0:
+        return Path("/run/gemini")
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(runtime) / "gemini" if runtime else Path(f"/tmp/gemini-{os.getuid()}")
+
+
+def simulation(sim: str | None) -> str | None:
+    """The simulated machine that is meant: `--sim=SPEC`, else GEMINI_SIM; bare `--sim` is one GPU. None: a real one."""
+    inherited = os.environ.get("GEMINI_SIM") or None
+    return inherited if sim is None else sim or inherited or "gpus=1"
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node daemon's place: its state directory and the machine (real, or simulated by a GEMINI_SIM text)."""
+
+    state_dir: Path
+    sim: str | None = None
+
+    @property
+    def control(self) -> Path:
+        return self.state_dir / "control.sock"
+
+    def check_path(self, tenant: str = "x") -> None:
+        longest = self.state_dir / LONGEST_SOCKET.format(name=tenant)
+        over = len(os.fsencode(longest)) - SUN_PATH
+        if over > 0:
+            raise Problem(
+                f"the socket path {longest} is {over} bytes too long for a Unix socket ({SUN_PATH}); "
+                "choose a shorter --state-dir or --name"
+            )
+
+    def prepare(self) -> None:
+        """Make the state directory; Problem where that cannot be written."""
+        self.check_path()
+        try:
+            self.state_dir.mkdir(parents=True, exist_ok=True, mode=0o755)
+        except OSError as error:
+            raise Problem(f"state directory {self.state_dir}: {error.strerror}; choose another --state-dir") from None
+        if not os.access(self.state_dir, os.W_OK | os.X_OK):
+            raise Problem(f"state directory {self.state_dir} cannot be written; choose another --state-dir")
+
+    def environment(self) -> dict[str, str]:
+        """Additions to a process's environment that make it see this node's GPUs (nothing, on a real one)."""
+        return {} if self.sim is None else sim_environment(self.sim)
+
+
+def sim_environment(spec: str) -> dict[str, str]:
+    inherited = os.environ.get("LD_LIBRARY_PATH", "")
+    paths = [str(SIM), *(p for p in inherited.split(":") if p and p != str(SIM))]
+    return {"GEMINI_SIM": spec, "LD_LIBRARY_PATH": ":".join(paths)}
+
+
+class _Connection(http.client.HTTPConnection):
+    def __init__(self, path: Path, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+
+
+class NoDaemon(Problem):
+    """Nobody answers on the control socket."""
+
+
+def ask(node: Node, method: str, path: str, body: Mapping[str, Any] | None = None, timeout: float = 10.0) -> Any:
+    """One exchange with the daemon. NoDaemon where none listens; Problem with its own line where it refuses."""
+    connection = _Connection(node.control, timeout)
+    try:
+        payload = None if body is None else json.dumps(body)
+        connection.request(method, path, payload, {"Content-Type": "application/json"})
+        reply = connection.getresponse()
+        text = reply.read().decode(errors="replace")
+    except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
+        raise NoDaemon(f"no daemon answers at {node.control}; start one with gemini serve or gemini run") from None
+    except PermissionError:
+        raise Problem(f"{node.control} may not be opened by this user; ask its owner, or use --state-dir") from None
+    except TimeoutError:
+        raise Problem(
+            f"the daemon at {node.control} does not answer within {timeout:g} s; end it and start it anew"
+        ) from None
+    except (OSError, http.client.HTTPException) as error:
+        if isinstance(error, OSError) and "too long" in str(error):
+            node.check_path()
+        raise Problem(f"the daemon at {node.control} broke off: {error!r}; see its log") from None
+    finally:
+        connection.close()
+    try:
+        answer = json.loads(text) if text else {}
+    except ValueError:
+        answer = {"error": text.strip() or reply.reason} if reply.status >= 400 else text
+    if reply.status >= 400:
+        raise Problem(str(answer.get("error", text) if isinstance(answer, dict) else text))
+    return answer
+
+
+def answers(node: Node) -> bool:
+    """Does a daemon listen on the control socket?"""
+    try:
+        ask(node, "GET", "/healthz", timeout=5.0)
+    except NoDaemon:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with open(path, "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def serve_command(node: Node, *options: str) -> list[str]:
+    """The command line of a daemon for this node."""
+    sim = [] if node.sim is None else [f"--sim={node.sim}"]
+    return [sys.executable, "-m", "gemini", "serve", "--state-dir", str(node.state_dir), *sim, *options]
+
+
+def start_daemon(node: Node, *options: str, detached: bool = True) -> subprocess.Popen[bytes]:
+    """Start a daemon and wait until it answers. Problem with its last line where it ends before."""
+    log = node.state_dir / "daemon.log"
+    with open(log, "ab") as sink:
+        begin = sink.tell()
+        daemon = subprocess.Popen(
+            serve_command(node, *options),
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            start_new_session=detached,
+            env={**os.environ, **({} if node.sim is None else {"GEMINI_SIM": node.sim})},
+        )
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if answers(node):
+            return daemon
+        if daemon.poll() is not None:
+            with open(log, "rb") as source:
+                source.seek(begin)
+                lines = source.read().decode(errors="replace").strip().splitlines() or ["it said nothing"]
+            last = lines[-1].removeprefix("gemini: ")
+            raise Problem(f"the daemon did not start: {last} (see {log})")
+        time.sleep(0.02)
+    daemon.kill()
+    daemon.wait()
+    raise Problem(f"the daemon does not answer at {node.control} within {START_SECONDS:g} s; see {log}")
+
+
+def ensure_daemon(node: Node) -> None:
+    """See that a daemon answers: the one that runs, else one started here that ends with its last tenant."""
+    if answers(node):
+        return
+    node.prepare()
+    try:
+        with _locked(node.state_dir / "start.lock"):
+            if not answers(node):
+                need_driver(node)
+                start_daemon(node, f"--idle-exit={IDLE_EXIT_SECONDS:g}")
+    except PermissionError as error:
+        raise Problem(f"{error.filename} cannot be written; choose another --state-dir") from None
+
+
+def need_driver(node: Node) -> None:
+    """Problem where neither NVIDIA's driver nor a simulated one is to be had."""
+    import ctypes
+
+    for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+        try:
+            ctypes.CDLL(str(SIM / name) if node.sim is not None else name)
+        except OSError as error:
+            if node.sim is not None:
+                raise Problem(f"the simulated driver does not load: {error}; run make build") from None
+            raise Problem(
+                f"no NVIDIA driver on this machine ({name} is not found); install it, or add --sim for a simulated GPU"
+            ) from None
+
+
+def tenant_environment(
+    node: Node, socket_path: str, shares: tuple[float, float], memory_bytes: int = 0, gpus: Sequence[str] = ()
+) -> dict[str, str]:
+    """Additions to the environment of a tenant's process (docs/operations.md lists them)."""
+    inherited = [p for p in os.environ.get("LD_PRELOAD", "").replace(":", " ").split() if p != str(HOOK)]
+    return {
+        **node.environment(),
+        "LD_PRELOAD": " ".join([str(HOOK), *inherited]),
+        "GEMINI_SOCKET": socket_path,
+        "GEMINI_REQUEST": f"{shares[0]:g}",
+        "GEMINI_LIMIT": f"{shares[1]:g}",
+        **({"GEMINI_MEMORY_LIMIT": str(memory_bytes)} if memory_bytes else {}),
+        **({"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}),
+    }

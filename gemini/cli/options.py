@@ -1,0 +1,25 @@
+"""Options that several commands share, and what they mean."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from gemini.cli.node import Node, default_state_dir, simulation
+
+
+def add_node(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--state-dir", metavar="DIR", type=Path, help="where the daemon's sockets and state lie")
+    parser.add_argument(
+        "--sim", metavar="SPEC", help="use a simulated GPU; SPEC such as gpus=2,memory=80GiB,name=NVIDIA H200"
+    )
+
+
+def add_shares(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--request", metavar="R", help="part of the GPU's time that is guaranteed, 0.3 or 30%%")
+    parser.add_argument("--limit", metavar="L", help="the most it may take")
+    parser.add_argument("--class", dest="service", choices=("latency", "batch"), help="latency preempts batch")
+
+
+def node_of(args: argparse.Namespace) -> Node:
+    return Node((args.state_dir or default_state_dir()).absolute(), simulation(args.sim))

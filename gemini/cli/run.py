@@ -1,0 +1,135 @@
+"""Run a command as a tenant with a share of the GPU's time and memory.
+
+    gemini run --request 0.3 --memory 4GiB -- python train.py
+
+Starts a daemon when none answers. The exit status is the command's own (128 + N after signal N), 127 where there is no
+such command, and 125 when Gemini itself could not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+from types import FrameType
+
+from gemini.cli.node import HOOK, NoDaemon, Node, ask, ensure_daemon, tenant_environment
+from gemini.cli.options import add_node, add_shares, node_of
+from gemini.cli.problem import Problem
+from gemini.units import parse_size, resolve_shares
+
+FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH, signal.SIGCONT)
+FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)  # reach the whole foreground group; when sent to us alone, forwarded
+PR_SET_PDEATHSIG = 1
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "gemini run [OPTION]... -- CMD [ARG]..."
+    parser.add_argument("--name", metavar="N", help="the tenant's name; processes of one name share what it has")
+    add_shares(parser)
+    parser.add_argument("--memory", metavar="SIZE", help="GPU memory, such as 4GiB; default: the whole card")
+    parser.add_argument("--gpu", metavar="ID", action="append", default=[], help="UUID or index; may be repeated")
+    parser.add_argument("--cpu-bind", metavar="N", type=int, help="run on the N cores nearest to the GPU")
+    add_node(parser)
+    parser.add_argument("command", metavar="CMD", nargs=argparse.REMAINDER)
+
+
+def main(args: argparse.Namespace) -> int:
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not command:
+        raise Problem("no command to run; write it last: gemini run --request 0.3 -- python train.py")
+    node = node_of(args)
+    request, limit = resolve_shares(args.request, args.limit)
+    memory_bytes = parse_size(args.memory, "memory") if args.memory is not None else 0
+    name = args.name or f"{os.path.basename(command[0])}-{os.getpid()}"[-63:].lstrip("-._")
+    node.check_path(name)
+    program = shutil.which(command[0])
+    if program is None:
+        found = os.path.exists(command[0]) and "/" in command[0]
+        print_line(
+            f"{command[0]}: {'is not executable; chmod +x it' if found else 'no such command; check its name and PATH'}"
+        )
+        return 126 if found else 127
+    from gemini.cli.preload import problem_of
+
+    if (problem := problem_of(HOOK, program)) is not None:
+        raise Problem(problem)
+    cores = nearest_cores(node, args.gpu, args.cpu_bind) if args.cpu_bind is not None else None
+    ensure_daemon(node)
+    spec = {
+        "name": name,
+        "request": request,
+        "limit": limit,
+        "memory_bytes": memory_bytes,
+        "latency": args.service == "latency",
+        "gpus": [int(gpu) if gpu.isdigit() else gpu for gpu in args.gpu],
+        "pid": os.getpid(),
+    }
+    tenant = ask(node, "POST", "/tenants", spec)
+    visible = [str(gpu) for gpu in tenant.get("gpus", [])] if args.gpu else []
+    try:
+        environment = tenant_environment(node, tenant["socket"], (request, limit), memory_bytes, visible)
+        return supervise(command, program, {**os.environ, **environment}, cores)
+    finally:
+        with contextlib.suppress(Problem, NoDaemon):
+            ask(node, "DELETE", f"/tenants/{name}", timeout=5.0)
+
+
+def print_line(text: str) -> None:
+    import sys
+
+    print(f"gemini: {text}", file=sys.stderr)
+
+
+def supervise(command: Sequence[str], program: str, environment: dict[str, str], cores: set[int] | None) -> int:
+    """Run the command to its end; pass signals on to it; leave no orphan. Returns a shell's exit status."""
+    child: subprocess.Popen[bytes] | None = None
+    early: list[int] = []  # signals that came before there was a child
+
+    def forward(number: int, _frame: FrameType | None) -> None:
+        if child is None:
+            early.append(number)
+        elif child.poll() is None and not (number in FROM_TERMINAL and os.isatty(0)):
+            child.send_signal(number)
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    parent = os.getpid()
+
+    def before_exec() -> None:
+        # Whoever kills `gemini run` with SIGKILL means the command too.
+        libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(125)
+        if cores is not None:
+            os.sched_setaffinity(0, cores)
+
+    before = {number: signal.signal(number, forward) for number in (*FORWARDED, *FROM_TERMINAL)}
+    try:
+        child = subprocess.Popen(command, executable=program, env=environment, preexec_fn=before_exec)
+        for number in early:
+            child.send_signal(number)
+        status = child.wait()
+    except OSError as error:
+        raise Problem(f"{command[0]}: {error.strerror}; is it a program for this machine?") from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return 128 - status if status < 0 else status
+
+
+def nearest_cores(node: Node, gpus: Sequence[str], count: int) -> set[int]:
+    """`count` cores that this process may use, those of the GPU's own NUMA node first."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if not 1 <= count <= len(allowed):
+        raise Problem(f"--cpu-bind {count}: give a number of cores from 1 to {len(allowed)}")
+    near: set[int] = set()
+    if node.sim is None:
+        from gemini.cli.nvml import local_cores
+
+        near = local_cores(gpus[0] if gpus else "0")
+    return set(sorted(allowed, key=lambda core: (core not in near, core))[:count])

@@ -1,0 +1,107 @@
+"""Every mistake of a person is one line on stderr with the value and the mend, and never a traceback."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+GEMINI = [sys.executable, "-m", "gemini"]
+
+
+def gemini(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = {k: v for k, v in os.environ.items() if not k.startswith("GEMINI_")} | environment
+    return subprocess.run([*GEMINI, *words], capture_output=True, text=True, env=env, timeout=30, check=False)
+
+
+def refused(done: subprocess.CompletedProcess[str], status: int, *holds: str) -> None:
+    assert done.returncode == status, done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("gemini")
+    for text in holds:
+        assert text in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "holds"),
+    [
+        (["nonsense"], 2, ["nonsense", "--help"]),
+        (["ps", "--nonsense"], 2, ["--nonsense", "--help"]),
+        (["run", "--nonsense", "--", "true"], 125, ["--nonsense"]),
+        (["run"], 125, ["no command"]),
+        (["run", "--"], 125, ["no command"]),
+        (["run", "--request", "1.5", "--", "true"], 125, ["1.5", "0..1"]),
+        (["run", "--request", "-0.1", "--", "true"], 125, ["-0.1"]),
+        (["run", "--request=-0.1", "--", "true"], 125, ["-0.1", "0..1"]),
+        (["run", "--request", "x", "--", "true"], 125, ["'x'", "30%"]),
+        (["run", "--limit", "0", "--", "true"], 125, ["'0'", "above 0"]),
+        (["run", "--request", "0.5", "--limit", "0.4", "--", "true"], 125, ["0.5", "0.4", "lower"]),
+        (["run", "--memory", "lots", "--", "true"], 125, ["lots", "4GiB"]),
+        (["run", "--class", "fast", "--", "true"], 125, ["fast", "latency"]),
+        (["run", "--cpu-bind", "100000", "--sim", "--", "true"], 125, ["100000", "cores"]),
+        (["run", "--", "no-such-command-here"], 127, ["no-such-command-here"]),
+        (["run", "--", "/etc/passwd"], 126, ["/etc/passwd", "chmod"]),
+        (["load", "--alloc", "some"], 2, ["some", "4GiB"]),
+        (["demo", "--tenants", "a:2"], 2, ["'2'", "0..1"]),
+        (["demo", "--tenants", "a"], 2, ["'a'", "name:request:limit"]),
+        (["demo", "--tenants", "a:0.1,a:0.1"], 2, ["a:0.1,a:0.1", "twice"]),
+        (["demo", "--tenants", "a:0.8,b:0.4"], 2, ["1.2", "lower"]),
+        (["demo", "--seconds", "0"], 2, ["--seconds 0"]),
+        (["set", "a"], 2, ["nothing to change"]),
+        (["set", "a", "--request", "0.6", "--limit", "0.5"], 2, ["0.6", "0.5"]),
+        (["top", "--interval", "0"], 2, ["--interval 0"]),
+    ],
+)
+def test_bad_options_are_one_line(words: list[str], status: int, holds: list[str]) -> None:
+    refused(gemini(*words), status, *holds)
+
+
+def test_no_daemon_is_said(tmp_path: Path) -> None:
+    for words in (["ps"], ["set", "a", "--request", "0.1"]):
+        refused(gemini(*words, "--state-dir", str(tmp_path)), 1, str(tmp_path), "gemini serve")
+
+
+def test_a_socket_that_does_not_answer_is_said(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "control.sock"))
+    refused(gemini("ps", "--state-dir", str(tmp_path)), 1, str(tmp_path))
+
+
+def test_a_socket_path_that_is_too_long_is_said(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 100)
+    refused(gemini("run", "--sim", "--state-dir", str(deep), "--", "true"), 125, str(deep), "--state-dir")
+    assert not deep.exists()
+
+
+def test_a_state_directory_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    refused(gemini("run", "--sim", "--state-dir", str(tmp_path / "file" / "x"), "--", "true"), 125, "--state-dir")
+
+
+@pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="this machine has a driver")
+def test_no_driver_and_no_simulation_is_said(tmp_path: Path) -> None:
+    refused(gemini("run", "--state-dir", str(tmp_path), "--", "true"), 125, "driver", "--sim")
+
+
+def test_the_load_generator_refuses_in_one_line() -> None:
+    for words in (["--seconds", "x"], ["--streams", "0"], ["--kernel-us", "nan"], ["word"]):
+        done = gemini("load", *words)
+        assert done.returncode == 2
+        assert len(done.stderr.splitlines()) == 1
+
+
+def test_help_lists_every_command_and_each_has_help() -> None:
+    from gemini.cli.main import COMMANDS
+
+    listing = gemini("--help")
+    assert listing.returncode == 0
+    for name in COMMANDS:
+        assert f"  {name} " in listing.stdout
+        shown = gemini(name, "--help")
+        assert shown.returncode == 0, shown.stderr
+        assert f"gemini {name}" in shown.stdout

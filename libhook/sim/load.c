@@ -9,6 +9,10 @@
  * hides throttling. --burst/--gap-us make a program that comes and goes: N launches, a synchronise, G us of host time.
  * Samples go into log-linear histograms (64 steps an octave, 1.6 %), so a run of any length needs the same memory.
  * gpu_seconds counts finished kernels times their asked duration. SIGINT and SIGTERM end the run as its time would.
+ *
+ * --stamps FILE makes a real GPU write its own timeline: each kernel stores when it began and ended by %globaltimer, which
+ * all processes on a card share, and the pairs of 64-bit numbers are written to FILE at the end. A simulated GPU executes
+ * nothing and leaves them 0; it has an observer instead.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -26,22 +30,27 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-static const char spin_ptx[] = ".version 6.0\n"
-                               ".target sm_50\n"
-                               ".address_size 64\n"
-                               ".visible .entry gemini_spin(.param .u64 gemini_spin_param_0)\n"
-                               "{\n"
-                               "    .reg .pred %p<2>;\n"
-                               "    .reg .b64 %rd<5>;\n"
-                               "    ld.param.u64 %rd1, [gemini_spin_param_0];\n"
-                               "    mov.u64 %rd2, %globaltimer;\n"
-                               "$spin:\n"
-                               "    mov.u64 %rd3, %globaltimer;\n"
-                               "    sub.u64 %rd4, %rd3, %rd2;\n"
-                               "    setp.lt.u64 %p1, %rd4, %rd1;\n"
-                               "    @%p1 bra $spin;\n"
-                               "    ret;\n"
-                               "}\n";
+#define SPIN(parameters, registers, store)                                                                             \
+    ".version 6.0\n"                                                                                                   \
+    ".target sm_50\n"                                                                                                  \
+    ".address_size 64\n"                                                                                               \
+    ".visible .entry gemini_spin(.param .u64 gemini_spin_param_0" parameters ")\n"                                     \
+    "{\n"                                                                                                              \
+    "    .reg .pred %p<2>;\n"                                                                                          \
+    "    .reg .b64 %rd<" registers ">;\n"                                                                              \
+    "    ld.param.u64 %rd1, [gemini_spin_param_0];\n"                                                                  \
+    "    mov.u64 %rd2, %globaltimer;\n"                                                                                \
+    "$spin:\n"                                                                                                         \
+    "    mov.u64 %rd3, %globaltimer;\n"                                                                                \
+    "    sub.u64 %rd4, %rd3, %rd2;\n"                                                                                  \
+    "    setp.lt.u64 %p1, %rd4, %rd1;\n"                                                                               \
+    "    @%p1 bra $spin;\n" store "    ret;\n"                                                                         \
+    "}\n"
+static const char spin_ptx[] = SPIN("", "5", "");
+static const char stamping_ptx[] = SPIN(", .param .u64 gemini_spin_param_1", "6",
+    "    ld.param.u64 %rd5, [gemini_spin_param_1];\n"
+    "    st.global.u64 [%rd5], %rd2;\n"
+    "    st.global.u64 [%rd5+8], %rd3;\n");
 
 /* The driver's functions: one list gives the pointers and their look-up. The ABI is spelt here and not taken from the
  * library's header, so that a mistake there does not hide itself. Handles are opaque pointers, CUdeviceptr is 64 bits. */
@@ -63,6 +72,7 @@ static const char spin_ptx[] = ".version 6.0\n"
     X(cuStreamEndCapture, (void *, void **))                                                                           \
     X(cuGraphInstantiate_v2, (void **, void *, void **, char *, size_t))                                               \
     X(cuGraphLaunch, (void *, void *))                                                                                 \
+    X(cuMemHostAlloc, (void **, size_t, unsigned))                                                                     \
     X(cuMemAlloc_v2, (uint64_t *, size_t))
 
 static struct {
@@ -71,12 +81,13 @@ static struct {
 #undef MEMBER
 } cu;
 
+enum { MAX_STAMPS = 1 << 22 }; /* 64 MiB of pinned memory; later kernels all share the last place */
 enum { MAX_STREAMS = 64, MAX_THREADS = 256, MAX_CODES = 16, HISTOGRAM = 64 * 60 };
 
 static struct {
     double kernel_us, gap_us, seconds;
     long burst, sync_every, streams, graph, threads, device, alloc_bytes;
-    const char *json;
+    const char *json, *stamps;
     bool legacy, per_thread;
 } options = {.kernel_us = 100, .seconds = 10, .streams = 1, .threads = 1};
 
@@ -89,6 +100,8 @@ struct worker {
 static struct {
     void *context, *function;
     atomic_bool stop;
+    uint64_t (*stamps)[2]; /* pinned: the kernels write begin and end; NULL without --stamps */
+    atomic_ulong stamped;
     uint64_t deadline_ns;
     pthread_mutex_t lock; /* of the error counts */
     struct {
@@ -162,7 +175,12 @@ static bool ended(uint64_t at_ns) {
 
 static int launch(void *stream) {
     uint64_t kernel_ns = (uint64_t)llround(options.kernel_us * 1000);
-    void *arguments[] = {&kernel_ns};
+    uint64_t place = 0;
+    if (run.stamps) {
+        unsigned long index = atomic_fetch_add_explicit(&run.stamped, 1, memory_order_relaxed);
+        place = (uintptr_t)run.stamps[index < MAX_STAMPS ? index : MAX_STAMPS - 1];
+    }
+    void *arguments[] = {&kernel_ns, &place};
     return cu.cuLaunchKernel(run.function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL);
 }
 
@@ -289,9 +307,25 @@ static int report(const struct worker *workers, const char *device) {
     return wrong;
 }
 
+/* Write the pairs that kernels stored. Returns 0, or 2 with one line. */
+static int write_stamps(void) {
+    if (!run.stamps)
+        return 0;
+    FILE *out = fopen(options.stamps, "wb");
+    size_t count = run.stamped < MAX_STAMPS ? run.stamped : MAX_STAMPS;
+    bool written = out && fwrite(run.stamps, sizeof(*run.stamps), count, out) == count;
+    if (!out || fclose(out) != 0 || !written) {
+        fprintf(
+            stderr, "gemini-load: --stamps %s: %s; name a file that can be written\n", options.stamps, strerror(errno));
+        return 2;
+    }
+    return 0;
+}
+
 static const char usage[] =
     "usage: gemini-load [--kernel-us U] [--burst N] [--gap-us G] [--sync-every N] [--streams S|legacy|per-thread]\n"
     "                   [--threads T] [--graph N] [--alloc BYTES] [--device D] [--seconds S] [--json FILE]\n"
+    "                   [--stamps FILE]\n"
     "Launches kernels of U us (100), back to back and asynchronously. --burst N: after N launches a synchronise and\n"
     "--gap-us of host time. --graph N: graphs of N kernels. --seconds 0: until SIGTERM. --json -: to stdout.\n";
 
@@ -307,11 +341,11 @@ static double number_option(const char *name, const char *text, double low, doub
 }
 
 static void parse(int argc, char **argv) {
-    enum { KERNEL, BURST, GAP, SYNC, STREAMS, THREADS, GRAPH, ALLOC, DEVICE, SECONDS, JSON, HELP };
+    enum { KERNEL, BURST, GAP, SYNC, STREAMS, THREADS, GRAPH, ALLOC, DEVICE, SECONDS, JSON, STAMPS, HELP };
     static const struct option names[] = {{"kernel-us", 1, 0, KERNEL}, {"burst", 1, 0, BURST}, {"gap-us", 1, 0, GAP},
         {"sync-every", 1, 0, SYNC}, {"streams", 1, 0, STREAMS}, {"threads", 1, 0, THREADS}, {"graph", 1, 0, GRAPH},
         {"alloc", 1, 0, ALLOC}, {"device", 1, 0, DEVICE}, {"seconds", 1, 0, SECONDS}, {"json", 1, 0, JSON},
-        {"help", 0, 0, HELP}, {0, 0, 0, 0}};
+        {"stamps", 1, 0, STAMPS}, {"help", 0, 0, HELP}, {0, 0, 0, 0}};
     int which, row;
     while ((which = getopt_long(argc, argv, "", names, &row)) != -1) {
         const char *name = which == '?' ? "" : names[row].name;
@@ -326,6 +360,7 @@ static void parse(int argc, char **argv) {
         case DEVICE: options.device = (long)number_option(name, optarg, 0, 255); break;
         case SECONDS: options.seconds = number_option(name, optarg, 0, 1e9); break;
         case JSON: options.json = optarg; break;
+        case STAMPS: options.stamps = optarg; break;
         case STREAMS:
             options.legacy = strcmp(optarg, "legacy") == 0;
             options.per_thread = strcmp(optarg, "per-thread") == 0;
@@ -338,6 +373,10 @@ static void parse(int argc, char **argv) {
     }
     if (optind < argc) {
         fprintf(stderr, "gemini-load: %s is no option; see gemini-load --help\n", argv[optind]);
+        exit(2);
+    }
+    if (options.graph && options.stamps) {
+        fputs("gemini-load: --stamps does not go with --graph, whose kernels keep one place; leave one out\n", stderr);
         exit(2);
     }
     if (options.gap_us > 0 && !options.burst && !options.sync_every)
@@ -370,7 +409,8 @@ static int open_driver(char *name, int size) {
         (step = "cuDeviceGetName", code = cu.cuDeviceGetName(name, size, device)) == 0 &&
         (step = "cuDevicePrimaryCtxRetain", code = cu.cuDevicePrimaryCtxRetain(&run.context, device)) == 0 &&
         (step = "cuCtxSetCurrent", code = cu.cuCtxSetCurrent(run.context)) == 0 &&
-        (step = "cuModuleLoadData", code = cu.cuModuleLoadData(&module, spin_ptx)) == 0 &&
+        (step = "cuModuleLoadData", code = cu.cuModuleLoadData(&module, options.stamps ? stamping_ptx : spin_ptx)) ==
+            0 &&
         (step = "cuModuleGetFunction", code = cu.cuModuleGetFunction(&run.function, module, "gemini_spin")) == 0)
         return 0;
     fprintf(
@@ -390,6 +430,8 @@ int main(int argc, char **argv) {
     uint64_t memory = 0;
     if (options.alloc_bytes)
         failed(cu.cuMemAlloc_v2(&memory, (size_t)options.alloc_bytes));
+    if (options.stamps && failed(cu.cuMemHostAlloc((void **)&run.stamps, MAX_STAMPS * sizeof(*run.stamps), 1)))
+        run.stamps = NULL;
     if (options.seconds > 0)
         run.deadline_ns = now_ns() + (uint64_t)(options.seconds * 1e9);
     struct worker *workers = calloc((size_t)options.threads, sizeof(*workers));
@@ -402,5 +444,7 @@ int main(int argc, char **argv) {
         }
     for (long i = 0; i < options.threads; i++)
         pthread_join(workers[i].thread, NULL);
-    return report(workers, device);
+    int stamps_failed = write_stamps();
+    status = report(workers, device);
+    return stamps_failed ? stamps_failed : status;
 }

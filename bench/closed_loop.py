@@ -1,0 +1,117 @@
+"""Do tenants that come and go get what a fluid server would give them?
+
+    python -m bench.closed_loop [--seconds 8] [--runs 5] [--mix NAME]
+
+Programs in a closed loop: a burst of GPU work, a synchronise, host time. Each tenant should get at least 0.9 x min(its
+fluid share, its request), and the device should be busy at least 0.9 x as long as the fluid server (bench/gps.py) with
+the same programs. Baselines in the same run: the ordering that the Gemini paper describes ("behind", grants run to
+their end), and no library at all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+import numpy as np
+
+from bench import gps
+from bench.bed import Bed
+from bench.jitter import Probe
+from bench.report import report
+
+Mix = list[tuple[float, float, float]]  # (request, burst ms, gap ms); gap 0: always busy
+MIXES: dict[str, Mix] = {
+    "1/1 at 0.5 beside training 50/2 at 0.5": [(0.5, 1, 1), (0.5, 50, 2)],
+    "3/0.5 at 0.7 beside busy at 0.3": [(0.7, 3, 0.5), (0.3, 10, 0)],
+    "5/20 at 0.3 beside busy at 0.7": [(0.3, 5, 20), (0.7, 10, 0)],
+    "2/2 at 0.4 beside busy at 0.6": [(0.4, 2, 2), (0.6, 10, 0)],
+    "1/0.1 at 0.5 beside busy at 0.5": [(0.5, 1, 0.1), (0.5, 10, 0)],
+    "10/10 at 0.5 beside 10/10 at 0.5": [(0.5, 10, 10), (0.5, 10, 10)],
+    "50/20 at 0.5 beside 5/5 at 0.5": [(0.5, 50, 20), (0.5, 5, 5)],
+    "20/1 at 0.3 beside 1/5 at 0.2, busy at 0.5": [(0.3, 20, 1), (0.2, 1, 5), (0.5, 10, 0)],
+    "2/0.5 at 0.25, four of them": [(0.25, 2.0, 0.5)] * 4,
+    "1/20 at 0.1, four of them, beside busy at 0.6": [(0.1, 1.0, 20.0)] * 4 + [(0.6, 10, 0)],
+    "30/3 at 0.6 beside 3/3 at 0.2, 1/1 at 0.2": [(0.6, 30, 3), (0.2, 3, 3), (0.2, 1, 1)],
+}
+ARMS = {
+    "gemini": (True, ""),
+    "behind, grants to their end": (True, 'ordering = "behind"\npreemption = false\n'),
+    "no library": (False, ""),
+}
+KERNEL_US = 100
+SETTLE_SECONDS = 1.0
+
+
+def fluid(mix: Mix) -> list[float]:
+    return gps.shares(
+        [gps.Program(request, 1.0, round(burst * 1e6), round(gap * 1e6)) for request, burst, gap in mix], 20
+    )
+
+
+def measure(mix: Mix, arm: str, seconds: float) -> dict[str, Any]:
+    """One run: share of each tenant, utilisation, and the time its bursts took as the program saw it."""
+    tokens, config = ARMS[arm]
+    with Bed(tokens=tokens, config=config) as bed:
+        names = [f"t{i}" for i in range(len(mix))]
+        files = []
+        for name, (request, burst_ms, gap_ms) in zip(names, mix, strict=True):
+            bed.tenant(name, request, 1.0)
+            files.append(bed.state_dir / f"{name}.json")
+            loop = ("--burst", round(burst_ms * 1000 / KERNEL_US), "--gap-us", gap_ms * 1000) if gap_ms else ()
+            bed.load(name, "--kernel-us", KERNEL_US, "--seconds", 0, "--json", files[-1], *loop)
+        bed.until_busy(*names)
+        bed.sample(SETTLE_SECONDS)
+        with Probe() as probe:
+            record = bed.sample(seconds)
+        for _name, child in bed.children.values():
+            child.terminate()
+        for _name, child in bed.children.values():
+            child.wait(20)
+        bursts = [json.loads(file.read_text())["burst_ms"] for file in files]
+    return {
+        "shares": [record.shares()[name] for name in names],
+        "utilization": record.utilization(),
+        "burst_ms": bursts,
+        "stalls": len(probe.stalls),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=8)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--mix", action="append", choices=sorted(MIXES), help="only this one; may be repeated")
+    parser.add_argument("--arm", action="append", choices=sorted(ARMS), help="only this one; may be repeated")
+    args = parser.parse_args()
+    table: dict[str, Any] = {}
+    passed: dict[str, bool] = {}
+    for name in args.mix or MIXES:
+        mix = MIXES[name]
+        reference = fluid(mix)
+        table[name] = {"fluid": reference, "fluid_utilization": sum(reference)}
+        for arm in args.arm or ARMS:
+            runs = [measure(mix, arm, args.seconds) for _ in range(args.runs if arm == "gemini" else 1)]
+            middle = np.median([run["shares"] for run in runs], axis=0)
+            busy = float(np.median([run["utilization"] for run in runs]))
+            least = min(
+                got / min(ideal, request) for got, ideal, (request, *_) in zip(middle, reference, mix, strict=True)
+            )
+            table[name][arm] = {
+                "shares": [float(share) for share in middle],
+                "least_of_due": float(least),
+                "busy_of_fluid": busy / sum(reference),
+                "runs": runs,
+            }
+            texts = " ".join(f"{got:.3f}({ideal:.3f})" for got, ideal in zip(middle, reference, strict=True))
+            print(f"{name:46} {arm:28} {texts}  busy {busy:.3f}({sum(reference):.3f})", file=sys.stderr)
+            if arm == "gemini":
+                passed[f"{name}: each >= 0.9 of its due"] = bool(least >= 0.9)
+                passed[f"{name}: device >= 0.9 of fluid"] = bool(busy >= 0.9 * sum(reference))
+    return report("Do tenants that come and go get what a fluid server would give?", {"mixes": table}, passed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""How far are always-busy tenants from what they are owed?
+
+    python -m bench.fairness [--seconds 12] [--runs 5] [--case NAME]
+
+|busy_i - entitled_i x min(1, sum busy / sum entitled)| over all sliding windows of 1 s and 10 s, from the device's own
+timeline, in percentage points, the worst tenant's. Baselines in the same run: a plain round-robin lock (the same
+daemon, ordering fifo), and no library at all (the card's native time slicing). All runs are shown; the figure is their
+median.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+import numpy as np
+
+from bench.bed import Bed
+from bench.jitter import Probe
+from bench.report import report
+from gemini import shares
+from gemini.units import entitled
+
+Case = list[tuple[float, float]]  # (request, limit) of each tenant
+CASES: dict[str, Case] = {
+    "2 equal": [(0.5, 1.0)] * 2,
+    "0.7 and 0.3": [(0.7, 1.0), (0.3, 1.0)],
+    "4 equal": [(0.25, 1.0)] * 4,
+    "8 equal": [(0.125, 1.0)] * 8,
+    "32 equal": [(0.03125, 1.0)] * 32,
+    "one at 0.5 and 31 at 0.016": [(0.5, 1.0)] + [(0.016, 1.0)] * 31,
+    "limits that bind": [(0.3, 0.4), (0.2, 1.0), (0.1, 0.1)],
+    "best effort beside 0.5 and 0.3": [(0.0, 1.0), (0.5, 0.5), (0.3, 0.3)],
+}
+BINDING = ("limits that bind", "best effort beside 0.5 and 0.3")
+ARMS = {  # what stands between the tenants and the card -> (daemon?, its settings)
+    "gemini": (True, ""),
+    "round-robin lock": (True, 'ordering = "fifo"\n'),
+    "no library": (False, ""),
+}
+SETTLE_SECONDS = 1.5
+
+
+def measure(case: Case, arm: str, seconds: float) -> dict[str, Any]:
+    """One run of one case under one arm."""
+    tokens, config = ARMS[arm]
+    owed = np.array(entitled(case))
+    with Bed(tokens=tokens, config=config) as bed:
+        names = [f"t{i}" for i in range(len(case))]
+        bed.start_loads(*((n, *shares_) for n, shares_ in zip(names, case, strict=True)), options=("--seconds", 0))
+        bed.sample(SETTLE_SECONDS)
+        with Probe() as probe:
+            record = bed.sample(seconds)
+    answer: dict[str, Any] = {"utilization": record.utilization(), "stalls": len(probe.stalls)}
+    answer["whole_run_pp"] = float(100 * shares.errors(shares.achieved(record.at_ns, record.busy_ns), owed).max())
+    for window_s in (1, 10):
+        window_ns = window_s * 10**9
+        starts = shares.sliding(record.at_ns, window_ns, 10_000_000)
+        if not len(starts):
+            continue
+        found = 100 * shares.errors(
+            shares.busy_between(record.at_ns, record.busy_ns, starts, window_ns) / window_ns, owed
+        )
+        stalled = probe.stalled(starts, window_ns)
+        answer[f"{window_s}s"] = summary(found)
+        answer[f"{window_s}s"]["windows"] = len(starts)
+        answer[f"{window_s}s"]["windows_stalled"] = int(stalled.sum())
+        if stalled.any() and not stalled.all():
+            answer[f"{window_s}s"]["calm"] = summary(found[~stalled])
+    return answer
+
+
+def summary(found: np.ndarray) -> dict[str, Any]:
+    """Mean and 99th percentile over the windows, the worst tenant's."""
+    return {"mean_pp": float(found.mean(axis=0).max()), "p99_pp": float(np.percentile(found, 99, axis=0).max())}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=12)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--case", action="append", choices=sorted(CASES), help="only this one; may be repeated")
+    parser.add_argument("--arm", action="append", choices=sorted(ARMS), help="only this one; may be repeated")
+    args = parser.parse_args()
+    table: dict[str, Any] = {}
+    passed: dict[str, bool] = {}
+    for name in args.case or CASES:
+        table[name] = {}
+        for arm in args.arm or ARMS:
+            runs = [measure(CASES[name], arm, args.seconds) for _ in range(args.runs if arm == "gemini" else 1)]
+            middle = {key: float(np.median([run["1s"][key] for run in runs])) for key in ("mean_pp", "p99_pp")}
+            table[name][arm] = {"median": middle, "runs": runs}
+            print(f"{name:32} {arm:18} mean {middle['mean_pp']:6.2f}  p99 {middle['p99_pp']:6.2f} pp", file=sys.stderr)
+            if arm == "gemini":
+                mean, p99 = (1.5, 2.5) if name in BINDING else (0.5, 1.0)
+                passed[f"{name}: mean <= {mean}, p99 <= {p99} pp over 1 s"] = (
+                    middle["mean_pp"] <= mean and middle["p99_pp"] <= p99
+                )
+    return report("How far are always-busy tenants from what they are owed?", {"cases": table}, passed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

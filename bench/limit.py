@@ -1,0 +1,74 @@
+"""Does a limit hold, at every scale?
+
+    python -m bench.limit [--seconds 10] [--runs 5]
+
+A tenant alone, and beside another one, with a limit below what it could take. Over any window W its busy time stays
+within limit x W + quota + overuse: 1.1 percentage points above the limit at 1 s. Baseline in the same run: no library.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+import numpy as np
+
+from bench.bed import Bed
+from bench.jitter import Probe
+from bench.report import report
+
+CASES: dict[str, list[tuple[float, float]]] = {  # (request, limit); the first one is judged
+    "alone, limit 0.5": [(0.3, 0.5)],
+    "alone, limit 0.1": [(0.1, 0.1)],
+    "limit 0.3 beside a busy one": [(0.3, 0.3), (0.5, 1.0)],
+}
+WINDOWS_S = (0.1, 1.0)
+QUOTA_AND_OVERUSE_S = 0.011
+
+
+def measure(case: list[tuple[float, float]], tokens: bool, seconds: float) -> dict[str, Any]:
+    with Bed(tokens=tokens) as bed:
+        names = [f"t{i}" for i in range(len(case))]
+        bed.start_loads(*((n, *pair) for n, pair in zip(names, case, strict=True)), options=("--seconds", 0))
+        bed.sample(1.0)
+        with Probe() as probe:
+            record = bed.sample(seconds)
+    answer: dict[str, Any] = {"share": record.shares()[names[0]], "stalls": len(probe.stalls)}
+    for window_s in WINDOWS_S:
+        over = 100 * (record.windows(names[0], window_s) - case[0][1])
+        answer[f"over_limit_pp_{window_s:g}s"] = {"p99": float(np.percentile(over, 99)), "max": float(over.max())}
+    least = record.windows(names[0], 0.02)
+    answer["longest_stall_ms"] = longest_run(least < 1e-9) * 10 + 10 * bool((least < 1e-9).any())
+    return answer
+
+
+def longest_run(flags: np.ndarray) -> int:
+    """Length of the longest row of True."""
+    longest = row = 0
+    for flag in flags:
+        row = row + 1 if flag else 0
+        longest = max(longest, row)
+    return longest
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--runs", type=int, default=5)
+    args = parser.parse_args()
+    table: dict[str, Any] = {}
+    passed: dict[str, bool] = {}
+    for name, case in CASES.items():
+        runs = [measure(case, True, args.seconds) for _ in range(args.runs)]
+        table[name] = {"gemini": runs, "no library": [measure(case, False, args.seconds)]}
+        for window_s in WINDOWS_S:
+            allowed = 100 * QUOTA_AND_OVERUSE_S / window_s
+            worst = float(np.median([run[f"over_limit_pp_{window_s:g}s"]["p99"] for run in runs]))
+            passed[f"{name}: at most {allowed:.1f} pp above over {window_s:g} s"] = worst <= allowed
+            print(f"{name:32} {window_s:g} s: p99 {worst:+.2f} pp above the limit", file=sys.stderr)
+    return report("Does a limit hold, at every scale?", {"cases": table}, passed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,272 @@
+"""What goes into the token machine and what comes out: one frozen tuple each, made of integers, strings and booleans.
+
+Events say what happened, in the words of libhook/core/wire.h where a message is behind them; a client is the integer
+that the shell gave it when it connected. Actions say what is to be done. The trace stores both as they stand here, by
+the names in EVENTS and ACTIONS, so a field may be added (with a default), but its meaning may not change.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from scheduler_backend.core.tenant import TenantSpec
+
+# Reasons of a Revoke, the numbers of enum wire_revoke_reason.
+NEWCOMER, PREEMPT, LIMIT, LEASE, SHUTDOWN = 1, 2, 3, 4, 5
+
+
+# --- events ---------------------------------------------------------------------------------------------------------
+class TenantAdded(NamedTuple):
+    """A promise was made; the shell has validated it."""
+
+    spec: TenantSpec
+
+
+class TenantChanged(NamedTuple):
+    """The promise of a tenant with this name changed (its GPUs stay)."""
+
+    spec: TenantSpec
+
+
+class TenantRemoved(NamedTuple):
+    """The tenant is gone, and so are its clients."""
+
+    name: str
+
+
+class ClientJoined(NamedTuple):
+    """A process said Hello. Said again by a client that is known, it replaces what was believed of it."""
+
+    tenant: str
+    client: int
+    gpus: tuple[int, ...]  # those of the tenant's GPUs that it sees
+    held: tuple[tuple[int, int], ...] = ()  # (gpu, epoch) whose work may still be running
+    memory: tuple[tuple[int, int], ...] = ()  # (gpu, bytes) that it has allocated or holds as credit
+
+
+class ClientDied(NamedTuple):
+    """The process ended, or its connection is gone for good: nothing of it runs any more."""
+
+    client: int
+
+
+class ClientsKnown(NamedTuple):
+    """After a restart: these clients of before may still hold a token; grant nothing until each spoke or died."""
+
+    clients: tuple[tuple[str, int], ...]  # (tenant, client)
+    until_ns: int  # by then every lease of before has run out
+
+
+class TokenAsked(NamedTuple):
+    """A process wants to launch."""
+
+    client: int
+    gpu: int
+    burst_ns: int = 0  # estimated GPU time of the next burst; 0: unknown
+    gap_ns: int = 0  # estimated idle time after it; 0: unknown
+
+
+class TokenRenewed(NamedTuple):
+    """A process says that it is alive and goes on (draining: its gate is closed and work still runs)."""
+
+    client: int
+    gpu: int
+    epoch: int
+    draining: bool = False
+
+
+class TokenReturned(NamedTuple):
+    """A process has drained. want_more: it asks for the next token in the same breath."""
+
+    client: int
+    gpu: int
+    epoch: int
+    want_more: bool = False
+    idle: bool = False
+    unconfirmed: bool = False
+    busy_ns: int = 0
+    launches: int = 0
+    burst_ns: int = 0
+    gap_ns: int = 0
+
+
+class MemoryAsked(NamedTuple):
+    """May this process allocate `needed_bytes` (0: it only asks for the figures)?"""
+
+    client: int
+    gpu: int
+    needed_bytes: int
+    credit_bytes: int  # wanted beyond that, if it costs nobody anything
+    serial: int  # of the message, for the answer
+
+
+class MemoryReleased(NamedTuple):
+    """These bytes are free again. recalled: this is the answer to a MemRecall."""
+
+    client: int
+    gpu: int
+    freed_bytes: int
+    recalled: bool = False
+
+
+class Tick(NamedTuple):
+    """Time has passed; sent at the time that the last WakeAt named, or at any other."""
+
+
+# --- actions --------------------------------------------------------------------------------------------------------
+class Page(NamedTuple):
+    """Store the epoch under which the tenant may launch on this GPU now (0: none). Before the Grant, at once."""
+
+    tenant: str
+    gpu: int
+    epoch: int
+
+
+class Grant(NamedTuple):
+    """The token is this client's for quota_ns."""
+
+    client: int
+    gpu: int
+    epoch: int
+    quota_ns: int
+    lease_ns: int
+    cap_ns: int
+    contended: bool
+    joined: bool
+
+
+class Extend(NamedTuple):
+    """The grant it holds now ends quota_ns from here, its lease lease_ns from here."""
+
+    client: int
+    gpu: int
+    epoch: int
+    quota_ns: int
+    lease_ns: int
+    cap_ns: int
+    contended: bool
+
+
+class Revoke(NamedTuple):
+    """Close the gate, drain, return."""
+
+    client: int
+    gpu: int
+    epoch: int
+    reason: int
+
+
+class Welcome(NamedTuple):
+    """Tell the client its limits (again)."""
+
+    client: int
+
+
+class MemReply(NamedTuple):
+    """Answer to MemoryAsked."""
+
+    client: int
+    gpu: int
+    serial: int
+    granted: bool
+    credit_bytes: int
+    limit_bytes: int
+    used_bytes: int
+
+
+class MemRecall(NamedTuple):
+    """Ask the client for up to this much unused credit."""
+
+    client: int
+    gpu: int
+    wanted_bytes: int
+
+
+class WakeAt(NamedTuple):
+    """Come back with a Tick at now_ns (0: no need). Replaces the one before."""
+
+    at_ns: int
+
+
+class Handed(NamedTuple):
+    """For the record: a tenant got the token. gap_ns: it had been free so long; wait_ns: the tenant waited so long."""
+
+    tenant: str
+    gpu: int
+    epoch: int
+    wait_ns: int
+    gap_ns: int
+
+
+class Charged(NamedTuple):
+    """For the record: a grant is over and its tenant was charged held_ns for it."""
+
+    tenant: str
+    gpu: int
+    epoch: int
+    held_ns: int
+    overuse_ns: int
+    busy_ns: int
+    launches: int
+
+
+class LeaseLost(NamedTuple):
+    """For the record: the client's lease ran out (dead, frozen or cut off); others go on."""
+
+    tenant: str
+    client: int
+    gpu: int
+    epoch: int
+
+
+class Overran(NamedTuple):
+    """For the record: a live client had not drained a whole second past its quota; the next is granted anyway."""
+
+    tenant: str
+    client: int
+    gpu: int
+    epoch: int
+
+
+Event = (
+    TenantAdded
+    | TenantChanged
+    | TenantRemoved
+    | ClientJoined
+    | ClientDied
+    | ClientsKnown
+    | TokenAsked
+    | TokenRenewed
+    | TokenReturned
+    | MemoryAsked
+    | MemoryReleased
+    | Tick
+)
+Action = (
+    Page | Grant | Extend | Revoke | Welcome | MemReply | MemRecall | WakeAt | Handed | Charged | LeaseLost | Overran
+)
+EVENTS: dict[str, type[Event]] = {
+    kind.__name__: kind
+    for kind in (
+        TenantAdded,
+        TenantChanged,
+        TenantRemoved,
+        ClientJoined,
+        ClientDied,
+        ClientsKnown,
+        TokenAsked,
+        TokenRenewed,
+        TokenReturned,
+        MemoryAsked,
+        MemoryReleased,
+        Tick,
+    )
+}
+
+
+class RemoteProtocolError(Exception):
+    """The client broke the protocol: its connection is to be closed. Nobody else is touched."""
+
+
+class LocalProtocolError(Exception):
+    """We broke it: a bug. The text carries what happened before."""

@@ -1,0 +1,122 @@
+"""The bytes of one tenant on one GPU: who holds how many, within the limit. The truth; the processes' books are copies.
+
+A process reserves before it allocates and may get some credit beyond, so that small allocations cost no message. The
+daemon cannot see which part of it is unused; so before anyone is refused, siblings that were ever given credit are
+asked for it back, and the refusal waits for their answers (or their death, or recall_ns: a frozen process must not
+freeze others).
+"""
+
+from __future__ import annotations
+
+from scheduler_backend.core import events as ev
+
+
+class _Pending:
+    """A reservation that does not fit yet."""
+
+    __slots__ = ("asked", "event", "until_ns")
+
+    def __init__(self, event: ev.MemoryAsked, asked: set[int], until_ns: int) -> None:
+        self.event = event
+        self.asked = asked  # siblings that have not answered
+        self.until_ns = until_ns
+
+
+class Account:
+    """One tenant's bytes on one GPU. Its methods return the actions to take."""
+
+    def __init__(self, gpu: int, limit_bytes: int, recall_ns: int) -> None:
+        self.gpu = gpu
+        self.limit_bytes = limit_bytes  # 0: not limited; may be lowered below what is used
+        self.held: dict[int, int] = {}  # client -> bytes, allocated or credit
+        self.refusals = 0
+        self._credit: dict[int, int] = {}  # client -> the most of it that may be unused credit
+        self._recall_ns = recall_ns
+        self._pending: list[_Pending] = []
+
+    @property
+    def used_bytes(self) -> int:
+        """By all processes, credit included."""
+        return sum(self.held.values())
+
+    @property
+    def wake_ns(self) -> int:
+        """When a waiting refusal is due; 0: none waits."""
+        return min((pending.until_ns for pending in self._pending), default=0)
+
+    def join(self, client: int, held_bytes: int) -> None:
+        """A process came, with what it says it holds (after a reconnection; the daemon may be the one who forgot)."""
+        self.held[client] = held_bytes
+        self._credit[client] = held_bytes
+
+    def ask(self, event: ev.MemoryAsked, now_ns: int) -> list[ev.Action]:
+        """Reserve, or recall siblings' credit first, or refuse."""
+        reply = self._try(event)
+        if reply is not None:
+            return [reply]
+        asked = {client for client, credit in self._credit.items() if credit > 0 and client != event.client}
+        if not asked:
+            return [self._refuse(event)]
+        missing = self.used_bytes + event.needed_bytes - self.limit_bytes
+        self._pending.append(_Pending(event, asked, now_ns + self._recall_ns))
+        return [ev.MemRecall(client, self.gpu, missing) for client in sorted(asked)]
+
+    def release(self, event: ev.MemoryReleased, now_ns: int) -> list[ev.Action]:
+        """Bytes came back; more than were held is as many as were held."""
+        client = event.client
+        held = self.held.get(client, 0)
+        self.held[client] = held - min(event.freed_bytes, held)
+        self._credit[client] = min(self._credit.get(client, 0), self.held[client])
+        if event.recalled:
+            self._credit[client] = 0  # it gave all that it did not use
+            for pending in self._pending:
+                pending.asked.discard(client)
+        return self.settle(now_ns)
+
+    def leave(self, client: int, now_ns: int) -> list[ev.Action]:
+        """A process died: all its bytes are back."""
+        self.held.pop(client, None)
+        self._credit.pop(client, None)
+        self._pending = [pending for pending in self._pending if pending.event.client != client]
+        for pending in self._pending:
+            pending.asked.discard(client)
+        return self.settle(now_ns)
+
+    def settle(self, now_ns: int) -> list[ev.Action]:
+        """Answer the reservations that wait, where they fit now, or nobody is left to give anything back."""
+        actions: list[ev.Action] = []
+        waiting: list[_Pending] = []
+        for pending in self._pending:
+            reply = self._try(pending.event)
+            if reply is not None:
+                actions.append(reply)
+            elif not pending.asked or now_ns >= pending.until_ns:
+                actions.append(self._refuse(pending.event))
+            else:
+                waiting.append(pending)
+        self._pending = waiting
+        return actions
+
+    def _try(self, event: ev.MemoryAsked) -> ev.MemReply | None:
+        used = self.used_bytes
+        credit = event.credit_bytes if event.needed_bytes else 0
+        if self.limit_bytes and event.needed_bytes:
+            left = self.limit_bytes - used - event.needed_bytes
+            if left < 0:
+                return None
+            credit = min(credit, left // max(1, len(self.held)))
+        taken = event.needed_bytes + credit
+        if taken:
+            self.held[event.client] = self.held.get(event.client, 0) + taken
+            self._credit[event.client] = self._credit.get(event.client, 0) + credit
+        return ev.MemReply(event.client, self.gpu, event.serial, True, credit, self.limit_bytes, used + taken)
+
+    def _refuse(self, event: ev.MemoryAsked) -> ev.MemReply:
+        self.refusals += 1
+        return ev.MemReply(event.client, self.gpu, event.serial, False, 0, self.limit_bytes, self.used_bytes)
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        assert all(held >= 0 for held in self.held.values()), "a process holds less than nothing"
+        assert set(self._credit) <= set(self.held), "credit of a process that is not here"
+        assert all(pending.event.client in self.held for pending in self._pending), "a dead process waits for memory"

@@ -1,0 +1,151 @@
+"""Who is next, and what everyone is owed. Data and pure functions; the machine asks, and keeps the clocks.
+
+Fair virtual time (WF2Q+, Bennett and Zhang 1996; EEVDF, Stoica et al. 1996). A tenant's clock advances by held time /
+request, the virtual now by held time / sum of the requests of those active. Who is not after now is owed something;
+among the owed the next is the one whose quota would finish earliest. Virtual times are integers: SCALE units are one
+nanosecond of a tenant whose request is one millionth, so a division errs by less than a millionth of a nanosecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
+
+from scheduler_backend.core.tenant import WHOLE_PPM, TenantSpec
+
+SCALE = WHOLE_PPM << 20
+MS = 1_000_000
+
+
+class Policy(NamedTuple):
+    """Every constant of the policy, in nanoseconds. The trace's header records them; a replay may change one."""
+
+    ordering: str = "eevdf"
+    window_ns: int = 1000 * MS  # only reports
+    quota_ns: int = 10 * MS  # the most when contended: 1 % of the window
+    least_quota_ns: int = 2 * MS
+    alone_quota_ns: int = 50 * MS
+    lease_margin_ns: int = 20 * MS  # contended lease = quota + this
+    alone_lease_ns: int = 250 * MS
+    overrun_ns: int = 1000 * MS
+    preempt_after_ns: int = 1 * MS  # a holder keeps what it woke up for this long
+    extend_lead_ns: int = 2 * MS  # who would be picked again is prolonged this long before its quota ends
+    extend_silent: int = 4  # so often in a row without a sign of life from the holder
+    join_least_ns: int = 500_000  # a sibling joins a grant that has this much left
+    cap_ns: int = 1 * MS  # most work in flight, contended
+    cap_short_ns: int = 300_000  # while a latency tenant, or one with bursts below short_burst_ns, is registered
+    cap_alone_ns: int = 20 * MS
+    short_burst_ns: int = 5 * MS
+    company_ns: int = 10_000 * MS  # who asked or came within this time may come again
+    latency_ahead_ns: int = 50 * MS  # how far a latency tenant may get ahead of what it is owed
+    alone_stall_ns: int = 12 * MS  # a limited tenant alone runs and pauses in steps of about this
+    recall_ns: int = 20 * MS  # how long a refusal of memory waits for siblings' unused credit
+
+
+class Waiting(Protocol):
+    """What pick() looks at: a tenant that waits and has headroom."""
+
+    clock: int
+    request_ppm: int
+    latency: bool
+    arrived: int  # serial number of its arrival
+
+    @property
+    def finish(self) -> int: ...  # virtual time at which its next quota would end
+
+
+S = TypeVar("S", bound=Waiting)
+
+
+def virtual(ns: int, weight_ppm: int) -> int:
+    """`ns` of held time as virtual time of somebody with this weight (above 0)."""
+    return ns * SCALE // weight_ppm
+
+
+class Ordering(NamedTuple):
+    """owed_only: those whose clock is after now come only where nobody is owed. The least key is next."""
+
+    owed_only: bool
+    key: Callable[[Waiting], tuple[int, ...]]
+
+
+def by_virtual_finish(seat: Waiting) -> tuple[int, ...]:
+    """Latency tenants first, then whose quota would finish earliest."""
+    return (not seat.latency, seat.finish, seat.arrived)
+
+
+def by_virtual_start(seat: Waiting) -> tuple[int, ...]:
+    """The seed's words taken literally: the furthest behind first."""
+    return (seat.clock, seat.arrived)
+
+
+def by_arrival(seat: Waiting) -> tuple[int, ...]:
+    """First come, first served."""
+    return (seat.arrived,)
+
+
+ORDERINGS: dict[str, Ordering] = {
+    "eevdf": Ordering(True, by_virtual_finish),
+    "finish": Ordering(False, by_virtual_finish),  # plain weighted fair queueing
+    "behind": Ordering(False, by_virtual_start),
+    "fifo": Ordering(False, by_arrival),
+}
+
+
+def eligible(seat: Waiting, virtual_now: int, latency_ahead_ns: int) -> bool:
+    """Is it owed something? A latency tenant may be ahead by so much; best effort (request 0) is owed nothing."""
+    if seat.request_ppm == 0:
+        return False
+    if seat.latency:
+        return seat.clock <= virtual_now + virtual(latency_ahead_ns, seat.request_ppm)
+    return seat.clock <= virtual_now
+
+
+def pick(waiting: Iterable[S], virtual_now: int, policy: Policy) -> tuple[S | None, int]:
+    """The next holder among those who wait and have headroom, and the virtual now at its grant.
+
+    Where nobody is owed, now moves on to the first clock there is (WF2Q+: the token is never idle while somebody
+    waits). Best effort comes when nobody with a request waits, the least served first.
+    """
+    seats = list(waiting)
+    promised = [seat for seat in seats if seat.request_ppm]
+    if not promised:
+        return min(seats, key=by_virtual_start, default=None), virtual_now
+    ordering = ORDERINGS[policy.ordering]
+    if ordering.owed_only:
+        owed = [seat for seat in promised if eligible(seat, virtual_now, policy.latency_ahead_ns)]
+        if not owed:
+            virtual_now = max(virtual_now, min(seat.clock for seat in promised))
+            owed = [seat for seat in promised if seat.clock <= virtual_now]
+        promised = owed
+    return min(promised, key=ordering.key), virtual_now
+
+
+def entitled_shares(specs: Sequence[TenantSpec]) -> dict[str, int]:
+    """What the policy owes each of these tenants of one GPU if all are always busy, in ppm of the GPU's time.
+
+    Water-filling: each its request, what is left by weight (the request) among those below their limit; what nobody
+    with a request may take goes in equal parts to best effort, up to its limits.
+    """
+    shares = {spec.name: 0 for spec in specs}
+    left = _fill(
+        [(spec.name, spec.request_ppm, spec.limit_ppm) for spec in specs if spec.request_ppm], WHOLE_PPM, shares
+    )
+    _fill([(spec.name, 1, spec.limit_ppm) for spec in specs if not spec.request_ppm], left, shares)
+    return shares
+
+
+def _fill(members: list[tuple[str, int, int]], left: int, shares: dict[str, int]) -> int:
+    """Share `left` by weight among (name, weight, limit); returns what remains where all limits are reached."""
+    while members and left > 0:
+        weights = sum(weight for _, weight, _ in members)
+        bound = [member for member in members if left * member[1] >= member[2] * weights]
+        if not bound:
+            for name, weight, _ in members:
+                shares[name] = (left * weight + weights // 2) // weights
+            return 0
+        for name, _, limit in bound:
+            shares[name] = limit
+            left -= limit
+        members = [member for member in members if member not in bound]
+    return left

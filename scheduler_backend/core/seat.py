@@ -1,0 +1,118 @@
+"""A tenant's place at one GPU: its clock, its limit's bucket, its processes, and what happened to it lately.
+
+The bucket (rate = limit, depth = one quota) counts in nanoseconds x ppm, so that refilling is exact. A grant is never
+longer than what the bucket holds, so over any window a tenant holds at most limit x window + one quota + overuse; an
+overuse is a debt without bound. After it ran dry the tenant rests until a good part of a quota is there again: shorter
+grants would pay for more hand-overs, longer rests would lose what the full bucket can not take while others hold.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+
+from scheduler_backend.core.policy import Policy, virtual
+from scheduler_backend.core.quota import Bursts, contended_quota
+from scheduler_backend.core.tenant import WHOLE_PPM, TenantSpec
+from scheduler_backend.core.window import Window
+
+STORY_LENGTH = 40
+
+
+class State(Enum):
+    """Of a tenant at one GPU."""
+
+    IDLE = "idle"  # none of its processes wants to launch
+    WAITING = "waiting"  # one does
+    HOLDING = "holding"  # it has the token
+    CLOSING = "closing"  # it has it still, and was asked for it
+
+
+class Standing(Enum):
+    """Of one process of the tenant at this GPU."""
+
+    QUIET = "quiet"
+    WAITS = "waits"
+    HOLDS = "holds"
+    STRAY = "stray"  # its lease ran out or it overran: its work may still run, the token has moved on
+
+
+class Member:
+    """One process of the tenant."""
+
+    __slots__ = ("asks_again", "client", "epoch", "lease_until_ns", "standing", "stray_since_ns")
+
+    def __init__(self, client: int) -> None:
+        self.client = client
+        self.standing = Standing.QUIET
+        self.epoch = 0  # of the grant it holds or strayed with
+        self.lease_until_ns = 0
+        self.asks_again = False  # it asked while its grant was closing
+        self.stray_since_ns = 0  # charged up to here, for one that overran; 0 for one whose lease ran out
+
+
+class Seat:
+    """What the machine keeps of one tenant; only the machine writes it."""
+
+    def __init__(self, spec: TenantSpec, policy: Policy, now_ns: int) -> None:
+        self.policy = policy
+        self.name = spec.name
+        self.request_ppm = spec.request_ppm
+        self.limit_ppm = spec.limit_ppm
+        self.latency = spec.latency
+        self.state = State.IDLE
+        self.members: dict[int, Member] = {}
+        self.bursts = Bursts()
+        self.window = Window(policy.window_ns)
+        self.story: deque[tuple[int, str, object]] = deque(maxlen=STORY_LENGTH)
+        self.clock = 0
+        self.arrived = 0  # serial of its last arrival among the waiting
+        self.woken = False  # it came back from idle and has not held since
+        self.waiting_since_ns = 0
+        self.seen_ns = now_ns  # last sign that it may want the GPU
+        self.throttled = False  # its bucket ran dry and is not yet full enough
+        self.resume_ns = 0  # when it will be, if throttled
+        self.credit = policy.quota_ns * WHOLE_PPM  # ns x ppm; below 0 is debt
+        self.filled_ns = now_ns
+
+    @property
+    def weight_ppm(self) -> int:
+        """What its clock advances by; best effort counts whole, on a virtual time of its own."""
+        return self.request_ppm or WHOLE_PPM
+
+    @property
+    def quota_ns(self) -> int:
+        """What it would be granted while others may come, before its limit is looked at."""
+        return contended_quota(self.bursts.burst_ns, self.policy.least_quota_ns, self.policy.quota_ns)
+
+    @property
+    def finish(self) -> int:
+        """Virtual time at which its next quota would end."""
+        return self.clock + virtual(self.quota_ns, self.weight_ppm)
+
+    def with_standing(self, standing: Standing) -> list[Member]:
+        """Its processes of one standing, in the order in which they came."""
+        return [member for member in self.members.values() if member.standing is standing]
+
+    def fill(self, now_ns: int, depth_ns: int) -> None:
+        """Let the bucket fill up to now, and no further than its depth."""
+        self.credit = min(depth_ns * WHOLE_PPM, self.credit + (now_ns - self.filled_ns) * self.limit_ppm)
+        self.filled_ns = now_ns
+
+    def drain(self, held_ns: int) -> None:
+        """Take what was held out of the bucket."""
+        self.credit -= held_ns * WHOLE_PPM
+
+    @property
+    def credit_ns(self) -> int:
+        """What the bucket holds, as held time."""
+        return self.credit // WHOLE_PPM
+
+    def full_enough_ns(self, need_ns: int) -> int:
+        """When the bucket will hold `need_ns`, given that nothing is taken."""
+        missing = need_ns * WHOLE_PPM - self.credit
+        return self.filled_ns + max(0, -(-missing // self.limit_ppm))
+
+    def tell(self) -> str:
+        """Its story, for an exception's text."""
+        return "; ".join(f"{now_ns} {state} {event}" for now_ns, state, event in self.story)

@@ -1,0 +1,166 @@
+"""Closed-loop simulations of the pure node against what the policy promises, and the pure functions themselves."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from scheduler_backend.core.policy import MS, ORDERINGS, Policy, entitled_shares
+
+
+def _load(name: str) -> ModuleType:
+    location = Path(__file__).with_name(f"{name}.py")
+    module_spec = importlib.util.spec_from_file_location(f"core_{name}", location)
+    assert module_spec is not None
+    assert module_spec.loader is not None
+    module = importlib.util.module_from_spec(module_spec)
+    sys.modules[module_spec.name] = module
+    module_spec.loader.exec_module(module)
+    return module
+
+
+sim = _load("simulation")
+spec, Program = sim.spec, sim.Program
+
+
+def owed(programs: list) -> list[float]:
+    shares = entitled_shares([program.spec for program in programs])
+    return [shares[program.spec.name] / 1e6 for program in programs]
+
+
+@pytest.mark.parametrize(
+    ("specs", "expected"),
+    [
+        ("a:0.5:0.6 b:0.3:1 c:0.2:0.2", [0.5, 0.3, 0.2]),
+        ("a:0.3:0.4 b:0.2:1 c:0.1:0.1", [0.4, 0.5, 0.1]),
+        ("a:0.4:0.4 b:0.4:0.4 c:0:1", [0.4, 0.4, 0.2]),
+        ("a:0.3:1", [1.0]),
+        ("a:0.3:0.5", [0.5]),
+        ("a:0:1 b:0:1 c:0:0.2", [0.4, 0.4, 0.2]),
+        ("a:0.2:1 b:0.1:1 c:0:1", [0.666667, 0.333333, 0.0]),
+    ],
+)
+def test_entitled_shares_are_requests_then_weight_up_to_limits_then_best_effort(specs, expected):
+    tenants = [spec(name, float(r), float(limit)) for name, r, limit in (item.split(":") for item in specs.split())]
+    shares = entitled_shares(tenants)
+    assert [shares[tenant.name] / 1e6 for tenant in tenants] == pytest.approx(expected, abs=2e-6)
+
+
+BUSY_CASES = {
+    "2 equal": ([("a", 0.5, 1), ("b", 0.5, 1)], 1.05),
+    "8 equal": ([(f"t{i}", 0.125, 1) for i in range(8)], 1.05),
+    "32 equal": ([(f"t{i}", 0.03125, 1) for i in range(32)], 1.05),
+    "0.7 and 0.3": ([("a", 0.7, 1), ("b", 0.3, 1)], 1.05),
+    "0.5 and 31 x 0.016": ([("a", 0.5, 1)] + [(f"t{i}", 0.016, 1) for i in range(31)], 1.05),
+    "demo": ([("a", 0.5, 0.6), ("b", 0.3, 1), ("c", 0.2, 0.2)], 1.05),
+    "limits bind": ([("a", 0.3, 0.4), ("b", 0.2, 1), ("c", 0.1, 0.1)], 2.5),
+    "best effort": ([("a", 0.4, 0.4), ("b", 0.4, 0.4), ("c", 0, 1)], 2.5),
+    "best effort, unequal": ([("a", 0.5, 0.5), ("b", 0.3, 0.3), ("c", 0, 1)], 2.5),
+    "five at their limits": ([(f"t{i}", 0.2, 0.2) for i in range(5)], 1.05),
+}
+
+
+@pytest.mark.parametrize("case", BUSY_CASES)
+@pytest.mark.parametrize("hop_us", [35, 150])
+def test_always_busy_tenants_get_what_they_are_owed(case, hop_us):
+    tenants, p99_pp = BUSY_CASES[case]
+    programs = [Program(spec(*tenant)) for tenant in tenants]
+    run = sim.Simulation(programs, hop_ns=hop_us * 1000)
+    run.run(8)
+    entitled = owed(programs)
+    errors = run.errors_pp(entitled, 1, 8)
+    assert sim.percentile(errors, 0.99) <= p99_pp
+    busy = run.shares(1, 8)
+    bound = 1.5 if p99_pp > 1.1 else 0.5
+    for share, promised in zip(busy, entitled, strict=True):
+        assert abs(share - promised * sum(busy) / sum(entitled)) * 100 <= bound
+    assert sum(busy) >= (0.985 if hop_us == 35 else 0.95)
+
+
+CLOSED_LOOPS = {
+    # burst, gap, request of the one; of the other; the least share of each; the most hand-overs a second
+    "1/1 ms beside 50/2 ms": ((1, 1, 0.5), (50, 2, 0.5), (0.38, 0.50)),
+    "3/0.5 ms beside busy": ((3, 0.5, 0.7), None, (0.64, 0.28)),
+    "5/20 ms beside busy": ((5, 20, 0.3), None, (0.18, 0.78)),
+}
+
+
+@pytest.mark.parametrize("case", CLOSED_LOOPS)
+def test_tenants_that_come_and_go_get_their_part_of_a_fluid_server(case):
+    one, other, least = CLOSED_LOOPS[case]
+    programs = [Program(spec("a", one[2]), int(one[0] * MS), int(one[1] * MS))]
+    if other:
+        programs.append(Program(spec("b", other[2]), other[0] * MS, other[1] * MS))
+    else:
+        programs.append(Program(spec("b", round(1 - one[2], 3))))
+    run = sim.Simulation(programs, hop_ns=35_000)
+    run.run(6)
+    shares = run.shares(1, 6)
+    assert shares[0] >= least[0]
+    assert shares[1] >= least[1]
+    assert sim.percentile(programs[0].waits_ns, 0.99) <= 4 * MS
+
+
+def test_alone_without_a_limit_nothing_is_lost_and_no_grant_follows_the_first():
+    run = sim.Simulation([Program(spec("a", 0.3))])
+    run.run(5)
+    assert run.shares(1, 5)[0] >= 0.999
+    assert run.grants == 1
+
+
+@pytest.mark.parametrize(("limit", "stall_ms"), [(0.5, 20), (0.8, 20), (0.25, 20)])
+def test_alone_with_a_limit_the_pace_is_smooth(limit, stall_ms):
+    program = Program(spec("a", 0.2, limit))
+    run = sim.Simulation([program], hop_ns=50_000)
+    run.run(6)
+    windows = [run.busy_ns(0, start * 50 * MS, start * 50 * MS + sim.SECOND) / sim.SECOND for start in range(20, 99)]
+    assert all(abs(window - limit) <= 0.015 for window in windows)
+    stalls = [later[0] - earlier[1] for earlier, later in zip(program.segments[5:], program.segments[6:], strict=False)]
+    assert max(stalls) <= stall_ms * MS
+
+
+def test_nobody_passes_a_limit_by_more_than_a_quota_and_the_overuse():
+    programs = [Program(spec("a", 0.3, 0.4)), Program(spec("b", 0.2)), Program(spec("c", 0.1, 0.1))]
+    run = sim.Simulation(programs, hop_ns=35_000)
+    run.run(6)
+    for number, limit in ((0, 0.4), (2, 0.1)):
+        for start in range(0, 490):
+            used_ns = run.busy_ns(number, start * 10 * MS, start * 10 * MS + sim.SECOND)
+            assert used_ns <= limit * sim.SECOND + 10 * MS + 300_000
+
+
+def test_a_newcomer_is_within_five_points_after_a_quarter_of_a_second():
+    programs = [Program(spec("a", 0.5)), Program(spec("b", 0.5), start_ns=2 * sim.SECOND)]
+    run = sim.Simulation(programs, hop_ns=50_000)
+    run.run(4)
+    for number in (0, 1):
+        assert run.busy_ns(number, 2010 * MS, 2260 * MS) / (250 * MS) == pytest.approx(0.5, abs=0.05)
+    for start in range(2000, 3800, 10):  # no 100 ms in which the first gets nothing
+        assert run.busy_ns(0, start * MS, (start + 100) * MS) > 20 * MS
+
+
+def test_a_latency_tenant_hardly_waits_and_the_batch_keeps_its_share():
+    programs = [Program(spec("a", 0.4, latency=True), 6 * MS, 14 * MS), Program(spec("b", 0.6))]
+    run = sim.Simulation(programs, hop_ns=35_000)
+    run.run(5)
+    assert sim.percentile(programs[0].waits_ns, 0.99) <= 600_000
+    assert run.shares(1, 5)[1] >= 0.6
+    greedy = [Program(spec("a", 0.4, latency=True)), Program(spec("b", 0.6))]
+    run = sim.Simulation(greedy, hop_ns=35_000)
+    run.run(5)
+    assert run.shares(1, 5)[1] >= 0.58
+
+
+def test_the_seed_taken_literally_is_worse_and_still_in_the_table():
+    def worst(ordering: str) -> float:
+        programs = [Program(spec("a", 0.5))] + [Program(spec(f"t{i}", 0.016)) for i in range(31)]
+        run = sim.Simulation(programs, policy=Policy(ordering=ordering), hop_ns=35_000, check=False)
+        run.run(5)
+        return sim.percentile(run.errors_pp(owed(programs), 1, 5), 0.99)
+
+    assert set(ORDERINGS) >= {"eevdf", "behind", "fifo"}
+    assert worst("behind") > 3 * worst("eevdf")

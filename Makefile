@@ -7,7 +7,7 @@ C_FILES = $(shell find libhook $(wildcard tests bench) -name '*.[ch]' | sort)
 PY_DIRS = gemini scheduler_backend libhook $(wildcard bench)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test lint format wheel clean
+.PHONY: help setup build test e2e lint format wheel clean
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -29,6 +29,10 @@ build: setup ## compile the library, the simulated driver and the load generator
 
 test: build ## all tests that need neither a GPU nor a control plane
 	@$(BIN)/python -m pytest -q $(ARGS)
+
+e2e: build ## the tests with a real Kubernetes (builds it first: needs Go)
+	@$(BIN)/python -m tests.e2e.build
+	@$(BIN)/python -m pytest -q -m e2e $(ARGS)
 
 lint: build ## ruff, mypy, import rules, clang-format
 	@echo "  LINT ruff"; $(BIN)/ruff check -q . && $(BIN)/ruff format -q --check --diff .

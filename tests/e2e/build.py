@@ -1,0 +1,218 @@
+"""Builds the real parts that the end-to-end tests run against: Kubernetes, etcd, kwok, NVIDIA's device plugin.
+
+    python -m tests.e2e.build [--nice N] [--jobs N] [controlplane | nvidia | node]...
+
+Each part is built once into a folder of the cache named by a hash of what decides its content (go.mod, go.sum, flags,
+Go's version), so a second run finds it and returns at once. A folder is made under a temporary name and renamed when
+whole: what is there is complete. A file lock keeps two runs from building side by side. The cache is
+$GEMINI_E2E_CACHE, else gemini-e2e in the user's cache folder; $GEMINI_E2E_NICE and $GEMINI_E2E_JOBS are the defaults
+of the options.
+
+Parts: `controlplane` is the seven programs of controlplane/go.mod, and kwok's own stages joined into one file (7
+minutes cold on two cores, 3 GiB); `nvidia` is nvidia/go.mod (a minute; needs a C compiler); `node` is containerd,
+runc and busybox for a real kubelet, taken from PATH or else unpacked, not installed, from Debian's packages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+PROGRESS_SECONDS = 20.0
+DEBIAN_PACKAGES = ("containerd", "runc", "busybox-static")
+NODE_PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "busybox")
+RECIPE = 1  # raise it when the way of building below changes what comes out
+# The order matters to kwok no more than to `kubectl kustomize`, which would join the same files.
+KWOK_STAGES = ("node/fast", "node/heartbeat-with-lease", "pod/fast")
+
+
+class CannotBuild(RuntimeError):
+    """A part cannot be had on this machine; the text says why, in one line fit for a skipped test."""
+
+
+def say(text: str) -> None:
+    print(f"  E2E  {text}", file=sys.stderr, flush=True)
+
+
+def cache_folder() -> Path:
+    named = os.environ.get("GEMINI_E2E_CACHE")
+    return Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gemini-e2e"
+
+
+class Builder:
+    def __init__(self, nice: int | None = None, jobs: int | None = None) -> None:
+        self.nice = int(os.environ.get("GEMINI_E2E_NICE") or 0) if nice is None else nice
+        self.jobs = int(os.environ.get("GEMINI_E2E_JOBS") or 0) if jobs is None else jobs
+        self.cache = cache_folder()
+
+    def controlplane(self) -> Path:
+        """The folder with etcd, kube-*, kubectl, kubelet, kwok and kwok-stages.yaml."""
+        module = HERE / "controlplane"
+        return self._part(module, "0", lambda out: self._build_controlplane(module, out))
+
+    def nvidia(self) -> Path:
+        """The folder with nvidia-device-plugin."""
+        module = HERE / "nvidia"
+        return self._part(module, "1", lambda out: self._go_build(module, out, cgo="1", versions=[]))
+
+    def node(self) -> Path:
+        """The folder with containerd, its shim, ctr, runc and busybox (links where the machine has them)."""
+        found = {name: path for name in NODE_PROGRAMS if (path := shutil.which(name))}
+        if len(found) == len(NODE_PROGRAMS):
+            return self._once("node-own", lambda out: self._link(out, found))
+        missing = ", ".join(sorted(set(NODE_PROGRAMS) - set(found)))
+        if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
+            raise CannotBuild(f"{missing} not on PATH, and no apt-get to take them from")
+        return self._once("node-debian", self._unpack_debian)
+
+    # -- the parts
+
+    def _build_controlplane(self, module: Path, out: Path) -> None:
+        listed = self._go(module, "list", "-m", "-json", "k8s.io/kubernetes", "sigs.k8s.io/kwok")
+        decoder, versions, folders = json.JSONDecoder(), {}, {}
+        while listed := listed.lstrip():
+            one, end = decoder.raw_decode(listed)
+            versions[one["Path"]], folders[one["Path"]] = one["Version"], one.get("Dir", "")
+            listed = listed[end:]
+        kubernetes = versions["k8s.io/kubernetes"]
+        major, minor = kubernetes.lstrip("v").split(".")[:2]
+        base = "k8s.io/component-base/version."
+        # What the release's own build stamps in: the API server, kubectl and the kubelet compare versions.
+        self._go_build(module, out, cgo="0", versions=[
+            f"{base}gitVersion={kubernetes}", f"{base}gitMajor={major}", f"{base}gitMinor={minor}",
+            f"{base}gitTreeState=clean", f"k8s.io/client-go/pkg/version.gitVersion={kubernetes}",
+            f"sigs.k8s.io/kwok/pkg/consts.Version={versions['sigs.k8s.io/kwok']}",
+        ])  # fmt: skip
+        (out / "server").rename(out / "etcd")
+        stages = Path(folders["sigs.k8s.io/kwok"]) / "kustomize/stage"
+        files = [path for part in KWOK_STAGES for path in sorted((stages / part).glob("*.yaml"))]
+        texts = [path.read_text() for path in files if path.name != "kustomization.yaml"]
+        (out / "kwok-stages.yaml").write_text("\n---\n".join(texts))
+
+    def _unpack_debian(self, out: Path) -> None:
+        say("fetching Debian's " + ", ".join(DEBIAN_PACKAGES))
+        with tempfile.TemporaryDirectory(dir=self.cache) as fetched:
+            os.chmod(fetched, 0o755)  # apt drops its rights while it downloads
+            subprocess.run(["apt-get", "update", "-qq"], capture_output=True, check=False)  # an old list may still do
+            download = ["apt-get", "download", "-q", *DEBIAN_PACKAGES]
+            got = subprocess.run(download, cwd=fetched, capture_output=True, text=True, check=False)
+            if got.returncode:
+                raise CannotBuild(f"{' '.join(download)}: {got.stderr.strip()[-200:]}")
+            root = out / "root"
+            for package in sorted(Path(fetched).glob("*.deb")):
+                subprocess.run(["dpkg-deb", "-x", package, root], check=True)
+        folders = ("usr/sbin", "usr/bin", "bin")
+        found = {path.name: str(path.relative_to(out)) for folder in folders for path in (root / folder).iterdir()}
+        self._link(out, {name: found[name] for name in NODE_PROGRAMS})
+
+    def _link(self, out: Path, programs: dict[str, str]) -> None:
+        for name, target in programs.items():
+            (out / name).symlink_to(target)
+
+    # -- how a part is built
+
+    def _part(self, module: Path, cgo: str, make: Callable[[Path], None]) -> Path:
+        if shutil.which("go") is None:
+            raise CannotBuild("Go is not on PATH (1.26 or later builds the control plane)")
+        key = hashlib.sha256(f"{RECIPE} {cgo} {self._go(module, 'env', 'GOVERSION', 'GOARCH')}".encode())
+        for name in ("go.mod", "go.sum"):
+            key.update((module / name).read_bytes())
+        return self._once(f"{module.name}-{key.hexdigest()[:16]}", make)
+
+    def _once(self, name: str, make: Callable[[Path], object]) -> Path:
+        done = self.cache / name
+        if done.is_dir():
+            return done
+        self.cache.mkdir(parents=True, exist_ok=True)
+        with self._locked():
+            if not done.is_dir():
+                for left in self.cache.glob(f".{name}-*"):  # by a run that was killed; nobody else builds now
+                    shutil.rmtree(left, ignore_errors=True)
+                unfinished = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=self.cache))
+                try:
+                    unfinished.chmod(0o755)
+                    make(unfinished)
+                    unfinished.rename(done)
+                finally:
+                    shutil.rmtree(unfinished, ignore_errors=True)
+        return done
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        with (self.cache / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say(f"waiting for another build in {self.cache}")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _environment(self, cgo: str = "0") -> dict[str, str]:
+        flags = "-mod=readonly -trimpath -buildvcs=false" + (f" -p={self.jobs}" if self.jobs else "")
+        return {**os.environ, "CGO_ENABLED": cgo, "GOFLAGS": flags, "GOWORK": "off"}
+
+    def _go(self, module: Path, *arguments: str) -> str:
+        done = subprocess.run(
+            ["go", *arguments], cwd=module, env=self._environment(), text=True, capture_output=True, check=False
+        )
+        if done.returncode:
+            raise CannotBuild(f"go {' '.join(arguments[:3])} in {module}: {done.stderr.strip()[-300:]}")
+        return done.stdout
+
+    def _go_build(self, module: Path, out: Path, cgo: str, versions: list[str]) -> None:
+        stamps = "".join(f" -X {version}" for version in versions)
+        command = ["nice", "-n", str(self.nice)] if self.nice else []
+        command += ["go", "build", "-v", "-ldflags", f"-s -w{stamps}", "-o", f"{out}/", "tool"]
+        say(f"building the tools of {module.name}/go.mod (cold: minutes; again: seconds)")
+        started = said = time.monotonic()
+        packages, tail = 0, [""]
+        # -v names each package when its compilation ends; downloads and errors come on the same stream.
+        with subprocess.Popen(
+            command, cwd=module, env=self._environment(cgo), stderr=subprocess.PIPE, text=True
+        ) as building:
+            assert building.stderr is not None
+            for line in building.stderr:
+                packages += 1
+                tail = [*tail[-40:], line]
+                if time.monotonic() - said > PROGRESS_SECONDS:
+                    said = time.monotonic()
+                    say(f"{said - started:4.0f} s, {packages} packages, {line.strip()}")
+        if building.returncode:
+            raise CannotBuild(f"go build in {module} failed:\n{''.join(tail)}")
+        say(f"{time.monotonic() - started:.0f} s: {', '.join(sorted(path.name for path in out.iterdir()))}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", metavar="PART", help="controlplane, nvidia, node; default: all")
+    parser.add_argument("--nice", type=int, help="niceness of the compilation")
+    parser.add_argument("--jobs", type=int, help="compilations side by side (go build -p)")
+    options = parser.parse_args()
+    builder = Builder(options.nice, options.jobs)
+    makers = {"controlplane": builder.controlplane, "nvidia": builder.nvidia, "node": builder.node}
+    if unknown := set(options.parts) - set(makers):
+        parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(makers)}")
+    status = 0
+    for part in options.parts or list(makers):
+        try:
+            say(f"{part}: {makers[part]()}")
+        except CannotBuild as why:
+            say(f"{part}: {why}")
+            status = status or int(part != "node")  # without it the kubelet's tests skip, and say why
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

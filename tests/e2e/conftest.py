@@ -1,0 +1,91 @@
+"""Fixtures of the end-to-end tests: the plane (once a session), namespaces, toy services; logs of a test that failed.
+
+Tests take the product's parts as command lines: `plane.running("extender", [sys.executable, "-m", "gemini", "extender",
+...], ready_url=...)`, and point `plane.scheduler(scheduler_configuration([extender(url, resources)]))` at them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.build import Builder, CannotBuild
+from tests.e2e.plane import Plane
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNS_KEPT = 5
+TAIL_LINES = 12
+_sizes: dict[Path, int] = {}  # of each log when the running test began
+_folder: list[Path] = []
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.e2e)
+
+
+@pytest.fixture(scope="session")
+def logs() -> Path:
+    """The folder of this run's logs; those of older runs go, but for the last few."""
+    runs = ROOT / "out/e2e"
+    runs.mkdir(parents=True, exist_ok=True)
+    older = sorted((path for path in runs.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime)
+    for old in older[: -(RUNS_KEPT - 1)]:
+        shutil.rmtree(old, ignore_errors=True)
+    folder = runs / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    folder.mkdir()
+    _folder[:] = [folder]
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tools() -> Path:
+    return built("controlplane")
+
+
+def built(part: str) -> Path:
+    """The folder of a part of build.py; the test is skipped where it cannot be had, with the reason."""
+    try:
+        return Path(getattr(Builder(), part)())
+    except CannotBuild as why:
+        pytest.skip(f"{part}: {why}")
+
+
+@pytest.fixture(scope="session")
+def plane(tools: Path, logs: Path) -> Iterator[Plane]:
+    """etcd, API server, controllers and kwok, without nodes and without a scheduler: those are the test's own."""
+    with Plane(tools, logs) as started:
+        yield started
+
+
+@pytest.fixture
+def namespace(plane: Plane) -> Iterator[str]:
+    with plane.namespace() as name:
+        yield name
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    _sizes.clear()
+    _sizes.update({log: log.stat().st_size for folder in _folder for log in folder.glob("*.log")})
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        for log in sorted(log for folder in _folder for log in folder.glob("*.log")):
+            with log.open(errors="replace") as text:
+                text.seek(_sizes.get(log, 0))
+                if written := text.read().splitlines()[-TAIL_LINES:]:
+                    report.sections.append(
+                        (f"{log}, written during this test", "\n".join(line[:240] for line in written))
+                    )
+    return report

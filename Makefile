@@ -7,7 +7,7 @@ C_FILES = $(shell find libhook $(wildcard tests bench) -name '*.[ch]' | sort)
 PY_DIRS = gemini scheduler_backend libhook $(wildcard bench)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test e2e lint format wheel clean
+.PHONY: help setup build run test e2e lint format bench gpu-check gpu-bundle wheel clean
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -43,6 +43,15 @@ lint: build ## ruff, mypy, import rules, clang-format
 format: setup ## rewrite Python and C in the house style
 	@$(BIN)/ruff check -q --fix . ; $(BIN)/ruff format -q .
 	@$(BIN)/clang-format -i $(C_FILES)
+
+bench: build ## every benchmark, one JSON object each; ARGS="fairness handover" for some
+	@$(BIN)/python -m bench $(ARGS)
+
+gpu-check: ## on a machine with an NVIDIA GPU, with or without network, at most 8 minutes; ARGS=--sim tries the script
+	@$(PYTHON) -m bench.gpu_check $(ARGS)
+
+gpu-bundle: build ## out/gpu-bundle: what gpu-check needs where there is no network; ARGS="--python 3.12"
+	@$(BIN)/python -m bench.gpu_check.bundle $(ARGS)
 
 wheel: setup ## a wheel with the built C parts, in out/wheel
 	@$(PIP) wheel --no-deps --no-build-isolation -w out/wheel .

@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from libhook.observer import Timeline
 
 from gemini import shares
+from libhook.observer import Timeline
 
 ROOT = Path(__file__).resolve().parent.parent
 LIB = ROOT / "libhook" / "lib"

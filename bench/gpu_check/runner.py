@@ -1,0 +1,131 @@
+"""Run the checks one by one, each in a process of its own with a time limit, and say PASS or FAIL with the figure.
+
+    python3 -m bench.gpu_check [--sim[=SPEC]] [--out DIR] [--only NAME]... [--minutes 8] [--scale 1.0]
+
+A check that hangs or dies takes nothing with it. Results: DIR/results.json, DIR/<check>.json and plots.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.report import commit, machine
+
+
+def one(name: str, sim: str | None, out: Path, scale: float) -> int:
+    """A single check, in this process; its findings go to DIR/<name>.json."""
+    from bench.gpu_check.checks import CHECKS, Context
+
+    context = Context(sim, out, scale)
+    begin = time.monotonic()
+    try:
+        CHECKS[name][0](context)
+    except Exception as error:  # whatever happens on a strange machine is a finding
+        kind = "" if type(error).__name__ == "Problem" else f"{type(error).__name__}: "
+        context.finding(False, f"{kind}{error}".replace("\n", " ")[:300])
+        if kind:
+            import traceback
+
+            context.figures["traceback"] = traceback.format_exc()
+    seconds = round(time.monotonic() - begin, 2)
+    answer = {"check": name, "findings": context.findings, "figures": context.figures, "seconds": seconds}
+    (out / f"{name}.json").write_text(json.dumps(answer, indent=1, default=float))
+    return 0
+
+
+def end_all(mark: str) -> None:
+    """End a check and every process that it started, in whatever session: they carry its mark in the environment."""
+    variable = f"GEMINI_CHECK={mark}".encode()
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if variable in (entry / "environ").read_bytes().split(b"\0"):
+                os.kill(int(entry.name), signal.SIGKILL)
+        except OSError:  # it has ended, or is not ours
+            continue
+
+
+def run(name: str, limit_s: float, args: argparse.Namespace) -> dict[str, Any]:
+    """A check in a process of its own; what it found, or that it did not end."""
+    target: Path = args.out / f"{name}.json"
+    target.unlink(missing_ok=True)
+    words = [sys.executable, "-m", "bench.gpu_check.runner", "--one", name, "--out", args.out, "--scale", args.scale]
+    if args.sim is not None:
+        words.append(f"--sim={args.sim}")
+    mark = f"{os.getpid()}-{name}"
+    with (args.out / f"{name}.log").open("wb") as log:
+        process = subprocess.Popen(
+            [str(word) for word in words],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "GEMINI_CHECK": mark},
+        )
+        try:
+            process.wait(limit_s)
+            trouble = None if process.returncode == 0 else f"the check ended with status {process.returncode}"
+        except subprocess.TimeoutExpired:
+            trouble = f"the check did not end within {limit_s:.0f} s"
+            end_all(mark)
+            process.wait()
+    try:
+        answer: dict[str, Any] = json.loads(target.read_text())
+    except (OSError, ValueError):
+        answer = {"check": name, "findings": [], "figures": {}}
+        trouble = trouble or "the check left no result"
+    if trouble:
+        answer["findings"].append({"verdict": "FAIL", "text": f"{trouble}; see {args.out / name}.log", "figure": None})
+    return answer
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sim", nargs="?", const="gpus=1", help="run what can be run on a simulated card")
+    parser.add_argument("--out", type=Path, default=Path("out/gpu-check"))
+    parser.add_argument("--only", action="append", default=[], help="only this check; may be repeated")
+    parser.add_argument("--minutes", type=float, default=8.0, help="for all of it")
+    parser.add_argument("--scale", type=float, default=1.0, help="of all durations")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    if args.one:
+        return one(args.one, args.sim, args.out, args.scale)
+
+    from bench.gpu_check.checks import CHECKS
+
+    unknown = [name for name in args.only if name not in CHECKS]
+    if unknown:
+        print(f"gpu-check: --only {unknown[0]}: no such check; there are {', '.join(CHECKS)}", file=sys.stderr)
+        return 2
+    begin = time.monotonic()
+    answers: list[dict[str, Any]] = []
+    for name, (check, limit_s) in CHECKS.items():
+        if args.only and name not in args.only:
+            continue
+        left = args.minutes * 60 - 5 - (time.monotonic() - begin)
+        print(f"== {name}: {(check.__doc__ or '').splitlines()[0]}", flush=True)
+        if left < 15:
+            skipped = {"verdict": "SKIP", "text": "no time is left", "figure": None}
+            answer: dict[str, Any] = {"check": name, "findings": [skipped], "figures": {}}
+        else:
+            answer = run(name, min(limit_s, left), args)
+        answers.append(answer)
+        for finding in answer["findings"]:
+            print(f"{finding['verdict']}  {finding['text']}", flush=True)
+    words = [finding["verdict"] for answer in answers for finding in answer["findings"]]
+    head = {"command": " ".join(sys.argv), "commit": commit(), "machine": machine(), "sim": args.sim}
+    (args.out / "results.json").write_text(json.dumps({**head, "checks": answers}, indent=1, default=float))
+    counts = ", ".join(f"{words.count(word)} {word}" for word in ("PASS", "FAIL", "SKIP", "INFO"))
+    print(f"== {counts} in {time.monotonic() - begin:.0f} s; results in {args.out}")
+    return int("FAIL" in words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,253 @@
+/* token.c - one function per state, in one table (token.h). */
+#include "libhook/core/token.h"
+
+#include <string.h>
+
+#define INSIDE_POLL_NS 20000ull  /* a thread is inside for as long as one driver call takes */
+#define DRAIN_POLL_NS 30000ull   /* how late the end of a drain may be seen: part of every hand-over */
+#define IDLE_POLL_NS 100000ull   /* how late idleness may be seen where the program does not synchronise */
+#define VALVE_LEAST_NS 5000000ull /* numbers.md and design 4.3: max(5 ms, twice the prediction) */
+#define VALVE_OPEN_NS 1000000ull
+#define IDLE_ALONE_NS 50000000ull /* alone: idle for that long when a renewal is due means give back */
+
+static uint64_t least(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+
+static uint64_t most(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
+
+static uint64_t later(uint64_t now_ns, uint64_t by_ns) {
+    return now_ns > UINT64_MAX - by_ns ? UINT64_MAX : now_ns + by_ns;
+}
+
+void token_init(struct token *token) {
+    memset(token, 0, sizeof *token);
+    token->deadline_ns = UINT64_MAX;
+}
+
+static void take_figures(
+    struct token *token, uint64_t quota_ns, uint64_t lease_ns, uint64_t cap_ns, bool contended, uint64_t now_ns) {
+    token->quota_ns = quota_ns;
+    token->quota_end_ns = later(now_ns, quota_ns);
+    token->lease_ns = lease_ns;
+    token->lease_end_ns = later(now_ns, lease_ns);
+    token->cap_ns = cap_ns;
+    token->contended = contended;
+    token->renewing = false;
+}
+
+bool token_on_grant(struct token *token, uint64_t epoch, uint64_t quota_ns, uint64_t lease_ns, uint64_t cap_ns,
+    bool contended, uint64_t now_ns) {
+    if (!epoch)
+        return false;
+    if (token->state == TOKEN_CLOSED || token->state == TOKEN_REQUESTED) {
+        token->state = TOKEN_OPEN;
+        token->epoch = epoch;
+        token->granted_ns = now_ns;
+        token->revoked = token->idle = false;
+        token->refresh = true;
+        take_figures(token, quota_ns, lease_ns, cap_ns, contended, now_ns);
+        return true;
+    }
+    /* A grant for what is held already comes after a reconnection; another epoch while one is held cannot be. */
+    return token_on_extend(token, epoch, quota_ns, lease_ns, cap_ns, contended, now_ns);
+}
+
+bool token_on_extend(struct token *token, uint64_t epoch, uint64_t quota_ns, uint64_t lease_ns, uint64_t cap_ns,
+    bool contended, uint64_t now_ns) {
+    if (!epoch || epoch != token->epoch || token->state < TOKEN_OPEN)
+        return false;
+    if (token->state != TOKEN_OPEN) { /* draining: only the lease is prolonged, the quota is over */
+        token->lease_ns = lease_ns;
+        token->lease_end_ns = later(now_ns, lease_ns);
+        token->renewing = false;
+        return true;
+    }
+    take_figures(token, quota_ns, lease_ns, cap_ns, contended, now_ns);
+    token->refresh = true;
+    return true;
+}
+
+bool token_on_revoke(struct token *token, uint64_t epoch) {
+    if (token->state < TOKEN_OPEN || epoch != token->epoch)
+        return false;
+    token->revoked = true;
+    return true;
+}
+
+void token_on_connection(struct token *token) {
+    if (token->state == TOKEN_REQUESTED)
+        token->state = TOKEN_CLOSED;
+    token->renewing = false;
+}
+
+uint64_t token_held(const struct token *token) {
+    return token->state >= TOKEN_OPEN ? token->epoch : 0;
+}
+
+/* Half of the lease, or three quarters of a quota that nobody else waits for, is the time to ask for more. */
+static uint64_t renewal_due(const struct token *token) {
+    uint64_t due = token->lease_end_ns - token->lease_ns / 2;
+    if (token->state == TOKEN_OPEN && !token->contended)
+        due = least(due, token->quota_end_ns - least(token->quota_ns, token->quota_end_ns) / 4);
+    return due;
+}
+
+static uint32_t renew(struct token *token, const struct token_view *view, uint64_t now_ns, uint64_t *deadline_ns) {
+    if (!view->connected)
+        return 0;
+    uint64_t due = renewal_due(token);
+    if (token->renewing) /* the answer may have been lost: ask again, not too often */
+        return 0;
+    if (now_ns < due) {
+        *deadline_ns = least(*deadline_ns, due);
+        return 0;
+    }
+    token->renewing = true;
+    return TOKEN_SEND_RENEW;
+}
+
+static uint32_t start_closing(struct token *token, uint64_t now_ns) {
+    token->state = TOKEN_CLOSING;
+    token->closed_ns = now_ns;
+    token->valve_ns = 0;
+    token->deadline_ns = now_ns;
+    return TOKEN_CLOSE_GATE;
+}
+
+static uint32_t step_closed(struct token *token, const struct token_view *view, uint64_t now_ns) {
+    (void)now_ns;
+    if (!view->waiting || !view->connected)
+        return 0;
+    token->state = TOKEN_REQUESTED;
+    return TOKEN_SEND_REQUEST;
+}
+
+static uint32_t step_requested(struct token *token, const struct token_view *view, uint64_t now_ns) {
+    (void)token, (void)view, (void)now_ns;
+    return 0; /* a Grant, or a new connection */
+}
+
+static uint32_t step_open(struct token *token, const struct token_view *view, uint64_t now_ns) {
+    uint32_t actions = 0;
+    uint64_t deadline = token->lease_end_ns;
+
+    if (token->revoked || view->shut || now_ns >= token->lease_end_ns)
+        return start_closing(token, now_ns);
+    /* The page was stored before the Grant was sent; another word there now means that the lease ran out. */
+    if (!view->page_agrees)
+        return start_closing(token, now_ns);
+    if (token->contended) {
+        if (later(now_ns, view->inflight_ns) >= token->quota_end_ns)
+            return start_closing(token, now_ns);
+        deadline = least(deadline, token->quota_end_ns - view->inflight_ns);
+        if (view->idle_since_ns && !view->waiting) {
+            uint64_t patient_until = later(view->idle_since_ns, view->patience_ns);
+            if (now_ns >= patient_until) {
+                token->idle = true;
+                return start_closing(token, now_ns);
+            }
+            deadline = least(deadline, patient_until);
+        } else if (!view->idle_since_ns) { /* look again when the work known should be over */
+            deadline = least(deadline, now_ns + most(view->inflight_ns, IDLE_POLL_NS));
+        }
+    }
+    if (token->refresh || view->waiting) { /* who waits although the gate is open missed the opening */
+        token->refresh = false;
+        actions |= TOKEN_OPEN_GATE;
+    }
+    if (!token->contended && now_ns >= renewal_due(token) && view->idle_since_ns && !view->waiting &&
+        now_ns >= later(view->idle_since_ns, IDLE_ALONE_NS)) {
+        token->idle = true;
+        return actions | start_closing(token, now_ns);
+    }
+    actions |= renew(token, view, now_ns, &deadline);
+    token->deadline_ns = deadline;
+    return actions;
+}
+
+static uint32_t step_closing(struct token *token, const struct token_view *view, uint64_t now_ns) {
+    uint64_t deadline = now_ns + INSIDE_POLL_NS;
+
+    if (view->inside) {
+        uint32_t actions = renew(token, view, now_ns, &deadline);
+        token->deadline_ns = deadline;
+        return actions;
+    }
+    token->state = TOKEN_DRAINING;
+    token->valve_ns = now_ns + most(VALVE_LEAST_NS, 2 * least(view->inflight_ns, UINT32_MAX));
+    token->deadline_ns = now_ns;
+    return 0;
+}
+
+static uint32_t step_draining(struct token *token, const struct token_view *view, uint64_t now_ns) {
+    if (view->drained) {
+        token->drained_ns = now_ns;
+        if (!view->connected) { /* nobody to tell; Hello will not name it any more */
+            token->state = TOKEN_CLOSED;
+            return TOKEN_VOID;
+        }
+        token->state = view->waiting ? TOKEN_REQUESTED : TOKEN_CLOSED; /* WANT_MORE is the next request too */
+        return TOKEN_SEND_RETURN;
+    }
+    if (now_ns >= token->valve_ns && view->waiting) {
+        token->state = TOKEN_VALVE;
+        token->valve_ns = now_ns + VALVE_OPEN_NS;
+        token->deadline_ns = token->valve_ns;
+        token->valves++;
+        return TOKEN_ADMIT;
+    }
+    /* Sleep through what is predicted, then look often; a drain that takes very long is looked at less often. */
+    uint64_t since = now_ns - token->closed_ns;
+    uint64_t poll = most(DRAIN_POLL_NS, since / 64);
+    uint64_t deadline = now_ns + (view->inflight_ns > poll ? least(view->inflight_ns, 2000000) : poll);
+    if (view->waiting && token->valve_ns > now_ns)
+        deadline = least(deadline, token->valve_ns);
+    uint32_t actions = renew(token, view, now_ns, &deadline);
+    token->deadline_ns = deadline;
+    return actions;
+}
+
+static uint32_t step_valve(struct token *token, const struct token_view *view, uint64_t now_ns) {
+    if (now_ns >= token->valve_ns || (view->drained && !view->waiting)) {
+        token->state = TOKEN_CLOSING;
+        token->deadline_ns = now_ns;
+        return TOKEN_CLOSE_GATE;
+    }
+    uint64_t deadline = token->valve_ns;
+    uint32_t actions = renew(token, view, now_ns, &deadline);
+    token->deadline_ns = deadline;
+    return actions;
+}
+
+static uint32_t (*const STEPS[TOKEN_STATES])(struct token *, const struct token_view *, uint64_t) = {
+    [TOKEN_CLOSED] = step_closed,
+    [TOKEN_REQUESTED] = step_requested,
+    [TOKEN_OPEN] = step_open,
+    [TOKEN_CLOSING] = step_closing,
+    [TOKEN_DRAINING] = step_draining,
+    [TOKEN_VALVE] = step_valve,
+};
+
+uint32_t token_step(struct token *token, const struct token_view *view, uint64_t now_ns) {
+    token->deadline_ns = UINT64_MAX;
+    return STEPS[token->state](token, view, now_ns);
+}
+
+void token_returned(const struct token *token, const struct token_view *view, struct token_return *out) {
+    /* The device's own end of the work, where it is known, is when the token was given up in truth. */
+    uint64_t end =
+        view->idle_since_ns && view->idle_since_ns > token->granted_ns ? view->idle_since_ns : token->drained_ns;
+    out->epoch = token->epoch;
+    out->held_ns = token->drained_ns - token->granted_ns;
+    out->overuse_ns = token->contended && end > token->quota_end_ns ? end - token->quota_end_ns : 0;
+    out->flags = (view->waiting ? TOKEN_RETURN_WANT_MORE : 0) | (token->idle ? TOKEN_RETURN_IDLE : 0) |
+                 (view->unconfirmed ? TOKEN_RETURN_UNCONFIRMED : 0);
+}
+
+const char *token_state_name(int state) {
+    static const char *const NAMES[TOKEN_STATES] = {"closed", "requested", "open", "closing", "draining", "valve"};
+    return state >= 0 && state < TOKEN_STATES ? NAMES[state] : "?";
+}

@@ -1,0 +1,454 @@
+/*
+ * agent.c - the one thread of the library in a tenant's process: it owns the connection, the page and the timers.
+ *
+ * Life. The first CUDA call that matters comes through agent_attach(): it decides whether the process is a tenant at
+ * all, and starts the thread (all signals blocked, a small stack, named gemini-agent). A forked child begins from
+ * nothing: its copies of our descriptors are closed, every gate is closed, and its own first call starts a new agent.
+ *
+ * Work. One poll() over the link, the page's socket and an eventfd by which other threads say "look"; its timeout is the
+ * earliest deadline of the seats. After each wake-up every seat is stepped: the machine is level triggered.
+ *
+ * Loss of the daemon is decided here and nowhere else (on_down): mode `wait` keeps what is held to its end and then
+ * waits, mode `run` opens every gate until a daemon answers again.
+ */
+#define _GNU_SOURCE
+#include "libhook/runtime/agent.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "libhook/core/wire.h"
+#include "libhook/driver/real.h"
+#include "libhook/runtime/agent_kick.h"
+#include "libhook/runtime/gate.h"
+#include "libhook/runtime/link.h"
+#include "libhook/runtime/log.h"
+#include "libhook/runtime/mailbox.h"
+#include "libhook/runtime/options.h"
+#include "libhook/runtime/page.h"
+#include "libhook/runtime/seat.h"
+
+#define LIBRARY_VERSION "0.1.0"
+#define STACK_BYTES (256 * 1024)
+#define STATS_NS 1000000000ull
+#define CREDIT_BYTES (32ull << 20) /* so that the next small allocations cost no message */
+#define COMPLAIN_NS 500000000ull /* how long a daemon may take to answer before a person is told */
+
+/* How far the process has come; a futex. Grows, but for fork and the loss of the daemon in mode `run`. */
+enum attachment { UNKNOWN, STARTING, FREE /* mode run, no daemon */, WELCOMED, INERT };
+static uint32_t attachment;
+
+static struct agent_callbacks hooks;
+static bool fork_handled;
+static int event_fd = -1;
+static char program[16]; /* comm of the thread that attached */
+
+/* The agent's own; nobody else touches it while it runs. */
+static struct {
+    struct link link;
+    struct page page;
+    struct seat_world world;
+    struct seat seats[WIRE_MAX_DEVICES];
+    uint32_t device_count;
+    uint64_t nonce;
+    uint64_t serial;
+    uint64_t incarnation;
+    uint64_t started_ns, stats_ns;
+    bool ever_up, complained, run_on_loss;
+} agent = {.link.fd = -1, .page.fd = -1};
+
+/* What the daemon said last of memory; written by the agent, read by any thread. */
+static struct {
+    bool managed;
+    uint64_t limit_bytes, used_bytes;
+} memory[WIRE_MAX_DEVICES];
+
+void agent_kick(void) {
+    uint64_t one = 1;
+    int saved = errno, fd = __atomic_load_n(&event_fd, __ATOMIC_ACQUIRE);
+
+    if (fd >= 0 && write(fd, &one, sizeof one) < 0) { /* EAGAIN: the agent has not read the last 2^64-1 of them */
+    }
+    errno = saved;
+}
+
+bool agent_lost(void) {
+    uint32_t now = __atomic_load_n(&attachment, __ATOMIC_ACQUIRE);
+    return now == UNKNOWN || now == INERT;
+}
+
+static void attach_as(enum attachment state) {
+    __atomic_store_n(&attachment, state, __ATOMIC_SEQ_CST);
+    syscall(SYS_futex, &attachment, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, INT_MAX, NULL, NULL, 0);
+}
+
+/* ---- messages ---- */
+
+static uint64_t next_serial(void) {
+    return ++agent.serial;
+}
+
+static int send_message(void *message, int type) {
+    struct wire_header *header = message;
+
+    if (!header->serial)
+        header->serial = next_serial();
+    return link_send(&agent.link, message, wire_size(type));
+}
+
+static void say_hello(void) {
+    struct wire_hello hello;
+
+    wire_init(&hello, WIRE_HELLO, 0);
+    hello.client_nonce = agent.nonce;
+    hello.pid = (uint32_t)getpid();
+    hello.device_count = agent.device_count;
+    hello.flags = agent.ever_up ? WIRE_HELLO_AGAIN : 0;
+    memcpy(hello.program, program, sizeof program);
+    memcpy(hello.library, LIBRARY_VERSION, sizeof LIBRARY_VERSION);
+    if (hooks.devices)
+        hooks.devices(hello.uuid);
+    for (uint32_t i = 0; i < agent.device_count; i++) {
+        hello.held_epoch[i] = token_held(&agent.seats[i].token);
+        hello.memory_bytes[i] = hooks.memory_held ? hooks.memory_held((int)i) : 0;
+    }
+    send_message(&hello, WIRE_HELLO);
+}
+
+static void on_welcome(const struct wire_welcome *welcome) {
+    for (uint32_t i = 0; i < agent.device_count; i++) {
+        struct seat *seat = &agent.seats[i];
+        bool managed = i < welcome->device_count && welcome->device[i].managed;
+        seat->slot = welcome->device[i].page_slot;
+        __atomic_store_n(&memory[i].limit_bytes, welcome->device[i].memory_limit_bytes, __ATOMIC_RELAXED);
+        __atomic_store_n(&memory[i].used_bytes, welcome->device[i].memory_used_bytes, __ATOMIC_RELAXED);
+        __atomic_store_n(&memory[i].managed, managed, __ATOMIC_RELEASE);
+        if (managed && seat->gate->free)
+            gate_close(seat->gate);
+        seat->managed = managed;
+        if (!managed)
+            seat_run_free(seat);
+    }
+    if (agent.incarnation != welcome->incarnation)
+        log_line(LOG_INFO, "tenant %s of daemon %llx, %u device(s)", welcome->tenant,
+            (unsigned long long)welcome->incarnation, agent.device_count);
+    agent.incarnation = welcome->incarnation;
+    agent.world.connected = true;
+    agent.ever_up = true;
+    attach_as(WELCOMED);
+}
+
+static void on_recall(const struct wire_mem_recall *recall) {
+    struct wire_mem_release message;
+
+    wire_init(&message, WIRE_MEM_RELEASE, 0);
+    message.device = recall->device;
+    message.bytes = hooks.take_credit ? hooks.take_credit((int)recall->device, recall->bytes) : 0;
+    send_message(&message, WIRE_MEM_RELEASE);
+}
+
+static void on_message(void *context, const void *frame, size_t size) {
+    union {
+        struct wire_header header;
+        struct wire_welcome welcome;
+        struct wire_grant grant;
+        struct wire_revoke revoke;
+        struct wire_mem_reply reply;
+        struct wire_mem_recall recall;
+        struct wire_error error;
+    } message;
+    uint64_t now_ns = gate_now();
+    int type = wire_check(frame, size);
+
+    (void)context;
+    if (type < 0 || size > sizeof message) {
+        log_line(LOG_WARN, "the daemon sent what is no message (%s)", strerror(type < 0 ? -type : EPROTO));
+        return;
+    }
+    memcpy(&message, frame, size);
+    switch (type) {
+    case WIRE_WELCOME: on_welcome(&message.welcome); break;
+    case WIRE_GRANT: seat_on_grant(&agent.seats[message.grant.device], &agent.world, &message.grant, now_ns); break;
+    case WIRE_EXTEND: seat_on_extend(&agent.seats[message.grant.device], &message.grant, now_ns); break;
+    case WIRE_REVOKE: seat_on_revoke(&agent.seats[message.revoke.device], &message.revoke); break;
+    case WIRE_MEM_REPLY:
+        __atomic_store_n(&memory[message.reply.device].limit_bytes, message.reply.limit_bytes, __ATOMIC_RELAXED);
+        __atomic_store_n(&memory[message.reply.device].used_bytes, message.reply.used_bytes, __ATOMIC_RELAXED);
+        mailbox_on_reply(&message.reply);
+        break;
+    case WIRE_MEM_RECALL: on_recall(&message.recall); break;
+    case WIRE_ERROR: log_line(LOG_ERROR, "the daemon refuses this process: %s", message.error.text); break;
+    default: break;
+    }
+}
+
+static void on_up(void *context) {
+    (void)context;
+    /* The old daemon's page says nothing any more; the new one's comes by itself if it can. */
+    page_disconnect(&agent.page, true);
+    for (uint32_t i = 0; i < WIRE_MAX_DEVICES; i++) {
+        page_store_local(&agent.page, agent.seats[i].slot, token_held(&agent.seats[i].token));
+        token_on_connection(&agent.seats[i].token);
+    }
+    page_connect(&agent.page, agent.link.path, agent.nonce);
+    mailbox_on_connection();
+    say_hello();
+}
+
+static void on_down(void *context, int error) {
+    (void)context;
+    agent.world.connected = false;
+    for (uint32_t i = 0; i < agent.device_count; i++)
+        token_on_connection(&agent.seats[i].token);
+    if (agent.ever_up)
+        log_line(LOG_WARN, "the daemon at %s is gone (%s); %s", agent.link.path, strerror(-error),
+            agent.run_on_loss ? "running free until it is back" : "waiting for it");
+    if (!agent.run_on_loss)
+        return;
+    for (uint32_t i = 0; i < WIRE_MAX_DEVICES; i++)
+        seat_run_free(&agent.seats[i]);
+    mailbox_refuse_all(-ENOTCONN);
+    attach_as(FREE);
+}
+
+/* ---- the thread ---- */
+
+static void complain_once(uint64_t now_ns) {
+    if (agent.ever_up || agent.complained || agent.world.connected || now_ns < agent.started_ns + COMPLAIN_NS)
+        return;
+    agent.complained = true;
+    log_line(LOG_ERROR, "GEMINI_SOCKET=%s does not answer; %s", agent.link.path,
+        agent.run_on_loss ? "running without it"
+                          : "waiting: start the daemon, or set GEMINI_ON_BACKEND_LOSS=run to go on without it");
+}
+
+static uint64_t step_seats(uint64_t now_ns) {
+    uint64_t deadline_ns = UINT64_MAX;
+    bool admit = false;
+
+    for (uint32_t i = 0; i < agent.device_count; i++) {
+        uint64_t due_ns = seat_step(&agent.seats[i], &agent.world, now_ns, &admit);
+        if (due_ns < deadline_ns)
+            deadline_ns = due_ns;
+    }
+    for (uint32_t i = 0; i < agent.device_count; i++)
+        if (admit)
+            seat_admit(&agent.seats[i]);
+        else
+            seat_stop_admitting(&agent.seats[i]);
+    if (now_ns >= agent.stats_ns + STATS_NS) {
+        agent.stats_ns = now_ns;
+        for (uint32_t i = 0; i < agent.device_count; i++)
+            seat_stats(&agent.seats[i], &agent.world);
+    }
+    return deadline_ns;
+}
+
+static void wait_until(uint64_t deadline_ns, short ready[2]) {
+    struct pollfd fds[3] = {{.fd = event_fd, .events = POLLIN},
+        {.fd = agent.link.fd, .events = link_interest(&agent.link)}, {.fd = agent.page.fd, .events = POLLIN}};
+    uint64_t now_ns = gate_now(), left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
+    struct timespec timeout = {.tv_sec = (time_t)(left_ns / 1000000000), .tv_nsec = (long)(left_ns % 1000000000)};
+    uint64_t count;
+
+    ready[0] = ready[1] = 0;
+    if (ppoll(fds, 3, deadline_ns == UINT64_MAX ? NULL : &timeout, NULL) <= 0)
+        return;
+    if (fds[0].revents && read(event_fd, &count, sizeof count) < 0 && errno != EAGAIN)
+        return;
+    ready[0] = fds[1].revents;
+    ready[1] = fds[2].revents;
+}
+
+static void *run(void *nothing) {
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    short ready[2];
+
+    prctl(PR_SET_TIMERSLACK, 1); /* this thread's only; its timers are the ends of quotas */
+    real.cuThreadExchangeStreamCaptureMode(&mode);
+    link_step(&agent.link, 0, gate_now());
+    for (;;) {
+        uint64_t now_ns = gate_now();
+        mailbox_flush(send_message, next_serial);
+        uint64_t deadline_ns = step_seats(now_ns);
+        uint64_t link_ns = link_deadline(&agent.link);
+        deadline_ns = link_ns < deadline_ns ? link_ns : deadline_ns;
+        if (!agent.ever_up && !agent.complained && agent.started_ns + COMPLAIN_NS < deadline_ns)
+            deadline_ns = agent.started_ns + COMPLAIN_NS;
+        if (agent.world.connected && agent.stats_ns + STATS_NS < deadline_ns && deadline_ns != UINT64_MAX)
+            deadline_ns = agent.stats_ns + STATS_NS;
+        wait_until(deadline_ns, ready);
+        now_ns = gate_now();
+        if (ready[0] || now_ns >= link_deadline(&agent.link))
+            link_step(&agent.link, ready[0], now_ns);
+        if (ready[1] && agent.page.fd >= 0)
+            page_step(&agent.page);
+        complain_once(now_ns);
+    }
+    return nothing;
+}
+
+/* ---- starting, forking ---- */
+
+static void after_fork_in_child(void) {
+    int saved = errno;
+
+    link_close(&agent.link);
+    page_disconnect(&agent.page, false);
+    if (event_fd >= 0)
+        close(event_fd);
+    event_fd = -1;
+    if (agent.page.map)
+        page_open(&agent.page); /* local words again, at the same address */
+    mailbox_reset_after_fork();
+    gate_reset_after_fork();
+    memset(memory, 0, sizeof memory);
+    __atomic_store_n(&attachment, UNKNOWN, __ATOMIC_SEQ_CST);
+    errno = saved;
+}
+
+static int start(const struct options *options) {
+    static const struct link_events EVENTS = {.on_up = on_up, .on_message = on_message, .on_down = on_down};
+    uint8_t uuid[WIRE_MAX_DEVICES][16];
+    pthread_attr_t attributes;
+    pthread_t thread;
+    sigset_t all, before;
+
+    int error = page_open(&agent.page);
+    if (error)
+        return error;
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (fd < 0)
+        return -errno;
+    __atomic_store_n(&event_fd, fd, __ATOMIC_RELEASE);
+    int count = hooks.devices ? hooks.devices(uuid) : 0;
+    agent.device_count = count < 0 ? 0 : count > WIRE_MAX_DEVICES ? WIRE_MAX_DEVICES : (uint32_t)count;
+    for (uint32_t i = 0; i < WIRE_MAX_DEVICES; i++)
+        seat_init(&agent.seats[i], i);
+    agent.world = (struct seat_world){.page = &agent.page, .send = send_message};
+    agent.serial = agent.incarnation = 0;
+    agent.ever_up = agent.complained = false;
+    agent.run_on_loss = options->run_on_loss;
+    agent.started_ns = agent.stats_ns = gate_now();
+    if (getrandom(&agent.nonce, sizeof agent.nonce, 0) != sizeof agent.nonce)
+        agent.nonce = agent.started_ns ^ (uint64_t)getpid() << 40;
+    link_open(&agent.link, options->socket, &EVENTS, NULL);
+    gate_start();
+    prctl(PR_GET_NAME, program);
+    if (!fork_handled && !pthread_atfork(NULL, NULL, after_fork_in_child))
+        fork_handled = true;
+    /* The new thread inherits the mask: no signal of the program may ever be handled on it. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    error = -pthread_create(&thread, &attributes, run, NULL);
+    pthread_attr_destroy(&attributes);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!error)
+        pthread_setname_np(thread, "gemini-agent");
+    return error;
+}
+
+bool agent_is_tenant(void) {
+    uint32_t now = __atomic_load_n(&attachment, __ATOMIC_ACQUIRE);
+
+    if (now == INERT)
+        return false;
+    return now != UNKNOWN || options_of_process()->socket[0];
+}
+
+int agent_attach(void) {
+    uint32_t now = __atomic_load_n(&attachment, __ATOMIC_ACQUIRE);
+
+    if (__builtin_expect(now == WELCOMED, 1))
+        return 0;
+    int saved = errno;
+    if (now == UNKNOWN) {
+        const struct options *options = options_of_process();
+        if (__atomic_compare_exchange_n(
+                &attachment, &now, options->socket[0] ? STARTING : INERT, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+            if (!options->socket[0]) {
+                __atomic_store_n(&gate_mode, GATE_INERT, __ATOMIC_SEQ_CST);
+            } else {
+                int error = start(options);
+                if (error) {
+                    log_line(LOG_ERROR, "the agent thread cannot start (%s); this process runs free", strerror(-error));
+                    __atomic_store_n(&gate_mode, GATE_INERT, __ATOMIC_SEQ_CST);
+                    attach_as(INERT);
+                }
+            }
+        }
+    }
+    while ((now = __atomic_load_n(&attachment, __ATOMIC_ACQUIRE)) == STARTING)
+        syscall(SYS_futex, &attachment, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, STARTING, NULL, NULL, 0);
+    errno = saved;
+    return now == WELCOMED ? 0 : -ENOTCONN;
+}
+
+void agent_init(const struct agent_callbacks *callbacks) {
+    hooks = *callbacks;
+}
+
+/* ---- memory ---- */
+
+static int attached_device(int device) {
+    int error = agent_attach();
+
+    if (error)
+        return error;
+    if (device < 0 || device >= WIRE_MAX_DEVICES || !__atomic_load_n(&memory[device].managed, __ATOMIC_ACQUIRE))
+        return -ENODEV;
+    return 0;
+}
+
+int agent_memory_figures(int device, bool fresh, uint64_t *limit_bytes, uint64_t *used_bytes) {
+    struct mailbox_answer answer;
+    int error = attached_device(device);
+
+    if (error)
+        return error;
+    *limit_bytes = __atomic_load_n(&memory[device].limit_bytes, __ATOMIC_RELAXED);
+    *used_bytes = __atomic_load_n(&memory[device].used_bytes, __ATOMIC_RELAXED);
+    if (!fresh)
+        return 0;
+    mailbox_reserve(device, 0, 0, &answer);
+    if (answer.error == -ENOTCONN)
+        return -ENOTCONN;
+    *limit_bytes = answer.limit_bytes;
+    *used_bytes = answer.used_bytes;
+    return 0;
+}
+
+int agent_memory_reserve(int device, uint64_t bytes, uint64_t *credit_bytes) {
+    struct mailbox_answer answer = {.error = 0};
+    int error = attached_device(device);
+
+    if (credit_bytes)
+        *credit_bytes = 0;
+    if (error)
+        return -ENOTCONN; /* free, or a device that nobody counts: allowed */
+    mailbox_reserve(device, bytes, credit_bytes ? CREDIT_BYTES : 0, &answer);
+    if (credit_bytes)
+        *credit_bytes = answer.credit_bytes;
+    return answer.error;
+}
+
+void agent_memory_release(int device, uint64_t bytes) {
+    if (!bytes || device < 0 || device >= WIRE_MAX_DEVICES ||
+        __atomic_load_n(&attachment, __ATOMIC_ACQUIRE) != WELCOMED)
+        return;
+    mailbox_release(device, bytes);
+}

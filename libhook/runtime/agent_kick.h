@@ -1,0 +1,16 @@
+/* agent_kick.h - what the gate needs of the agent, apart from agent.h (which is the hooks'). */
+#ifndef GEMINI_RUNTIME_AGENT_KICK_H
+#define GEMINI_RUNTIME_AGENT_KICK_H
+
+#include <stdbool.h>
+
+#pragma GCC visibility push(hidden)
+
+/* Look at the gates now: a thread waits, or the work is over. One write() to an eventfd; any thread; keeps errno. */
+void agent_kick(void);
+/* There is no agent any more (its start failed): do not wait for it. */
+bool agent_lost(void);
+
+#pragma GCC visibility pop
+
+#endif

@@ -1,0 +1,488 @@
+/* gate.c - the slow path of a launch, opening and closing (gate.h). */
+#define _GNU_SOURCE
+#include "libhook/runtime/gate.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "libhook/driver/real.h"
+#include "libhook/runtime/agent.h"
+#include "libhook/runtime/agent_kick.h"
+#include "libhook/runtime/log.h"
+
+#define CHUNKS_PER_CAP 4
+#define SHORTEST_CHUNK_NS 25000
+#define SHORTEST_SLEEP_NS 20000
+#define LONGEST_SLEEP_NS 2000000
+#define UNKNOWN_NS 1000000      /* what a launch is taken for of which nothing is known, at most */
+#define FEW_SAMPLES 4
+#define MEASURE_EVERY 32        /* of the launches that start on an idle lane */
+#define GATE_RECHECK_NS 100000000l
+
+struct gate gates[WIRE_MAX_DEVICES];
+int gate_mode = GATE_MEMBARRIER;
+struct estimate gate_shared_estimates[GATE_SHARED_ESTIMATES];
+uint32_t gate_captures;
+
+/* What gate_self leads to in a thread that never came here: no key is ever found in it. */
+static struct gate_thread nobody = {.gate = &gates[0], .page_word = &gates[0].epoch, .ticket = UINT64_MAX};
+__thread struct gate_thread *gate_self __attribute__((tls_model("initial-exec"))) = &nobody;
+
+static struct gate_thread *threads; /* all blocks, pushed at the head */
+static pthread_key_t exit_key;
+static int exit_key_made; /* 0, 1: made */
+static uint64_t last_ticket; /* the agent's */
+
+uint64_t gate_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+static void sleep_ns(uint64_t ns) {
+    struct timespec duration = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+    nanosleep(&duration, NULL);
+}
+
+static long futex(uint32_t *word, int operation, uint32_t value, const struct timespec *timeout) {
+    return syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
+}
+
+struct gate_thread *gate_threads(void) {
+    return __atomic_load_n(&threads, __ATOMIC_ACQUIRE);
+}
+
+/* ---- threads ---- */
+
+static void thread_exits(void *value) {
+    struct gate_thread *thread = value;
+
+    gate_self = &nobody;
+    __atomic_store_n(&thread->gone, 1, __ATOMIC_RELEASE);
+}
+
+static bool all_clean(const struct gate_thread *thread) {
+    for (const struct lane *lane = thread->lanes; lane; lane = lane->next)
+        if (lane->state == LANE_LIVE && lane->launched != __atomic_load_n(&lane->clean_mark, __ATOMIC_ACQUIRE) &&
+            (lane->launched != lane->cut || lane->pushed != lane->popped))
+            return false;
+    return true;
+}
+
+/* The block of a thread that ended and whose work is over, else a new one. */
+static struct gate_thread *enrol(void) {
+    struct gate_thread *thread;
+
+    for (thread = gate_threads(); thread; thread = thread->next) {
+        uint32_t gone = 1;
+        if (__atomic_load_n(&thread->gone, __ATOMIC_ACQUIRE) == 1 && all_clean(thread) &&
+            __atomic_compare_exchange_n(&thread->gone, &gone, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+            break;
+    }
+    if (!thread) {
+        thread = mmap(NULL, sizeof *thread, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (thread == MAP_FAILED)
+            return NULL;
+        thread->next = gate_threads();
+        while (!__atomic_compare_exchange_n(&threads, &thread->next, thread, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+            ;
+    }
+    thread->ticket = UINT64_MAX; /* no gate's */
+    thread->gate = &gates[0];
+    thread->page_word = &gates[0].epoch;
+    thread->room_ns = 0;
+    thread->lane = NULL;
+    if (__atomic_load_n(&exit_key_made, __ATOMIC_ACQUIRE))
+        pthread_setspecific(exit_key, thread);
+    gate_self = thread;
+    return thread;
+}
+
+static struct gate_thread *self(void) {
+    return gate_self != &nobody ? gate_self : enrol();
+}
+
+/* ---- opening and closing: the agent ---- */
+
+int gate_start(void) {
+    if (!exit_key_made && !pthread_key_create(&exit_key, thread_exits))
+        __atomic_store_n(&exit_key_made, 1, __ATOMIC_RELEASE);
+    for (int i = 0; i < WIRE_MAX_DEVICES; i++) {
+        gates[i].ordinal = i;
+        if (!gates[i].page_word)
+            gates[i].page_word = &gates[i].epoch;
+        if (!gates[i].burst.end_ns)
+            burst_init(&gates[i].burst);
+    }
+    if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0)) {
+        log_line(LOG_INFO, "membarrier is refused here (%s); launches are fenced instead", strerror(errno));
+        __atomic_store_n(&gate_mode, GATE_FENCED, __ATOMIC_SEQ_CST);
+    }
+    return 0;
+}
+
+static void wake_all(struct gate *gate) {
+    __atomic_add_fetch(&gate->wake, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&gate->waiting, __ATOMIC_SEQ_CST))
+        futex(&gate->wake, FUTEX_WAKE, INT_MAX, NULL);
+}
+
+void gate_open(struct gate *gate, uint64_t epoch, const uint64_t *page_word, uint64_t cap_ns, uint64_t close_by_ns,
+    bool contended) {
+    /* A thread that read the old ticket may mix old and new figures for one launch; it checks the ticket last. */
+    gate->active_before = __atomic_exchange_n(&gate->active, 0, __ATOMIC_ACQ_REL);
+    gate->epoch = epoch;
+    gate->page_word = page_word;
+    gate->cap_ns = cap_ns;
+    gate->close_by_ns = close_by_ns;
+    gate->contended = contended;
+    gate->free = false;
+    __atomic_store_n(&gate->shut, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&gate->ticket, ++last_ticket, __ATOMIC_SEQ_CST);
+    wake_all(gate);
+}
+
+void gate_open_free(struct gate *gate) {
+    if (__atomic_exchange_n(&gate->free, true, __ATOMIC_SEQ_CST))
+        return;
+    wake_all(gate);
+}
+
+void gate_close(struct gate *gate) {
+    gate->free = false;
+    __atomic_store_n(&gate->ticket, 0, __ATOMIC_SEQ_CST);
+    if (gate_mode == GATE_MEMBARRIER)
+        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+}
+
+bool gate_inside(const struct gate *gate) {
+    for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next)
+        if (thread->inside && __atomic_load_n(&thread->gate, __ATOMIC_ACQUIRE) == gate)
+            return true;
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    return false;
+}
+
+void gate_reset_after_fork(void) {
+    gate_self = &nobody; /* the parent's blocks stay as they are, copied and unused */
+    threads = NULL;
+    gate_captures = 0;
+    for (int i = 0; i < WIRE_MAX_DEVICES; i++) {
+        struct gate *gate = &gates[i];
+        memset(gate, 0, sizeof *gate);
+        gate->ordinal = i;
+        gate->page_word = &gate->epoch;
+    }
+    lane_reset_after_fork();
+    gate_mode = GATE_MEMBARRIER;
+}
+
+/* ---- accounts ---- */
+
+static void lock_burst(struct gate *gate) {
+    while (__atomic_exchange_n(&gate->burst_lock, 1, __ATOMIC_ACQUIRE))
+        while (__atomic_load_n(&gate->burst_lock, __ATOMIC_RELAXED))
+            sched_yield();
+}
+
+static void unlock_burst(struct gate *gate) {
+    __atomic_store_n(&gate->burst_lock, 0, __ATOMIC_RELEASE);
+}
+
+static void log_burst(const struct gate *gate, const struct burst_piece *piece) {
+    log_line(LOG_DEBUG, "burst start_ns=%llu end_ns=%llu device=%d", (unsigned long long)piece->start_ns,
+        (unsigned long long)piece->end_ns, gate->ordinal);
+}
+
+void gate_account(struct gate *gate, uint64_t wanted_ns, uint64_t start_ns, uint64_t end_ns) {
+    struct burst_piece piece;
+
+    lock_burst(gate);
+    bool ended = burst_add(&gate->burst, wanted_ns, start_ns, end_ns, &piece);
+    unlock_burst(gate);
+    if (ended)
+        log_burst(gate, &piece);
+}
+
+void gate_burst_snapshot(struct gate *gate, bool take, struct burst *burst) {
+    struct burst_piece piece;
+
+    lock_burst(gate);
+    bool ended = take && burst_take(&gate->burst, &piece);
+    *burst = gate->burst;
+    unlock_burst(gate);
+    if (ended)
+        log_burst(gate, &piece);
+}
+
+/* ---- the slow path ---- */
+
+static bool is_open(const struct gate *gate, uint64_t *ticket) {
+    *ticket = __atomic_load_n(&gate->ticket, __ATOMIC_ACQUIRE);
+    return *ticket && __atomic_load_n(gate->page_word, __ATOMIC_ACQUIRE) == gate->epoch;
+}
+
+static void cut_all(struct gate_thread *thread, uint64_t now_ns) {
+    for (struct lane *lane = thread->lanes; lane; lane = lane->next)
+        lane_cut(lane, now_ns);
+}
+
+/* The calling thread itself waits here; nothing it launched is without an event by then. */
+static void gate_wait(struct gate *gate, struct gate_thread *thread) {
+    static const struct timespec RECHECK = {.tv_sec = 0, .tv_nsec = GATE_RECHECK_NS};
+    uint64_t start_ns = gate_now(), ticket;
+
+    cut_all(thread, start_ns);
+    __atomic_add_fetch(&gate->waiting, 1, __ATOMIC_SEQ_CST);
+    agent_kick();
+    for (;;) {
+        uint32_t wake = __atomic_load_n(&gate->wake, __ATOMIC_SEQ_CST);
+        if (__atomic_load_n(&gate->free, __ATOMIC_SEQ_CST) || is_open(gate, &ticket))
+            break;
+        futex(&gate->wake, FUTEX_WAIT, wake, &RECHECK);
+        if (agent_lost()) /* a fork in another thread cannot reach us; a failed start of the agent can */
+            break;
+    }
+    __atomic_sub_fetch(&gate->waiting, 1, __ATOMIC_SEQ_CST);
+    __atomic_add_fetch(&gate->waits, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&gate->wait_ns, gate_now() - start_ns, __ATOMIC_RELAXED);
+}
+
+/* The quota is used up by what is in flight: close without waiting for the agent's timer. */
+static void gate_shut(struct gate *gate, uint64_t ticket) {
+    if (__atomic_compare_exchange_n(&gate->ticket, &ticket, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+        __atomic_store_n(&gate->shut, 1, __ATOMIC_SEQ_CST);
+}
+
+/* What the thread has in flight on this gate, less what the first chunk must have done of itself by now. */
+static uint64_t inflight(struct gate *gate, struct gate_thread *thread, uint64_t now_ns, uint64_t *until_next_ns) {
+    uint64_t sum_ns = 0, progress_ns = 0;
+
+    *until_next_ns = 0;
+    for (struct lane *lane = thread->lanes; lane; lane = lane->next) {
+        if (&gates[lane->ordinal] != gate || __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) != LANE_LIVE)
+            continue;
+        lane_reap(gate, thread, lane, now_ns);
+        sum_ns += lane_inflight(lane);
+        if (lane->pushed == lane->popped)
+            continue;
+        const struct chunk *head = &lane->ring[lane->popped % LANE_CHUNKS];
+        uint64_t start_ns = head->first_ns > lane->end_ns ? head->first_ns : lane->end_ns;
+        uint64_t gone_ns = now_ns > start_ns ? now_ns - start_ns : 0;
+        if (gone_ns > head->estimated_ns)
+            gone_ns = head->estimated_ns;
+        if (gone_ns > progress_ns)
+            progress_ns = gone_ns;
+        uint64_t left_ns = head->estimated_ns - gone_ns;
+        if (!*until_next_ns || left_ns < *until_next_ns)
+            *until_next_ns = left_ns;
+    }
+    return sum_ns > progress_ns ? sum_ns - progress_ns : 0;
+}
+
+struct launch {
+    CUstream stream;
+    uint64_t key;
+    uint64_t estimated_ns;
+    uint64_t wanted_ns;
+    bool measure;
+};
+
+/* What is believed of the launch's length; `measure` where that is not much. */
+static void estimate(
+    struct gate *gate, struct gate_thread *thread, uint64_t family, uint64_t guess_ns, struct launch *launch) {
+    const struct estimate *known = estimate_find(thread->estimates, GATE_ESTIMATES, launch->key);
+    const struct estimate *like;
+
+    if (!known || known->samples < FEW_SAMPLES) {
+        like = estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, launch->key);
+        if (like && like->samples) {
+            estimate_put(thread->estimates, GATE_ESTIMATES, launch->key, like->ns, like->samples);
+            known = estimate_find(thread->estimates, GATE_ESTIMATES, launch->key);
+        }
+    }
+    if (known && known->samples) {
+        launch->estimated_ns = known->ns;
+        launch->measure = known->samples < FEW_SAMPLES;
+        return;
+    }
+    launch->measure = true;
+    like = family ? estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, family) : NULL;
+    if (guess_ns)
+        launch->estimated_ns = guess_ns;
+    else if (like)
+        launch->estimated_ns = like->ns;
+    else
+        launch->estimated_ns = gate->cap_ns < UNKNOWN_NS ? gate->cap_ns : UNKNOWN_NS;
+}
+
+/* Prepare the lane for one more launch of this kind; false where its ring is full. */
+static bool make_room_in(
+    struct gate *gate, struct lane *lane, struct launch *launch, uint64_t chunk_ns, bool idle, uint64_t now_ns) {
+    static uint32_t idle_starts; /* any thread; exactness does not matter */
+
+    if (lane->launched != lane->cut && (launch->measure || lane->open_alone || lane->open_ns >= chunk_ns))
+        lane_cut(lane, now_ns);
+    if (lane->launched != lane->cut)
+        return lane->pushed - lane->popped < LANE_CHUNKS || lane->open_ns < chunk_ns;
+    if (lane->pushed - lane->popped == LANE_CHUNKS)
+        return false;
+    if (idle && ++idle_starts % MEASURE_EVERY == 0)
+        launch->measure = true;
+    if (idle && (launch->measure || gate->contended || log_wants(LOG_DEBUG)))
+        lane_base(lane, gate_now());
+    lane->open_key = launch->key;
+    lane->open_mixed = 0;
+    lane->open_wanted_ns = launch->wanted_ns;
+    lane->open_first_ns = now_ns;
+    lane->open_alone = launch->measure;
+    return true;
+}
+
+enum verdict { GO, WAIT_AT_GATE, WAIT_FOR_ROOM };
+
+/* One try to let the launch go. With GO the thread is inside and the launch accounted. */
+static enum verdict try(struct gate *gate, struct gate_thread *thread, struct lane *lane, struct launch *launch,
+    uint64_t now_ns, uint64_t *sleep) {
+    uint64_t ticket, next_ns;
+
+    if (!is_open(gate, &ticket))
+        return WAIT_AT_GATE;
+    if (thread->ticket != ticket || thread->gate != gate) {
+        __atomic_store_n(&thread->gate, gate, __ATOMIC_RELEASE);
+        thread->page_word = gate->page_word;
+        thread->epoch = gate->epoch;
+        thread->ticket = ticket;
+    }
+    if (thread->seen[gate->ordinal] != ticket) {
+        thread->seen[gate->ordinal] = ticket;
+        __atomic_add_fetch(&gate->active, 1, __ATOMIC_RELAXED);
+    }
+    uint64_t active = __atomic_load_n(&gate->active, __ATOMIC_RELAXED);
+    active = active > gate->active_before ? active : gate->active_before;
+    uint64_t share_ns = gate->cap_ns / (active ? active : 1);
+    uint64_t flying_ns = inflight(gate, thread, now_ns, &next_ns);
+    uint64_t estimated_ns = launch->estimated_ns;
+
+    /* A launch longer than the cap goes when little else is left, or the device would idle between two of them. */
+    uint64_t allowed_ns = estimated_ns > share_ns ? share_ns / 2 : share_ns - estimated_ns;
+    if (flying_ns > allowed_ns) {
+        cut_all(thread, now_ns);
+        uint64_t need_ns = flying_ns - allowed_ns;
+        *sleep = next_ns && next_ns < need_ns ? next_ns : need_ns;
+        return WAIT_FOR_ROOM;
+    }
+    uint64_t close_by_ns = gate->close_by_ns;
+    if (close_by_ns != UINT64_MAX && now_ns + flying_ns + estimated_ns / 2 > close_by_ns &&
+        __atomic_load_n(&gate->launched_epoch, __ATOMIC_RELAXED) == gate->epoch) {
+        gate_shut(gate, ticket);
+        return WAIT_AT_GATE;
+    }
+    uint64_t chunk_ns = share_ns / CHUNKS_PER_CAP > SHORTEST_CHUNK_NS ? share_ns / CHUNKS_PER_CAP : SHORTEST_CHUNK_NS;
+    if (!make_room_in(gate, lane, launch, chunk_ns, !flying_ns, now_ns)) {
+        *sleep = next_ns;
+        return WAIT_FOR_ROOM;
+    }
+    int64_t room_ns = (int64_t)chunk_ns - (int64_t)lane->open_ns;
+    if (room_ns > (int64_t)(share_ns - flying_ns))
+        room_ns = (int64_t)(share_ns - flying_ns);
+    if (close_by_ns != UINT64_MAX && room_ns > (int64_t)(close_by_ns - now_ns - flying_ns))
+        room_ns = (int64_t)(close_by_ns - now_ns - flying_ns);
+    room_ns -= (int64_t)estimated_ns;
+    thread->room_ns = launch->measure || room_ns < 0 ? -1 : room_ns;
+    thread->after = launch->measure || room_ns <= 0;
+    thread->lane = lane;
+    thread->context = lane->context;
+    thread->stream = launch->stream;
+
+    thread->inside = 1;
+    __asm__ volatile("" ::: "memory");
+    if (gate_mode == GATE_FENCED)
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&gate->ticket, __ATOMIC_RELAXED) != ticket ||
+        __atomic_load_n(thread->page_word, __ATOMIC_RELAXED) != thread->epoch) {
+        thread->inside = 0;
+        thread->after = false;
+        return WAIT_AT_GATE;
+    }
+    if (gate->launched_epoch != thread->epoch)
+        __atomic_store_n(&gate->launched_epoch, thread->epoch, __ATOMIC_RELAXED);
+    lane->open_ns += estimated_ns;
+    lane->open_mixed |= launch->key ^ lane->open_key;
+    lane->launched++;
+    return GO;
+}
+
+static bool stream_captures(CUstream stream) {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+    return real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static bool begin(CUstream stream, uint64_t key, uint64_t family, uint64_t guess_ns) {
+    if (__atomic_load_n(&gate_captures, __ATOMIC_ACQUIRE) && stream_captures(stream))
+        return false; /* no work for the device; or an error that the driver will name itself */
+    if (agent_attach() || gate_mode == GATE_INERT)
+        return false;
+    struct context_now current = *context_current();
+    if (!current.context || current.ordinal < 0 || current.ordinal >= WIRE_MAX_DEVICES)
+        return false;
+    struct gate *gate = &gates[current.ordinal];
+    struct gate_thread *thread = self();
+    if (!thread)
+        return false;
+    thread->inside = 0;
+    struct lane *lane = lane_of(thread, current.context, stream, current.ordinal);
+    if (!lane)
+        return false;
+    struct launch launch = {.stream = stream, .key = key, .wanted_ns = gate_now()};
+    estimate(gate, thread, family, guess_ns, &launch);
+    uint64_t now_ns = launch.wanted_ns, sleep = 0;
+    for (;;) {
+        if (__atomic_load_n(&gate->free, __ATOMIC_ACQUIRE))
+            return false;
+        enum verdict verdict = try(gate, thread, lane, &launch, now_ns, &sleep);
+        if (verdict == GO) {
+            /* The estimate's place may have been taken by another key: put it where the launch path looks. */
+            if (!launch.measure && thread->estimates[key & (GATE_ESTIMATES - 1)].key != key)
+                estimate_put(thread->estimates, GATE_ESTIMATES, key, launch.estimated_ns, FEW_SAMPLES);
+            return true;
+        }
+        if (verdict == WAIT_AT_GATE)
+            gate_wait(gate, thread);
+        else
+            sleep_ns(sleep < SHORTEST_SLEEP_NS  ? SHORTEST_SLEEP_NS
+                     : sleep > LONGEST_SLEEP_NS ? LONGEST_SLEEP_NS
+                                                : sleep);
+        now_ns = gate_now();
+        if (agent_lost())
+            return false;
+    }
+}
+
+bool gate_begin_slow(CUstream stream, uint64_t key, uint64_t family, uint64_t guess_ns) {
+    int saved = errno;
+    bool gated = begin(stream, key, family, guess_ns);
+    if (gated && family && !estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, family)) {
+        const struct estimate *known = estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, key);
+        if (known && known->samples)
+            estimate_put(gate_shared_estimates, GATE_SHARED_ESTIMATES, family, known->ns, 1);
+    }
+    errno = saved;
+    return gated;
+}
+
+void gate_end_slow(struct gate_thread *thread) {
+    int saved = errno;
+    thread->after = false;
+    lane_cut(thread->lane, gate_now());
+    errno = saved;
+}

@@ -1,0 +1,150 @@
+/*
+ * gate.h - the gate in front of the GPU, one per CUDA ordinal: what a launch passes on its way to the driver.
+ *
+ * How it works. A launching thread stores a plain flag of its own (inside), looks whether the gate is open, launches, and
+ * clears the flag. The gate is open while its ticket is the one the thread knows and the epoch that the process was
+ * granted stands in the daemon's page. Nothing else is on that path: no lock, no clock, no atomic read-modify-write.
+ * Whoever closes the gate stores ticket 0, runs membarrier(PRIVATE_EXPEDITED), which puts a full fence into every thread
+ * of the process, and then looks at the flags: a thread that it does not see inside will see the gate closed. Where
+ * membarrier is refused the launching threads fence themselves (gate_mode).
+ *
+ * Each thread counts the estimated GPU time that it launched against some `room`; when that is used up, or when the
+ * launch goes to another stream, or was never seen before, the way leads through gate_begin_slow(): the in-flight cap,
+ * the end of the quota, the events that mark what was launched (lane.h), and waiting all live there.
+ *
+ * The order of a wrapper:   bool gated = gate_begin(stream, key, family, guess_ns);
+ *                           CUresult result = real.cuX(...);
+ *                           if (gated) gate_end();
+ * Between the two only the driver is called. Nothing here holds a lock across a driver call, and errno is kept.
+ */
+#ifndef GEMINI_RUNTIME_GATE_H
+#define GEMINI_RUNTIME_GATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "libhook/core/burst.h"
+#include "libhook/core/estimate.h"
+#include "libhook/core/wire.h"
+#include "libhook/driver/cuda_types.h"
+#include "libhook/hooks/context.h"
+
+#define GATE_ESTIMATES 512          /* a thread's own: 8 KiB */
+#define GATE_SHARED_ESTIMATES 8192  /* the process's */
+
+struct lane;
+
+enum gate_mode { GATE_INERT, GATE_MEMBARRIER, GATE_FENCED };
+
+/* Written by the agent (gate_open, gate_close), read by launching threads, unless said otherwise. */
+struct gate {
+    _Alignas(64) uint64_t ticket; /* 0: closed. A launching thread may store 0 too (gate_shut). */
+    const uint64_t *page_word;
+    uint64_t epoch;
+    uint64_t cap_ns;
+    uint64_t close_by_ns; /* when the work in flight is to be over; UINT64_MAX: no end */
+    bool contended;
+    bool free;            /* nobody to ask: the device is not shared, or the mode is `run` */
+    int ordinal;
+    _Alignas(64) uint32_t wake; /* futex of those who wait; grows with each opening */
+    uint32_t waiting;           /* threads in gate_wait; atomic */
+    uint32_t shut;              /* a launching thread closed the gate: the quota is used up */
+    uint32_t active;            /* threads that launched under this ticket; atomic */
+    uint32_t active_before;     /* ... under the one before */
+    uint64_t launched_epoch;    /* the epoch under which something was launched last; any thread */
+    uint64_t waits, wait_ns, valves, h2d_bytes, d2h_bytes; /* counters; atomic */
+    uint32_t burst_lock;        /* for `burst`; held for nanoseconds, never over a call */
+    struct burst burst;
+};
+
+/* A thread's own state. Blocks live in memory of their own and are never unmapped: others read them. */
+struct gate_thread {
+    volatile uint32_t inside; /* 0, or the ordinal + 1 of the gate whose launch is under way */
+    bool after;               /* this launch is measured: gate_end records an event */
+    const uint64_t *page_word;
+    uint64_t epoch;
+    struct gate *gate;
+    uint64_t ticket;
+    CUcontext context;
+    CUstream stream;
+    struct lane *lane;
+    int64_t room_ns;
+    struct estimate estimates[GATE_ESTIMATES];
+    /* from here on not on the launch path */
+    struct gate_thread *next;
+    struct lane *lanes;      /* all of this thread's; pushed by it, never taken out */
+    uint32_t gone;           /* the thread ended; another may take the block over when its work is done */
+    uint64_t seen[WIRE_MAX_DEVICES]; /* the ticket under which it was counted as active, per gate */
+};
+
+#pragma GCC visibility push(hidden)
+
+extern struct gate gates[WIRE_MAX_DEVICES];
+extern int gate_mode; /* enum gate_mode; GATE_MEMBARRIER until the process is known to be no tenant */
+extern __thread struct gate_thread *gate_self __attribute__((tls_model("initial-exec")));
+
+bool gate_begin_slow(CUstream stream, uint64_t key, uint64_t family, uint64_t guess_ns);
+void gate_end_slow(struct gate_thread *thread);
+
+/* May this launch go? Waits until it may. Returns true when gate_end() is to be called after the launch; false where
+ * the launch is none of ours (no tenant, a stream that captures, no context). `stream` is as the driver understands it,
+ * 0 spelt out as CU_STREAM_LEGACY or CU_STREAM_PER_THREAD. `key` tells this launch's length, `family` that of its like
+ * (0: none), `guess_ns` what to believe before either is known (0: nothing, so it is measured alone). */
+static inline bool gate_begin(CUstream stream, uint64_t key, uint64_t family, uint64_t guess_ns);
+static inline void gate_end(void);
+
+/* The agent's side. */
+int gate_start(void);                       /* registers membarrier; once per process image */
+void gate_reset_after_fork(void);           /* in the child: no thread but this one, every gate closed */
+void gate_open(struct gate *gate, uint64_t epoch, const uint64_t *page_word, uint64_t cap_ns, uint64_t close_by_ns,
+    bool contended);
+void gate_open_free(struct gate *gate);     /* for good, until gate_close */
+void gate_close(struct gate *gate);         /* returns at once; see gate_inside */
+bool gate_inside(const struct gate *gate);  /* is a thread between check and launch, after gate_close? */
+struct gate_thread *gate_threads(void);     /* the list; grows at its head only */
+void gate_account(struct gate *gate, uint64_t wanted_ns, uint64_t start_ns, uint64_t end_ns);
+/* What is known of bursts now; with `take`, the run that is over is logged and a new one begins. */
+void gate_burst_snapshot(struct gate *gate, bool take, struct burst *burst);
+uint64_t gate_now(void);                    /* CLOCK_MONOTONIC */
+extern struct estimate gate_shared_estimates[GATE_SHARED_ESTIMATES];
+extern uint32_t gate_captures; /* streams that capture now; atomic */
+
+#pragma GCC visibility pop
+
+#include "libhook/runtime/lane.h"
+
+static inline bool gate_begin(CUstream stream, uint64_t key, uint64_t family, uint64_t guess_ns) {
+    if (__builtin_expect(gate_mode != GATE_MEMBARRIER, 0)) {
+        if (gate_mode == GATE_INERT)
+            return false;
+        return gate_begin_slow(stream, key, family, guess_ns);
+    }
+    struct gate_thread *self = gate_self;
+    const struct estimate *known = &self->estimates[key & (GATE_ESTIMATES - 1)];
+    self->inside = 1; /* plain store; the fence is the closer's membarrier */
+    __asm__ volatile("" ::: "memory");
+    if (__builtin_expect(known->key == key && self->stream == stream && self->context == context_current()->context &&
+                             __atomic_load_n(&self->gate->ticket, __ATOMIC_RELAXED) == self->ticket &&
+                             __atomic_load_n(self->page_word, __ATOMIC_RELAXED) == self->epoch &&
+                             self->room_ns >= (int64_t)known->ns,
+            1)) {
+        struct lane *lane = self->lane;
+        self->room_ns -= known->ns;
+        lane->open_ns += known->ns;
+        lane->open_mixed |= key ^ lane->open_key;
+        lane->launched++;
+        return true;
+    }
+    self->inside = 0;
+    return gate_begin_slow(stream, key, family, guess_ns);
+}
+
+static inline void gate_end(void) {
+    struct gate_thread *self = gate_self;
+    __asm__ volatile("" ::: "memory");
+    self->inside = 0;
+    if (__builtin_expect(self->after, 0))
+        gate_end_slow(self);
+}
+
+#endif

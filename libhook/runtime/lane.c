@@ -1,0 +1,378 @@
+/* lane.c - cut, reap and probe (lane.h). Every driver call here is under a relaxed capture mode: see `relaxed`. */
+#define _GNU_SOURCE
+#include "libhook/runtime/lane.h"
+
+#include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "libhook/driver/real.h"
+#include "libhook/runtime/gate.h"
+
+#define BELIEF_SLACK_NS 50000
+#define SHORTEST_NS 1000 /* no launch is believed to take less: the clock of events has half a microsecond */
+
+/* A capture in global mode, in whatever thread, forbids this thread's event calls unless its own mode is relaxed. */
+struct relaxed {
+    CUstreamCaptureMode before;
+    CUresult result;
+};
+
+static void relax(struct relaxed *relaxed) {
+    relaxed->before = CU_STREAM_CAPTURE_MODE_RELAXED;
+    relaxed->result = real.cuThreadExchangeStreamCaptureMode(&relaxed->before);
+}
+
+static void restore(struct relaxed *relaxed) {
+    if (relaxed->result == CUDA_SUCCESS)
+        real.cuThreadExchangeStreamCaptureMode(&relaxed->before);
+}
+
+static bool is_default_stream(CUstream stream) {
+    return (uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD;
+}
+
+/* Does this stream capture? Then what we record would become part of somebody's graph. */
+static bool captures(CUstream stream) {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+    if (!__atomic_load_n(&gate_captures, __ATOMIC_ACQUIRE))
+        return false;
+    return real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* cuEventRecord in the lane's context, whichever is current. Handles 1 and 2 mean streams of the current context. */
+static CUresult record(CUcontext context, CUevent *event, CUstream stream) {
+    CUcontext current = NULL, popped;
+    CUresult result = CUDA_SUCCESS;
+
+    real.cuCtxGetCurrent(&current);
+    bool push = current != context && (is_default_stream(stream) || !*event);
+    if (push)
+        result = real.cuCtxPushCurrent_v2(context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!*event)
+        result = real.cuEventCreate(event, CU_EVENT_DEFAULT);
+    if (result == CUDA_SUCCESS)
+        result = real.cuEventRecord(*event, stream);
+    if (push)
+        real.cuCtxPopCurrent_v2(&popped);
+    return result;
+}
+
+static void rekey(struct lane *lane, CUcontext context, CUstream stream, int ordinal) {
+    bool same_context = lane->state == LANE_LIVE && lane->context == context;
+
+    __atomic_store_n(&lane->state, LANE_FREE, __ATOMIC_SEQ_CST);
+    if (!same_context) { /* the events went with their context */
+        for (int i = 0; i < LANE_CHUNKS; i++)
+            lane->ring[i].event = NULL;
+        lane->base_event = lane->foreign_event = NULL;
+    }
+    lane->context = context;
+    lane->stream = stream;
+    lane->ordinal = ordinal;
+    lane->stream_gone = 0;
+    lane->based = lane->unconfirmed = lane->foreign_recorded = false;
+    lane->pushed = lane->popped = 0;
+    lane->cut = lane->clean_mark = lane->launched;
+    lane->ring_ns = lane->open_ns = lane->open_mixed = lane->blind_ns = lane->end_ns = 0;
+    __atomic_store_n(&lane->state, LANE_LIVE, __ATOMIC_RELEASE);
+}
+
+/* The lane's stream or context is gone and nothing of it runs any more: it may serve another. */
+static bool reusable(const struct lane *lane, CUcontext context) {
+    uint32_t state = __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE);
+
+    if (state == LANE_LOST || state == LANE_FREE)
+        return true;
+    bool clean = (lane->pushed == lane->popped && lane->launched == lane->cut) || lane->clean_mark == lane->launched;
+    return lane->stream_gone && clean && lane->context == context;
+}
+
+struct lane *lane_of(struct gate_thread *thread, CUcontext context, CUstream stream, int ordinal) {
+    struct lane *spare = NULL;
+
+    for (struct lane *lane = thread->lanes; lane; lane = lane->next) {
+        if (lane->stream == stream && lane->context == context && lane->ordinal == ordinal && !lane->stream_gone &&
+            __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) == LANE_LIVE)
+            return lane;
+        if (!spare && reusable(lane, context))
+            spare = lane;
+    }
+    if (!spare) {
+        spare = mmap(NULL, sizeof *spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (spare == MAP_FAILED)
+            return NULL;
+        spare->next = thread->lanes;
+        rekey(spare, context, stream, ordinal);
+        __atomic_store_n(&thread->lanes, spare, __ATOMIC_RELEASE);
+        return spare;
+    }
+    rekey(spare, context, stream, ordinal);
+    return spare;
+}
+
+static void clear_open(struct lane *lane) {
+    __atomic_store_n(&lane->cut, lane->launched, __ATOMIC_RELEASE);
+    __atomic_store_n(&lane->open_ns, 0, __ATOMIC_RELAXED);
+    lane->open_mixed = 0;
+    lane->open_alone = false;
+}
+
+void lane_cut(struct lane *lane, uint64_t now_ns) {
+    if (lane->launched == lane->cut || lane->stream_gone || lane->pushed - lane->popped == LANE_CHUNKS ||
+        __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) != LANE_LIVE)
+        return;
+    struct chunk *chunk = &lane->ring[lane->pushed % LANE_CHUNKS];
+    struct relaxed relaxed;
+    relax(&relaxed);
+    if (captures(lane->stream)) {
+        restore(&relaxed);
+        return;
+    }
+    CUresult result = record(lane->context, &chunk->event, lane->stream);
+    restore(&relaxed);
+    if (result != CUDA_SUCCESS) { /* nothing can be seen of it: believe the estimate */
+        lane->blind_ns = now_ns + lane_inflight(lane);
+        lane->unconfirmed = true;
+        clear_open(lane);
+        return;
+    }
+    chunk->key = lane->open_mixed ? 0 : lane->open_key;
+    chunk->estimated_ns = lane->open_ns;
+    chunk->wanted_ns = lane->open_wanted_ns;
+    chunk->first_ns = lane->open_first_ns;
+    chunk->cut_ns = now_ns;
+    chunk->launches = (uint32_t)(lane->launched - lane->cut);
+    chunk->alone = lane->open_alone && chunk->launches == 1;
+    __atomic_store_n(&lane->ring_ns, lane->ring_ns + lane->open_ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&lane->pushed, lane->pushed + 1, __ATOMIC_RELEASE);
+    clear_open(lane);
+}
+
+void lane_base(struct lane *lane, uint64_t now_ns) {
+    struct relaxed relaxed;
+
+    relax(&relaxed);
+    lane->based = !captures(lane->stream) && record(lane->context, &lane->base_event, lane->stream) == CUDA_SUCCESS;
+    restore(&relaxed);
+    lane->base_ns = now_ns;
+}
+
+/* When did the event happen, by our clock? `now_ns` is a time at which it was known to be over. */
+static uint64_t event_time(bool based, CUevent base_event, uint64_t base_ns, CUevent event, uint64_t now_ns) {
+    float milliseconds = 0;
+
+    if (!based || real.cuEventElapsedTime(&milliseconds, base_event, event) != CUDA_SUCCESS || milliseconds < 0)
+        return now_ns;
+    uint64_t end_ns = base_ns + (uint64_t)((double)milliseconds * 1e6);
+    return end_ns < now_ns ? end_ns : now_ns;
+}
+
+static void learn(
+    struct gate_thread *thread, const struct chunk *chunk, uint64_t start_ns, uint64_t end_ns, bool queued) {
+    /* A chunk of many tells one launch's length only if the device never had to wait for the host in it. */
+    if (!chunk->key || !(chunk->alone || queued) || end_ns <= start_ns)
+        return;
+    uint64_t each_ns = (end_ns - start_ns) / chunk->launches;
+    each_ns = each_ns < SHORTEST_NS ? SHORTEST_NS : each_ns;
+    each_ns = estimate_learn(gate_shared_estimates, GATE_SHARED_ESTIMATES, chunk->key, each_ns);
+    const struct estimate *shared = estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, chunk->key);
+    estimate_put(thread->estimates, GATE_ESTIMATES, chunk->key, each_ns, shared ? shared->samples : 1);
+}
+
+static void pop(struct gate *gate, struct gate_thread *thread, struct lane *lane, uint64_t end_ns, bool known) {
+    struct chunk *chunk = &lane->ring[lane->popped % LANE_CHUNKS];
+    uint64_t start_ns = chunk->first_ns > lane->end_ns ? chunk->first_ns : lane->end_ns;
+    bool queued = lane->end_ns >= chunk->cut_ns; /* all of it was launched before the one before it was over */
+
+    if (end_ns < start_ns)
+        end_ns = start_ns;
+    if (known)
+        learn(thread, chunk, start_ns, end_ns, queued);
+    /* Launches with pauses between them may share a chunk: its length is no work then. */
+    uint64_t believed_ns = 2 * chunk->estimated_ns + BELIEF_SLACK_NS;
+    if (!queued && !chunk->alone && end_ns - start_ns > believed_ns)
+        gate_account(gate, chunk->wanted_ns, end_ns - chunk->estimated_ns, end_ns);
+    else
+        gate_account(gate, chunk->wanted_ns, start_ns, end_ns);
+    lane->end_ns = end_ns;
+    /* This event's time is known now: the next chunk is measured from it. The old base serves as a fresh event. */
+    CUevent old = lane->base_event;
+    lane->base_event = chunk->event;
+    lane->base_ns = end_ns;
+    lane->based = known;
+    chunk->event = old;
+    __atomic_store_n(&lane->ring_ns, lane->ring_ns - chunk->estimated_ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&lane->popped, lane->popped + 1, __ATOMIC_RELEASE);
+}
+
+void lane_reap(struct gate *gate, struct gate_thread *thread, struct lane *lane, uint64_t now_ns) {
+    struct relaxed relaxed;
+
+    if (lane->blind_ns && now_ns >= lane->blind_ns)
+        lane->blind_ns = 0;
+    if (lane->launched != lane->cut && __atomic_load_n(&lane->clean_mark, __ATOMIC_ACQUIRE) == lane->launched)
+        clear_open(lane); /* the agent saw the end of it, and accounted */
+    if (lane->pushed == lane->popped)
+        return;
+    relax(&relaxed);
+    while (lane->popped != lane->pushed && __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) == LANE_LIVE) {
+        CUevent event = lane->ring[lane->popped % LANE_CHUNKS].event;
+        CUresult result = real.cuEventQuery(event);
+        if (result == CUDA_ERROR_NOT_READY)
+            break;
+        if (result != CUDA_SUCCESS) { /* a sticky error: nothing of this context runs any more */
+            lane->unconfirmed = true;
+            pop(gate, thread, lane, now_ns, false);
+            continue;
+        }
+        uint64_t end_ns = event_time(lane->based, lane->base_event, lane->base_ns, event, now_ns);
+        pop(gate, thread, lane, end_ns, true);
+    }
+    restore(&relaxed);
+}
+
+void lane_finish(struct gate *gate, struct gate_thread *thread, struct lane *lane, uint64_t now_ns) {
+    lane_reap(gate, thread, lane, now_ns);
+    if (lane->pushed != lane->popped || lane->launched == lane->cut)
+        return;
+    uint64_t start_ns = lane->open_first_ns > lane->end_ns ? lane->open_first_ns : lane->end_ns;
+    gate_account(gate, lane->open_wanted_ns, start_ns, now_ns);
+    lane->end_ns = now_ns;
+    lane->based = false;
+    clear_open(lane);
+}
+
+/* ---- the agent ---- */
+
+static uint32_t agent_inside;  /* the agent is about to touch a context, a stream or an event; seq_cst */
+static uint32_t agent_kept_out; /* threads that destroy something now; atomic */
+
+void lane_keep_agent_out(void) {
+    __atomic_add_fetch(&agent_kept_out, 1, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(&agent_inside, __ATOMIC_SEQ_CST))
+        sched_yield();
+}
+
+void lane_let_agent_in(void) {
+    __atomic_sub_fetch(&agent_kept_out, 1, __ATOMIC_SEQ_CST);
+}
+
+void lane_reset_after_fork(void) {
+    agent_inside = agent_kept_out = 0;
+}
+
+static bool enter(void) {
+    __atomic_store_n(&agent_inside, 1, __ATOMIC_SEQ_CST);
+    if (!__atomic_load_n(&agent_kept_out, __ATOMIC_SEQ_CST))
+        return true;
+    __atomic_store_n(&agent_inside, 0, __ATOMIC_SEQ_CST);
+    return false;
+}
+
+static void leave(void) {
+    __atomic_store_n(&agent_inside, 0, __ATOMIC_SEQ_CST);
+}
+
+void lane_foreign_record(struct lane *lane) {
+    uint64_t launched = __atomic_load_n(&lane->launched, __ATOMIC_ACQUIRE);
+    CUstream stream = lane->stream;
+
+    /* The legacy stream waits for every blocking stream of its context, also for the other threads' own default
+     * streams, which nobody but they can name. Not while something captures: it would end that capture. */
+    if (is_default_stream(stream)) {
+        if (__atomic_load_n(&gate_captures, __ATOMIC_ACQUIRE))
+            return;
+        stream = CU_STREAM_LEGACY;
+    } else if (captures(stream)) {
+        return;
+    }
+    if (record(lane->context, &lane->foreign_event, stream) == CUDA_SUCCESS) {
+        lane->foreign_mark = launched;
+        lane->foreign_recorded = true;
+    }
+}
+
+/* The newest chunk's event, and when the work before it was over; false where the owner changed it meanwhile. */
+static bool query_newest(
+    struct lane *lane, uint64_t pushed, uint64_t popped, uint64_t now_ns, struct lane_probe *probe) {
+    CUevent base_event = lane->base_event, event = lane->ring[(pushed - 1) % LANE_CHUNKS].event;
+    uint64_t base_ns = lane->base_ns;
+    bool based = lane->based;
+
+    CUresult result = real.cuEventQuery(event);
+    if (result == CUDA_ERROR_NOT_READY)
+        return false;
+    probe->unconfirmed |= result != CUDA_SUCCESS;
+    probe->end_ns = event_time(based, base_event, base_ns, event, now_ns);
+    if (__atomic_load_n(&lane->pushed, __ATOMIC_ACQUIRE) != pushed)
+        return false;
+    if (__atomic_load_n(&lane->popped, __ATOMIC_ACQUIRE) != popped) /* reaped: over, and the owner has accounted it */
+        probe->end_ns = 0;
+    return true;
+}
+
+static void look(struct lane *lane, uint64_t now_ns, struct lane_probe *probe) {
+    uint64_t launched = __atomic_load_n(&lane->launched, __ATOMIC_ACQUIRE);
+    uint64_t cut = __atomic_load_n(&lane->cut, __ATOMIC_ACQUIRE);
+    uint64_t pushed = __atomic_load_n(&lane->pushed, __ATOMIC_ACQUIRE);
+    uint64_t popped = __atomic_load_n(&lane->popped, __ATOMIC_ACQUIRE);
+
+    if (launched == cut) {
+        if (pushed != popped && !query_newest(lane, pushed, popped, now_ns, probe))
+            return;
+    } else {
+        if (!lane->stream_gone && !(lane->foreign_recorded && lane->foreign_mark == launched))
+            lane_foreign_record(lane);
+        if (!lane->foreign_recorded || lane->foreign_mark != launched)
+            return;
+        CUresult result = real.cuEventQuery(lane->foreign_event);
+        if (result == CUDA_ERROR_NOT_READY)
+            return;
+        probe->unconfirmed |= result != CUDA_SUCCESS;
+        probe->end_ns =
+            event_time(lane->based && pushed == popped, lane->base_event, lane->base_ns, lane->foreign_event, now_ns);
+    }
+    probe->finished = __atomic_load_n(&lane->launched, __ATOMIC_ACQUIRE) == launched;
+    if (probe->finished)
+        lane->clean_mark = launched;
+}
+
+void lane_probe(struct lane *lane, enum lane_look how, uint64_t now_ns, struct lane_probe *probe) {
+    uint32_t state = __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE);
+    uint64_t launched = __atomic_load_n(&lane->launched, __ATOMIC_ACQUIRE);
+
+    memset(probe, 0, sizeof *probe);
+    if (state != LANE_LIVE || lane->clean_mark == launched ||
+        (launched == lane->cut && lane->pushed == lane->popped && !lane->blind_ns)) {
+        probe->finished = true;
+        probe->end_ns = lane->end_ns;
+        bool lost = state == LANE_LOST && lane->clean_mark != launched;
+        probe->unconfirmed = lost && (launched != lane->cut || lane->pushed != lane->popped);
+        if (lost)
+            lane->clean_mark = launched;
+        return;
+    }
+    probe->start_ns =
+        lane->pushed != lane->popped ? lane->ring[lane->popped % LANE_CHUNKS].first_ns : lane->open_first_ns;
+    if (probe->start_ns < lane->end_ns)
+        probe->start_ns = lane->end_ns;
+    uint64_t gone_ns = now_ns > probe->start_ns ? now_ns - probe->start_ns : 0;
+    probe->inflight_ns = lane_inflight(lane);
+    probe->inflight_ns = probe->inflight_ns > gone_ns ? probe->inflight_ns - gone_ns : 0;
+    probe->unconfirmed = __atomic_exchange_n(&lane->unconfirmed, false, __ATOMIC_RELAXED);
+    if (lane->blind_ns > now_ns) {
+        probe->inflight_ns = lane->blind_ns - now_ns;
+        return;
+    }
+    if (how == LANE_WHEN_DUE && probe->inflight_ns)
+        return;
+    if (!enter())
+        return;
+    if (__atomic_load_n(&lane->state, __ATOMIC_SEQ_CST) == LANE_LIVE)
+        look(lane, now_ns, probe);
+    leave();
+}

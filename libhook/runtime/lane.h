@@ -1,0 +1,112 @@
+/*
+ * lane.h - what one thread launched into one stream, cut into chunks that each end with an event.
+ *
+ * Only the thread that launches may record an event for certain (handle 0x2 means the calling thread's own stream), so
+ * every lane belongs to one thread: it alone cuts chunks (lane_cut), and takes finished ones off (lane_reap). Work that
+ * was launched since the last cut is *open*. Events and their order tell when chunks ended on the device's own clock:
+ * the end of chunk n is the end of chunk n-1 plus the time between their events.
+ *
+ * The agent only looks (lane_probe). For open work of a thread that is elsewhere it records an event of its own on the
+ * lane's stream; on the context's legacy stream for the default streams, since that one waits for all blocking streams
+ * of the context, and only while nothing captures. It names what it touches (lane_agent_uses) so that streams and
+ * contexts are not destroyed under it.
+ */
+#ifndef GEMINI_RUNTIME_LANE_H
+#define GEMINI_RUNTIME_LANE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "libhook/driver/cuda_types.h"
+
+#define LANE_CHUNKS 16
+
+struct gate;
+struct gate_thread;
+
+struct chunk {
+    CUevent event;
+    uint64_t key; /* 0: launches of several kinds */
+    uint64_t estimated_ns;
+    uint64_t wanted_ns; /* when the program wanted to launch the first of it */
+    uint64_t first_ns;  /* when it did */
+    uint64_t cut_ns;    /* when the event was recorded */
+    uint32_t launches;
+    bool alone;         /* events stand directly before and after: its length is the launch's */
+};
+
+enum lane_state { LANE_FREE, LANE_LIVE, LANE_LOST };
+
+struct lane {
+    /* the launch path */
+    uint64_t open_ns;
+    uint64_t open_key;
+    uint64_t open_mixed; /* not 0: not all launches had open_key */
+    uint64_t launched;   /* ever */
+    /* the owner's; the agent reads */
+    uint64_t cut; /* of `launched`, how many are covered by events */
+    struct lane *next;
+    CUcontext context;
+    CUstream stream;
+    int ordinal;
+    uint32_t state;       /* enum lane_state; others may set LANE_LOST: the context is gone */
+    uint32_t stream_gone; /* the stream was destroyed */
+    uint64_t pushed;      /* chunks ever cut */
+    uint64_t popped;      /* ... and reaped */
+    uint64_t ring_ns;     /* estimated time of those not reaped */
+    uint64_t open_wanted_ns;
+    uint64_t open_first_ns;
+    bool open_alone;
+    bool based;           /* base_event ended at base_ns */
+    CUevent base_event;
+    uint64_t base_ns;
+    uint64_t end_ns;      /* of the last chunk reaped */
+    uint64_t blind_ns;    /* an event could not be recorded: the work should be over by then */
+    bool unconfirmed;     /* ... and that is all we know */
+    struct chunk ring[LANE_CHUNKS];
+    /* the agent's (or, while it is kept out, of the thread that destroys the stream) */
+    CUevent foreign_event;
+    bool foreign_recorded;
+    uint64_t foreign_mark; /* `launched` when it was recorded */
+    uint64_t clean_mark;   /* `launched` when all was seen finished */
+};
+
+#pragma GCC visibility push(hidden)
+
+/* The calling thread's lane for this stream of its current context; NULL where memory or events cannot be had. */
+struct lane *lane_of(struct gate_thread *thread, CUcontext context, CUstream stream, int ordinal);
+/* End the open chunk with an event. */
+void lane_cut(struct lane *lane, uint64_t now_ns);
+/* With nothing in flight: an event that is over at once, so that the next chunk's beginning is known. */
+void lane_base(struct lane *lane, uint64_t now_ns);
+/* Take off the chunks that have finished; account and learn from them. */
+void lane_reap(struct gate *gate, struct gate_thread *thread, struct lane *lane, uint64_t now_ns);
+/* The host knows that all is over (a synchronisation call returned). */
+void lane_finish(struct gate *gate, struct gate_thread *thread, struct lane *lane, uint64_t now_ns);
+/* Estimated GPU time launched and not known to be over. */
+static inline uint64_t lane_inflight(const struct lane *lane) {
+    return __atomic_load_n(&lane->open_ns, __ATOMIC_RELAXED) + __atomic_load_n(&lane->ring_ns, __ATOMIC_RELAXED);
+}
+
+struct lane_probe {
+    bool finished;
+    bool unconfirmed;
+    uint64_t start_ns, end_ns; /* of what was in flight, as far as known */
+    uint64_t inflight_ns;
+};
+enum lane_look { LANE_NOW, LANE_WHEN_DUE /* without asking the driver before the work should be over */ };
+/* The agent: is everything that this lane launched over? Marks open work with an event of our own. */
+void lane_probe(struct lane *lane, enum lane_look how, uint64_t now_ns, struct lane_probe *probe);
+
+/* What the agent touches now; those who destroy wait until it is something else. */
+void lane_keep_agent_out(void);
+void lane_let_agent_in(void);
+/* The agent; or the thread that destroys the stream, the agent being out: cover a lane's open work with an event. The
+ * caller's capture mode is relaxed. */
+void lane_foreign_record(struct lane *lane);
+/* In a forked child. */
+void lane_reset_after_fork(void);
+
+#pragma GCC visibility pop
+
+#endif

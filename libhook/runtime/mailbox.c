@@ -1,0 +1,138 @@
+/* mailbox.c - the list of memory questions (mailbox.h). */
+#define _GNU_SOURCE
+#include "libhook/runtime/mailbox.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "libhook/runtime/agent_kick.h"
+
+struct request {
+    struct request *next;
+    int device;
+    uint64_t bytes, credit_bytes;
+    uint64_t serial; /* 0: not sent */
+    uint32_t done;   /* futex */
+    struct mailbox_answer answer;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct request *first;                     /* under the lock; oldest first */
+static uint64_t released_bytes[WIRE_MAX_DEVICES]; /* atomic */
+
+static void put(struct request *request) {
+    pthread_mutex_lock(&lock);
+    struct request **end = &first;
+    while (*end)
+        end = &(*end)->next;
+    *end = request;
+    pthread_mutex_unlock(&lock);
+}
+
+/* After this the asking thread may return, and its stack is not ours any more. */
+static void finish(struct request *request) {
+    uint32_t *done = &request->done;
+
+    __atomic_store_n(done, 1, __ATOMIC_RELEASE);
+    syscall(SYS_futex, done, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, INT_MAX, NULL, NULL, 0);
+}
+
+void mailbox_reserve(int device, uint64_t bytes, uint64_t credit_bytes, struct mailbox_answer *answer) {
+    int saved = errno;
+    struct request request = {.device = device, .bytes = bytes, .credit_bytes = credit_bytes};
+
+    put(&request);
+    agent_kick();
+    while (!__atomic_load_n(&request.done, __ATOMIC_ACQUIRE))
+        syscall(SYS_futex, &request.done, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, 0, NULL, NULL, 0);
+    *answer = request.answer;
+    errno = saved;
+}
+
+void mailbox_release(int device, uint64_t bytes) {
+    __atomic_add_fetch(&released_bytes[device], bytes, __ATOMIC_SEQ_CST);
+    agent_kick();
+}
+
+void mailbox_flush(int (*send)(void *message, int type), uint64_t (*next_serial)(void)) {
+    for (int device = 0; device < WIRE_MAX_DEVICES; device++) { /* first: a reservation may need these bytes */
+        uint64_t bytes = __atomic_load_n(&released_bytes[device], __ATOMIC_RELAXED);
+        if (!bytes)
+            continue;
+        bytes = __atomic_exchange_n(&released_bytes[device], 0, __ATOMIC_SEQ_CST);
+        struct wire_mem_release message;
+        wire_init(&message, WIRE_MEM_RELEASE, 0);
+        message.device = (uint32_t)device;
+        message.bytes = bytes;
+        send(&message, WIRE_MEM_RELEASE); /* lost with its connection: Hello tells the whole then */
+    }
+    if (!__atomic_load_n(&first, __ATOMIC_ACQUIRE))
+        return;
+    pthread_mutex_lock(&lock);
+    for (struct request *request = first; request; request = request->next) {
+        if (request->serial)
+            continue;
+        struct wire_mem_reserve message;
+        wire_init(&message, WIRE_MEM_RESERVE, next_serial());
+        message.device = (uint32_t)request->device;
+        message.bytes = request->bytes;
+        message.credit_bytes = request->credit_bytes;
+        if (!send(&message, WIRE_MEM_RESERVE)) /* a write to our own buffer or socket; it never blocks */
+            request->serial = message.header.serial;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void mailbox_on_reply(const struct wire_mem_reply *reply) {
+    pthread_mutex_lock(&lock);
+    struct request **at = &first, *request = NULL;
+    for (; *at; at = &(*at)->next)
+        if ((*at)->serial && (*at)->serial == reply->answers) {
+            request = *at;
+            *at = request->next;
+            break;
+        }
+    pthread_mutex_unlock(&lock);
+    if (!request)
+        return;
+    request->answer = (struct mailbox_answer){.error = reply->granted ? 0 : -ENOMEM,
+        .credit_bytes = reply->granted ? reply->credit_bytes : 0,
+        .limit_bytes = reply->limit_bytes,
+        .used_bytes = reply->used_bytes};
+    finish(request);
+}
+
+void mailbox_on_connection(void) {
+    pthread_mutex_lock(&lock);
+    for (struct request *request = first; request; request = request->next)
+        request->serial = 0;
+    pthread_mutex_unlock(&lock);
+    /* Releases not yet sent are part of what Hello tells (memory_held is asked after this). */
+    for (int device = 0; device < WIRE_MAX_DEVICES; device++)
+        __atomic_store_n(&released_bytes[device], 0, __ATOMIC_SEQ_CST);
+}
+
+void mailbox_refuse_all(int error) {
+    pthread_mutex_lock(&lock);
+    struct request *request = first;
+    first = NULL;
+    pthread_mutex_unlock(&lock);
+    while (request) {
+        struct request *next = request->next;
+        request->answer = (struct mailbox_answer){.error = error};
+        finish(request);
+        request = next;
+    }
+}
+
+void mailbox_reset_after_fork(void) {
+    lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    first = NULL;
+    for (int device = 0; device < WIRE_MAX_DEVICES; device++)
+        released_bytes[device] = 0;
+}

@@ -1,0 +1,36 @@
+/*
+ * page.h - the daemon's page (struct wire_page in core/wire.h), as this process sees it.
+ *
+ * The memory that page_of_process() points to stays mapped at one address for the life of the process: at first it is
+ * an own, writable page (the local words, which the agent stores itself), and page_step() puts the daemon's read-only
+ * page over it, in one mmap(MAP_FIXED), when it has come. Launching threads may therefore read it at any time.
+ *
+ * Owned by the agent thread, like the link; it never blocks.
+ */
+#ifndef GEMINI_RUNTIME_PAGE_H
+#define GEMINI_RUNTIME_PAGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "libhook/core/wire.h"
+
+enum page_state { PAGE_NONE, PAGE_WAITING, PAGE_MAPPED };
+
+struct page {
+    enum page_state state;
+    int fd; /* the connection, kept open: the daemon knows us by it; -1: none */
+    struct wire_page *map;
+};
+
+int page_open(struct page *page); /* the local page; returns 0 or -errno */
+/* Connect to SOCKET.page and ask for the page. Failing is no fault: the local words go on. */
+void page_connect(struct page *page, const char *socket_path, uint64_t client_nonce);
+/* The descriptor is readable: take the page. Returns true when the daemon's page has just been mapped. */
+bool page_step(struct page *page);
+/* The connection was lost, or another daemon is there. With `local` the own words take the daemon's place. */
+void page_disconnect(struct page *page, bool local);
+/* Without the daemon's page: what the daemon would have stored. */
+void page_store_local(struct page *page, uint32_t slot, uint64_t epoch);
+
+#endif

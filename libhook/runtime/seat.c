@@ -1,0 +1,245 @@
+/* seat.c - look at the gate's lanes, step the token machine, carry out what it says (seat.h). */
+#include "libhook/runtime/seat.h"
+
+#include <string.h>
+
+#include "libhook/runtime/log.h"
+
+/* The word of a gate that is open whatever the daemon's page says: the valve of another gate. */
+static const uint64_t ADMIT_WORD = UINT64_MAX - 1;
+
+void seat_init(struct seat *seat, uint32_t device) {
+    memset(seat, 0, sizeof *seat);
+    seat->device = seat->slot = device;
+    seat->gate = &gates[device];
+    token_init(&seat->token);
+}
+
+static uint64_t launches(const struct gate *gate) {
+    uint64_t sum = 0;
+
+    for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next)
+        for (struct lane *lane = __atomic_load_n(&thread->lanes, __ATOMIC_ACQUIRE); lane; lane = lane->next)
+            if (&gates[lane->ordinal] == gate)
+                sum += __atomic_load_n(&lane->launched, __ATOMIC_RELAXED);
+    return sum;
+}
+
+/* Is all that was launched over? Sums up what is not, and accounts for what the owners did not see end. */
+static bool probe(struct seat *seat, enum lane_look how, uint64_t now_ns, uint64_t *inflight_ns, uint64_t *end_ns) {
+    bool finished = true;
+
+    *inflight_ns = *end_ns = 0;
+    for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next)
+        for (struct lane *lane = __atomic_load_n(&thread->lanes, __ATOMIC_ACQUIRE); lane; lane = lane->next) {
+            struct lane_probe one;
+            if (&gates[lane->ordinal] != seat->gate)
+                continue;
+            uint64_t estimated_ns = lane_inflight(lane);
+            lane_probe(lane, how, now_ns, &one);
+            seat->unconfirmed |= one.unconfirmed;
+            finished &= one.finished;
+            if (!one.finished) {
+                *inflight_ns += one.inflight_ns;
+                continue;
+            }
+            if (one.end_ns > *end_ns)
+                *end_ns = one.end_ns;
+            if (one.start_ns && one.end_ns > one.start_ns) {
+                uint64_t believed_ns = 2 * estimated_ns + 50000;
+                if (one.end_ns - one.start_ns > believed_ns)
+                    one.start_ns = one.end_ns - estimated_ns;
+                gate_account(seat->gate, one.start_ns, one.start_ns, one.end_ns);
+            }
+        }
+    return finished;
+}
+
+void seat_on_grant(struct seat *seat, const struct seat_world *world, const struct wire_grant *grant, uint64_t now_ns) {
+    struct burst burst;
+
+    if (!seat->managed)
+        return;
+    bool fresh = token_held(&seat->token) == 0;
+    page_store_local(world->page, seat->slot, grant->epoch);
+    if (!token_on_grant(&seat->token, grant->epoch, grant->quota_ns, grant->lease_ns, grant->cap_ns,
+            grant->flags & WIRE_GRANT_CONTENDED, now_ns)) {
+        log_line(LOG_WARN, "a grant of epoch %llu came while %llu was held", (unsigned long long)grant->epoch,
+            (unsigned long long)token_held(&seat->token));
+        return;
+    }
+    if (!fresh)
+        return;
+    gate_burst_snapshot(seat->gate, false, &burst);
+    seat->busy_ns = burst.total_busy_ns;
+    seat->launches = launches(seat->gate);
+    seat->unconfirmed = false;
+}
+
+void seat_on_extend(struct seat *seat, const struct wire_grant *grant, uint64_t now_ns) {
+    token_on_extend(&seat->token, grant->epoch, grant->quota_ns, grant->lease_ns, grant->cap_ns,
+        grant->flags & WIRE_GRANT_CONTENDED, now_ns);
+}
+
+void seat_on_revoke(struct seat *seat, const struct wire_revoke *revoke) {
+    token_on_revoke(&seat->token, revoke->epoch);
+}
+
+static void send_request(struct seat *seat, const struct seat_world *world, uint32_t flags) {
+    struct wire_token_request message;
+    struct burst burst;
+
+    gate_burst_snapshot(seat->gate, false, &burst);
+    wire_init(&message, WIRE_TOKEN_REQUEST, 0);
+    message.device = seat->device;
+    message.flags = flags;
+    message.epoch = flags & WIRE_TOKEN_RENEW ? seat->token.epoch : 0;
+    message.burst_ns = burst_expected(&burst);
+    message.gap_ns = burst.gap_ns;
+    message.waiting_threads = __atomic_load_n(&seat->gate->waiting, __ATOMIC_RELAXED);
+    world->send(&message, WIRE_TOKEN_REQUEST);
+}
+
+static void send_return(
+    struct seat *seat, const struct seat_world *world, const struct token_view *view, uint64_t now_ns) {
+    struct wire_return message;
+    struct token_return out;
+    struct burst burst;
+
+    token_returned(&seat->token, view, &out);
+    gate_burst_snapshot(seat->gate, true, &burst);
+    wire_init(&message, WIRE_RETURN, 0);
+    message.device = seat->device;
+    message.flags = out.flags;
+    message.epoch = out.epoch;
+    message.held_ns = out.held_ns;
+    message.busy_ns = burst.total_busy_ns - seat->busy_ns;
+    message.overuse_ns = out.overuse_ns;
+    message.idle_ns = view->idle_since_ns && now_ns > view->idle_since_ns ? now_ns - view->idle_since_ns : 0;
+    message.launches = launches(seat->gate) - seat->launches;
+    message.burst_ns = burst_expected(&burst);
+    message.gap_ns = burst.gap_ns;
+    page_store_local(world->page, seat->slot, 0);
+    world->send(&message, WIRE_RETURN);
+}
+
+_Static_assert((int)TOKEN_RETURN_WANT_MORE == (int)WIRE_RETURN_WANT_MORE &&
+                   (int)TOKEN_RETURN_IDLE == (int)WIRE_RETURN_IDLE &&
+                   (int)TOKEN_RETURN_UNCONFIRMED == (int)WIRE_RETURN_UNCONFIRMED,
+    "the core's flags are the wire's");
+
+static void observe(struct seat *seat, const struct seat_world *world, uint64_t now_ns, struct token_view *view) {
+    struct token *token = &seat->token;
+    struct gate *gate = seat->gate;
+    struct burst burst;
+    uint64_t end_ns = 0;
+
+    memset(view, 0, sizeof *view);
+    view->connected = world->connected;
+    view->waiting = __atomic_load_n(&gate->waiting, __ATOMIC_SEQ_CST);
+    if (token->state < TOKEN_OPEN)
+        return;
+    view->page_agrees = wire_page_load_epoch(world->page->map, seat->slot) == token->epoch;
+    view->shut = __atomic_load_n(&gate->shut, __ATOMIC_SEQ_CST);
+    if (token->state == TOKEN_CLOSING) {
+        view->inside = gate_inside(gate);
+        if (view->inside)
+            return;
+    }
+    view->drained =
+        probe(seat, token->state == TOKEN_OPEN ? LANE_WHEN_DUE : LANE_NOW, now_ns, &view->inflight_ns, &end_ns);
+    gate_burst_snapshot(gate, false, &burst);
+    view->patience_ns = burst_patience(&burst);
+    if (!view->drained)
+        return;
+    uint64_t last_ns = burst.end_ns > end_ns ? burst.end_ns : end_ns;
+    view->idle_since_ns = last_ns > token->granted_ns ? last_ns : token->granted_ns;
+    view->unconfirmed = seat->unconfirmed;
+    /* A grant that came to threads which were only just woken is no idle one: give them the time to launch. */
+    if (last_ns <= token->granted_ns && view->patience_ns < 500000)
+        view->patience_ns = 500000;
+}
+
+static void open_gate(struct seat *seat, const struct seat_world *world) {
+    struct token *token = &seat->token;
+
+    gate_open(seat->gate, token->epoch, &world->page->map->gpu[seat->slot].epoch, token->cap_ns,
+        token->contended ? token->quota_end_ns : UINT64_MAX, token->contended);
+}
+
+uint64_t seat_step(struct seat *seat, const struct seat_world *world, uint64_t now_ns, bool *admit) {
+    struct token *token = &seat->token;
+    struct token_view view;
+    uint32_t actions;
+
+    if (!seat->managed)
+        return UINT64_MAX;
+    /* A state may lead to the next at once (closing to draining, drained to returned): a few rounds, no loop. */
+    for (int round = 0; round < 4; round++) {
+        enum token_state before = token->state;
+        observe(seat, world, now_ns, &view);
+        actions = token_step(token, &view, now_ns);
+        if (actions & TOKEN_SEND_REQUEST)
+            send_request(seat, world, 0);
+        if (actions & TOKEN_SEND_RENEW)
+            send_request(seat, world, WIRE_TOKEN_RENEW | (token->state > TOKEN_OPEN ? WIRE_TOKEN_DRAINING : 0));
+        if (actions & TOKEN_OPEN_GATE)
+            open_gate(seat, world);
+        if (actions & TOKEN_CLOSE_GATE) {
+            gate_close(seat->gate);
+            __atomic_store_n(&seat->gate->shut, 0, __ATOMIC_SEQ_CST);
+        }
+        if (actions & TOKEN_ADMIT) {
+            __atomic_add_fetch(&seat->gate->valves, 1, __ATOMIC_RELAXED);
+            gate_open(seat->gate, token->epoch, &seat->token.epoch, token->cap_ns, UINT64_MAX, true);
+        }
+        if (actions & TOKEN_SEND_RETURN)
+            send_return(seat, world, &view, now_ns);
+        if (token->state != before)
+            log_line(LOG_DEBUG, "device=%u token %s -> %s epoch=%llu", seat->device, token_state_name((int)before),
+                token_state_name((int)token->state), (unsigned long long)token->epoch);
+        if (token->state == before && token->deadline_ns > now_ns)
+            break;
+        now_ns = gate_now();
+    }
+    *admit |= token->state == TOKEN_VALVE;
+    return token->deadline_ns;
+}
+
+void seat_admit(struct seat *seat) {
+    if (!seat->managed || seat->token.state >= TOKEN_OPEN || !seat->gate->waiting)
+        return;
+    __atomic_add_fetch(&seat->gate->valves, 1, __ATOMIC_RELAXED);
+    gate_open(seat->gate, ADMIT_WORD, &ADMIT_WORD, seat->token.cap_ns ? seat->token.cap_ns : 1000000, UINT64_MAX, true);
+}
+
+void seat_stop_admitting(struct seat *seat) {
+    if (seat->managed && seat->token.state < TOKEN_OPEN && seat->gate->ticket && seat->gate->epoch == ADMIT_WORD)
+        gate_close(seat->gate);
+}
+
+void seat_run_free(struct seat *seat) {
+    token_init(&seat->token);
+    gate_open_free(seat->gate);
+}
+
+void seat_stats(struct seat *seat, const struct seat_world *world) {
+    struct wire_stats message;
+    struct burst burst;
+    uint64_t sum = launches(seat->gate);
+
+    if (!seat->managed || !world->connected || sum == seat->stats_launches)
+        return;
+    seat->stats_launches = sum;
+    gate_burst_snapshot(seat->gate, false, &burst);
+    wire_init(&message, WIRE_STATS, 0);
+    message.device = seat->device;
+    message.launches = sum;
+    message.busy_ns = burst.total_busy_ns;
+    message.gate_waits = __atomic_load_n(&seat->gate->waits, __ATOMIC_RELAXED);
+    message.gate_wait_ns = __atomic_load_n(&seat->gate->wait_ns, __ATOMIC_RELAXED);
+    message.valve_admissions = __atomic_load_n(&seat->gate->valves, __ATOMIC_RELAXED);
+    message.copies_h2d_bytes = __atomic_load_n(&seat->gate->h2d_bytes, __ATOMIC_RELAXED);
+    message.copies_d2h_bytes = __atomic_load_n(&seat->gate->d2h_bytes, __ATOMIC_RELAXED);
+    world->send(&message, WIRE_STATS);
+}

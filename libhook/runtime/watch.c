@@ -1,0 +1,186 @@
+/* watch.c - synchronisation, captures and ends of handles, as the gate sees them (watch.h). */
+#include "libhook/runtime/watch.h"
+
+#include <errno.h>
+
+#include "libhook/driver/real.h"
+#include "libhook/runtime/agent_kick.h"
+#include "libhook/runtime/gate.h"
+#include "libhook/runtime/log.h"
+
+#define KICK_BELOW_NS 50000 /* an idle token is to be kept for longer: the agent's own polls are early enough */
+
+static CUcontext primary[WIRE_MAX_DEVICES]; /* as last retained; any thread */
+
+static bool live(const struct lane *lane) {
+    return __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) == LANE_LIVE;
+}
+
+static bool concerned(const struct lane *lane, enum watch_scope scope, CUstream stream, CUcontext context) {
+    if (!live(lane) || lane->context != context)
+        return false;
+    return scope != WATCH_STREAM || lane->stream == stream;
+}
+
+void watch_sync_before(enum watch_scope scope, CUstream stream) {
+    struct lane *lane = gate_self->lanes;
+
+    if (!lane)
+        return;
+    int saved = errno;
+    CUcontext context = context_current()->context;
+    uint64_t now_ns = 0;
+    for (; lane; lane = lane->next)
+        if (lane->launched != lane->cut && concerned(lane, scope, stream, context) &&
+            (gates[lane->ordinal].contended || log_wants(LOG_DEBUG))) {
+            now_ns = now_ns ? now_ns : gate_now();
+            lane_cut(lane, now_ns);
+        }
+    errno = saved;
+}
+
+/* Nothing of the process is in flight on this gate: tell the agent, if it would give the token back at once. */
+static void tell_idle(struct gate *gate) {
+    struct burst burst;
+
+    if (!gate->contended || !__atomic_load_n(&gate->ticket, __ATOMIC_RELAXED))
+        return;
+    for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next)
+        for (struct lane *lane = __atomic_load_n(&thread->lanes, __ATOMIC_ACQUIRE); lane; lane = lane->next)
+            if (&gates[lane->ordinal] == gate && live(lane) && lane_inflight(lane) &&
+                __atomic_load_n(&lane->clean_mark, __ATOMIC_ACQUIRE) != lane->launched)
+                return;
+    gate_burst_snapshot(gate, false, &burst);
+    if (burst_patience(&burst) < KICK_BELOW_NS)
+        agent_kick();
+}
+
+void watch_sync_after(enum watch_scope scope, CUstream stream, CUresult result) {
+    struct gate_thread *thread = gate_self;
+
+    if (!thread->lanes || result != CUDA_SUCCESS)
+        return;
+    int saved = errno;
+    CUcontext context = context_current()->context;
+    struct gate *done = NULL;
+    uint64_t now_ns = 0;
+    for (struct lane *lane = thread->lanes; lane; lane = lane->next) {
+        if ((lane->launched == lane->cut && lane->pushed == lane->popped) || !live(lane))
+            continue;
+        struct gate *gate = &gates[lane->ordinal];
+        now_ns = now_ns ? now_ns : gate_now();
+        if (scope != WATCH_SOME && concerned(lane, scope, stream, context))
+            lane_finish(gate, thread, lane, now_ns);
+        else
+            lane_reap(gate, thread, lane, now_ns);
+        if (lane->launched == lane->cut && lane->pushed == lane->popped) {
+            done = gate;
+            if (thread->lane == lane)
+                thread->room_ns = -1; /* the next launch begins a chunk */
+        }
+    }
+    if (done)
+        tell_idle(done);
+    errno = saved;
+}
+
+/* ---- captures ---- */
+
+static bool stream_captures(CUstream stream) {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return real.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+void watch_capture_beginning(CUstream stream) {
+    (void)stream; /* others may join the capture by waiting for its events: all lanes get their events now */
+    int saved = errno;
+    for (struct lane *lane = gate_self->lanes; lane; lane = lane->next)
+        lane_cut(lane, gate_now());
+    lane_keep_agent_out();
+    __atomic_add_fetch(&gate_captures, 1, __ATOMIC_SEQ_CST);
+    errno = saved;
+}
+
+void watch_capture_begun(CUresult result) {
+    if (result != CUDA_SUCCESS)
+        __atomic_sub_fetch(&gate_captures, 1, __ATOMIC_SEQ_CST);
+    lane_let_agent_in();
+}
+
+bool watch_capture_ending(CUstream stream) {
+    return __atomic_load_n(&gate_captures, __ATOMIC_ACQUIRE) && stream_captures(stream);
+}
+
+void watch_capture_ended(CUstream stream, bool captured) {
+    if (captured && !stream_captures(stream))
+        __atomic_sub_fetch(&gate_captures, 1, __ATOMIC_SEQ_CST);
+}
+
+/* ---- ends ---- */
+
+void watch_stream_ending(CUstream stream) {
+    int saved = errno;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    if ((uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD)
+        return; /* the default streams are not destroyed */
+    for (struct lane *lane = gate_self->lanes; lane; lane = lane->next)
+        if (lane->stream == stream && live(lane))
+            lane_cut(lane, gate_now());
+    bool relaxed = false;
+    lane_keep_agent_out();
+    for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next)
+        for (struct lane *lane = __atomic_load_n(&thread->lanes, __ATOMIC_ACQUIRE); lane; lane = lane->next) {
+            if (lane->stream != stream || !live(lane) || lane->stream_gone)
+                continue;
+            if (lane->launched != __atomic_load_n(&lane->cut, __ATOMIC_ACQUIRE)) {
+                if (!relaxed)
+                    relaxed = real.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+                lane_foreign_record(lane);
+            }
+            __atomic_store_n(&lane->stream_gone, 1, __ATOMIC_SEQ_CST);
+            if (thread->stream == stream)
+                thread->stream = NULL; /* no lane has it: a new stream with this handle starts afresh */
+        }
+    lane_let_agent_in();
+    if (relaxed)
+        real.cuThreadExchangeStreamCaptureMode(&mode);
+    if (__atomic_load_n(&gate_captures, __ATOMIC_ACQUIRE) && stream_captures(stream))
+        __atomic_sub_fetch(&gate_captures, 1, __ATOMIC_SEQ_CST);
+    errno = saved;
+}
+
+void watch_primary_context(int ordinal, CUcontext context) {
+    if (ordinal >= 0 && ordinal < WIRE_MAX_DEVICES)
+        __atomic_store_n(&primary[ordinal], context, __ATOMIC_RELEASE);
+}
+
+void watch_contexts_hold(void) {
+    lane_keep_agent_out();
+}
+
+void watch_contexts_release(CUcontext gone, int ordinal) {
+    unsigned int flags;
+    int active = 1;
+
+    if (!gone && ordinal >= 0 && ordinal < WIRE_MAX_DEVICES &&
+        real.cuDevicePrimaryCtxGetState(ordinal, &flags, &active) == CUDA_SUCCESS && !active)
+        gone = __atomic_load_n(&primary[ordinal], __ATOMIC_ACQUIRE);
+    if (gone)
+        for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next) {
+            for (struct lane *lane = __atomic_load_n(&thread->lanes, __ATOMIC_ACQUIRE); lane; lane = lane->next)
+                if (lane->context == gone && live(lane))
+                    __atomic_store_n(&lane->state, LANE_LOST, __ATOMIC_SEQ_CST);
+            if (thread->context == gone)
+                thread->context = NULL;
+        }
+    lane_let_agent_in();
+    agent_kick();
+}
+
+void watch_copy(bool to_device, uint64_t bytes) {
+    int ordinal = context_current()->ordinal;
+
+    if (ordinal >= 0 && ordinal < WIRE_MAX_DEVICES)
+        __atomic_add_fetch(to_device ? &gates[ordinal].h2d_bytes : &gates[ordinal].d2h_bytes, bytes, __ATOMIC_RELAXED);
+}

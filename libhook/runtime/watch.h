@@ -1,0 +1,45 @@
+/*
+ * watch.h - what the wrappers of calls that launch nothing tell the gate: synchronisation, captures, ends of handles.
+ *
+ * The application's own synchronisation calls say when its work is over; we ride on them and add none. Before the call
+ * the open work gets its event (so that its true end is known from the device's clock), afterwards it is taken off.
+ */
+#ifndef GEMINI_RUNTIME_WATCH_H
+#define GEMINI_RUNTIME_WATCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "libhook/driver/cuda_types.h"
+
+enum watch_scope {
+    WATCH_STREAM,  /* this stream's work is over when the call succeeds */
+    WATCH_CONTEXT, /* all work of the current context is */
+    WATCH_SOME     /* some is (an event, a blocking copy): look */
+};
+
+#pragma GCC visibility push(hidden)
+
+void watch_sync_before(enum watch_scope scope, CUstream stream);
+void watch_sync_after(enum watch_scope scope, CUstream stream, CUresult result);
+
+/* Around the driver's BeginCapture, and around its EndCapture. */
+void watch_capture_beginning(CUstream stream);
+void watch_capture_begun(CUresult result);
+bool watch_capture_ending(CUstream stream); /* its answer goes into watch_capture_ended */
+void watch_capture_ended(CUstream stream, bool captured);
+
+void watch_stream_ending(CUstream stream); /* before the driver destroys it */
+
+/* Around every call that may end a context: between the two the agent touches none. `gone` (may be NULL) is the context
+ * that did end; `ordinal` (or -1) a device whose primary context may have: the driver is asked. */
+void watch_contexts_hold(void);
+void watch_contexts_release(CUcontext gone, int ordinal);
+void watch_primary_context(int ordinal, CUcontext context); /* cuDevicePrimaryCtxRetain told it */
+
+/* A copy between host and device, for the metrics. */
+void watch_copy(bool to_device, uint64_t bytes);
+
+#pragma GCC visibility pop
+
+#endif

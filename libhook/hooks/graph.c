@@ -1,0 +1,115 @@
+/*
+ * graph.c - executable graphs, and captures.
+ *
+ * A graph launch is one unit of work, whatever is in it: its length is learned per executable graph. An updated or
+ * destroyed one has another generation, so that what was learned of it dies with it (addresses come back).
+ */
+#include "libhook/driver/cuda_abi.h"
+#include "libhook/driver/real.h"
+#include "libhook/hooks/streams.h"
+#include "libhook/runtime/gate.h"
+#include "libhook/runtime/watch.h"
+
+#define GENERATIONS 256
+static uint32_t generation[GENERATIONS]; /* by a hash of the handle; any thread */
+
+static inline uint32_t *generation_of(CUgraphExec exec) {
+    uint64_t mixed = (uint64_t)(uintptr_t)exec * 0x9E3779B97F4A7C15ull;
+    return &generation[mixed >> 56];
+}
+
+static inline uint64_t graph_key(CUgraphExec exec) {
+    return estimate_mix(
+        (uint64_t)(uintptr_t)exec, 0x6772617068, __atomic_load_n(generation_of(exec), __ATOMIC_RELAXED), 1);
+}
+
+static void forget(CUgraphExec exec) {
+    __atomic_add_fetch(generation_of(exec), 1, __ATOMIC_RELAXED);
+}
+
+CUresult cuGraphLaunch(CUgraphExec graph, CUstream stream) {
+    bool gated = gate_begin(stream_legacy(stream), graph_key(graph), 0, 0);
+    CUresult result = real.cuGraphLaunch(graph, stream);
+    if (gated)
+        gate_end();
+    return result;
+}
+
+CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
+    bool gated = gate_begin(stream_per_thread(stream), graph_key(exec), 0, 0);
+    CUresult result = real.cuGraphLaunch_ptsz(exec, stream);
+    if (gated)
+        gate_end();
+    return result;
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec exec) {
+    CUresult result = real.cuGraphExecDestroy(exec);
+    forget(exec);
+    return result;
+}
+
+CUresult cuGraphExecUpdate(
+    CUgraphExec exec, CUgraph graph, CUgraphNode *error_node_out, CUgraphExecUpdateResult *update_result_out) {
+    CUresult result = real.cuGraphExecUpdate(exec, graph, error_node_out, update_result_out);
+    forget(exec);
+    return result;
+}
+
+CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *result_info) {
+    CUresult result = real.cuGraphExecUpdate_v2(exec, graph, result_info);
+    forget(exec);
+    return result;
+}
+
+/* ---- captures: what is launched into one is no work, and nothing of ours may get into one ---- */
+
+#define BEGIN(stream, call)                                                                                            \
+    do {                                                                                                               \
+        watch_capture_beginning(stream);                                                                               \
+        CUresult result = call;                                                                                        \
+        watch_capture_begun(result);                                                                                   \
+        return result;                                                                                                 \
+    } while (0)
+
+CUresult cuStreamBeginCapture(CUstream stream) {
+    BEGIN(stream_legacy(stream), real.cuStreamBeginCapture(stream));
+}
+
+CUresult cuStreamBeginCapture_ptsz(CUstream stream) {
+    BEGIN(stream_per_thread(stream), real.cuStreamBeginCapture_ptsz(stream));
+}
+
+CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
+    BEGIN(stream_legacy(stream), real.cuStreamBeginCapture_v2(stream, mode));
+}
+
+CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode) {
+    BEGIN(stream_per_thread(stream), real.cuStreamBeginCapture_v2_ptsz(stream, mode));
+}
+
+CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *dependencies,
+    const CUgraphEdgeData *dependency_data, size_t num_dependencies, CUstreamCaptureMode mode) {
+    BEGIN(stream_legacy(stream),
+        real.cuStreamBeginCaptureToGraph(stream, graph, dependencies, dependency_data, num_dependencies, mode));
+}
+
+CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode *dependencies,
+    const CUgraphEdgeData *dependency_data, size_t num_dependencies, CUstreamCaptureMode mode) {
+    BEGIN(stream_per_thread(stream),
+        real.cuStreamBeginCaptureToGraph_ptsz(stream, graph, dependencies, dependency_data, num_dependencies, mode));
+}
+
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
+    bool captured = watch_capture_ending(stream_legacy(stream));
+    CUresult result = real.cuStreamEndCapture(stream, graph);
+    watch_capture_ended(stream_legacy(stream), captured);
+    return result;
+}
+
+CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph) {
+    bool captured = watch_capture_ending(stream_per_thread(stream));
+    CUresult result = real.cuStreamEndCapture_ptsz(stream, graph);
+    watch_capture_ended(stream_per_thread(stream), captured);
+    return result;
+}

@@ -1,0 +1,59 @@
+/*
+ * sync.c - the application's own synchronisation calls, and the end of streams. They pass through as they are; what they
+ * tell about the work is taken along (runtime/watch.h). A query counts too: its success says that work is over.
+ */
+#include "libhook/driver/cuda_abi.h"
+#include "libhook/driver/real.h"
+#include "libhook/hooks/streams.h"
+#include "libhook/runtime/watch.h"
+
+#define WATCHED(scope, stream, call)                                                                                   \
+    do {                                                                                                               \
+        watch_sync_before(scope, stream);                                                                              \
+        CUresult result = call;                                                                                        \
+        watch_sync_after(scope, stream, result);                                                                       \
+        return result;                                                                                                 \
+    } while (0)
+
+CUresult cuStreamSynchronize(CUstream stream) {
+    WATCHED(WATCH_STREAM, stream_legacy(stream), real.cuStreamSynchronize(stream));
+}
+
+CUresult cuStreamSynchronize_ptsz(CUstream stream) {
+    WATCHED(WATCH_STREAM, stream_per_thread(stream), real.cuStreamSynchronize_ptsz(stream));
+}
+
+CUresult cuStreamQuery(CUstream stream) {
+    WATCHED(WATCH_STREAM, stream_legacy(stream), real.cuStreamQuery(stream));
+}
+
+CUresult cuStreamQuery_ptsz(CUstream stream) {
+    WATCHED(WATCH_STREAM, stream_per_thread(stream), real.cuStreamQuery_ptsz(stream));
+}
+
+CUresult cuCtxSynchronize(void) {
+    WATCHED(WATCH_CONTEXT, NULL, real.cuCtxSynchronize());
+}
+
+CUresult cuCtxSynchronize_v2(CUcontext ctx) {
+    /* The context may be another than the current one: look at what is over, assume nothing. */
+    WATCHED(WATCH_SOME, NULL, real.cuCtxSynchronize_v2(ctx));
+}
+
+CUresult cuEventSynchronize(CUevent event) {
+    WATCHED(WATCH_SOME, NULL, real.cuEventSynchronize(event));
+}
+
+CUresult cuEventQuery(CUevent event) {
+    WATCHED(WATCH_SOME, NULL, real.cuEventQuery(event));
+}
+
+CUresult cuStreamDestroy(CUstream stream) {
+    watch_stream_ending(stream);
+    return real.cuStreamDestroy(stream);
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream) {
+    watch_stream_ending(stream);
+    return real.cuStreamDestroy_v2(stream);
+}

@@ -1,0 +1,93 @@
+"""Every name that pods, nodes and containers share with us: annotations, resources, labels, environment.
+
+Only names, each said once; what they mean is in pod.py. No imports, no logic beyond joining a domain and a key.
+"""
+
+DOMAIN = "gemini.io"
+KUBERNETES = "kubernetes.io"
+KOORDINATOR = "koordinator.sh"
+ALIYUN = "aliyun.com"
+NVIDIA = "nvidia.com"
+KUBESHARE = "sharedgpu"
+
+# Annotations on a pod; `<key>.<container>` speaks of one container.
+GPU_REQUEST = f"{DOMAIN}/gpu-request"
+GPU_LIMIT = f"{DOMAIN}/gpu-limit"
+GPU_MEMORY = f"{DOMAIN}/gpu-memory"
+GPU_MEMORY_RATIO = f"{DOMAIN}/gpu-memory-ratio"
+GPU_COUNT = f"{DOMAIN}/gpu-count"
+GPU_MODEL = f"{DOMAIN}/gpu-model"
+GPU_UUID = f"{DOMAIN}/gpu-uuid"
+GPU_UUID_EXCLUDE = f"{DOMAIN}/gpu-uuid-exclude"
+GPU_CLASS = f"{DOMAIN}/gpu-class"
+GPU_TOPOLOGY = f"{DOMAIN}/gpu-topology"
+GPU_POLICY = f"{DOMAIN}/gpu-policy"
+POD_GROUP = f"{DOMAIN}/pod-group"
+POD_GROUP_SIZE = f"{DOMAIN}/pod-group-size"
+JOINT = f"{DOMAIN}/joint"
+CPU_BIND = f"{DOMAIN}/cpu-bind"
+
+SHARE_KEYS = (GPU_REQUEST, GPU_LIMIT, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_COUNT)
+CHOICE_KEYS = (GPU_MODEL, GPU_UUID, GPU_UUID_EXCLUDE, GPU_CLASS, GPU_TOPOLOGY, GPU_POLICY, JOINT)
+POD_KEYS = (POD_GROUP, POD_GROUP_SIZE)
+
+# Annotations that we write on a pod.
+ALLOCATION = f"{DOMAIN}/allocation"
+ASSUME_TIME = f"{DOMAIN}/assume-time"
+ASSIGNED = f"{DOMAIN}/assigned"
+WRITTEN_KEYS = (ALLOCATION, ASSUME_TIME, ASSIGNED)
+
+ANNOTATION_KEYS = SHARE_KEYS + CHOICE_KEYS + POD_KEYS + (CPU_BIND,) + WRITTEN_KEYS
+
+# gpushare's own annotations, written for pods that used its resource, and its environment.
+ALIYUN_INDEX = "ALIYUN_COM_GPU_MEM_IDX"
+ALIYUN_POD = "ALIYUN_COM_GPU_MEM_POD"
+ALIYUN_ASSUME_TIME = "ALIYUN_COM_GPU_MEM_ASSUME_TIME"
+ALIYUN_ASSIGNED = "ALIYUN_COM_GPU_MEM_ASSIGNED"
+ALIYUN_CONTAINER = "ALIYUN_COM_GPU_MEM_CONTAINER"
+ALIYUN_DEVICE = "ALIYUN_COM_GPU_MEM_DEV"
+
+# On nodes and on the Device custom resource.
+NODE_MODEL_LABEL = f"{DOMAIN}/gpu-model"
+NODE_CORDON = f"{DOMAIN}/cordon"
+DEVICES_CHECKPOINTS = f"{DOMAIN}/devices-checkpoints"
+DEVICE_API_VERSION = f"{DOMAIN}/v1alpha1"
+DEVICE_KIND = "Device"
+
+# Resources of our domain; the same keys under kubernetes.io and koordinator.sh are read as input.
+RESOURCE_GPU = f"{DOMAIN}/gpu"
+RESOURCE_CORE = f"{DOMAIN}/gpu-core"
+RESOURCE_MEMORY = f"{DOMAIN}/gpu-memory"
+RESOURCE_RATIO = f"{DOMAIN}/gpu-memory-ratio"
+ALIYUN_GPU_MEM = f"{ALIYUN}/gpu-mem"
+ALIYUN_GPU_COUNT = f"{ALIYUN}/gpu-count"
+NVIDIA_GPU = f"{NVIDIA}/gpu"
+KOORDINATOR_SHARED = f"{KOORDINATOR}/gpu.shared"
+DEVICE_TYPES = frozenset({"rdma", "fpga"})  # types besides "gpu" that are known without configuration
+
+# KubeShare's labels on a pod.
+SHARED_REQUEST = f"{KUBESHARE}/gpu_request"
+SHARED_LIMIT = f"{KUBESHARE}/gpu_limit"
+SHARED_MEMORY = f"{KUBESHARE}/gpu_mem"
+SHARED_MODEL = f"{KUBESHARE}/gpu_model"
+SHARED_PRIORITY = f"{KUBESHARE}/priority"
+SHARED_GROUP = f"{KUBESHARE}/group_name"
+SHARED_HEADCOUNT = f"{KUBESHARE}/group_headcount"
+SHARED_THRESHOLD = f"{KUBESHARE}/group_threshold"
+SHARED_SHARE_KEYS = (SHARED_REQUEST, SHARED_LIMIT, SHARED_MEMORY)
+
+# Environment inside a tenant.
+ENV_PRELOAD = "LD_PRELOAD"
+ENV_SOCKET = "GEMINI_SOCKET"
+ENV_MEMORY_LIMIT = "GEMINI_MEMORY_LIMIT"
+ENV_MEMORY_FRACTION = "GEMINI_MEMORY_FRACTION"
+ENV_REQUEST = "GEMINI_REQUEST"
+ENV_LIMIT = "GEMINI_LIMIT"
+ENV_ON_BACKEND_LOSS = "GEMINI_ON_BACKEND_LOSS"
+ENV_LOG = "GEMINI_LOG"
+ENV_LOG_FILE = "GEMINI_LOG_FILE"
+ENV_SIM = "GEMINI_SIM"
+ENV_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+
+POLICY_CLASSES = ("latency", "batch")
+SCOPES = ("pcie", "numa", "nvlink", "node")

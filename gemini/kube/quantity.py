@@ -1,0 +1,139 @@
+"""Texts of people and of Kubernetes to exact integers: sizes, counts, shares.
+
+Pure. A number never passes through binary floating point: 1 - 0.5 - 0.4 must leave room for 0.1. Every error is a
+BadValue whose text is "VALUE what is wrong; how to mend it"; the caller puts the field in front.
+
+Sizes are Kubernetes quantities (4Gi, 512Mi, 4G, 1e9) and the usual 4GiB, 4GB; a part of a byte is rounded up, as
+Kubernetes does. Shares (0.3 or 30%) are whole percent, since a card is handed out in 100 slots: a finer share is
+refused rather than rounded behind the user's back. (gemini/units.py reads the same for one node, where shares go to
+the daemon as floats and need no slots.)
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from gemini.units import BadValue
+
+MAX_QUANTITY = 2**63 - 1  # Kubernetes keeps quantities in an int64
+
+_NUMBER = r"([+-]?)([0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})"
+_QUANTITY = re.compile(_NUMBER + r"(?:([kKMGTPE]i?B?|[numB])|[eE]([+-]?[0-9]{1,2}))?")
+_PLAIN = re.compile(_NUMBER)
+_POWERS = "kMGTPE"
+
+
+def shown(value: object) -> str:
+    """The value as it stands in a message: short, printable, on one line."""
+    text = value if isinstance(value, str) else repr(value)
+    if not text.strip():
+        text = repr(text)
+    text = "".join(c if c.isprintable() else "?" for c in text)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def text_of(value: object) -> str:
+    """The text of a JSON scalar; numbers by their shortest decimal form, anything else is refused."""
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return shown(value) if isinstance(value, float) else str(value) if abs(value) < 10**30 else "1e30"
+    raise BadValue(f"{shown(value)} is not text; write it as a string")
+
+
+def parse_quantity(value: object, hint: str = "write a Kubernetes quantity such as 4Gi, 512Mi or 4G") -> Fraction:
+    """The exact value of a quantity, of any sign."""
+    text = text_of(value)
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise BadValue(f"{shown(value)} is not a quantity; {hint}")
+    sign, digits, suffix, exponent = match.groups()
+    number = Fraction("0" + digits if digits[0] == "." else digits.rstrip("."))
+    if exponent:
+        number *= Fraction(10) ** int(exponent)
+    elif suffix:
+        number *= _scale(suffix, value, hint)
+    if number > MAX_QUANTITY:
+        raise BadValue(f"{shown(value)} is above {MAX_QUANTITY}, the largest quantity; {hint}")
+    return -number if sign == "-" else number
+
+
+def _scale(suffix: str, value: object, hint: str) -> Fraction:
+    small = {"n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "B": Fraction(1)}
+    if suffix in small:
+        return small[suffix]
+    letter = suffix[0]
+    if letter == "K" and "i" not in suffix and "B" not in suffix:
+        raise BadValue(f"{shown(value)} is not a quantity: the suffix is k or Ki; {hint}")
+    power = _POWERS.index("k" if letter == "K" else letter) + 1
+    return Fraction(1024**power if "i" in suffix else 1000**power)
+
+
+def parse_bytes(value: object) -> int:
+    """A size in bytes, at least 1."""
+    number = parse_quantity(value, "write a size such as 4Gi, 512Mi or 4G")
+    text = text_of(value)
+    if number <= 0:
+        raise BadValue(f"{shown(value)} is not a size above 0; write a size such as 4Gi, 512Mi or 4G")
+    if number < 1 or text.endswith("m"):
+        raise BadValue(f"{shown(value)} is less than it looks (m means thousandths); write 512Mi or 512M for megabytes")
+    return -(-number.numerator // number.denominator)
+
+
+def parse_whole(value: object, least: int = 0) -> int:
+    """A whole number (an extended resource, a count), at least `least`."""
+    number = parse_quantity(value, f"write a whole number of at least {least}")
+    if number.denominator != 1:
+        raise BadValue(f"{shown(value)} is not a whole number; write a whole number of at least {least}")
+    if number < least:
+        raise BadValue(f"{shown(value)} is below {least}; write a whole number of at least {least}")
+    return int(number)
+
+
+def parse_decimal(value: object, hint: str) -> Fraction:
+    """A plain decimal number or a percentage, exact; 30% is 3/10."""
+    text = text_of(value)
+    percent = text.endswith("%")
+    match = _PLAIN.fullmatch(text[:-1].strip() if percent else text)
+    if match is None:
+        raise BadValue(f"{shown(value)} is not a number; {hint}")
+    sign, digits = match.groups()
+    number = Fraction("0" + digits if digits[0] == "." else digits.rstrip("."))
+    if percent:
+        number /= 100
+    return -number if sign == "-" else number
+
+
+def parse_share(value: object) -> int:
+    """A share of a card's time as whole percent, 0 to 100: 0.3 and 30% are 30."""
+    hint = "write a share from 0 to 1 such as 0.3 or 30%"
+    number = parse_decimal(value, hint)
+    if number < 0:
+        raise BadValue(f"{shown(value)} is below 0; {hint}")
+    if number > 1:
+        mend = hint
+        if number == int(number) and number <= 16:
+            mend = "write a share from 0 to 1, and gemini.io/gpu-count for several cards"
+        elif number == int(number) and number <= 100:
+            mend = f"write {int(number)}% or {float(number / 100):g}"
+        raise BadValue(f"{shown(value)} is above 1; {mend}")
+    if (number * 100).denominator != 1:
+        below = int(number * 100)
+        raise BadValue(f"{shown(value)} is finer than one percent of a card; write {below}% or {below + 1}%")
+    return int(number * 100)
+
+
+def parse_ratio(value: object) -> int:
+    """A percentage of a card's memory, 1 to 100: 50 and 50% are 50."""
+    text = text_of(value)
+    hint = "write whole percent from 1 to 100, such as 50"
+    number = parse_decimal(text[:-1] if text.endswith("%") and not text.endswith("%%") else text, hint)
+    if number > 100:
+        raise BadValue(f"{shown(value)} is above 100; {hint}")
+    if number <= 0:
+        raise BadValue(f"{shown(value)} is not above 0; {hint}")
+    if number.denominator != 1:
+        mend = f"write {float(number * 100):g}" if number < 1 and (number * 100).denominator == 1 else hint
+        raise BadValue(f"{shown(value)} is not whole percent; {mend}")
+    return int(number)

@@ -1,0 +1,344 @@
+"""The book of shares: who holds how much of which device. Exact integers, one row of arrays for each node.
+
+Pure and synchronous. Nodes of equal shape stand together in a Block, whose arrays the allocator scans in one go. What a
+device holds for a pod is always + max(sum of apps, largest init), core, memory and slots each: kept per pod as the
+three parts, so that a release takes back exactly what was put in. The book does not depend on the order of events:
+holdings of a node or device that is not (or no longer) known are kept, and count when it comes (back).
+
+`place` refuses what would promise a device twice. Records of what already runs (`strict=False`) are taken as they are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gemini.placement.model import GPU, Device, Grant, Node, Placement, Role
+from gemini.placement.shape import CORE, MEMORY, SLOTS, Bools, Ints, Shape, Traits, traits_of
+from gemini.placement.tree import Tree
+
+Where = tuple[str, int]  # type, minor
+
+
+class Overbooked(ValueError):
+    """A placement that the devices have no room for, or that names devices which are not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """(core, memory, slots) of one device held by one pod, by when it is held."""
+
+    always: tuple[int, int, int] = (0, 0, 0)
+    apps: tuple[int, int, int] = (0, 0, 0)
+    init: tuple[int, int, int] = (0, 0, 0)
+
+    def total(self) -> tuple[int, int, int]:
+        parts = zip(self.always, self.apps, self.init, strict=True)
+        core, memory, slots = (a + max(b, c) for a, b, c in parts)
+        return core, memory, slots
+
+    def plus(self, grant: Grant) -> Held:
+        more = (grant.core, grant.memory, 1)
+        if grant.role is Role.ALWAYS:
+            return Held(_sum(self.always, more), self.apps, self.init)
+        if grant.role is Role.APP:
+            return Held(self.always, _sum(self.apps, more), self.init)
+        core, memory, slots = (max(a, b) for a, b in zip(self.init, more, strict=True))
+        return Held(self.always, self.apps, (core, memory, slots))
+
+
+def _sum(a: tuple[int, int, int], b: tuple[int, int, int]) -> tuple[int, int, int]:
+    return a[0] + b[0], a[1] + b[1], a[2] + b[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A placed pod. `initialized`: its init containers have ended and hold nothing any more."""
+
+    placement: Placement
+    initialized: bool = False
+
+    def devices(self) -> dict[Where, Held]:
+        held: dict[Where, Held] = defaultdict(Held)
+        for grant in self.placement.grants:
+            if not (self.initialized and grant.role is Role.INIT):
+                held[grant.type, grant.minor] = held[grant.type, grant.minor].plus(grant)
+        return dict(held)
+
+
+class Block:
+    """The nodes of one shape, a row each. Rows are in no order of their own; `ordinal` says which node each is."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.ordinal: Ints = np.zeros(0, dtype=np.int64)
+        self.used: Ints = np.zeros((3, 0, shape.count), dtype=np.int64)
+        self.holders: Ints = np.zeros((0, shape.count), dtype=np.int64)
+        self.usable: Bools = np.zeros((0, shape.count), dtype=bool)
+        self.devices: list[tuple[Device, ...]] = []
+
+    def append(self, ordinal: int, devices: tuple[Device, ...]) -> int:
+        self.ordinal = np.append(self.ordinal, ordinal)
+        self.used = np.concatenate([self.used, np.zeros((3, 1, self.shape.count), dtype=np.int64)], axis=1)
+        self.holders = np.concatenate([self.holders, np.zeros((1, self.shape.count), dtype=np.int64)])
+        usable = np.array([[d.health and not d.cordoned for d in devices]], dtype=bool)
+        self.usable = np.concatenate([self.usable, usable])
+        self.devices.append(devices)
+        return len(self.devices) - 1
+
+    def extend(self, ordinals: list[int], devices: list[tuple[Device, ...]]) -> None:
+        """The same for many nodes at once; appending a node copies the arrays."""
+        count = len(ordinals)
+        self.ordinal = np.concatenate([self.ordinal, np.array(ordinals, dtype=np.int64)])
+        self.used = np.concatenate([self.used, np.zeros((3, count, self.shape.count), dtype=np.int64)], axis=1)
+        self.holders = np.concatenate([self.holders, np.zeros((count, self.shape.count), dtype=np.int64)])
+        usable = np.array([[d.health and not d.cordoned for d in row] for row in devices], dtype=bool)
+        self.usable = np.concatenate([self.usable, usable.reshape(count, self.shape.count)])
+        self.devices += devices
+
+    def remove(self, row: int) -> int:
+        """Takes a row out; the last row takes its place. Returns the ordinal of the row that moved, or -1."""
+        last = len(self.devices) - 1
+        moved = -1
+        if row != last:
+            self.ordinal[row] = self.ordinal[last]
+            self.used[:, row] = self.used[:, last]
+            self.holders[row] = self.holders[last]
+            self.usable[row] = self.usable[last]
+            self.devices[row] = self.devices[last]
+            moved = int(self.ordinal[row])
+        self.ordinal, self.used = self.ordinal[:last].copy(), self.used[:, :last].copy()
+        self.holders, self.usable = self.holders[:last].copy(), self.usable[:last].copy()
+        self.devices.pop()
+        return moved
+
+
+@dataclass
+class _Site:
+    """A node as the book knows it: where its rows are, by type of device."""
+
+    node: Node
+    ordinal: int
+    rows: dict[str, tuple[Block, int]] = field(default_factory=dict)
+
+
+class Book:
+    """All nodes, and all that pods hold of their devices."""
+
+    def __init__(self, nodes: Iterable[Node] = (), tree: Tree | None = None) -> None:
+        self.tree = tree
+        self.blocks: dict[str, dict[Traits, Block]] = defaultdict(dict)
+        self.holdings: dict[str, Holding] = {}
+        self.names: list[str | None] = []  # by ordinal; None where the node is gone
+        self.uuids: dict[str, list[tuple[str, str, int]]] = defaultdict(list)  # uuid -> (node, type, minor)
+        self._sites: dict[str, _Site] = {}
+        self._on_node: dict[str, set[str]] = defaultdict(set)
+        self._put_all(list(nodes))
+
+    # ---- nodes
+
+    def node(self, name: str) -> Node | None:
+        site = self._sites.get(name)
+        return site.node if site else None
+
+    def nodes(self) -> Iterator[Node]:
+        for name in self.names:
+            if name is not None:
+                yield self._sites[name].node
+
+    def ordinal(self, name: str) -> int:
+        return self._sites[name].ordinal
+
+    def row(self, name: str, kind: str) -> tuple[Block, int] | None:
+        site = self._sites.get(name)
+        return site.rows.get(kind) if site else None
+
+    def put_node(self, node: Node) -> None:
+        """Adds a node, or takes its new state; what pods hold there stays."""
+        old = self._sites.get(node.name)
+        if old is not None and old.node == node:
+            return
+        if old is None:
+            ordinal = len(self.names)
+            self.names.append(node.name)
+        else:
+            ordinal = old.ordinal
+            self._clear(old)
+        site = _Site(node, ordinal)
+        self._sites[node.name] = site
+        for kind in sorted({d.type for d in node.devices}):
+            traits, devices = traits_of(node, kind, self.tree)
+            block = self._block(kind, traits)
+            site.rows[kind] = (block, block.append(ordinal, devices))
+        self._settle(site)
+
+    def drop_node(self, name: str) -> None:
+        """Forgets a node. Its pods' holdings stay until they are released."""
+        site = self._sites.pop(name, None)
+        if site is not None:
+            self._clear(site)
+            self.names[site.ordinal] = None
+
+    def _put_all(self, nodes: list[Node]) -> None:
+        rows: dict[int, tuple[Block, list[int], list[tuple[Device, ...]], list[tuple[_Site, str]]]] = {}
+        for node in nodes:
+            if node.name in self._sites:
+                raise ValueError(f"node {node.name} is there twice")
+            site = _Site(node, len(self.names))
+            self.names.append(node.name)
+            self._sites[node.name] = site
+            for kind in sorted({d.type for d in node.devices}):
+                traits, devices = traits_of(node, kind, self.tree)
+                block = self._block(kind, traits)
+                _, ordinals, all_devices, sites = rows.setdefault(id(block), (block, [], [], []))
+                ordinals.append(site.ordinal)
+                all_devices.append(devices)
+                sites.append((site, kind))
+        for block, ordinals, all_devices, sites in rows.values():
+            block.extend(ordinals, all_devices)
+            for i, (site, kind) in enumerate(sites):
+                site.rows[kind] = (block, i)
+        for site in self._sites.values():
+            self._settle(site)
+
+    def _block(self, kind: str, traits: Traits) -> Block:
+        blocks = self.blocks[kind]
+        if traits not in blocks:
+            blocks[traits] = Block(Shape(traits))
+        return blocks[traits]
+
+    def _settle(self, site: _Site) -> None:
+        """Indexes the uuids of a fresh node, and enters what pods hold on it."""
+        for device in site.node.devices:
+            if device.uuid:
+                self.uuids[device.uuid].append((site.node.name, device.type, device.minor))
+        for pod in self._on_node.get(site.node.name, ()):
+            self._enter(self.holdings[pod], 1)
+
+    def _clear(self, site: _Site) -> None:
+        for device in site.node.devices:
+            if device.uuid:
+                self.uuids[device.uuid].remove((site.node.name, device.type, device.minor))
+                if not self.uuids[device.uuid]:
+                    del self.uuids[device.uuid]
+        for kind, (block, row) in site.rows.items():
+            moved = block.remove(row)
+            if moved >= 0:
+                name = self.names[moved]
+                assert name is not None
+                self._sites[name].rows[kind] = (block, row)
+            if not block.devices:
+                del self.blocks[kind][block.shape.traits]
+
+    # ---- pods
+
+    def place(self, placement: Placement, strict: bool = True, initialized: bool = False) -> None:
+        """Enters a pod. Strict: raises Overbooked, and enters nothing, where a device would be promised twice."""
+        if placement.pod in self.holdings:
+            raise Overbooked(f"pod {placement.pod} is placed already, on {self.holdings[placement.pod].placement.node}")
+        holding = Holding(placement, initialized)
+        if strict:
+            self._check(holding)
+        self.holdings[placement.pod] = holding
+        self._on_node[placement.node].add(placement.pod)
+        self._enter(holding, 1)
+
+    def release(self, pod: str) -> bool:
+        """Gives back all that a pod holds; whether it held anything."""
+        holding = self.holdings.pop(pod, None)
+        if holding is None:
+            return False
+        self._enter(holding, -1)
+        on_node = self._on_node[holding.placement.node]
+        on_node.discard(pod)
+        if not on_node:
+            del self._on_node[holding.placement.node]
+        return True
+
+    def initialized(self, pod: str) -> bool:
+        """Gives back what only the pod's init containers needed; whether anything changed."""
+        holding = self.holdings.get(pod)
+        if holding is None or holding.initialized:
+            return False
+        self._enter(holding, -1)
+        self.holdings[pod] = Holding(holding.placement, True)
+        self._enter(self.holdings[pod], 1)
+        return True
+
+    def holders(self, node: str, kind: str, minor: int) -> list[str]:
+        """The pods that hold something of a device."""
+        here = self._on_node.get(node, ())
+        return sorted(pod for pod in here if (kind, minor) in self.holdings[pod].devices())
+
+    def snapshot(self) -> dict[tuple[str, str, int], tuple[int, int, int, int]]:
+        """(node, type, minor) -> (core, memory, slots, pods): for comparing two books."""
+        result = {}
+        for site in self._sites.values():
+            for kind, (block, row) in site.rows.items():
+                for column, minor in enumerate(block.shape.minors):
+                    core, memory, slots = (int(block.used[k, row, column]) for k in (CORE, MEMORY, SLOTS))
+                    result[site.node.name, kind, minor] = (core, memory, slots, int(block.holders[row, column]))
+        return result
+
+    def check(self) -> None:
+        """Asserts that the arrays say what the holdings add up to."""
+        fresh: Counter[tuple[str, str, int, int]] = Counter()
+        for holding in self.holdings.values():
+            for (kind, minor), held in holding.devices().items():
+                for k, amount in enumerate((*held.total(), 1)):
+                    fresh[holding.placement.node, kind, minor, k] += amount
+        for (node, kind, minor), amounts in self.snapshot().items():
+            assert amounts == tuple(fresh[node, kind, minor, k] for k in range(4)), (node, kind, minor, amounts)
+
+    def _check(self, holding: Holding) -> None:
+        node = holding.placement.node
+        site = self._sites.get(node)
+        if site is None:
+            raise Overbooked(f"there is no node {node}")
+        for (kind, minor), held in holding.devices().items():
+            at = self._cell(site, kind, minor)
+            if at is None:
+                raise Overbooked(f"node {node} has no {kind} {minor}")
+            block, row, column = at
+            for k, amount in enumerate(held.total()):
+                free = int(block.shape.total[k, column] - block.used[k, row, column])
+                if amount > free:
+                    what = ("core", "bytes of memory", "slots")[k]
+                    raise Overbooked(f"{kind} {minor} of {node}: {amount} {what} wanted, {max(free, 0)} free")
+
+    def _cell(self, site: _Site, kind: str, minor: int) -> tuple[Block, int, int] | None:
+        if kind not in site.rows:
+            return None
+        block, row = site.rows[kind]
+        return (block, row, block.shape.minors.index(minor)) if minor in block.shape.minors else None
+
+    def _enter(self, holding: Holding, sign: int) -> None:
+        site = self._sites.get(holding.placement.node)
+        if site is None:
+            return
+        for (kind, minor), held in holding.devices().items():
+            at = self._cell(site, kind, minor)
+            if at is None:
+                continue
+            block, row, column = at
+            for k, amount in enumerate(held.total()):
+                block.used[k, row, column] += sign * amount
+            block.holders[row, column] += sign
+
+    def open_siblings(self, block: Block, now: Ints) -> Ints:
+        """[row, column]: how many other cards below the card's parent in the tree are not wholly promised, where
+        `now` [3, row, column] is what is used."""
+        shape = block.shape
+        is_open = now[CORE] < shape.total[CORE]
+        result: Ints = (is_open.astype(np.float64) @ shape.siblings.T.astype(np.float64)).astype(np.int64)
+        if shape.has_foreign:
+            for column, cards in enumerate(shape.traits.local.foreign):
+                for node, minor in cards:
+                    site = self._sites.get(node)
+                    at = self._cell(site, GPU, minor) if site else None
+                    if at and at[0].used[CORE, at[1], at[2]] < at[0].shape.total[CORE, at[2]]:
+                        result[:, column] += 1
+        return result

@@ -1,0 +1,240 @@
+"""The named policies: one table. A policy gives every choice (a node and a set of its cards) a number, less is better.
+
+Pure. How to add one: write a function from a View to an array that broadcasts to (nodes x sets), put it in POLICIES,
+and give it a row in docs/placement.md. Policies stand in an order; each decides only among what the earlier ones left
+equal. Numbers are exact integers within one shape of node; `exact` makes them comparable between shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from gemini.placement.model import Want
+from gemini.placement.shape import CORE, SLOTS, Array, Bools, Ints, SetTable, Shape
+
+SPLIT_LIMIT = 16  # free cards; best-partition looks at all ways to split so many (2^15 subsets at most)
+_LATER = 1 << 40  # puts a whole class of choices behind another; above any percent of core and any scaled cost
+
+
+@dataclass
+class View:
+    """What a policy sees: the nodes of one shape (rows), the sets of their cards, and the ask."""
+
+    shape: Shape
+    sets: SetTable
+    want: Want
+    before: Ints  # [3, row, column] used before the ask's pod
+    now: Ints  # the same, with what the pod's earlier tenants hold beside this one
+    after: Ints  # the same, if the card were taken
+    fits: Bools  # [row, column] the card by itself can take the ask
+    idle: Bools  # [row, column] in service and nobody holds anything of it
+    open_siblings: Callable[[], Ints]  # [row, column], see Book.open_siblings
+
+    def over_sets(self, by_column: Array) -> Array:
+        """Sums a value of cards over the cards of each set: [row, set]."""
+        if self.sets.size == 1:
+            return self.of_single(by_column)
+        return np.asarray(by_column[:, self.sets.members].sum(axis=2))
+
+    def of_single(self, by_column: Array) -> Array:
+        """A value of cards for sets of one card; those are usually all columns in order."""
+        listed = len(self.sets) == self.shape.count
+        return by_column if listed else np.asarray(by_column[:, self.sets.members[:, 0]])
+
+    def score(self, used: Array) -> Array:
+        """Used score of each card, times the shape's denominator: [row, column]."""
+        total = used[CORE] * self.shape.weights[CORE]
+        for k in range(CORE + 1, SLOTS + 1):
+            if self.shape.weights[k].any():
+                total = total + used[k] * self.shape.weights[k]
+        return np.asarray(total)
+
+
+Key = Callable[[View], Array]
+
+
+def _identity(value: int, view: View, best: int) -> Any:
+    return value
+
+
+def _score(value: int, view: View, best: int) -> Any:
+    return Fraction(value, view.shape.denominator)
+
+
+def _mean(value: int, view: View, best: int) -> Any:
+    return Fraction(value, view.shape.denominator * view.shape.count)
+
+
+def _minors(value: int, view: View, best: int) -> Any:
+    return tuple(view.shape.minors[c] for c in view.sets.members[best])
+
+
+@dataclass(frozen=True)
+class Policy:
+    """`applies`: whether it has anything to say of a want. `condition`: it shuts cards out instead of ordering them."""
+
+    key: Key
+    applies: Callable[[Want], bool] = lambda want: True
+    exact: Callable[[int, View, int], Any] = _identity
+    condition: bool = False
+    # Whether the values of several tenants of a pod add up; else they are compared one after another.
+    additive: bool = True
+
+
+def _binpack(view: View) -> Array:
+    return -view.over_sets(view.score(view.after))
+
+
+def _spread(view: View) -> Array:
+    return view.over_sets(view.score(view.after))
+
+
+def _node_binpack(view: View) -> Array:
+    return -_node_spread(view)
+
+
+def _node_spread(view: View) -> Array:
+    """The sum; `_mean` divides it by the number of cards where nodes of several shapes are compared."""
+    return np.asarray(view.score(view.before).sum(axis=1, keepdims=True))
+
+
+def _minor(view: View) -> Array:
+    """Sets are listed in the order of their sorted minors, so the place in the list is the rank."""
+    return np.arange(len(view.sets))[None, :]
+
+
+def _left_idle(view: View, beside: Bools) -> Array:
+    return (view.idle.astype(np.float64) @ beside.astype(np.float64)).astype(np.int64)
+
+
+def _pcie(view: View) -> Array:
+    left = _left_idle(view, view.sets.beside_on_switch)
+    return np.asarray(view.sets.switches[None, :] * _LATER + left)
+
+
+def _numa(view: View) -> Array:
+    left = _left_idle(view, view.sets.beside_on_numa)
+    return np.asarray(view.sets.numas[None, :] * _LATER + left)
+
+
+def _best_link(view: View) -> Array:
+    if view.sets.size > 1:
+        return -view.sets.pair_sum[None, :]
+    to_idle = (view.idle.astype(np.float64) @ view.shape.pair.astype(np.float64)).astype(np.int64)
+    return view.of_single(to_idle)
+
+
+def _best_partition(view: View) -> Array:
+    """0 - score for the sets that a best split of the free cards would give away first, else behind all of them."""
+    result = np.full((len(view.fits), len(view.sets)), _LATER, dtype=np.int64)
+    bits = 1 << np.arange(view.shape.count, dtype=object)
+    index = {tuple(row): i for i, row in enumerate(view.sets.members.tolist())}
+    for row, fits in enumerate(view.fits):
+        if fits.sum() > SPLIT_LIMIT:
+            result[row] = -view.sets.pair_sum
+            continue
+        mask = int((fits * bits).sum())
+        for columns, score in best_of_split(view.shape, mask, view.sets.size):
+            if columns in index:
+                result[row, index[columns]] = -score
+    return result
+
+
+def best_of_split(shape: Shape, free: int, size: int) -> list[tuple[tuple[int, ...], int]]:
+    """The best sets of the best splits of the free columns (a bit mask) into sets of that size, with their scores.
+
+    Best split: highest total of pair scores, of these the one whose worst set is best. Cards that do not go up in
+    whole sets are left over, whichever do least harm.
+    """
+    key = (free, size)
+    if key not in shape.splits:
+        shape.splits[key] = _best_of_split(shape, free, size)
+    result: list[tuple[tuple[int, ...], int]] = shape.splits[key]
+    return result
+
+
+def _best_of_split(shape: Shape, free: int, size: int) -> list[tuple[tuple[int, ...], int]]:
+    columns = [c for c in range(shape.count) if free >> c & 1]
+    table = shape.sets(size)
+    if size < 2 or len(columns) < size or table is None:
+        return []
+    # Sets by their lowest column, for a split is built by deciding on the lowest column that is still undecided.
+    by_lowest: dict[int, list[tuple[int, int, tuple[int, ...]]]] = {c: [] for c in columns}
+    for members, score, alike in zip(
+        table.members.tolist(), table.pair_sum.tolist(), table.one_model.tolist(), strict=True
+    ):
+        mask = sum(1 << c for c in members)
+        if alike and mask & free == mask:
+            by_lowest[members[0]].append((mask, score, tuple(members)))
+
+    @cache
+    def best(mask: int, spare: int) -> tuple[int, int] | None:
+        """(total, worst set) of the best split of `mask` that leaves exactly `spare` columns over."""
+        if mask.bit_count() == spare:
+            return (0, 1 << 60)
+        found = best(mask & (mask - 1), spare - 1) if spare else None
+        for chosen, score, _ in by_lowest[(mask & -mask).bit_length() - 1]:
+            if chosen & mask == chosen and (rest := best(mask ^ chosen, spare)) is not None:
+                candidate = (rest[0] + score, min(rest[1], score))
+                found = candidate if found is None or candidate > found else found
+        return found
+
+    target, spare = None, len(columns) % size
+    while target is None:  # cards of different models may leave more over than the remainder
+        target = best(free, spare)
+        spare += 0 if target else size
+    # A set is part of a best split where the rest splits well enough; the best such sets are taken.
+    taken: list[tuple[tuple[int, ...], int]] = []
+    for chosen, score, members in sorted((o for c in columns for o in by_lowest[c]), key=lambda o: -o[1]):
+        if taken and score < taken[0][1]:
+            break
+        rest = best(free ^ chosen, spare)
+        if rest is not None and (rest[0] + score, min(rest[1], score)) == target:
+            taken.append((members, score))
+    return taken
+
+
+def _fragment(view: View) -> Array:
+    left = view.shape.total[CORE] - view.now[CORE]
+    return view.of_single(np.where(view.idle, _LATER + view.shape.cost, left))
+
+
+def _singular(view: View) -> Array:
+    key = np.where(view.open_siblings() > 0, _LATER, 0) + view.shape.cost
+    return view.of_single(key)
+
+
+def _link(view: View) -> Array:
+    return view.sets.link_cost[None, :]
+
+
+def _nothing(view: View) -> Array:
+    return np.zeros((1, 1), dtype=np.int64)
+
+
+POLICIES: dict[str, Policy] = {
+    "binpack": Policy(_binpack, exact=_score),
+    "spread": Policy(_spread, exact=_score),
+    "node-binpack": Policy(_node_binpack, exact=_mean),
+    "node-spread": Policy(_node_spread, exact=_mean),
+    "minor": Policy(_minor, exact=_minors, additive=False),
+    "pcie": Policy(_pcie),
+    "numa": Policy(_numa),
+    "best-link": Policy(_best_link),
+    "best-partition": Policy(_best_partition, applies=lambda want: want.count > 1),
+    "fragment": Policy(_fragment, applies=lambda want: want.count == 1 and not want.whole),
+    "singular": Policy(_singular, applies=lambda want: want.count == 1 and want.whole),
+    "link": Policy(_link, applies=lambda want: want.count > 1 and want.whole),
+    "unused": Policy(_nothing, condition=True),
+}
+
+
+def unknown(names: tuple[str, ...]) -> str | None:
+    """The first name that is no policy."""
+    return next((name for name in names if name not in POLICIES), None)

@@ -1,0 +1,243 @@
+"""One want on many nodes at once: which cards fit, which sets of them, and which set each node would give.
+
+Pure numpy over the Blocks of a book; the allocator puts the answers for a pod's tenants together. An Overlay carries
+what the pod's earlier tenants would hold on each node, so that a pod of several containers is tried everywhere without
+touching the book.
+
+Where a node has more sets of cards than SETS_LIMIT (say 16 of 32), sets are grown instead: from each card that fits,
+by adding the best joined one, beside the stated partitions and the lowest minors. That is no longer exhaustive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gemini.placement.book import Block, Book
+from gemini.placement.model import Role, Want
+from gemini.placement.policies import POLICIES, View
+from gemini.placement.shape import CORE, MEMORY, SLOTS, Array, Bools, Ints, SetTable, Shape
+
+
+class Overlay:
+    """What the tenants of the pod at hand hold so far, were it on each node: always, apps and init apart."""
+
+    def __init__(self) -> None:
+        self._parts: dict[int, Ints] = {}  # id(block) -> [role, core/memory/slots, row, column]
+
+    def part(self, block: Block) -> Ints | None:
+        return self._parts.get(id(block))
+
+    def add(self, block: Block, rows: Ints, columns: Array, need: Ints, role: Role) -> None:
+        """Gives each of `rows` (distinct) its `columns` ([row, card]) with `need` [3, column]."""
+        part = self._parts.get(id(block))
+        if part is None:
+            part = self._parts[id(block)] = np.zeros((3, *block.used.shape), dtype=np.int64)
+        at = (slice(None), rows[:, None], columns)
+        if role is Role.INIT:
+            part[2][at] = np.maximum(part[2][at], need[:, columns])
+        else:
+            part[0 if role is Role.ALWAYS else 1][at] += need[:, columns]
+
+
+def need_of(want: Want, shape: Shape) -> Ints:
+    """[core/memory/slots, column]: what the want takes of each column's device."""
+    memory = [want.memory_on(total) for total in shape.total[MEMORY].tolist()]
+    core = [want.core_on(total) for total in shape.total[MEMORY].tolist()]
+    return np.array([core, memory, [1] * shape.count], dtype=np.int64)
+
+
+@dataclass
+class Fit:
+    """Which cards of some rows of a block can take a want by themselves."""
+
+    block: Block
+    rows: Ints
+    need: Ints  # [3, column]
+    before: Ints  # [3, row, column]
+    now: Ints  # with what the pod's earlier tenants hold at the same time
+    after: Ints  # if the card were taken
+    nobody: Bools  # [row, column] nobody holds anything of it
+    allowed: Bools  # [row or 1, column] by model and uuid
+    fits: Bools
+
+
+def fit(book: Book, block: Block, rows: Ints | None, want: Want, role: Role, overlay: Overlay, unused: bool) -> Fit:
+    """Looks at each card alone. `rows` None: all rows, without a copy."""
+    shape = block.shape
+    pick = slice(None) if rows is None else rows
+    used, usable, holders = block.used[:, pick], block.usable[pick], block.holders[pick]
+    need = need_of(want, shape)
+    part = overlay.part(block)
+    if part is None:
+        now, after = used, used + need[:, None, :]
+        nobody = holders == 0
+    else:
+        always, apps, init = part[0][:, pick], part[1][:, pick], part[2][:, pick]
+        more = need[:, None, :]
+        if role is Role.APP:
+            beside, held = always + apps, always + np.maximum(apps + more, init)
+        elif role is Role.INIT:
+            beside, held = always, always + np.maximum(apps, np.maximum(init, more))
+        else:
+            beside = always + np.maximum(apps, init)
+            held = beside + more
+        now, after = used + beside, used + held
+        nobody = (holders == 0) & (beside[SLOTS] == 0)
+    allowed = _allowed(book, block, rows, want)
+    fits = usable & allowed & (after[CORE] <= shape.total[CORE]) & (after[MEMORY] <= shape.total[MEMORY])
+    if not need[CORE].all():
+        fits &= now[CORE] < shape.total[CORE]  # wholly promised: not even for best effort
+    if shape.weights[SLOTS].any():
+        fits &= after[SLOTS] <= shape.total[SLOTS]
+    if unused:
+        fits &= nobody
+    rows = np.arange(len(block.devices)) if rows is None else rows
+    return Fit(block, rows, need, used, now, after, nobody, allowed, fits)
+
+
+def same_model(name: str) -> str:
+    """Models as they are compared: node labels cannot hold the spaces of NVML's names, nor do people keep to case."""
+    return name.replace(" ", "-").casefold()
+
+
+def _allowed(book: Book, block: Block, rows: Ints | None, want: Want) -> Bools:
+    shape = block.shape
+    models = {same_model(m) for m in want.models}
+    by_model: Bools = np.array([not models or same_model(m) in models for m in shape.models], dtype=bool)[None, :]
+    if not want.uuids and not want.excluded:
+        return by_model
+    allowed = np.full((len(block.devices), shape.count), not want.uuids, dtype=bool)
+    for uuids, value in ((want.uuids, True), (want.excluded, False)):
+        for uuid in uuids:
+            for node, kind, minor in book.uuids.get(uuid, ()):
+                at = book.row(node, kind)
+                if at is not None and at[0] is block:
+                    allowed[at[1], shape.minors.index(minor)] = value
+    if rows is not None:
+        allowed = allowed[rows]
+    return allowed & by_model
+
+
+@dataclass
+class Scored:
+    """The choice of each of some nodes: `feasible` rows give `sets.members[best]`; `values` has, for each policy of
+    the pod that says something of the want, the number of that choice."""
+
+    fit: Fit
+    sets: SetTable
+    feasible: Bools
+    best: Ints
+    view: View | None = None
+    values: dict[str, Array] = field(default_factory=dict)
+
+    @property
+    def ordinals(self) -> Ints:
+        return self.fit.block.ordinal[self.fit.rows]
+
+
+def score(
+    book: Book, seen: Fit, want: Want, own: Sequence[str], pod: Sequence[str], switches: Bools | None
+) -> list[Scored]:
+    """The best set on each row by the tenant's policies (`own`), with its numbers by those of the pod.
+
+    `switches` [row, column]: the card's switch has what the want takes jointly; None where it takes nothing.
+    """
+    shape = seen.block.shape
+    if want.count > shape.count:
+        return []
+    table = shape.sets(want.count)
+    if table is not None:
+        return [_score(book, seen, table, want, own, pod, switches)]
+    result = []
+    for i in range(len(seen.rows)):
+        if seen.fits[i].sum() < want.count:
+            continue
+        one = Fit(
+            seen.block, seen.rows[i : i + 1], seen.need, seen.before[:, i : i + 1], seen.now[:, i : i + 1],
+            seen.after[:, i : i + 1], seen.nobody[i : i + 1], seen.allowed, seen.fits[i : i + 1],
+        )  # fmt: skip
+        grown = _grown(shape, seen.fits[i], want.count)
+        result.append(_score(book, one, grown, want, own, pod, None if switches is None else switches[i : i + 1]))
+    return result
+
+
+def _score(
+    book: Book, seen: Fit, table: SetTable, want: Want, own: Sequence[str], pod: Sequence[str], switches: Bools | None
+) -> Scored:
+    shape, rows = seen.block.shape, seen.rows
+    alive = sets_that_fit(seen, table, want, switches)
+    feasible: Bools = np.asarray(alive.any(axis=1))
+    result = Scored(seen, table, feasible, np.zeros(len(rows), dtype=np.int64))
+    if not feasible.any():
+        return result
+    idle = seen.nobody & seen.block.usable[rows]
+    view = View(
+        shape, table, want, seen.before, seen.now, seen.after, seen.fits, idle,
+        lambda: book.open_siblings(seen.block, seen.now),
+    )  # fmt: skip
+    numbers: dict[str, Array] = {}
+    for name in own:
+        policy = POLICIES[name]
+        if policy.condition or not policy.applies(want) or name in numbers:
+            continue
+        key = policy.key(view)
+        behind = np.iinfo(np.int64).max if key.dtype == np.int64 else key.max() + 1
+        masked = np.where(alive, key, behind)
+        numbers[name] = masked.min(axis=1)
+        alive = alive & (masked == numbers[name][:, None])
+    result.view = view
+    result.best = alive.argmax(axis=1)
+    for name in pod:
+        policy = POLICIES[name]
+        if policy.condition or not policy.applies(want):
+            continue
+        if name not in numbers:
+            key = np.broadcast_to(policy.key(view), alive.shape)
+            numbers[name] = key[np.arange(len(rows)), result.best]
+        result.values[name] = numbers[name]
+    return result
+
+
+def sets_that_fit(seen: Fit, table: SetTable, want: Want, switches: Bools | None) -> Bools:
+    """[row, set]: all cards fit, and the set is of one model, in scope, a partition where it must be, and joint."""
+    traits = seen.block.shape.traits
+    usable = seen.fits if switches is None else seen.fits & switches
+    if want.count == 1:
+        alive = usable if len(table) == seen.block.shape.count else usable[:, table.members[:, 0]]
+    else:
+        alive = usable[:, table.members].all(axis=2) & table.one_model
+    scoped = in_scope(table, want.scope)
+    if scoped is not None:
+        alive = alive & scoped
+    if want.whole and (traits.strict or traits.partitions):
+        parts = alive & table.in_partition
+        alive = parts if traits.strict else np.where(parts.any(axis=1, keepdims=True), parts, alive)
+    return alive
+
+
+def in_scope(table: SetTable, scope: str | None) -> Bools | None:
+    """[set]: within the required topology scope; None where that asks for nothing."""
+    if scope == "pcie":
+        return table.one_switch
+    if scope == "numa":
+        return table.one_numa
+    return table.nvlink_joined if scope == "nvlink" else None
+
+
+def _grown(shape: Shape, fits: Bools, size: int) -> SetTable:
+    columns = np.flatnonzero(fits).tolist()
+    found = {tuple(columns[:size])}
+    found |= {p for p in shape.traits.partitions if len(p) == size and all(fits[c] for c in p)}
+    for seed in columns:
+        chosen = [seed]
+        near = [c for c in columns if c != seed and shape.models[c] == shape.models[seed]]
+        while len(chosen) < size and near:
+            best = max(near, key=lambda c: (int(shape.pair[c, chosen].sum()), -c))
+            near.remove(best)
+            chosen.append(best)
+        if len(chosen) == size:
+            found.add(tuple(sorted(chosen)))
+    return SetTable(shape, np.array(sorted(found), dtype=np.intp))

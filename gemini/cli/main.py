@@ -23,6 +23,7 @@ COMMANDS = {  # name -> (module, what it does)
     "set": ("gemini.cli.status", "change a running tenant's share"),
     "demo": ("gemini.cli.demo", "three busy tenants on one GPU: promised against achieved, with a plot"),
     "load": ("gemini.cli.load", "the load generator"),
+    "place": ("gemini.cli.place", "where pods would go in a cluster, and why not elsewhere"),
     "check": ("gemini.cli.check", "what is wrong on this machine, and what to do about it"),
 }
 OWN_FAILURE = 125  # `gemini run`: Gemini itself could not; as docker run, env and timeout say it

@@ -27,6 +27,8 @@ CFLAGS = ["-std=gnu11", "-O2", "-g", "-fPIC", "-Wall", "-Wextra", "-Werror", "-f
 HOOK_DIRS = ("core", "driver", "runtime", "hooks")
 # Both the library and the simulated driver export cu*: each must reach its own functions, whoever else defines them.
 BIND_INSIDE = "-Wl,-Bsymbolic-functions"
+# Loads on old C libraries (driver/floor.h says how), and takes the C library's place for dlsym (hooks/dlsym.S).
+HOOK_FLAGS = ("-include", str(ROOT / "driver" / "floor.h"), f"-Wl,--version-script={ROOT / 'hooks' / 'exports.map'}")
 CFFI_PART = re.compile(r"/\* cffi: begin \*/(.*?)/\* cffi: end \*/", re.S)
 
 
@@ -50,7 +52,7 @@ def link(target: Path, inputs: list[Path], *flags: str, shared: bool = True) -> 
     """Compile and link `inputs` into `target`, unless it is newer than every C file and header here."""
     if not inputs:
         return
-    headers = sorted(ROOT.rglob("*.h"))
+    headers = sorted([*ROOT.rglob("*.h"), *ROOT.rglob("*.map")])
     if _newer(target, [*inputs, *headers, Path(__file__)]):
         return
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -97,7 +99,7 @@ def build_extension() -> None:
 def build_all() -> None:
     """Build whatever is missing or older than its sources."""
     build_extension()
-    link(LIB / "libgemini_hook.so", sources(*HOOK_DIRS), "-Wl,-z,defs", "-Wl,-z,now", BIND_INSIDE, "-ldl", "-lpthread")
+    link(LIB / "libgemini_hook.so", sources(*HOOK_DIRS), *HOOK_FLAGS, "-Wl,-z,defs", "-Wl,-z,now", BIND_INSIDE)
     sim = ("-Wl,-z,defs", BIND_INSIDE, "-ldl", "-lpthread", "-lrt")
     link(LIB / "sim" / "libcuda.so.1", sources("sim/model", "sim/driver"), "-Wl,-soname,libcuda.so.1", *sim)
     link(LIB / "sim" / "libnvidia-ml.so.1", sources("sim/model", "sim/nvml"), "-Wl,-soname,libnvidia-ml.so.1", *sim)

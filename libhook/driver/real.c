@@ -95,6 +95,13 @@ static void *find(void *handle, bool in_global_scope, const char *name) {
     return found != NULL ? found : handle_symbol(handle, name);
 }
 
+/* A driver that is not bound inside itself may answer with our own exported function, which leads back to here. */
+static bool is_own(void *function) {
+    Dl_info there, here;
+    return dladdr(function, &there) != 0 && dladdr((void *)real_missing, &here) != 0 &&
+           there.dli_fbase == here.dli_fbase;
+}
+
 /* Step 3. `ask` is the driver's cuGetProcAddress_v2, or NULL where it has version 1 only. */
 static void *ask_driver(
     const struct row *row, __typeof__(cuGetProcAddress_v2) *ask, __typeof__(cuGetProcAddress) *ask_v1) {
@@ -106,7 +113,7 @@ static void *ask_driver(
         result = ask(row->name, &found, row->since, flags, &status);
     else if (ask_v1 != NULL)
         result = ask_v1(row->name, &found, row->since, flags);
-    return result == CUDA_SUCCESS ? found : NULL;
+    return result == CUDA_SUCCESS && found != NULL && !is_own(found) ? found : NULL;
 }
 
 static void fill(void *handle, bool in_global_scope) {

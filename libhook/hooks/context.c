@@ -1,12 +1,19 @@
 /*
  * context.c - the calls that change which context is current, and the cached answer of context.h.
  *
- * Every wrapper calls the driver first and keeps its result; a failed call too makes the cached answer stale, which
- * costs one look-up and cannot be wrong.
+ * Every wrapper keeps the driver's result; a failed call too makes the cached answer stale, which costs one look-up and
+ * cannot be wrong. Making and ending contexts is where their memory is counted (footprint.h).
  */
 #include "libhook/hooks/context.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+
 #include "libhook/driver/real.h"
+#include "libhook/hooks/devices.h"
+#include "libhook/hooks/footprint.h"
+#include "libhook/hooks/memory.h"
+#include "libhook/runtime/agent.h"
 
 __thread struct context_now context_cached __attribute__((tls_model("initial-exec"))) = {.ordinal = -1};
 uint32_t context_round = 1;
@@ -20,7 +27,7 @@ const struct context_now *context_look_up(void) {
     now->round = 0; /* no context: ask again next time, for a context may come by a way that we do not see */
     if (real.cuCtxGetCurrent(&now->context) == CUDA_SUCCESS && now->context != NULL &&
         real.cuCtxGetDevice(&device) == CUDA_SUCCESS) {
-        now->ordinal = device;
+        now->ordinal = devices_of_cuda(device);
         now->round = round;
     }
     return now;
@@ -32,29 +39,44 @@ void context_ended(void) {
     context_changed();
 }
 
-CUresult cuCtxCreate(CUcontext *ctx, unsigned int flags, CUdevice device) {
-    CUresult result = real.cuCtxCreate(ctx, flags, device);
+/* The end of each cuCtxCreate. A context that the tenant has no room for is taken back. */
+static CUresult created(struct footprint *footprint, CUresult result, CUcontext *ctx) {
+    CUresult settled = footprint_made(footprint, result, result == CUDA_SUCCESS ? *ctx : NULL);
+    if (result == CUDA_SUCCESS && settled != CUDA_SUCCESS) {
+        real.cuCtxDestroy_v2(*ctx);
+        *ctx = NULL;
+    }
     context_changed();
-    return result;
+    return settled;
+}
+
+CUresult cuCtxCreate(CUcontext *ctx, unsigned int flags, CUdevice device) {
+    struct footprint footprint;
+    if (footprint_making(&footprint, device, false) != CUDA_SUCCESS)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return created(&footprint, real.cuCtxCreate(ctx, flags, device), ctx);
 }
 
 CUresult cuCtxCreate_v2(CUcontext *ctx, unsigned int flags, CUdevice device) {
-    CUresult result = real.cuCtxCreate_v2(ctx, flags, device);
-    context_changed();
-    return result;
+    struct footprint footprint;
+    if (footprint_making(&footprint, device, false) != CUDA_SUCCESS)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return created(&footprint, real.cuCtxCreate_v2(ctx, flags, device), ctx);
 }
 
 CUresult cuCtxCreate_v3(
     CUcontext *ctx, CUexecAffinityParam *params_array, int num_params, unsigned int flags, CUdevice device) {
-    CUresult result = real.cuCtxCreate_v3(ctx, params_array, num_params, flags, device);
-    context_changed();
-    return result;
+    struct footprint footprint;
+    if (footprint_making(&footprint, device, false) != CUDA_SUCCESS)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return created(&footprint, real.cuCtxCreate_v3(ctx, params_array, num_params, flags, device), ctx);
 }
 
 CUresult cuCtxCreate_v4(CUcontext *ctx, CUctxCreateParams *ctx_create_params, unsigned int flags, CUdevice device) {
-    CUresult result = real.cuCtxCreate_v4(ctx, ctx_create_params, flags, device);
-    context_changed();
-    return result;
+    struct footprint footprint;
+    if (footprint_making(&footprint, device, false) != CUDA_SUCCESS)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return created(&footprint, real.cuCtxCreate_v4(ctx, ctx_create_params, flags, device), ctx);
 }
 
 CUresult cuCtxAttach(CUcontext *ctx, unsigned int flags) {
@@ -64,21 +86,34 @@ CUresult cuCtxAttach(CUcontext *ctx, unsigned int flags) {
 }
 
 CUresult cuCtxDetach(CUcontext ctx) {
+    unsigned int version;
+    bool counted = agent_is_tenant();
+    if (counted)
+        footprint_ending();
     CUresult result = real.cuCtxDetach(ctx);
+    if (counted) /* it counts its users; the last one ends it */
+        footprint_ended(ctx, result == CUDA_SUCCESS && real.cuCtxGetApiVersion(ctx, &version) != CUDA_SUCCESS);
+    context_ended();
+    return result;
+}
+
+static CUresult destroy(CUcontext ctx, __typeof__(cuCtxDestroy_v2) *function) {
+    bool counted = agent_is_tenant();
+    if (counted)
+        footprint_ending();
+    CUresult result = function(ctx);
+    if (counted)
+        footprint_ended(ctx, result == CUDA_SUCCESS);
     context_ended();
     return result;
 }
 
 CUresult cuCtxDestroy(CUcontext ctx) {
-    CUresult result = real.cuCtxDestroy(ctx);
-    context_ended();
-    return result;
+    return destroy(ctx, real.cuCtxDestroy);
 }
 
 CUresult cuCtxDestroy_v2(CUcontext ctx) {
-    CUresult result = real.cuCtxDestroy_v2(ctx);
-    context_ended();
-    return result;
+    return destroy(ctx, real.cuCtxDestroy_v2);
 }
 
 CUresult cuCtxSetCurrent(CUcontext ctx) {
@@ -112,29 +147,51 @@ CUresult cuCtxPopCurrent_v2(CUcontext *ctx) {
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice device) {
-    return real.cuDevicePrimaryCtxRetain(ctx, device);
+    struct footprint footprint;
+    if (ctx == NULL || !agent_is_tenant())
+        return real.cuDevicePrimaryCtxRetain(ctx, device);
+    if (footprint_making(&footprint, device, true) != CUDA_SUCCESS)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = real.cuDevicePrimaryCtxRetain(ctx, device);
+    CUresult settled = footprint_made(&footprint, result, result == CUDA_SUCCESS ? *ctx : NULL);
+    if (result == CUDA_SUCCESS && settled != CUDA_SUCCESS) {
+        real.cuDevicePrimaryCtxRelease_v2(device);
+        *ctx = NULL;
+    }
+    return settled;
+}
+
+/* Release and reset. `always`: the context ends whoever else holds it. */
+static CUresult release(CUdevice device, __typeof__(cuDevicePrimaryCtxRelease_v2) *function, bool always) {
+    bool counted = agent_is_tenant();
+    unsigned int flags;
+    int active = 0;
+    if (counted)
+        footprint_ending();
+    CUcontext primary = counted ? footprint_primary(device) : NULL;
+    CUresult result = function(device);
+    if (counted) {
+        bool gone = result == CUDA_SUCCESS &&
+                    (always || (real.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && !active));
+        footprint_ended(primary, gone);
+    }
+    context_ended();
+    memory_synchronized();
+    return result;
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
-    CUresult result = real.cuDevicePrimaryCtxRelease(device);
-    context_ended();
-    return result;
+    return release(device, real.cuDevicePrimaryCtxRelease, false);
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
-    CUresult result = real.cuDevicePrimaryCtxRelease_v2(device);
-    context_ended();
-    return result;
+    return release(device, real.cuDevicePrimaryCtxRelease_v2, false);
 }
 
 CUresult cuDevicePrimaryCtxReset(CUdevice device) {
-    CUresult result = real.cuDevicePrimaryCtxReset(device);
-    context_ended();
-    return result;
+    return release(device, real.cuDevicePrimaryCtxReset, true);
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
-    CUresult result = real.cuDevicePrimaryCtxReset_v2(device);
-    context_ended();
-    return result;
+    return release(device, real.cuDevicePrimaryCtxReset_v2, true);
 }

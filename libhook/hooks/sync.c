@@ -4,6 +4,7 @@
  */
 #include "libhook/driver/cuda_abi.h"
 #include "libhook/driver/real.h"
+#include "libhook/hooks/memory.h"
 #include "libhook/hooks/streams.h"
 #include "libhook/runtime/watch.h"
 
@@ -12,6 +13,7 @@
         watch_sync_before(scope, stream);                                                                              \
         CUresult result = call;                                                                                        \
         watch_sync_after(scope, stream, result);                                                                       \
+        memory_synchronized();                                                                                         \
         return result;                                                                                                 \
     } while (0)
 

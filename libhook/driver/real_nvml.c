@@ -1,0 +1,42 @@
+/*
+ * real_nvml.c - find libnvidia-ml.so.1 in the way that real.c finds the driver, and keep a reference to it.
+ */
+#define _GNU_SOURCE
+#include "libhook/driver/real_nvml.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stddef.h>
+
+#include "libhook/driver/real.h"
+
+static const char *const names[] = {
+#define HOOK(symbol, class_) #symbol,
+#define PASS(symbol) #symbol,
+#include "libhook/driver/nvml_hooks.h"
+};
+
+enum { NAMES = sizeof(names) / sizeof(names[0]) };
+_Static_assert(sizeof(struct real_nvml) == NAMES * sizeof(void *), "one pointer per row, in the order of the table");
+
+/* Filled with the same values by whichever threads look first; `loaded` last, with release. */
+static struct real_nvml table;
+static int loaded;
+
+const struct real_nvml *real_nvml(bool open) {
+    if (__atomic_load_n(&loaded, __ATOMIC_ACQUIRE) != 0)
+        return &table;
+    if (real_dlsym() == NULL)
+        return NULL;
+    int saved_errno = errno;
+    void *handle = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL | (open ? 0 : RTLD_NOLOAD));
+    if (handle != NULL) {
+        void **pointers = (void **)&table;
+        for (int i = 0; i < NAMES; i++)
+            __atomic_store_n(&pointers[i], real_dlsym()(handle, names[i]), __ATOMIC_RELAXED);
+        __atomic_store_n(&loaded, 1, __ATOMIC_RELEASE);
+    }
+    dlerror();
+    errno = saved_errno;
+    return handle == NULL ? NULL : &table;
+}

@@ -1,0 +1,69 @@
+/*
+ * memory.h - what the families of allocation calls share: memory.c (plain), pool.c, vmm.c, array.c, footprint.c.
+ *
+ * Each wrapper does: memory_reserve() what the call may take at most; the driver's call; then either enter what it took
+ * in the ledger and give back the rest, or, when it failed, give back all. What a call takes:
+ *
+ *     plain, managed   as the driver takes it: above 1 MiB in pages of 2 MiB, below in pieces of 512 bytes
+ *     pitched          the same, of pitch x height
+ *     pools            what the pool says it has reserved, not what was cut from it
+ *     cuMemCreate      its size (always a multiple of the granularity), until the last handle and mapping is gone
+ *     arrays, mipmaps  computed from the descriptor, rows in multiples of 512 bytes; sparse and deferred ones nothing
+ *     contexts         measured (footprint.h)
+ *     host memory, imported and IPC memory   nothing: the latter two are their exporter's
+ *
+ * A process that is no tenant goes straight through: memory_device() says -1.
+ */
+#ifndef GEMINI_HOOKS_MEMORY_H
+#define GEMINI_HOOKS_MEMORY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "libhook/driver/cuda_types.h"
+
+#pragma GCC visibility push(hidden)
+
+/* The device of the calling thread's context whose memory is to be counted; -1: none. Attaches to the daemon. */
+int memory_device(void);
+/* The same for a device given by the caller. */
+int memory_device_of(CUdevice device);
+
+/* How much the driver takes for an allocation of `bytes`; saturates. */
+uint64_t memory_rounded(uint64_t bytes);
+
+/* Reserve, and before a refusal first give up what this process's pools hold without using it. 0 or -ENOMEM. */
+int memory_reserve(int device, uint64_t bytes, bool spare);
+
+/* Enter an allocation that took `bytes` of the `reserved` ones, and give back the rest. It is freed with `owner`. */
+void memory_enter(uint32_t kind, uint64_t key, int device, uint64_t reserved, uint64_t bytes, CUcontext owner);
+
+/* Pools: count anew what they have reserved. Any thread, the agent's too; with `shrink`, make them give up the rest. */
+void memory_settle_pools(bool shrink);
+
+/* Freeing an allocation from a pool: forget it before the driver's call (false: it is none), and after a call that
+ * succeeded count it freed; after one that failed put it back with account_enter. */
+struct ledger_entry;
+bool memory_forget_pooled(CUdeviceptr pointer, struct ledger_entry *entry);
+void memory_freed_pooled(const struct ledger_entry *entry);
+
+/* The tenant's limit, and what all of its processes use of it, asked of the daemon. False: nothing to be told. */
+bool memory_figures(int device, uint64_t *limit, uint64_t *used);
+
+/* Graph memory: count anew what the driver holds for graphs on the current device. */
+void memory_settle_graphs(void);
+
+extern bool memory_pools_used;  /* some pool is in the ledger; atomic */
+extern bool memory_graphs_used; /* some graph has held memory; atomic */
+
+/* After a call at which the driver may have given memory of pools back: stream, event and context synchronisation. */
+static inline void memory_synchronized(void) {
+    if (__builtin_expect(__atomic_load_n(&memory_pools_used, __ATOMIC_RELAXED), 0))
+        memory_settle_pools(false);
+    if (__builtin_expect(__atomic_load_n(&memory_graphs_used, __ATOMIC_RELAXED), 0))
+        memory_settle_graphs();
+}
+
+#pragma GCC visibility pop
+
+#endif

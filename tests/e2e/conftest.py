@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.build import Builder, CannotBuild
+from tests.e2e.node import Node, lacking
 from tests.e2e.plane import Plane
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,6 +62,15 @@ def built(part: str) -> Path:
 def plane(tools: Path, logs: Path) -> Iterator[Plane]:
     """etcd, API server, controllers and kwok, without nodes and without a scheduler: those are the test's own."""
     with Plane(tools, logs) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def node(plane: Plane) -> Iterator[Node]:
+    """A real kubelet; skipped, with the reason, where none can run."""
+    if why := lacking():
+        pytest.skip(why)
+    with Node(plane, built("node")) as started:
         yield started
 
 

@@ -244,7 +244,10 @@ class Plane:
             "--allow-privileged=true", "--enable-priority-and-fairness=false", "--shutdown-delay-duration=0s",
             f"--kubelet-client-certificate={kubelets.certificate}", f"--kubelet-client-key={kubelets.key}",
             f"--kubelet-certificate-authority={self.authority.certificate}",
-            "--kubelet-preferred-address-types=InternalIP", *gates,
+            "--kubelet-preferred-address-types=InternalIP",
+            # Nobody is a front proxy here; without an authority for them the components' logs fill with complaints.
+            f"--requestheader-client-ca-file={self.authority.certificate}", "--requestheader-allowed-names=nobody",
+            "--requestheader-username-headers=X-Remote-User", *gates,
         ], notify=True)  # fmt: skip
         self._started.insert(1, self._started.pop())  # right after etcd, a restarted one too: the last but one to end
         self._apiserver.wait_notified()

@@ -563,7 +563,7 @@ class TokenMachine:
         holder = self.holder
         assert holder is not None
         now_ns = self.now_ns
-        if now_ns >= self.quota_until_ns:
+        if now_ns >= self.quota_until_ns or not self.policy.preemption:
             return 0
         again_ns = 0
         for seat in self.waiting.values():

@@ -21,6 +21,7 @@ class Policy(NamedTuple):
     """Every constant of the policy, in nanoseconds. The trace's header records them; a replay may change one."""
 
     ordering: str = "eevdf"
+    preemption: bool = True  # false: grants run to their end, as the seed's do
     window_ns: int = 1000 * MS  # only reports
     quota_ns: int = 10 * MS  # the most when contended: 1 % of the window
     least_quota_ns: int = 2 * MS

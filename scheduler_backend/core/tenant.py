@@ -7,8 +7,8 @@ that people write ("30%", "4GiB") are read in scheduler_backend/units.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 WHOLE_PPM = 1_000_000  # all of one GPU's time
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")  # fits the wire's 64 bytes, and a path component
@@ -27,6 +27,12 @@ class TenantSpec(NamedTuple):
     memory_bytes: int = 0  # on each GPU, over all processes; 0 is not limited
     latency: bool = False  # class latency (else batch)
     gpus: tuple[int, ...] = (0,)
+
+
+def spec_of(fields: Sequence[Any]) -> TenantSpec:
+    """A spec from its fields as JSON gives them back."""
+    name, request_ppm, limit_ppm, memory_bytes, latency, gpus = fields
+    return TenantSpec(str(name), int(request_ppm), int(limit_ppm), int(memory_bytes), bool(latency), tuple(gpus))
 
 
 def share_text(ppm: int) -> str:

@@ -2,28 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
-
 import pytest
 
 from scheduler_backend.core.policy import MS, ORDERINGS, Policy, entitled_shares
+from tests.scheduler_backend.core import simulation as sim
 
-
-def _load(name: str) -> ModuleType:
-    location = Path(__file__).with_name(f"{name}.py")
-    module_spec = importlib.util.spec_from_file_location(f"core_{name}", location)
-    assert module_spec is not None
-    assert module_spec.loader is not None
-    module = importlib.util.module_from_spec(module_spec)
-    sys.modules[module_spec.name] = module
-    module_spec.loader.exec_module(module)
-    return module
-
-
-sim = _load("simulation")
 spec, Program = sim.spec, sim.Program
 
 

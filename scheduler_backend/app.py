@@ -1,0 +1,211 @@
+"""The daemon put together: settings, state directory, server, HTTP, signals; and taken apart again in order."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import uvloop
+from aiohttp import web
+
+from scheduler_backend import config, devices, status, trace
+from scheduler_backend.config import Settings
+from scheduler_backend.devices import Gpu
+from scheduler_backend.persist import EPOCH_BLOCK, StateDir
+from scheduler_backend.problem import Problem
+from scheduler_backend.registry import Registry
+from scheduler_backend.server import LONGEST_PATH, Server
+
+log = logging.getLogger("gemini.app")
+
+HOUSEKEEPING_SECONDS = 0.25
+MOST_GPUS = 16  # slots of the token page
+
+
+class Daemon:
+    """One node's daemon. `run` returns when it was told to end."""
+
+    def __init__(self, settings: Settings, gpus: list[Gpu]) -> None:
+        self.settings = settings
+        self.gpus = gpus
+        self._end = asyncio.Event()
+        self._file_stamp = _stamp(settings.config)
+        self._idle_since = time.monotonic()
+
+    async def run(self, on_ready: Any = None) -> None:
+        """Serve until SIGTERM, SIGINT, POST /shutdown or idle exit. Raises Problem where it cannot start."""
+        settings = self.settings
+        if len(self.gpus) > MOST_GPUS:
+            raise Problem(f"this node has {len(self.gpus)} GPUs; one daemon serves {MOST_GPUS}")
+        control = settings.state_dir / "control.sock"
+        _check_path(control)
+        with contextlib.ExitStack() as stack:
+            state_dir = StateDir(settings.state_dir)
+            stack.callback(state_dir.close)
+            saved = state_dir.load()
+            started_ns = time.monotonic_ns()
+            incarnation = max(saved.incarnation + 1, time.time_ns())
+            last_epoch = saved.reserved_epoch
+            saved.reserved_epoch = last_epoch + EPOCH_BLOCK
+            saved.incarnation = incarnation
+            state_dir.save(saved)  # before the first epoch is used
+            shown = [{"uuid": gpu.uuid, "name": gpu.name, "simulated": gpu.simulated} for gpu in self.gpus]
+            head = trace.header(settings.policy, shown, last_epoch, started_ns, incarnation)
+            recorder = trace.Recorder(
+                settings.state_dir / "trace.jsonl" if settings.trace else None, head, settings.trace_bytes
+            )
+            stack.callback(recorder.close)
+            loop = asyncio.get_running_loop()
+            server = Server(
+                loop,
+                settings.state_dir,
+                self.gpus,
+                settings.policy,
+                recorder,
+                last_epoch=last_epoch,
+                started_ns=started_ns,
+                incarnation=incarnation,
+            )
+            stack.callback(server.close)
+            registry = Registry(server, state_dir, saved.reserved_epoch)
+            server.on_change = registry.save
+            registry.restore(saved)
+            registry.apply(settings.tenants)
+            runners = [await _serve_control(server, registry, self._end, control)]
+            try:
+                if settings.metrics_port is not None:
+                    runners.append(await _serve_port(server, settings.metrics_port))
+                for number in (signal.SIGTERM, signal.SIGINT):
+                    loop.add_signal_handler(number, self._end.set)
+                loop.add_signal_handler(signal.SIGHUP, self._reload, registry)
+                housekeeping = asyncio.create_task(self._housekeeping(server, registry, recorder))
+                gc.collect()
+                gc.freeze()  # what is here stays; collections look at what came since
+                gc.set_threshold(50_000, 50, 100)
+                if on_ready is not None:
+                    on_ready(server)
+                log.info("ready state_dir=%s gpus=%d pid=%d", settings.state_dir, len(self.gpus), os.getpid())
+                await self._end.wait()
+                housekeeping.cancel()
+            finally:
+                for runner in reversed(runners):
+                    await runner.cleanup()
+                with contextlib.suppress(OSError):
+                    control.unlink()
+
+    def _reload(self, registry: Registry) -> None:
+        """Shares of the config file, again. A mistake in it is logged and changes nothing."""
+        if self.settings.config is None:
+            return
+        self._file_stamp = _stamp(self.settings.config)
+        try:
+            _, _, tenants = config.read_file(self.settings.config)
+            registry.apply(tenants)
+            log.info("reloaded config=%s tenants=%d", self.settings.config, len(tenants))
+        except Problem as error:
+            log.error("reload-refused reason=%s", error)
+
+    async def _housekeeping(self, server: Server, registry: Registry, recorder: trace.Recorder) -> None:
+        while True:
+            await asyncio.sleep(HOUSEKEEPING_SECONDS)
+            recorder.flush()
+            registry.keep_ahead()
+            if self.settings.config is not None and _stamp(self.settings.config) != self._file_stamp:
+                self._reload(registry)
+            if server.node.tenants:
+                self._idle_since = time.monotonic()
+            elif (
+                self.settings.idle_exit_seconds is not None
+                and time.monotonic() - self._idle_since > self.settings.idle_exit_seconds
+            ):
+                log.info("idle-exit")
+                self._end.set()
+
+
+def _stamp(path: Path | None) -> tuple[int, int, int] | None:
+    if path is None:
+        return None
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _check_path(path: Path) -> None:
+    over = len(os.fsencode(path)) - LONGEST_PATH
+    if over > 0:
+        raise Problem(
+            f"the socket path {path} is {over} bytes too long for a Unix socket ({LONGEST_PATH}); "
+            f"choose a shorter --state-dir"
+        )
+
+
+async def _serve_control(server: Server, registry: Registry, end: asyncio.Event, path: Path) -> web.AppRunner:
+    runner = web.AppRunner(
+        status.control_application(server, registry, end), access_log=None, handle_signals=False, shutdown_timeout=0.5
+    )
+    await runner.setup()
+    with contextlib.suppress(OSError):
+        path.unlink()
+    try:
+        await web.UnixSite(runner, str(path)).start()
+        path.chmod(0o660)
+    except OSError as error:
+        await runner.cleanup()
+        raise Problem(f"{path}: {error.strerror}; choose another --state-dir") from None
+    return runner
+
+
+async def _serve_port(server: Server, port: int) -> web.AppRunner:
+    runner = web.AppRunner(status.read_application(server), access_log=None, handle_signals=False, shutdown_timeout=0.5)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", port).start()
+    except OSError as error:
+        await runner.cleanup()
+        raise Problem(f"--metrics-port {port}: {os.strerror(error.errno or 0)}; choose another port") from None
+    log.warning("metrics address=%s", runner.addresses[0])
+    return runner
+
+
+def start_logging(level: str) -> None:
+    """Log lines to stderr: time, level, logger, event key=value."""
+    logging.basicConfig(
+        level=level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True
+    )
+
+
+def serve(settings: Settings) -> None:
+    """Run the daemon in the foreground. Raises Problem where it cannot."""
+    start_logging(settings.log)
+    gpus = devices.inventory(settings.sim)
+
+    async def main() -> None:
+        await Daemon(settings, gpus).run()
+
+    uvloop.run(main())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """`python -m scheduler_backend`: the exit status."""
+    parser = argparse.ArgumentParser(prog="gemini serve", description=__doc__, allow_abbrev=False)
+    config.configure(parser)
+    try:
+        serve(config.read_settings(parser.parse_args(arguments)))
+    except Problem as error:
+        print(f"gemini: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0

@@ -1,0 +1,270 @@
+"""Settings: one table of options, a TOML file and command-line arguments in, a frozen Settings out.
+
+    quota_ms = 10
+    [tenants.a]
+    request = 0.5
+    limit = "60%"
+    memory = "4GiB"
+
+Every constant of the policy (core/policy.py) is an option: `_ns` there is `_ms` here. The rest stands in DAEMON.
+Shares of `[tenants]` are read again on SIGHUP or when the file changes; the other options hold until the daemon ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+from scheduler_backend.core.policy import MS, ORDERINGS, Policy
+from scheduler_backend.core.tenant import WHOLE_PPM, TenantSpec
+from scheduler_backend.problem import Problem
+
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)B?\s*")
+
+
+def parse_share(value: object, what: str) -> int:
+    """0.3, "0.3" or "30%" as ppm; raises Problem with the value. The range is the tenant's matter."""
+    text = str(value).strip()
+    try:
+        if isinstance(value, bool):
+            raise InvalidOperation
+        number = Decimal(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        if not number.is_finite() or abs(number) > 1000:
+            raise InvalidOperation
+    except InvalidOperation:
+        raise Problem(f"{what} {text!r} is no share; write it such as 0.3 or 30%") from None
+    return round(number * WHOLE_PPM)
+
+
+def parse_bytes(value: object, what: str) -> int:
+    """4294967296, "4Gi", "4GiB", "4G" or "512Mi" as bytes; raises Problem with the value."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63:
+        return value
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise Problem(f"{what} {value!r} is no size; write it such as 4GiB, 512Mi or 4G")
+    power = " KMGT".index(match[2].upper()) if match[2] else 0
+    size = int(Decimal(match[1]) * (1024 if match[3] else 1000) ** power)
+    if size >= 1 << 63:
+        raise Problem(f"{what} {value!r} is more than any card has; write it such as 4GiB")
+    return size
+
+
+def resolve(request: object, limit: object, name: str) -> tuple[int, int]:
+    """Request and limit in ppm with Kubernetes' defaults: no limit is 1, no request beside a limit equals it."""
+    limit_ppm = parse_share(limit, f"tenant {name}: limit") if limit is not None else WHOLE_PPM
+    if request is not None:
+        return parse_share(request, f"tenant {name}: request"), limit_ppm
+    return (limit_ppm if limit is not None else 0), limit_ppm
+
+
+@dataclass(frozen=True)
+class TenantSettings:
+    """A tenant of the file. `gpus` as written: indices or UUIDs; empty is all."""
+
+    name: str
+    request_ppm: int
+    limit_ppm: int
+    memory_bytes: int = 0
+    latency: bool = False
+    gpus: tuple[Any, ...] = ()
+
+    def spec(self, find: Callable[[Any], int], gpu_count: int) -> TenantSpec:
+        """The promise, with its GPUs found."""
+        gpus = tuple(find(gpu) for gpu in self.gpus) or tuple(range(gpu_count))
+        return TenantSpec(self.name, self.request_ppm, self.limit_ppm, self.memory_bytes, self.latency, gpus)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything the daemon was told, parsed once."""
+
+    state_dir: Path
+    config: Path | None = None
+    metrics_port: int | None = None
+    sim: str | None = None  # a GEMINI_SIM text; None: the real GPUs
+    idle_exit_seconds: float | None = None  # end so long after the last tenant
+    trace: bool = True
+    trace_bytes: int = 256 << 20
+    log: str = "warning"
+    policy: Policy = field(default_factory=Policy)
+    tenants: tuple[TenantSettings, ...] = ()
+
+
+def _flag(value: object, what: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise Problem(f"{what} {value!r} is neither true nor false")
+
+
+def _milliseconds(value: object, what: str) -> int:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 3_600_000:
+        return round(value * MS)
+    raise Problem(f"{what} {value!r} is no time; give milliseconds above 0, such as 10")
+
+
+def _count(value: object, what: str) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 1000:
+        return value
+    raise Problem(f"{what} {value!r} is no count; give a whole number from 0 to 1000")
+
+
+def _ordering(value: object, what: str) -> str:
+    if isinstance(value, str) and value in ORDERINGS:
+        return value
+    raise Problem(f"{what} {value!r} is unknown; there are {', '.join(ORDERINGS)}")
+
+
+def _port(value: object, what: str) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 65535:
+        return value
+    raise Problem(f"{what} {value!r} is no port; give a number from 1 to 65535, or 0 for any free one")
+
+
+def _seconds(value: object, what: str) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+        return float(value)
+    raise Problem(f"{what} {value!r} is no time; give seconds, 0 or more")
+
+
+def _level(value: object, what: str) -> str:
+    if isinstance(value, str) and value in ("error", "warning", "info", "debug"):
+        return value
+    raise Problem(f"{what} {value!r} is unknown; there are error, warning, info, debug")
+
+
+def _text(value: object, what: str) -> str:
+    if isinstance(value, str):
+        return value
+    raise Problem(f"{what} {value!r} is no text")
+
+
+Reader = Callable[[object, str], Any]
+# Options of the daemon: name in the file (and, with dashes, on the command line) -> (reader, what it does).
+DAEMON: dict[str, tuple[Reader, str]] = {
+    "metrics_port": (_port, "also serve /metrics /healthz /state on 127.0.0.1:PORT (0: any free port)"),
+    "sim": (_text, "simulated GPUs, such as gpus=2,memory=80GiB; empty: one"),
+    "idle_exit_seconds": (_seconds, "end so many seconds after the last tenant"),
+    "trace": (_flag, "record events and actions in trace.jsonl"),
+    "trace_bytes": (parse_bytes, "the most that trace.jsonl grows to"),
+    "log": (_level, "error, warning, info or debug"),
+}
+_POLICY_READERS: dict[str, Reader] = {
+    "ordering": _ordering,
+    "preemption": _flag,
+    "extend_silent": _count,
+}
+# Options of the policy: name in the file -> (field of Policy, reader).
+POLICY: dict[str, tuple[str, Reader]] = {
+    (name.removesuffix("_ns") + "_ms" if name.endswith("_ns") else name): (
+        name,
+        _milliseconds if name.endswith("_ns") else _POLICY_READERS[name],
+    )
+    for name in Policy._fields
+}
+_TENANT_KEYS = ("request", "limit", "memory", "class", "gpus")
+
+
+def default_state_dir() -> Path:
+    """/run/gemini for root, else below XDG_RUNTIME_DIR, else in /tmp."""
+    if os.geteuid() == 0:
+        return Path("/run/gemini")
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(runtime) / "gemini" if runtime else Path(f"/tmp/gemini-{os.getuid()}")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the daemon's options to a parser."""
+    parser.add_argument("--config", metavar="FILE", type=Path, help="TOML file with settings and tenants")
+    parser.add_argument("--state-dir", metavar="DIR", type=Path, help="where sockets and state lie")
+    parser.add_argument("--metrics-port", metavar="N", help=DAEMON["metrics_port"][1])
+    parser.add_argument("--sim", metavar="SPEC", nargs="?", const="", help=DAEMON["sim"][1])
+    parser.add_argument("--idle-exit", metavar="S", dest="idle_exit_seconds", help=DAEMON["idle_exit_seconds"][1])
+    parser.add_argument("--no-trace", dest="trace", action="store_false", default=None, help="record no trace.jsonl")
+    parser.add_argument("--log", metavar="LEVEL", help=DAEMON["log"][1])
+
+
+def read_settings(args: argparse.Namespace) -> Settings:
+    """File and arguments to Settings; an argument wins over the file. Raises Problem."""
+    values, policy, tenants = read_file(args.config) if args.config is not None else ({}, Policy(), ())
+    for name in DAEMON:
+        given = getattr(args, name, None)
+        if given is not None:
+            values[name] = DAEMON[name][0](_number(given), "--" + name.removesuffix("_seconds").replace("_", "-"))
+    if (sim := values.get("sim", os.environ.get("GEMINI_SIM") or None)) is not None:
+        values["sim"] = sim or os.environ.get("GEMINI_SIM") or "gpus=1"
+    state_dir = (args.state_dir or default_state_dir()).absolute()
+    return Settings(state_dir=state_dir, config=args.config, policy=policy, tenants=tenants, **values)
+
+
+def _number(value: object) -> object:
+    """A number written on the command line, as TOML would give it."""
+    if isinstance(value, str):
+        for kind in (int, float):
+            try:
+                return kind(value)
+            except ValueError:
+                continue
+    return value
+
+
+def read_file(path: Path) -> tuple[dict[str, Any], Policy, tuple[TenantSettings, ...]]:
+    """The daemon's values, the policy and the tenants of a TOML file; raises Problem naming the line or the key."""
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Problem(f"config {path}: {error.strerror}; name a file that can be read") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Problem(f"config {path} is no TOML: {error}") from None
+    values: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
+    tenants: tuple[TenantSettings, ...] = ()
+    for key, value in raw.items():
+        where = f"config {path}: {key}"
+        if key == "tenants":
+            tenants = _tenants(value, where)
+        elif key in DAEMON:
+            values[key] = DAEMON[key][0](value, where)
+        elif key in POLICY:
+            name, reader = POLICY[key]
+            changes[name] = reader(value, where)
+        else:
+            raise Problem(f"{where} is unknown; there are {', '.join([*DAEMON, *POLICY, 'tenants'])}")
+    policy = Policy(**changes)
+    if policy.least_quota_ns > policy.quota_ns:
+        raise Problem(
+            f"config {path}: least_quota_ms {policy.least_quota_ns / MS:g} is above quota_ms {policy.quota_ns / MS:g}; "
+            f"lower it"
+        )
+    return values, policy, tenants
+
+
+def _tenants(raw: object, where: str) -> tuple[TenantSettings, ...]:
+    if not isinstance(raw, dict):
+        raise Problem(f"{where} is no table; write [tenants.NAME]")
+    found = []
+    for name, entry in raw.items():
+        if not isinstance(entry, dict):
+            raise Problem(f"{where}.{name} is no table; write [tenants.{name}]")
+        for key in entry:
+            if key not in _TENANT_KEYS:
+                raise Problem(f"{where}.{name}.{key} is unknown; there are {', '.join(_TENANT_KEYS)}")
+        service = entry.get("class", "batch")
+        if service not in ("latency", "batch"):
+            raise Problem(f"{where}.{name}.class {service!r} is unknown; there are latency, batch")
+        gpus = entry.get("gpus", [])
+        request, limit = resolve(entry.get("request"), entry.get("limit"), name)
+        memory = parse_bytes(entry.get("memory", 0), f"{where}.{name}.memory")
+        found.append(
+            TenantSettings(
+                name, request, limit, memory, service == "latency", tuple(gpus) if isinstance(gpus, list) else (gpus,)
+            )
+        )
+    return tuple(found)

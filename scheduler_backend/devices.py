@@ -1,0 +1,96 @@
+"""The node's GPUs, by NVML. A simulated machine (GEMINI_SIM) brings its own NVML, loaded first under its soname."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import libhook
+from scheduler_backend.problem import Problem
+
+SIM_NVML = Path(libhook.__file__).resolve().parent / "lib" / "sim" / "libnvidia-ml.so.1"
+_UUID = re.compile(r"(?:GPU-)?([0-9a-f]{8})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{12})", re.I)
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One card. `index` is NVML's and the daemon's own number of it, never CUDA's."""
+
+    index: int
+    uuid: str  # "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
+    name: str
+    memory_bytes: int
+    simulated: bool = False
+
+    @property
+    def uuid_bytes(self) -> bytes:
+        """The sixteen bytes that cuDeviceGetUuid gives and the wire carries."""
+        return uuid_bytes(self.uuid)
+
+
+def uuid_bytes(text: str) -> bytes:
+    """The bytes of "GPU-..."; raises Problem for what is no UUID."""
+    match = _UUID.fullmatch(text.strip())
+    if match is None:
+        raise Problem(f"{text!r} is no GPU UUID; write it as nvidia-smi -L does, such as GPU-8d2c...")
+    return bytes.fromhex("".join(match.groups()))
+
+
+def uuid_text(raw: bytes) -> str:
+    """ "GPU-..." of sixteen bytes."""
+    digits = raw.hex()
+    return f"GPU-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def inventory(sim: str | None) -> list[Gpu]:
+    """All GPUs that NVML shows; with `sim` those of that simulated machine. Raises Problem where there are none."""
+    import pynvml
+
+    if sim is not None:
+        os.environ["GEMINI_SIM"] = sim
+        try:
+            ctypes.CDLL(str(SIM_NVML), mode=ctypes.RTLD_GLOBAL)
+        except OSError as error:
+            raise Problem(f"the simulated driver does not load: {error}; run make build") from None
+    try:
+        pynvml.nvmlInit()
+        gpus = []
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            gpus.append(
+                Gpu(
+                    index,
+                    _text(pynvml.nvmlDeviceGetUUID(handle)),
+                    _text(pynvml.nvmlDeviceGetName(handle)),
+                    int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+                    sim is not None,
+                )
+            )
+    except pynvml.NVMLError as error:
+        raise Problem(f"no GPU: NVML says {error}; install NVIDIA's driver, or add --sim for a simulated GPU") from None
+    if not gpus:
+        raise Problem("NVML shows no GPU; see nvidia-smi, or add --sim for a simulated one")
+    return gpus
+
+
+def find(gpus: list[Gpu], wanted: object) -> int:
+    """The index of the GPU that a person named by index or UUID; raises Problem."""
+    if isinstance(wanted, int) and not isinstance(wanted, bool):
+        if 0 <= wanted < len(gpus):
+            return wanted
+    elif isinstance(wanted, str):
+        if wanted.isdigit() and int(wanted) < len(gpus):
+            return int(wanted)
+        for gpu in gpus:
+            if gpu.uuid.lower() == wanted.lower():
+                return gpu.index
+    names = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in gpus)
+    raise Problem(f"GPU {wanted!r} does not exist here; there is {names}")

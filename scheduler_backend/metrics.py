@@ -1,0 +1,181 @@
+"""Prometheus metrics, made from the server's counts when somebody scrapes; the hot path pays nothing.
+
+One table names them all. Labels are tenants and GPUs of this node, so cardinality is bounded by what is registered; a
+tenant that is gone takes its series along.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from scheduler_backend.core.policy import entitled_shares
+
+if TYPE_CHECKING:
+    from scheduler_backend.server import Server
+    from scheduler_backend.tally import Series
+
+Sample = tuple[list[str], float]
+
+
+class Row(NamedTuple):
+    """One metric: what it says, its labels, and where its samples come from."""
+
+    name: str
+    kind: type[GaugeMetricFamily] | type[CounterMetricFamily]
+    text: str
+    labels: tuple[str, ...]
+    samples: Callable[[Server], Iterator[Sample]]
+
+
+def _seats(value: Callable[[Server, str, int], float]) -> Callable[[Server], Iterator[Sample]]:
+    def samples(server: Server) -> Iterator[Sample]:
+        for tenant, gpu in server.tallies:
+            yield [tenant, server.gpus[gpu].uuid], value(server, tenant, gpu)
+
+    return samples
+
+
+def _tenants(value: Callable[[Server, str], float]) -> Callable[[Server], Iterator[Sample]]:
+    def samples(server: Server) -> Iterator[Sample]:
+        for tenant in server.endpoints:
+            yield [tenant], value(server, tenant)
+
+    return samples
+
+
+def _quantiles(series: Callable[[Server, str, int], Series]) -> Callable[[Server], Iterator[Sample]]:
+    def samples(server: Server) -> Iterator[Sample]:
+        for tenant, gpu in server.tallies:
+            for part in (0.5, 0.99):
+                value = series(server, tenant, gpu).ms(part)
+                yield [tenant, server.gpus[gpu].uuid, str(part)], (value or 0.0) / 1e3
+
+    return samples
+
+
+def _gaps(server: Server) -> Iterator[Sample]:
+    for gpu, series in zip(server.gpus, server.gaps, strict=True):
+        for part in (0.5, 0.99):
+            yield [gpu.uuid, str(part)], (series.ms(part) or 0.0) / 1e3
+
+
+def _holding(server: Server) -> Iterator[Sample]:
+    for tenant, gpu in server.tallies:
+        holder = server.node.machines[gpu].holder
+        yield [tenant, server.gpus[gpu].uuid], float(holder is not None and holder.name == tenant)
+
+
+def _refused(server: Server) -> Iterator[Sample]:
+    for code, count in server.refused.items():
+        yield [code], float(count)
+
+
+def _trace_lost(server: Server) -> Iterator[Sample]:
+    yield [], float(server.recorder.lost)
+
+
+def _counted(server: Server, tenant: str, name: str) -> float:
+    return float(server.endpoints[tenant].counters.total()[name])
+
+
+def _enforced(server: Server, tenant: str) -> float:
+    return float(bool(server.endpoints[tenant].by_nonce) and not _counted(server, tenant, "ungated_lookups"))
+
+
+def entitled(server: Server, gpu: int) -> dict[str, int]:
+    """What the policy owes the tenants of one GPU if all are always busy, in ppm."""
+    return entitled_shares([spec for spec in server.node.tenants.values() if gpu in spec.gpus])
+
+
+def achieved(server: Server, tenant: str, gpu: int) -> float:
+    """Held time / elapsed over the last window."""
+    machine = server.node.machines[gpu]
+    now_ns = time.monotonic_ns()
+    window_ns = min(machine.policy.window_ns, max(1, now_ns - server.started_ns))
+    return min(1.0, machine.seats[tenant].window.used_ns(machine.now_ns) / window_ns)
+
+
+_SEAT = ("tenant", "gpu")
+_G, _C = GaugeMetricFamily, CounterMetricFamily
+METRICS: tuple[Row, ...] = (
+    Row("gemini_request_ratio", _G, "Promised share of the GPU's time.", _SEAT,
+        _seats(lambda s, t, g: s.node.tenants[t].request_ppm / 1e6)),
+    Row("gemini_limit_ratio", _G, "The most it may take of the GPU's time.", _SEAT,
+        _seats(lambda s, t, g: s.node.tenants[t].limit_ppm / 1e6)),
+    Row("gemini_entitled_ratio", _G, "What the policy owes it if all tenants are always busy.", _SEAT,
+        _seats(lambda s, t, g: entitled(s, g).get(t, 0) / 1e6)),
+    Row("gemini_achieved_ratio", _G, "GPU time held / elapsed over the last window.", _SEAT, _seats(achieved)),
+    Row("gemini_held_seconds", _C, "GPU time held, grant to drain confirmed.", _SEAT,
+        _seats(lambda s, t, g: s.node.machines[g].seats[t].window.total_ns / 1e9)),
+    Row("gemini_reported_busy_seconds", _C, "GPU time of its work, as its library measured it.", _SEAT,
+        _seats(lambda s, t, g: s.tallies[t, g].busy_ns / 1e9)),
+    Row("gemini_launches", _C, "Launches, as its library counted them.", _SEAT,
+        _seats(lambda s, t, g: s.tallies[t, g].launches)),
+    Row("gemini_grants", _C, "Times the token was handed to it.", _SEAT,
+        _seats(lambda s, t, g: s.tallies[t, g].grants)),
+    Row("gemini_revokes", _C, "Times the token was asked back early.", _SEAT,
+        _seats(lambda s, t, g: s.tallies[t, g].revokes)),
+    Row("gemini_leases_lost", _C, "Leases that ran out: the process was dead, frozen or cut off.", _SEAT,
+        _seats(lambda s, t, g: s.tallies[t, g].leases_lost)),
+    Row("gemini_overruns", _C, "Live holders that did not drain long after their quota.", _SEAT,
+        _seats(lambda s, t, g: s.tallies[t, g].overran)),
+    Row("gemini_wait_seconds_sum", _C, "Time waited for the token.", _SEAT,
+        _seats(lambda s, t, g: s.tallies[t, g].wait.sum_ns / 1e9)),
+    Row("gemini_wait_seconds", _G, "Recent waits for the token, by quantile.", (*_SEAT, "quantile"),
+        _quantiles(lambda s, t, g: s.tallies[t, g].wait)),
+    Row("gemini_overuse_seconds_sum", _C, "Held time past the quota, all of it charged.", _SEAT,
+        _seats(lambda s, t, g: s.tallies[t, g].overuse.sum_ns / 1e9)),
+    Row("gemini_overuse_seconds", _G, "Recent overuse, by quantile.", (*_SEAT, "quantile"),
+        _quantiles(lambda s, t, g: s.tallies[t, g].overuse)),
+    Row("gemini_holding", _G, "1 while it holds the token.", _SEAT, _holding),
+    Row("gemini_memory_bytes", _G, "Bytes it holds on the GPU, credit included.", _SEAT,
+        _seats(lambda s, t, g: s.node.accounts[t, g].used_bytes)),
+    Row("gemini_memory_limit_bytes", _G, "Its memory limit; 0 is none.", _SEAT,
+        _seats(lambda s, t, g: s.node.accounts[t, g].limit_bytes)),
+    Row("gemini_memory_refusals", _C, "Reservations refused.", ("tenant",),
+        _tenants(lambda s, t: s.mem_refusals.get(t, 0))),
+    Row("gemini_clients", _G, "Its live processes.", ("tenant",),
+        _tenants(lambda s, t: len(s.endpoints[t].by_nonce))),
+    Row("gemini_enforced", _G, "1 when it has processes under the library and none got ungated calls.", ("tenant",),
+        _tenants(_enforced)),
+    Row("gemini_gate_wait_seconds", _C, "Time its threads waited at the gate.", ("tenant",),
+        _tenants(lambda s, t: _counted(s, t, "gate_wait_ns") / 1e9)),
+    Row("gemini_valve_admissions", _C, "Threads let in while draining, for others waited for them.", ("tenant",),
+        _tenants(lambda s, t: _counted(s, t, "valve_admissions"))),
+    Row("gemini_ungated_lookups", _C, "Driver entries newer than the table that it was handed.", ("tenant",),
+        _tenants(lambda s, t: _counted(s, t, "ungated_lookups"))),
+    Row("gemini_copied_to_device_bytes", _C, "Bytes copied from host to device.", ("tenant",),
+        _tenants(lambda s, t: _counted(s, t, "copies_h2d_bytes"))),
+    Row("gemini_copied_to_host_bytes", _C, "Bytes copied from device to host.", ("tenant",),
+        _tenants(lambda s, t: _counted(s, t, "copies_d2h_bytes"))),
+    Row("gemini_handover_gap_seconds", _G, "Drain confirmed to next grant, by quantile.", ("gpu", "quantile"), _gaps),
+    Row("gemini_protocol_errors", _C, "Connections closed for breaking the protocol.", ("code",), _refused),
+    Row("gemini_trace_lost_events", _C, "Events that no disk took.", (), _trace_lost),
+)  # fmt: skip
+
+
+class Collector:
+    """All metrics of one server."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def collect(self) -> Iterable[Metric]:
+        """One family per row of the table."""
+        for row in METRICS:
+            family = row.kind(row.name, row.text, labels=row.labels)
+            for labels, value in row.samples(self._server):
+                family.add_metric(labels, value)
+            yield family
+
+
+def render(server: Server) -> bytes:
+    """The text that /metrics answers with."""
+    registry = CollectorRegistry()
+    registry.register(Collector(server))
+    return generate_latest(registry)

@@ -1,0 +1,164 @@
+"""The plain Unix socket beside each tenant's ZeroMQ socket: who is the peer really, and when is it dead.
+
+A client connects, sends struct wire_page_hello, and gets the token page's descriptor. From the connection the daemon
+takes the peer's pidfd (SO_PEERPIDFD, Linux 6.5; else pidfd_open of SO_PEERCRED's pid). The pidfd becomes readable when
+that process has ended, also when forked children of it keep the connection open: end of file does not do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+from libhook.core import ffi, lib
+from scheduler_backend.page import SIZE, TokenPage
+
+_SO_PEERPIDFD = 77
+_HELLO_SIZE: int = ffi.sizeof("struct wire_page_hello")
+_MOST_CONNECTIONS = 512  # of one tenant; more are closed at once
+
+
+def start_time(pid: int) -> int:
+    """The process's start time in clock ticks since boot (field 22 of /proc/PID/stat); 0 where there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return 0
+    return int(stat[stat.rindex(b")") + 2 :].split()[19])
+
+
+class Peer:
+    """A process, held by its pidfd."""
+
+    def __init__(self, pid: int, pidfd: int) -> None:
+        self.pid = pid
+        self.pidfd = pidfd
+        self.start_time = start_time(pid)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @classmethod
+    def of_connection(cls, connection: socket.socket) -> Peer:
+        """The process that made this connection. Raises OSError where it is gone already."""
+        pid, _uid, _gid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        try:
+            pidfd = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
+        except OSError:
+            pidfd = os.pidfd_open(pid)
+        return cls(pid, pidfd)
+
+    @classmethod
+    def of_pid(cls, pid: int, started: int) -> Peer | None:
+        """The process of this pid if it lives and is the one that started then; else None."""
+        try:
+            peer = cls(pid, os.pidfd_open(pid))
+        except (OSError, ValueError):
+            return None
+        if started and peer.start_time == started:
+            return peer
+        peer.close()
+        return None
+
+    def watch(self, loop: asyncio.AbstractEventLoop, on_death: Callable[[], None]) -> None:
+        """Call `on_death` once when the process has ended."""
+        self._loop = loop
+
+        def ended() -> None:
+            loop.remove_reader(self.pidfd)
+            on_death()
+
+        loop.add_reader(self.pidfd, ended)
+
+    def close(self) -> None:
+        """Stop watching; may be called twice."""
+        if self.pidfd >= 0:
+            if self._loop is not None:
+                self._loop.remove_reader(self.pidfd)
+            os.close(self.pidfd)
+            self.pidfd = -1
+
+
+class PageListener:
+    """One tenant's `.page` socket. `on_peer(nonce, peer, connection)` decides whether to keep it (True)."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        path: Path,
+        page: TokenPage,
+        incarnation: int,
+        on_peer: Callable[[int, Peer], bool],
+    ) -> None:
+        self._loop, self._path, self._page, self._incarnation, self._on_peer = loop, path, page, incarnation, on_peer
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        self._socket.bind(str(path))
+        path.chmod(0o666)
+        self._socket.listen(128)
+        self._connections: dict[int, socket.socket] = {}
+        loop.add_reader(self._socket.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(16):
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:  # nobody is left, or out of descriptors: they come again
+                return
+            connection.setblocking(False)
+            if len(self._connections) >= _MOST_CONNECTIONS:
+                connection.close()
+                continue
+            self._connections[connection.fileno()] = connection
+            self._loop.add_reader(connection.fileno(), self._read, connection)
+
+    def _read(self, connection: socket.socket) -> None:
+        """The hello; after it nothing but the end of the connection."""
+        try:
+            hello = connection.recv(_HELLO_SIZE + 1)
+        except BlockingIOError:
+            return
+        except OSError:
+            hello = b""
+        if len(hello) != _HELLO_SIZE or not self._offer(connection, hello):
+            self._drop(connection)
+
+    def _offer(self, connection: socket.socket, frame: bytes) -> bool:
+        hello = ffi.new("struct wire_page_hello *")
+        ffi.memmove(hello, frame, _HELLO_SIZE)
+        if hello.magic != lib.WIRE_MAGIC or hello.version != lib.WIRE_VERSION:
+            return False
+        offer = ffi.new(
+            "struct wire_page_offer *",
+            {"magic": lib.WIRE_MAGIC, "version": lib.WIRE_VERSION, "incarnation": self._incarnation, "size": SIZE},
+        )
+        try:
+            peer = Peer.of_connection(connection)
+        except OSError:
+            return False
+        if not self._on_peer(int(hello.client_nonce), peer):
+            peer.close()
+            return False
+        try:
+            socket.send_fds(connection, [bytes(ffi.buffer(offer))], [self._page.fd])
+        except OSError:
+            return False
+        return True
+
+    def _drop(self, connection: socket.socket) -> None:
+        self._loop.remove_reader(connection.fileno())
+        self._connections.pop(connection.fileno(), None)
+        connection.close()
+
+    def close(self) -> None:
+        """Close all connections and remove the socket's file."""
+        self._loop.remove_reader(self._socket.fileno())
+        self._socket.close()
+        for connection in list(self._connections.values()):
+            self._drop(connection)
+        with contextlib.suppress(OSError):
+            self._path.unlink()

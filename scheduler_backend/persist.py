@@ -1,0 +1,105 @@
+"""What outlives the daemon, in its state directory: the lock, and state.json (epochs, tenants, known clients).
+
+Epochs are reserved in blocks ahead, so that a number that was granted is never granted again, whenever the daemon died.
+The file is replaced in one step. A file that cannot be read is set aside with a word about it: the daemon then starts
+with epochs from the clock, which no earlier incarnation can have reached.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scheduler_backend.core.tenant import TenantSpec, spec_of
+from scheduler_backend.problem import Problem
+
+log = logging.getLogger("gemini.persist")
+
+EPOCH_BLOCK = 1_000_000
+FORMAT = 1
+
+
+@dataclass
+class Saved:
+    """The content of state.json."""
+
+    reserved_epoch: int = 0  # every epoch up to here may have been granted
+    incarnation: int = 0
+    tenants: list[TenantSpec] = field(default_factory=list)
+    pids: dict[str, dict[int, int]] = field(default_factory=dict)  # tenant -> registrar's pid -> start time
+    clients: list[tuple[str, int, int, int]] = field(default_factory=list)  # tenant, nonce, pid, start time
+
+
+class StateDir:
+    """The daemon's place. Raises Problem where it cannot be had."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = path / "state.json"
+        try:
+            path.mkdir(parents=True, exist_ok=True, mode=0o755)
+            (path / "tenants").mkdir(exist_ok=True)
+            self._lock = os.open(path / "daemon.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise Problem(
+                f"state directory {path} cannot be written: {error.strerror}; choose another --state-dir"
+            ) from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            pid = os.pread(self._lock, 32, 0).decode(errors="replace").strip() or "?"
+            os.close(self._lock)
+            raise Problem(
+                f"a daemon (pid {pid}) runs on {path} already; use it, end it, or choose another --state-dir"
+            ) from None
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+
+    def load(self) -> Saved:
+        """What the last daemon left; what is fresh otherwise."""
+        try:
+            raw = json.loads(self._file.read_text())
+            if raw["format"] != FORMAT:
+                raise ValueError(f"format {raw['format']}")
+            return Saved(
+                int(raw["reserved_epoch"]),
+                int(raw["incarnation"]),
+                [spec_of(spec) for spec in raw["tenants"]],
+                {name: {int(pid): int(at) for pid, at in pids.items()} for name, pids in raw["pids"].items()},
+                [(str(name), int(nonce), int(pid), int(at)) for name, nonce, pid, at in raw["clients"]],
+            )
+        except FileNotFoundError:
+            return Saved()
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            log.warning("state-unreadable file=%s error=%r", self._file, error)
+            with contextlib.suppress(OSError):
+                os.replace(self._file, self._file.with_suffix(".bad"))
+            return Saved(reserved_epoch=time.time_ns() // 1000)
+
+    def save(self, saved: Saved) -> None:
+        """Replace state.json; on a full disk say so and go on (the next change tries again)."""
+        raw: dict[str, Any] = {
+            "format": FORMAT,
+            "reserved_epoch": saved.reserved_epoch,
+            "incarnation": saved.incarnation,
+            "tenants": saved.tenants,
+            "pids": saved.pids,
+            "clients": saved.clients,
+        }
+        temporary = self._file.with_suffix(".tmp")
+        try:
+            temporary.write_text(json.dumps(raw))
+            os.replace(temporary, self._file)
+        except OSError as error:
+            log.error("state-unwritable file=%s error=%s", self._file, error)
+
+    def close(self) -> None:
+        """Let another daemon in."""
+        os.close(self._lock)

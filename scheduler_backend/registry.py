@@ -1,0 +1,273 @@
+"""Which tenants there are, who asked for them, and what of it is kept over a restart.
+
+A tenant lives as long as somebody wants it: a line of the config file, a registration without a pid (until it is
+deleted), or processes that registered it for their lifetime (`gemini run`): two of one name and equal spec share it,
+and the last one that leaves or dies takes it along.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduler_backend import devices
+from scheduler_backend.config import TenantSettings, parse_bytes, resolve
+from scheduler_backend.core.tenant import InvalidSpec, TenantSpec, validate, validate_sum
+from scheduler_backend.peers import Peer
+from scheduler_backend.persist import EPOCH_BLOCK, Saved, StateDir
+from scheduler_backend.problem import Problem
+from scheduler_backend.server import Server
+
+log = logging.getLogger("gemini.registry")
+
+_KEYS = {"name", "request", "limit", "memory_bytes", "latency", "gpus", "pid", "class"}
+
+
+class Conflict(Problem):
+    """It clashes with what is promised already."""
+
+
+class Unknown(Problem):
+    """There is no such tenant."""
+
+
+@dataclass
+class Registration:
+    """Why a tenant is there."""
+
+    lasting: bool = False  # until it is deleted, or gone from the config file
+    configured: bool = False
+    peers: dict[int, Peer] = field(default_factory=dict)  # processes that registered it for their lifetime
+
+
+class Registry:
+    """The tenants of this node. The server carries them out."""
+
+    def __init__(self, server: Server, state_dir: StateDir, reserved_epoch: int) -> None:
+        self.server = server
+        self.state_dir = state_dir
+        self.registrations: dict[str, Registration] = {}
+        self._reserved_epoch = reserved_epoch
+        self._loading = False
+
+    # --- the control API --------------------------------------------------------------------------------------------
+    def register(self, body: Mapping[str, Any], peer_pid: int = 0) -> TenantSpec:
+        """Make a tenant, or join one of equal spec. Raises Conflict, Problem."""
+        for key in body:
+            if key not in _KEYS:
+                raise Problem(f"{key!r} is unknown; a tenant has {', '.join(sorted(_KEYS))}")
+        spec = self._spec(body)
+        existing = self.server.node.tenants.get(spec.name)
+        if existing is not None and existing != spec:
+            differs = next(name for name in spec._fields if getattr(spec, name) != getattr(existing, name))
+            raise Conflict(
+                f"tenant {spec.name} exists with {differs} {getattr(existing, differs)}, not {getattr(spec, differs)}; "
+                f"choose another name, or change it with gemini set"
+            )
+        if existing is None:
+            self._check_sum(spec)
+            self.server.start_tenant(spec)
+        registration = self.registrations.setdefault(spec.name, Registration())
+        pid = peer_pid if "pid" in body else 0
+        peer = self._peer(pid, spec.name) if pid else None
+        if peer is not None:
+            registration.peers[pid] = peer
+        elif not pid:
+            registration.lasting = True
+        self.save()
+        return spec
+
+    def change(self, name: str, body: Mapping[str, Any]) -> TenantSpec:
+        """New shares for a running tenant. Raises Unknown, Conflict, Problem."""
+        old = self._existing(name)
+        for key in body:
+            if key not in ("request", "limit", "memory_bytes", "latency", "class"):
+                raise Problem(f"{key!r} cannot be changed; a tenant's request, limit, memory_bytes and latency can")
+        merged: dict[str, Any] = {
+            "name": name,
+            "request": body.get("request", old.request_ppm / 1e6),
+            "limit": body.get("limit", old.limit_ppm / 1e6),
+            "memory_bytes": body.get("memory_bytes", old.memory_bytes),
+            "latency": body.get("latency", old.latency),
+        }
+        if "class" in body:
+            merged["class"] = body["class"]
+        spec = self._spec(merged)._replace(gpus=old.gpus)
+        self._check_sum(spec)
+        if spec != old:
+            self.server.change_tenant(spec)
+        self.save()
+        return spec
+
+    def remove(self, name: str, peer_pid: int = 0) -> bool:
+        """One who wanted it leaves; returns whether it was the last. Somebody else's word removes it for all."""
+        self._existing(name)
+        registration = self.registrations[name]
+        peer = registration.peers.pop(peer_pid, None)
+        if peer is not None:
+            peer.close()
+            if registration.peers or registration.lasting or registration.configured:
+                self.save()
+                return False
+        self._remove(name)
+        return True
+
+    # --- the config file --------------------------------------------------------------------------------------------
+    def apply(self, tenants: tuple[TenantSettings, ...]) -> None:
+        """Make the tenants of the config file so. Checked as a whole first; raises Problem and changes nothing."""
+        find = self._find
+        count = len(self.server.gpus)
+        specs = {tenant.name: tenant.spec(find, count) for tenant in tenants}
+        running = self.server.node.tenants
+        gone = {
+            name
+            for name, registration in self.registrations.items()
+            if registration.configured and name not in specs and not registration.lasting and not registration.peers
+        }
+        kept = [spec for name, spec in running.items() if name not in specs and name not in gone]
+        try:
+            for name, spec in specs.items():
+                validate(spec, count)
+                if name in running and running[name].gpus != spec.gpus:
+                    raise Problem(f"tenant {name}: its GPUs cannot change while it runs; end it first")
+                validate_sum(spec, [*kept, *(other for other in specs.values() if other is not spec)])
+        except InvalidSpec as error:
+            raise Problem(f"config: {error}") from None
+        for name in gone:
+            self._remove(name)
+        # Those that shrink first: between two changes the sum must not pass the whole either.
+        for spec in sorted(
+            specs.values(), key=lambda s: s.request_ppm - getattr(running.get(s.name), "request_ppm", 0)
+        ):
+            if spec.name not in running:
+                self.server.start_tenant(spec)
+            elif running[spec.name] != spec:
+                self.server.change_tenant(spec)
+            self.registrations.setdefault(spec.name, Registration()).configured = True
+        for name, registration in self.registrations.items():
+            if name not in specs:
+                registration.configured = False
+        self.save()
+
+    # --- restarts ---------------------------------------------------------------------------------------------------
+    def restore(self, saved: Saved) -> None:
+        """Bring back the tenants of before; what no longer fits is left out with a word."""
+        self._loading = True
+        for spec in saved.tenants:
+            try:
+                validate(spec, len(self.server.gpus))
+                validate_sum(spec, self.server.node.tenants.values())
+                registration = Registration()
+                pids = saved.pids.get(spec.name, {})
+                for pid, started in pids.items():
+                    peer = Peer.of_pid(pid, started)
+                    if peer is not None:
+                        self._watch(peer, spec.name)
+                        registration.peers[pid] = peer
+                if pids and not registration.peers:
+                    continue  # all who wanted it are gone
+                registration.lasting = not pids
+                known = [client[1:] for client in saved.clients if client[0] == spec.name]
+                self.server.start_tenant(spec, known)
+                self.registrations[spec.name] = registration
+            except ValueError as error:
+                log.warning("tenant-not-restored tenant=%s reason=%s", spec.name, error)
+        self._loading = False
+        self.save()
+
+    def save(self) -> None:
+        """Write state.json."""
+        if self._loading:
+            return
+        epoch = self.server.node.epochs.last
+        if epoch + EPOCH_BLOCK // 2 > self._reserved_epoch:
+            self._reserved_epoch = epoch + EPOCH_BLOCK
+        clients = [
+            (
+                client.tenant,
+                client.nonce,
+                client.peer.pid if client.peer else 0,
+                client.peer.start_time if client.peer else 0,
+            )
+            for client in self.server.clients.values()
+        ]
+        pids = {
+            name: {pid: peer.start_time for pid, peer in registration.peers.items()}
+            for name, registration in self.registrations.items()
+            if registration.peers and not registration.lasting
+        }
+        tenants = [
+            spec
+            for name, spec in self.server.node.tenants.items()
+            if name in self.registrations and (self.registrations[name].lasting or self.registrations[name].peers)
+        ]
+        self.state_dir.save(Saved(self._reserved_epoch, self.server.incarnation, tenants, pids, clients))
+
+    def keep_ahead(self) -> None:
+        """Reserve more epochs before they run out; called now and then."""
+        if self.server.node.epochs.last + EPOCH_BLOCK // 2 > self._reserved_epoch:
+            self.save()
+
+    # --- parts ------------------------------------------------------------------------------------------------------
+    def _find(self, wanted: object) -> int:
+        return devices.find(self.server.gpus, wanted)
+
+    def _spec(self, body: Mapping[str, Any]) -> TenantSpec:
+        name = body.get("name")
+        if not isinstance(name, str):
+            raise Problem(f'name {name!r} is no name; give one such as "train"')
+        service = body.get("class", "latency" if body.get("latency") else "batch")
+        if service not in ("latency", "batch"):
+            raise Problem(f"class {service!r} is unknown; there are latency, batch")
+        gpus = body.get("gpus") or []
+        if not isinstance(gpus, list):
+            raise Problem(f"gpus {gpus!r} is no list; give indices or UUIDs such as [0]")
+        request_ppm, limit_ppm = resolve(body.get("request"), body.get("limit"), name)
+        memory = parse_bytes(body.get("memory_bytes") or 0, "memory_bytes")
+        settings = TenantSettings(name, request_ppm, limit_ppm, memory, service == "latency", tuple(gpus))
+        try:
+            spec = settings.spec(self._find, len(self.server.gpus))
+            validate(spec, len(self.server.gpus))
+        except InvalidSpec as error:
+            raise Problem(str(error)) from None
+        return spec
+
+    def _check_sum(self, spec: TenantSpec) -> None:
+        others = [other for other in self.server.node.tenants.values() if other.name != spec.name]
+        try:
+            validate_sum(spec, others)
+        except InvalidSpec as error:
+            raise Conflict(str(error)) from None
+
+    def _existing(self, name: str) -> TenantSpec:
+        spec = self.server.node.tenants.get(name)
+        if spec is None:
+            known = ", ".join(self.server.node.tenants) or "none"
+            raise Unknown(f"there is no tenant {name!r}; the tenants are: {known}")
+        return spec
+
+    def _peer(self, pid: int, name: str) -> Peer | None:
+        from scheduler_backend.peers import start_time
+
+        if pid in self.registrations.get(name, Registration()).peers:
+            return self.registrations[name].peers[pid]
+        peer = Peer.of_pid(pid, start_time(pid))
+        if peer is not None:
+            self._watch(peer, name)
+        return peer
+
+    def _watch(self, peer: Peer, name: str) -> None:
+        def ended() -> None:
+            registration = self.registrations.get(name)
+            if registration is not None and registration.peers.get(peer.pid) is peer:
+                self.remove(name, peer.pid)
+
+        peer.watch(self.server.loop, ended)
+
+    def _remove(self, name: str) -> None:
+        for peer in self.registrations.pop(name).peers.values():
+            peer.close()
+        self.server.stop_tenant(name)
+        self.save()

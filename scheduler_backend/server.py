@@ -1,0 +1,524 @@
+"""The only tenant sockets: bytes to events, actions to writes and timers. It decides nothing.
+
+Each tenant has a ROUTER socket of its own, and that socket is the identity: a client is (tenant, nonce), whatever
+else it says. A malformed frame costs its sender the connection: it is told why, what it held is taken for ended, and
+whatever comes from that connection afterwards is dropped unread. Nobody else notices.
+
+Theory of operation. One thread, one event loop; the node machine is touched here and nowhere else. pyzmq is used
+without its asyncio layer: the socket's descriptor says only that something changed (edge-triggered), so after each
+look *and after each send* the socket's own EVENTS are asked, or a message could lie unseen until the next one. A
+tenant that floods is read in slices, between which the others have their turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import itertools
+import logging
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import zmq
+
+from scheduler_backend import wire
+from scheduler_backend.core import events as ev
+from scheduler_backend.core.node import Node
+from scheduler_backend.core.policy import Policy
+from scheduler_backend.core.tenant import TenantSpec
+from scheduler_backend.devices import Gpu
+from scheduler_backend.page import TokenPage
+from scheduler_backend.peers import PageListener, Peer
+from scheduler_backend.problem import Problem
+from scheduler_backend.tally import Counters, SeatTally, Series
+from scheduler_backend.timer import Timer
+from scheduler_backend.trace import Recorder
+
+log = logging.getLogger("gemini.server")
+
+LONGEST_PATH = 107  # bytes of sun_path, less its NUL
+SLICE = 64  # messages of one tenant read before the others have their turn
+MOST_CLIENTS = 256  # processes of one tenant
+MOST_BANNED = 4096  # connections of one tenant that are remembered as closed
+PROBE_SECONDS = 1.0  # how often a client without a page is asked whether it is still there
+HEARTBEAT_MS, HEARTBEAT_TIMEOUT_MS = 1000, 5000
+
+
+class Client:
+    """One process of a tenant, from its first Hello to its death; it may reconnect in between."""
+
+    __slots__ = ("devices", "gpus", "library", "nonce", "number", "peer", "pid", "program", "route", "tenant", "uuids")
+
+    def __init__(self, number: int, tenant: str, nonce: int) -> None:
+        self.number = number
+        self.tenant = tenant
+        self.nonce = nonce
+        self.route: bytes | None = None  # its connection, as the ROUTER names it
+        self.peer: Peer | None = None  # known by the page socket
+        self.pid = 0  # as it says; for people, until the peer is known
+        self.program = ""
+        self.library = ""
+        self.uuids: tuple[bytes, ...] = ()
+        self.gpus: dict[int, int] = {}  # its device -> our GPU
+        self.devices: dict[int, int] = {}  # our GPU -> its device
+
+
+class Endpoint:
+    """A tenant's two sockets, its page, and its clients."""
+
+    def __init__(self, name: str, folder: Path, router: zmq.Socket[bytes], page: TokenPage) -> None:
+        self.name = name
+        self.folder = folder
+        self.router = router
+        self.page = page
+        self.listener: PageListener | None = None
+        self.fd = int(router.getsockopt(zmq.FD))
+        self.by_route: dict[bytes, Client] = {}
+        self.by_nonce: dict[int, Client] = {}
+        self.peers: dict[int, Peer] = {}  # nonce -> process that has not said Hello yet
+        self.banned: dict[bytes, None] = {}
+        self.counters = Counters()
+        self.draining = False  # a look at the socket is already due
+
+    @property
+    def socket_path(self) -> Path:
+        """What the tenant gets as GEMINI_SOCKET."""
+        return self.folder / "tenant.sock"
+
+
+class Server:
+    """All tenants of this node. Use `start_tenant` and friends from the loop's thread only."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        state_dir: Path,
+        gpus: list[Gpu],
+        policy: Policy,
+        recorder: Recorder,
+        *,
+        last_epoch: int,
+        started_ns: int,
+        incarnation: int,
+    ) -> None:
+        self.loop, self.state_dir, self.gpus, self.recorder = loop, state_dir, gpus, recorder
+        self.incarnation = incarnation
+        self.started_ns = started_ns
+        self.node = Node(len(gpus), policy, last_epoch, started_ns)
+        self.endpoints: dict[str, Endpoint] = {}
+        self.clients: dict[int, Client] = {}
+        self.tallies: dict[tuple[str, int], SeatTally] = {}
+        self.gaps = [Series() for _ in gpus]
+        self.refused: dict[str, int] = {}  # protocol errors by errno name
+        self.mem_refusals: dict[str, int] = {}
+        self.handle_ns = Series()  # decision to sent, for whoever profiles
+        self.on_change: Callable[[], None] = lambda: None  # tenants or clients changed: keep it
+        self._gpu_of_uuid = {gpu.uuid_bytes: gpu.index for gpu in gpus}
+        self._numbers = itertools.count(1)
+        self._serials = itertools.count(1)
+        self._context = zmq.Context(io_threads=1)
+        self._context.set(zmq.MAX_SOCKETS, 8192)
+        self._timer = Timer(loop, self._on_time)
+        self._closed = False
+        self._probing = loop.call_later(PROBE_SECONDS, self._probe)
+        self._performers: dict[type, Callable[[Any], None]] = {
+            ev.Page: self._page,
+            ev.Grant: self._grant,
+            ev.Extend: self._extend,
+            ev.Revoke: self._revoke,
+            ev.Welcome: self._welcome,
+            ev.MemReply: self._mem_reply,
+            ev.MemRecall: self._mem_recall,
+            ev.WakeAt: self._wake_at,
+            ev.Handed: self._handed,
+            ev.Charged: self._charged,
+            ev.LeaseLost: self._lease_lost,
+            ev.Overran: self._overran,
+        }
+
+    # --- tenants ----------------------------------------------------------------------------------------------------
+    def start_tenant(self, spec: TenantSpec, known: list[tuple[int, int, int]] | None = None) -> Endpoint:
+        """Open a tenant's sockets and tell the node. `known`: (nonce, pid, start time) of clients of before a restart.
+
+        Raises Problem where its folder cannot be made or its path is too long.
+        """
+        folder = self.state_dir / "tenants" / spec.name
+        longest = folder / "tenant.sock.page"
+        if (over := len(os.fsencode(longest)) - LONGEST_PATH) > 0:
+            raise Problem(
+                f"the socket path {longest} is {over} bytes too long for a Unix socket ({LONGEST_PATH}); "
+                f"choose a shorter --state-dir or name"
+            )
+        router = self._context.socket(zmq.ROUTER)
+        page: TokenPage | None = None
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(0o755)
+            self._configure(router)
+            router.bind(f"ipc://{folder / 'tenant.sock'}")
+            (folder / "tenant.sock").chmod(0o666)  # who may reach it is decided by who sees the folder
+            page = TokenPage(spec.name, self.incarnation)
+            endpoint = Endpoint(spec.name, folder, router, page)
+            endpoint.listener = PageListener(
+                self.loop, longest, page, self.incarnation, lambda nonce, peer: self._on_peer(endpoint, nonce, peer)
+            )
+        except (OSError, zmq.ZMQError) as error:
+            router.close(0)
+            if page is not None:
+                page.close()
+            raise Problem(
+                f"tenant {spec.name}: {folder}: {error.strerror}; see that {self.state_dir} can be written"
+            ) from None
+        self.endpoints[spec.name] = endpoint
+        for gpu in spec.gpus:
+            self.tallies[spec.name, gpu] = SeatTally()
+        self.handle(ev.TenantAdded(spec))
+        for nonce, pid, started in known or ():
+            self._remember(endpoint, nonce, pid, started)
+        self.loop.add_reader(endpoint.fd, self._readable, endpoint)
+        self._readable(endpoint)
+        return endpoint
+
+    @staticmethod
+    def _configure(router: zmq.Socket[bytes]) -> None:
+        router.setsockopt(zmq.ROUTER_MANDATORY, 1)  # a send to who is gone is an error, not a loss
+        router.setsockopt(zmq.ROUTER_HANDOVER, 1)  # who comes back with its routing id gets it
+        router.setsockopt(zmq.MAXMSGSIZE, wire.MAX_SIZE)  # libzmq closes the connection that sends more
+        router.setsockopt(zmq.LINGER, 200)
+        router.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
+        router.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
+        router.setsockopt(zmq.BACKLOG, 512)
+
+    def change_tenant(self, spec: TenantSpec) -> None:
+        """Shares or memory of a running tenant change; its GPUs stay."""
+        self.handle(ev.TenantChanged(spec))
+        self.on_change()
+
+    def stop_tenant(self, name: str) -> None:
+        """Close a tenant's sockets; its clients hear a Revoke and then find nobody."""
+        endpoint = self.endpoints[name]
+        self.handle(ev.TenantRemoved(name))
+        del self.endpoints[name]
+        self._close(endpoint)
+        for gpu in range(len(self.gpus)):
+            self.tallies.pop((name, gpu), None)
+        self.mem_refusals.pop(name, None)
+        self.on_change()
+
+    def _close(self, endpoint: Endpoint) -> None:
+        self.loop.remove_reader(endpoint.fd)
+        endpoint.router.close()  # lingers for what was sent
+        if endpoint.listener is not None:
+            endpoint.listener.close()
+        for client in endpoint.by_nonce.values():
+            self.clients.pop(client.number, None)
+            if client.peer is not None:
+                client.peer.close()
+        for peer in endpoint.peers.values():
+            peer.close()
+        endpoint.page.close()
+        for path in (endpoint.socket_path, endpoint.folder):
+            with contextlib.suppress(OSError):
+                path.rmdir() if path == endpoint.folder else path.unlink()
+
+    def close(self) -> None:
+        """End: holders are told, sockets close. Tenants stay in state.json."""
+        if self._closed:
+            return
+        self._closed = True
+        self._probing.cancel()
+        for client in self.clients.values():
+            machine_gpus = client.devices
+            for gpu in machine_gpus:
+                machine = self.node.machines[gpu]
+                if machine.holder is not None and machine.holder.name == client.tenant:
+                    self._revoke(ev.Revoke(client.number, gpu, machine.epoch, ev.SHUTDOWN))
+        for endpoint in self.endpoints.values():
+            self._close(endpoint)
+        self._timer.close()
+        self._context.term()
+
+    # --- events in, actions out -------------------------------------------------------------------------------------
+    def handle(self, event: ev.Event) -> None:
+        """Give one event to the node and do what it says. Raises RemoteProtocolError for a client's fault."""
+        now_ns = time.monotonic_ns()
+        try:
+            actions = self.node.handle(event, now_ns)
+        except ev.RemoteProtocolError as error:
+            self.recorder.record(now_ns, event, [], str(error))
+            raise
+        performers = self._performers
+        for action in actions:
+            performers[type(action)](action)
+        self.handle_ns.add(time.monotonic_ns() - now_ns)
+        self.recorder.record(now_ns, event, actions)
+
+    def _on_time(self) -> None:
+        self.handle(ev.Tick())
+
+    def _readable(self, endpoint: Endpoint) -> None:
+        """Read a slice of what is there; come back at once if there is more."""
+        endpoint.draining = False
+        router = endpoint.router
+        for _ in range(SLICE):
+            if router.closed:
+                return
+            try:
+                frames = router.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            except zmq.ZMQError as error:
+                log.error("receive tenant=%s error=%s", endpoint.name, error)
+                return
+            self._receive(endpoint, frames)
+        self._look_again(endpoint)
+
+    def _look_again(self, endpoint: Endpoint) -> None:
+        if not endpoint.draining:
+            endpoint.draining = True
+            self.loop.call_soon(self._readable, endpoint)
+
+    def _receive(self, endpoint: Endpoint, frames: list[bytes]) -> None:
+        route = frames[0]
+        if route in endpoint.banned:
+            return
+        client = endpoint.by_route.get(route)
+        serial = 0
+        try:
+            if len(frames) != 2:
+                raise wire.BadFrame(f"a message of {len(frames) - 1} frames; one message is one frame")
+            kind, message = wire.decode(frames[1])
+            serial = message.header.serial
+            if kind == wire.HELLO:
+                self._hello(endpoint, route, wire.hello_of(message))
+            elif client is None:
+                raise wire.BadFrame("the first message must be a Hello")
+            elif kind == wire.STATS:
+                values = tuple(int(getattr(message, name)) for name in Counters.FIELDS)
+                endpoint.counters.update(client.number, message.device, values)
+            else:
+                self.handle(wire.event_of(kind, message, client.number, client.gpus))
+        except wire.BadFrame as error:
+            self._ban(endpoint, route, serial, error.code, str(error))
+        except ev.RemoteProtocolError as error:
+            self._ban(endpoint, route, serial, errno.EPROTO, str(error))
+
+    def _ban(self, endpoint: Endpoint, route: bytes, serial: int, code: int, text: str) -> None:
+        """A protocol error costs the sender its connection, and nobody else anything."""
+        name = errno.errorcode.get(code, "EPROTO")
+        self.refused[name] = self.refused.get(name, 0) + 1
+        log.warning("refused tenant=%s code=%s reason=%s", endpoint.name, name, text)
+        self._send(endpoint, route, wire.error(next(self._serials), serial, code, text))
+        while len(endpoint.banned) >= MOST_BANNED:
+            del endpoint.banned[next(iter(endpoint.banned))]
+        endpoint.banned[route] = None
+        client = endpoint.by_route.get(route)
+        if client is not None:
+            self._gone(endpoint, client)
+
+    # --- clients ----------------------------------------------------------------------------------------------------
+    def _hello(self, endpoint: Endpoint, route: bytes, hello: wire.Hello) -> None:
+        other = endpoint.by_route.get(route)
+        if other is not None and other.nonce != hello.nonce:
+            raise wire.BadFrame("a second Hello on one connection names another client")
+        client = endpoint.by_nonce.get(hello.nonce)
+        if client is None:
+            if len(endpoint.by_nonce) >= MOST_CLIENTS:
+                raise wire.BadFrame(f"the tenant has {MOST_CLIENTS} processes already", errno.EUSERS)
+            client = Client(next(self._numbers), endpoint.name, hello.nonce)
+            endpoint.by_nonce[hello.nonce] = client
+            self.clients[client.number] = client
+        if client.route is not None:
+            endpoint.by_route.pop(client.route, None)
+        client.route = route
+        endpoint.by_route[route] = client
+        client.program, client.library, client.uuids = hello.program, hello.library, hello.uuids
+        if client.peer is None:
+            client.pid = hello.pid
+            if (peer := endpoint.peers.pop(hello.nonce, None)) is not None:
+                self._attach(endpoint, client, peer)
+        spec = self.node.tenants[endpoint.name]
+        client.gpus, client.devices = {}, {}
+        for device, uuid in enumerate(hello.uuids):
+            gpu = self._gpu_of_uuid.get(uuid)
+            if gpu is not None and gpu in spec.gpus and gpu not in client.devices:
+                client.gpus[device], client.devices[gpu] = gpu, device
+        held = tuple((gpu, hello.held[device]) for device, gpu in client.gpus.items() if hello.held[device])
+        memory = tuple((gpu, hello.memory[device]) for device, gpu in client.gpus.items())
+        log.info(
+            "hello tenant=%s client=%d pid=%d program=%s", endpoint.name, client.number, client.pid, client.program
+        )
+        self.on_change()  # before the Welcome: a daemon that dies now must know of it when it is back
+        self.handle(ev.ClientJoined(endpoint.name, client.number, tuple(client.devices), held, memory))
+
+    def _on_peer(self, endpoint: Endpoint, nonce: int, peer: Peer) -> bool:
+        """A process on the page socket. Its nonce may not be that of another living process."""
+        client = endpoint.by_nonce.get(nonce)
+        known = client.peer if client is not None else endpoint.peers.get(nonce)
+        if known is not None:
+            if (known.pid, known.start_time) != (peer.pid, peer.start_time):
+                return False
+            peer.close()  # it came back; the pidfd that we hold will do
+            return True
+        if client is not None:
+            self._attach(endpoint, client, peer)
+            self.on_change()
+            return True
+        endpoint.peers[nonce] = peer
+        peer.watch(self.loop, lambda: self._peer_died(endpoint, nonce, peer))
+        return True
+
+    def _peer_died(self, endpoint: Endpoint, nonce: int, peer: Peer) -> None:
+        if endpoint.peers.get(nonce) is peer:
+            del endpoint.peers[nonce]
+        peer.close()
+
+    def _attach(self, endpoint: Endpoint, client: Client, peer: Peer) -> None:
+        client.peer, client.pid = peer, peer.pid
+        peer.watch(self.loop, lambda: self._gone(endpoint, client))
+
+    def _remember(self, endpoint: Endpoint, nonce: int, pid: int, started: int) -> None:
+        """A client of before the restart: if its process lives it must be heard before anything is granted."""
+        peer = Peer.of_pid(pid, started)
+        if peer is None and started:
+            return
+        client = Client(next(self._numbers), endpoint.name, nonce)
+        client.pid = pid
+        endpoint.by_nonce[nonce] = client
+        self.clients[client.number] = client
+        if peer is not None:
+            self._attach(endpoint, client, peer)
+        policy = self.node.policy
+        until_ns = time.monotonic_ns() + max(policy.alone_lease_ns, policy.alone_quota_ns) + policy.lease_margin_ns
+        self.handle(ev.ClientsKnown(((endpoint.name, client.number),), until_ns))
+
+    def _gone(self, endpoint: Endpoint, client: Client) -> None:
+        """The client is dead or cut off for good."""
+        if endpoint.by_nonce.get(client.nonce) is not client:
+            return
+        del endpoint.by_nonce[client.nonce]
+        if client.route is not None:
+            endpoint.by_route.pop(client.route, None)
+        self.clients.pop(client.number, None)
+        if client.peer is not None:
+            client.peer.close()
+        endpoint.counters.forget(client.number)
+        log.info("gone tenant=%s client=%d pid=%d", endpoint.name, client.number, client.pid)
+        self.handle(ev.ClientDied(client.number))
+        self.loop.call_soon(self.on_change)
+
+    def _probe(self) -> None:
+        """Clients whose process is not known by a pidfd: a Welcome that cannot be sent says that they are gone."""
+        self._probing = self.loop.call_later(PROBE_SECONDS, self._probe)
+        for client in [client for client in self.clients.values() if client.peer is None and client.route is not None]:
+            self._welcome(ev.Welcome(client.number))
+
+    # --- writes -----------------------------------------------------------------------------------------------------
+    def _send(self, endpoint: Endpoint, route: bytes, frame: bytes) -> bool:
+        router = endpoint.router
+        try:
+            router.send(route, zmq.SNDMORE | zmq.NOBLOCK)
+            router.send(frame, zmq.NOBLOCK)
+        except zmq.ZMQError as error:
+            if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
+                log.error("send tenant=%s error=%s", endpoint.name, error)
+            return False
+        if not endpoint.draining and int(router.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+            self._look_again(endpoint)
+        return True
+
+    def _to_client(self, number: int, write: Callable[[Any, int, int], bytes], action: Any) -> None:
+        client = self.clients.get(number)
+        if client is None or client.route is None:
+            return
+        endpoint = self.endpoints[client.tenant]
+        device = client.devices.get(action.gpu)
+        if device is None:
+            return
+        if not self._send(endpoint, client.route, write(action, device, next(self._serials))):
+            self._unreachable(endpoint, client)
+
+    def _unreachable(self, endpoint: Endpoint, client: Client) -> None:
+        """Its connection is gone. With a pidfd its death would be seen, so it may come back; else it is dead."""
+        if client.route is not None:
+            endpoint.by_route.pop(client.route, None)
+            client.route = None
+        if client.peer is None:
+            self.loop.call_soon(self._gone, endpoint, client)
+
+    def _page(self, action: ev.Page) -> None:
+        endpoint = self.endpoints.get(action.tenant)
+        if endpoint is not None:
+            endpoint.page.store(action.gpu, action.epoch)
+
+    def _grant(self, action: ev.Grant) -> None:
+        self._to_client(action.client, wire.grant, action)
+
+    def _extend(self, action: ev.Extend) -> None:
+        self._to_client(action.client, wire.extend, action)
+
+    def _revoke(self, action: ev.Revoke) -> None:
+        client = self.clients.get(action.client)
+        if client is not None and (client.tenant, action.gpu) in self.tallies:
+            self.tallies[client.tenant, action.gpu].revokes += 1
+        self._to_client(action.client, wire.revoke, action)
+
+    def _mem_reply(self, action: ev.MemReply) -> None:
+        if not action.granted:
+            client = self.clients.get(action.client)
+            if client is not None:
+                self.mem_refusals[client.tenant] = self.mem_refusals.get(client.tenant, 0) + 1
+        self._to_client(action.client, wire.mem_reply, action)
+
+    def _mem_recall(self, action: ev.MemRecall) -> None:
+        self._to_client(action.client, wire.mem_recall, action)
+
+    def _welcome(self, action: ev.Welcome) -> None:
+        client = self.clients.get(action.client)
+        if client is None or client.route is None:
+            return
+        endpoint = self.endpoints[client.tenant]
+        spec = self.node.tenants[client.tenant]
+        devices = []
+        for device in range(len(client.uuids)):
+            gpu = client.gpus.get(device)
+            if gpu is None:
+                devices.append(wire.WelcomeDevice(0, 0, 0, False))
+            else:
+                account = self.node.accounts[client.tenant, gpu]
+                devices.append(wire.WelcomeDevice(account.limit_bytes, account.used_bytes, gpu, True))
+        shares = (spec.request_ppm, spec.limit_ppm)
+        frame = wire.welcome(next(self._serials), self.incarnation, spec.name, shares, spec.latency, devices)
+        if not self._send(endpoint, client.route, frame):
+            self._unreachable(endpoint, client)
+
+    def _wake_at(self, action: ev.WakeAt) -> None:
+        self._timer.set(action.at_ns)
+
+    # --- for the record ---------------------------------------------------------------------------------------------
+    def _handed(self, action: ev.Handed) -> None:
+        tally = self.tallies[action.tenant, action.gpu]
+        tally.grants += 1
+        tally.wait.add(action.wait_ns)
+        self.gaps[action.gpu].add(action.gap_ns)
+
+    def _charged(self, action: ev.Charged) -> None:
+        tally = self.tallies.get((action.tenant, action.gpu))
+        if tally is not None:
+            tally.overuse.add(action.overuse_ns)
+            tally.busy_ns += action.busy_ns
+            tally.launches += action.launches
+
+    def _lease_lost(self, action: ev.LeaseLost) -> None:
+        log.warning("lease-lost tenant=%s client=%d gpu=%d epoch=%d", *action)
+        if (action.tenant, action.gpu) in self.tallies:
+            self.tallies[action.tenant, action.gpu].leases_lost += 1
+
+    def _overran(self, action: ev.Overran) -> None:
+        log.warning("overran tenant=%s client=%d gpu=%d epoch=%d", *action)
+        if (action.tenant, action.gpu) in self.tallies:
+            self.tallies[action.tenant, action.gpu].overran += 1

@@ -1,0 +1,232 @@
+"""HTTP on the control socket: what there is (/state /metrics /healthz /version) and what shall be (/tenants,
+/shutdown).
+
+The control socket is for whoever runs the node: its file's mode is 0660. The TCP port has the reading part only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import struct
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from importlib import metadata
+from typing import Any
+
+from aiohttp import web
+
+from libhook.core import lib
+from scheduler_backend import metrics
+from scheduler_backend.core import events as ev
+from scheduler_backend.core.seat import State
+from scheduler_backend.problem import Problem
+from scheduler_backend.registry import Conflict, Registry, Unknown
+from scheduler_backend.server import Server
+from scheduler_backend.tally import Series
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def version() -> str:
+    """The installed package's."""
+    try:
+        return metadata.version("gemini-gpu")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def state(server: Server) -> dict[str, Any]:
+    """The answer of /state: the shape of `gemini ps --json`, and more."""
+    server.handle(ev.Tick())  # charge up to now
+    node = server.node
+    shares = [metrics.entitled(server, gpu.index) for gpu in server.gpus]
+    return {
+        "device": _device(server, 0),
+        "devices": [{**_device(server, gpu.index), **_token(server, gpu.index)} for gpu in server.gpus],
+        "seconds": (time.monotonic_ns() - server.started_ns) / 1e9,
+        "window_s": node.policy.window_ns / 1e9,
+        "utilization": None,
+        "handover_us": _microseconds(server.gaps),
+        "decide_us": _microseconds([server.handle_ns]),
+        "incarnation": server.incarnation,
+        "ordering": node.policy.ordering,
+        "quota_ms": node.policy.quota_ns / 1e6,
+        "trace_lost": server.recorder.lost,
+        "tenants": [_tenant(server, name, shares) for name in node.tenants],
+    }
+
+
+def _microseconds(series: Sequence[Series]) -> dict[str, float] | None:
+    filled = [one for one in series if one.count]
+    if not filled:
+        return None
+    return {key: 1000 * max(one.ms(part) or 0.0 for one in filled) for key, part in (("p50", 0.5), ("p99", 0.99))}
+
+
+def _tenant(server: Server, name: str, shares: Sequence[dict[str, int]]) -> dict[str, Any]:
+    node = server.node
+    spec = node.tenants[name]
+    endpoint = server.endpoints[name]
+    seats = [node.machines[gpu].seats[name] for gpu in spec.gpus]
+    tallies = [server.tallies[name, gpu] for gpu in spec.gpus]
+    held_ns = [seat.window.total_ns for seat in seats]
+    return {
+        "name": name,
+        "request": spec.request_ppm / 1e6,
+        "limit": spec.limit_ppm / 1e6,
+        "class": "latency" if spec.latency else "batch",
+        "entitled": sum(shares[gpu].get(name, 0) for gpu in spec.gpus) / 1e6 / len(spec.gpus),
+        "achieved": sum(metrics.achieved(server, name, gpu) for gpu in spec.gpus) / len(spec.gpus),
+        "busy": None,
+        "error_pp_p99_1s": None,
+        "held_ns": sum(held_ns),
+        "held_ns_by_gpu": dict(zip(map(str, spec.gpus), held_ns, strict=True)),
+        "reported_busy_ns": sum(tally.busy_ns for tally in tallies),
+        "launches": sum(tally.launches for tally in tallies),
+        "grants": sum(tally.grants for tally in tallies),
+        "revokes": sum(tally.revokes for tally in tallies),
+        "leases_lost": sum(tally.leases_lost for tally in tallies),
+        "overruns": sum(tally.overran for tally in tallies),
+        "overuse_ms_p99": max(
+            (tally.overuse.ms(0.99) or 0.0 for tally in tallies if tally.overuse.count), default=None
+        ),
+        "wait_ms_p99": max((tally.wait.ms(0.99) or 0.0 for tally in tallies if tally.wait.count), default=None),
+        "waiting": any(seat.state is State.WAITING for seat in seats),
+        "holding": any(seat.state in (State.HOLDING, State.CLOSING) for seat in seats),
+        "throttled": any(seat.throttled for seat in seats),
+        "memory_bytes": sum(node.accounts[name, gpu].used_bytes for gpu in spec.gpus),
+        "memory_limit_bytes": spec.memory_bytes,
+        "gpus": list(spec.gpus),
+        "clients": [client.pid for client in endpoint.by_nonce.values()],
+        "processes": [
+            {
+                "client": client.number,
+                "pid": client.pid,
+                "program": client.program,
+                "page": client.peer is not None,
+                "connected": client.route is not None,
+            }
+            for client in endpoint.by_nonce.values()
+        ],
+        "socket": str(endpoint.socket_path),
+    }
+
+
+def _device(server: Server, index: int) -> dict[str, Any]:
+    gpu = server.gpus[index]
+    return {
+        "name": gpu.name,
+        "uuid": gpu.uuid,
+        "index": gpu.index,
+        "memory_bytes": gpu.memory_bytes,
+        "simulated": gpu.simulated,
+    }
+
+
+def _token(server: Server, index: int) -> dict[str, Any]:
+    machine = server.node.machines[index]
+    return {
+        "holder": machine.holder.name if machine.holder is not None else None,
+        "epoch": machine.epoch,
+        "contended": machine.contended,
+        "waiting": [seat.name for seat in machine.waiting.values()],
+        "unheard": len(machine.unheard),
+    }
+
+
+def _peer_pid(request: web.Request) -> int:
+    """The pid of the process at the other end of the control socket."""
+    transport = request.transport
+    peer = transport.get_extra_info("socket") if transport is not None else None
+    if peer is None or peer.family != socket.AF_UNIX:
+        return 0
+    return int(struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
+
+
+@web.middleware
+async def _problems(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except Unknown as error:
+        return web.json_response({"error": str(error)}, status=404)
+    except Conflict as error:
+        return web.json_response({"error": str(error)}, status=409)
+    except Problem as error:
+        return web.json_response({"error": str(error)}, status=422)
+    except web.HTTPException as error:
+        return web.json_response({"error": f"{request.method} {request.path}: {error.reason}"}, status=error.status)
+
+
+async def _body(request: web.Request) -> dict[str, Any]:
+    try:
+        body = json.loads(await request.text())
+    except (ValueError, UnicodeDecodeError):
+        body = None
+    if not isinstance(body, dict):
+        raise Problem('the body is no JSON object; send one such as {"name": "a", "request": 0.5}')
+    return body
+
+
+def read_application(server: Server) -> web.Application:
+    """What may be asked over TCP too."""
+
+    async def show_state(_request: web.Request) -> web.Response:
+        return web.json_response(state(server))
+
+    async def show_metrics(_request: web.Request) -> web.Response:
+        server.handle(ev.Tick())
+        return web.Response(body=metrics.render(server), headers={"Content-Type": "text/plain; version=0.0.4"})
+
+    async def show_health(_request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def show_version(_request: web.Request) -> web.Response:
+        return web.json_response({"version": version(), "wire": int(lib.WIRE_VERSION)})
+
+    application = web.Application(middlewares=[_problems], client_max_size=1 << 16)
+    application.router.add_get("/state", show_state)
+    application.router.add_get("/metrics", show_metrics)
+    application.router.add_get("/healthz", show_health)
+    application.router.add_get("/version", show_version)
+    return application
+
+
+def control_application(server: Server, registry: Registry, shut_down: asyncio.Event) -> web.Application:
+    """All of it, for the control socket."""
+
+    def answer(name: str) -> dict[str, Any]:
+        spec = server.node.tenants[name]
+        return {
+            "name": name,
+            "socket": str(server.endpoints[name].socket_path),
+            "request": spec.request_ppm / 1e6,
+            "limit": spec.limit_ppm / 1e6,
+            "memory_bytes": spec.memory_bytes,
+            "latency": spec.latency,
+            "gpus": [server.gpus[gpu].uuid for gpu in spec.gpus],
+        }
+
+    async def create(request: web.Request) -> web.Response:
+        spec = registry.register(await _body(request), _peer_pid(request))
+        return web.json_response(answer(spec.name))
+
+    async def change(request: web.Request) -> web.Response:
+        spec = registry.change(request.match_info["name"], await _body(request))
+        return web.json_response(answer(spec.name))
+
+    async def delete(request: web.Request) -> web.Response:
+        removed = registry.remove(request.match_info["name"], _peer_pid(request))
+        return web.json_response({"name": request.match_info["name"], "removed": removed})
+
+    async def shutdown(_request: web.Request) -> web.Response:
+        shut_down.set()
+        return web.json_response({"ending": True})
+
+    application = read_application(server)
+    application.router.add_post("/tenants", create)
+    application.router.add_patch("/tenants/{name}", change)
+    application.router.add_delete("/tenants/{name}", delete)
+    application.router.add_post("/shutdown", shutdown)
+    return application

@@ -1,0 +1,84 @@
+"""What the daemon counts for people, per tenant and GPU: written by the server, read by /state and /metrics."""
+
+from __future__ import annotations
+
+from collections import deque
+
+RECENT = 2048  # samples that a percentile is taken over
+
+
+def percentile(samples: deque[int], part: float) -> float | None:
+    """The nearest-rank percentile of recent samples; None where there are none."""
+    if not samples:
+        return None
+    ordered = sorted(samples)
+    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
+
+
+class Series:
+    """Recent samples, in nanoseconds, with count and sum of all time."""
+
+    __slots__ = ("count", "recent", "sum_ns")
+
+    def __init__(self) -> None:
+        self.recent: deque[int] = deque(maxlen=RECENT)
+        self.count = 0
+        self.sum_ns = 0
+
+    def add(self, value_ns: int) -> None:
+        """Take a sample."""
+        self.recent.append(value_ns)
+        self.count += 1
+        self.sum_ns += value_ns
+
+    def ms(self, part: float) -> float | None:
+        """A percentile of the recent samples in milliseconds."""
+        value = percentile(self.recent, part)
+        return None if value is None else round(value / 1e6, 4)
+
+
+class SeatTally:
+    """One tenant on one GPU."""
+
+    __slots__ = ("busy_ns", "grants", "launches", "leases_lost", "overran", "overuse", "revokes", "wait")
+
+    def __init__(self) -> None:
+        self.grants = 0
+        self.revokes = 0
+        self.leases_lost = 0
+        self.overran = 0
+        self.busy_ns = 0  # as its clients reported
+        self.launches = 0
+        self.wait = Series()
+        self.overuse = Series()
+
+
+class Counters:
+    """What clients report of themselves (Stats), summed over a tenant; for metrics only."""
+
+    FIELDS = (
+        "gate_waits",
+        "gate_wait_ns",
+        "valve_admissions",
+        "ungated_lookups",
+        "copies_h2d_bytes",
+        "copies_d2h_bytes",
+    )
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[int, int], tuple[int, ...]] = {}  # (client, device) -> cumulative
+        self._gone = [0] * len(self.FIELDS)
+
+    def update(self, client: int, device: int, values: tuple[int, ...]) -> None:
+        """The latest cumulative figures of one process and device."""
+        self._last[client, device] = values
+
+    def forget(self, client: int) -> None:
+        """A process is gone; what it counted stays."""
+        for key in [key for key in self._last if key[0] == client]:
+            self._gone = [old + new for old, new in zip(self._gone, self._last.pop(key), strict=True)]
+
+    def total(self) -> dict[str, int]:
+        """By field, of all time."""
+        sums = [sum(column) for column in zip(self._gone, *self._last.values(), strict=True)]
+        return dict(zip(self.FIELDS, sums, strict=True))

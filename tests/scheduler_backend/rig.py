@@ -1,0 +1,228 @@
+"""A daemon in a process of its own, and clients that speak the wire by libzmq: what the shell's tests stand on."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import zmq
+
+from libhook import core
+from scheduler_backend.page import SIZE
+from tests.scheduler_backend.serve import GPUS
+
+ROOT = Path(__file__).resolve().parents[2]
+ffi, lib = core.ffi, core.lib
+MS = 1_000_000
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 10.0, what: str = "it") -> Any:
+    """The first true answer, asked every 2 ms."""
+    deadline = time.monotonic() + seconds
+    while not (answer := condition()):
+        assert time.monotonic() < deadline, f"no {what} within {seconds} s"
+        time.sleep(0.002)
+    return answer
+
+
+class _Unix(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=10)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(10)
+        self.sock.connect(str(self._path))
+
+
+class Rig:
+    """A state directory and the daemon on it. A context manager."""
+
+    def __init__(self, *options: str) -> None:
+        self.state_dir = Path(tempfile.mkdtemp(prefix="gemini-rig-"))
+        self.options = options
+        self.daemon: subprocess.Popen[bytes] | None = None
+        self.clients: list[Client] = []
+
+    def __enter__(self) -> Rig:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for client in self.clients:
+            client.close()
+        self.stop(signal.SIGKILL)
+        shutil.rmtree(self.state_dir, ignore_errors=True)
+
+    def command(self) -> list[str]:
+        serve = Path(__file__).with_name("serve.py")
+        return [sys.executable, str(serve), "--state-dir", str(self.state_dir), "--log", "info", *self.options]
+
+    def start(self) -> None:
+        with (self.state_dir / "daemon.log").open("ab") as log:
+            self.daemon = subprocess.Popen(
+                self.command(), cwd=ROOT, stderr=log, stdout=log, env={**os.environ, "PYTHONPATH": str(ROOT)}
+            )
+
+        def answers() -> bool:
+            assert self.daemon is not None
+            assert self.daemon.poll() is None, self.log()
+            with contextlib.suppress(OSError):
+                return self.http("GET", "/healthz")[0] == 200
+            return False
+
+        wait_for(answers, 20, "answer of the daemon")
+
+    def log(self) -> str:
+        return (self.state_dir / "daemon.log").read_text()
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        assert self.daemon is not None
+        if self.daemon.poll() is None:
+            self.daemon.send_signal(number)
+        return self.daemon.wait(10)
+
+    def http(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        connection = _Unix(self.state_dir / "control.sock")
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body))
+            answer = connection.getresponse()
+            text = answer.read().decode()
+            return answer.status, json.loads(text) if "json" in answer.headers.get("Content-Type", "") else text
+        finally:
+            connection.close()
+
+    def state(self) -> Any:
+        return self.http("GET", "/state")[1]
+
+    def of(self, name: str) -> Any:
+        return next(tenant for tenant in self.state()["tenants"] if tenant["name"] == name)
+
+    def tenant(self, name: str, request: float = 0.5, limit: float = 1.0, **more: Any) -> str:
+        status, answer = self.http("POST", "/tenants", {"name": name, "request": request, "limit": limit, **more})
+        assert status == 200, answer
+        return str(answer["socket"])
+
+    def client(self, name: str, **more: Any) -> Client:
+        client = Client(self.state_dir / "tenants" / name / "tenant.sock", **more)
+        self.clients.append(client)
+        return client
+
+
+class Client:
+    """One process of a tenant, played by this one."""
+
+    def __init__(self, path: Path, *, page: bool = True, hello: bool = True, nonce: int = 0) -> None:
+        self.path = path
+        self.nonce = nonce or secrets.randbits(63)
+        self.context = zmq.Context.instance()
+        self.socket: zmq.Socket[bytes] = self.context.socket(zmq.DEALER)
+        self.socket.linger = 0
+        self.socket.connect(f"ipc://{path}")
+        self.serial = 0
+        self.page_socket: socket.socket | None = None
+        self.page: Any = None
+        self.offer: Any = None
+        if page:
+            self.open_page()
+        if hello:
+            self.hello()
+            self.expect(lib.WIRE_WELCOME)
+
+    def open_page(self) -> None:
+        import mmap
+
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(10)
+        connection.connect(f"{self.path}.page")
+        hello = {"magic": lib.WIRE_MAGIC, "version": lib.WIRE_VERSION, "client_nonce": self.nonce}
+        connection.send(bytes(ffi.buffer(ffi.new("struct wire_page_hello *", hello))))
+        frame, descriptors, _, _ = socket.recv_fds(connection, 64, 1)
+        self.offer = ffi.new("struct wire_page_offer *")
+        ffi.memmove(self.offer, frame, len(frame))
+        view = mmap.mmap(descriptors[0], SIZE, mmap.MAP_SHARED, mmap.PROT_READ)
+        self.page_fd = descriptors[0]
+        self.page = ffi.cast("struct wire_page *", ffi.from_buffer(view))
+        self._view = view
+        self.page_socket = connection
+
+    def shown(self, slot: int = 0) -> int:
+        return int(lib.wire_page_load_epoch(self.page, slot))
+
+    def send(self, kind: int, **fields: Any) -> int:
+        self.serial += 1
+        self.socket.send(core.encode(core.new(kind, self.serial, **fields)))
+        return self.serial
+
+    def hello(self, held: dict[int, int] | None = None, memory: dict[int, int] | None = None) -> None:
+        self.serial += 1
+        message = core.new(lib.WIRE_HELLO, self.serial, client_nonce=self.nonce, pid=os.getpid(), program=b"fake")
+        message.device_count = len(GPUS)
+        for device, gpu in enumerate(reversed(GPUS)):  # CUDA's order need not be NVML's
+            ffi.memmove(message.uuid[device], gpu.uuid_bytes, 16)
+        if held is not None or memory is not None:
+            message.flags = lib.WIRE_HELLO_AGAIN
+        for gpu_index, epoch in (held or {}).items():
+            message.held_epoch[self.device(gpu_index)] = epoch
+        for gpu_index, size in (memory or {}).items():
+            message.memory_bytes[self.device(gpu_index)] = size
+        self.socket.send(core.encode(message))
+
+    @staticmethod
+    def device(gpu: int) -> int:
+        return len(GPUS) - 1 - gpu
+
+    def ask(self, gpu: int = 0, **fields: Any) -> None:
+        self.send(lib.WIRE_TOKEN_REQUEST, device=self.device(gpu), **fields)
+
+    def renew(self, epoch: int, gpu: int = 0, draining: bool = False) -> None:
+        flags = lib.WIRE_TOKEN_RENEW | (lib.WIRE_TOKEN_DRAINING if draining else 0)
+        self.ask(gpu, epoch=epoch, flags=flags)
+
+    def give_back(self, epoch: int, gpu: int = 0, more: bool = False, **fields: Any) -> None:
+        flags = lib.WIRE_RETURN_WANT_MORE if more else 0
+        self.send(lib.WIRE_RETURN, device=self.device(gpu), epoch=epoch, flags=flags, **fields)
+
+    def receive(self, seconds: float = 5.0) -> tuple[int, Any] | None:
+        if not self.socket.poll(int(seconds * 1000)):
+            return None
+        return core.decode(self.socket.recv())
+
+    def expect(self, kind: int, seconds: float = 5.0, skip: bool = True) -> Any:
+        """The next message of this type; others are passed over."""
+        deadline = time.monotonic() + seconds
+        while True:
+            answer = self.receive(max(0.0, deadline - time.monotonic()))
+            assert answer is not None, f"no message of type {kind} within {seconds} s"
+            if answer[0] == kind:
+                return answer[1]
+            assert skip, f"type {answer[0]} instead of {kind}"
+
+    def grant(self, seconds: float = 5.0) -> Any:
+        return self.expect(lib.WIRE_GRANT, seconds)
+
+    def nothing(self, kind: int, seconds: float) -> None:
+        """No message of this type for so long."""
+        deadline = time.monotonic() + seconds
+        while (answer := self.receive(max(0.0, deadline - time.monotonic()))) is not None:
+            assert answer[0] != kind, f"a message of type {kind}"
+
+    def close(self) -> None:
+        self.socket.close(0)
+        if self.page_socket is not None:
+            self.page_socket.close()
+            self.page_socket = None

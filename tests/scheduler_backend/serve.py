@@ -1,0 +1,35 @@
+"""The daemon as its own process, on two cards that need no NVML: `python serve.py [daemon's options]`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import uvloop
+
+from scheduler_backend import app, config
+from scheduler_backend.devices import Gpu
+from scheduler_backend.problem import Problem
+
+GPUS = [Gpu(index, f"GPU-0000000{index}-1111-2222-3333-444444444444", "Paper GPU", 80 << 30, True) for index in (0, 1)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    config.configure(parser)
+    settings = config.read_settings(parser.parse_args())
+    app.start_logging(settings.log)
+
+    async def run() -> None:
+        await app.Daemon(settings, GPUS).run()
+
+    try:
+        uvloop.run(run())
+    except Problem as error:
+        print(f"gemini: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -15,8 +15,10 @@ from typing import NoReturn
 
 from gemini.cli.problem import Problem
 from gemini.units import BadValue
+from scheduler_backend.problem import Problem as DaemonProblem
 
 COMMANDS = {  # name -> (module, what it does)
+    "serve": ("gemini.cli.serve", "the node daemon, in the foreground"),
     "run": ("gemini.cli.run", "run a command as a tenant with a share of the GPU"),
     "ps": ("gemini.cli.status", "tenants with their promised and achieved share, memory and waiting time"),
     "top": ("gemini.cli.status", "the same, live"),
@@ -24,6 +26,7 @@ COMMANDS = {  # name -> (module, what it does)
     "demo": ("gemini.cli.demo", "three busy tenants on one GPU: promised against achieved, with a plot"),
     "load": ("gemini.cli.load", "the load generator"),
     "place": ("gemini.cli.place", "where pods would go in a cluster, and why not elsewhere"),
+    "trace": ("gemini.cli.trace", "export a recorded run for Perfetto, or replay it"),
     "check": ("gemini.cli.check", "what is wrong on this machine, and what to do about it"),
 }
 OWN_FAILURE = 125  # `gemini run`: Gemini itself could not; as docker run, env and timeout say it
@@ -83,9 +86,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name not in COMMANDS:
             raise Problem(f"{name} is no command; see gemini --help", status=2)
         return dispatch(name, words[1:])
-    except (Problem, BadValue) as problem:
+    except (Problem, BadValue, DaemonProblem) as problem:
         print(f"gemini: {problem}", file=sys.stderr)
-        return OWN_FAILURE if name == "run" else getattr(problem, "status", 2)
+        if name == "run":
+            return OWN_FAILURE
+        return problem.status if isinstance(problem, Problem) else 2 if isinstance(problem, BadValue) else 1
     except BrokenPipeError:  # `gemini ps | head`
         sys.stderr.close()
         return 0

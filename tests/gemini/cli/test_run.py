@@ -1,0 +1,170 @@
+"""gemini run: the command's own exit status, its environment, its signals, and the daemon that comes along."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gemini.cli.node import HOOK, answers
+from tests.gemini.cli.conftest import Place
+
+
+def until(condition: Callable[[], object], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("script", "status"), [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143), ("kill -9 $$", 137)]
+)
+def test_the_exit_status_is_the_commands(place: Place, script: str, status: int) -> None:
+    done = place.gemini("run", "--", "sh", "-c", script)
+    assert done.returncode == status, done.stderr
+    assert done.stderr == ""
+
+
+def test_the_command_sees_its_place(place: Place) -> None:
+    done = place.gemini("run", "--name", "a", "--request", "0.25", "--memory", "1GiB", "--", "env")
+    seen = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    assert seen["LD_PRELOAD"].split()[0] == str(HOOK)
+    assert seen["GEMINI_SOCKET"] == str(place.node.state_dir / "tenants" / "a" / "tenant.sock")
+    assert seen["GEMINI_MEMORY_LIMIT"] == str(1 << 30)
+    assert (seen["GEMINI_REQUEST"], seen["GEMINI_LIMIT"]) == ("0.25", "1")
+    assert seen["GEMINI_SIM"] == place.sim
+
+
+def test_stdin_and_stdout_are_the_commands(place: Place) -> None:
+    done = subprocess.run(
+        place.words("run", "--", "cat"), input="through", capture_output=True, text=True, env=place.environment(),
+        timeout=60, check=False,
+    )  # fmt: skip
+    assert done.stdout == "through"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1])
+def test_signals_reach_the_command(place: Place, number: signal.Signals) -> None:
+    script = f"trap 'echo got; exit 5' {number.name[3:]}; echo ready; while :; do sleep 0.05; done"
+    process = place.start("run", "--", "sh", "-c", script)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(number)
+    assert process.stdout.readline() == "got\n"
+    assert process.wait(10) == 5
+
+
+def test_no_orphan_stays_when_gemini_run_is_killed(place: Place) -> None:
+    process = place.start("run", "--name", "a", "--", "sh", "-c", "echo $$; exec sleep 600")
+    assert process.stdout is not None
+    child = int(process.stdout.readline())
+    process.kill()
+    process.wait()
+    until(lambda: not Path(f"/proc/{child}").exists() or Path(f"/proc/{child}/stat").read_text().split()[2] == "Z")
+    until(lambda: place.state()["tenants"] == [])
+
+
+def test_two_at_once_start_one_daemon(place: Place) -> None:
+    both = [place.start("run", "--name", name, "--", "sh", "-c", "echo ready; read x") for name in ("a", "b")]
+    for process in both:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n", process.stderr and process.stderr.read()
+    assert sorted(tenant["name"] for tenant in place.state()["tenants"]) == ["a", "b"]
+    daemons = [
+        entry
+        for entry in Path("/proc").glob("[0-9]*")
+        if str(place.node.state_dir) in read(entry / "cmdline") and "serve" in read(entry / "cmdline")
+    ]
+    assert len(daemons) == 1
+
+
+def read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def test_the_daemon_ends_after_its_last_tenant(place: Place) -> None:
+    assert place.gemini("run", "--", "true").returncode == 0
+    assert answers(place.node)
+    until(lambda: not answers(place.node))
+
+
+def test_requests_of_a_gpu_sum_to_at_most_one(place: Place) -> None:
+    first = place.start("run", "--name", "a", "--request", "0.7", "--", "sh", "-c", "echo ready; read x")
+    assert first.stdout is not None
+    assert first.stdout.readline() == "ready\n"
+    done = place.gemini("run", "--name", "b", "--request", "0.4", "--", "true")
+    assert done.returncode == 125
+    assert len(done.stderr.splitlines()) == 1
+    assert "0.4" in done.stderr
+    assert "0.3" in done.stderr  # what may still be asked
+    assert [tenant["name"] for tenant in place.state()["tenants"]] == ["a"]
+
+
+def test_two_of_one_name_are_one_tenant_and_another_share_is_refused(place: Place) -> None:
+    holding = ("--", "sh", "-c", "echo ready; read x")
+    first = place.start("run", "--name", "a", "--request", "0.5", *holding)
+    assert first.stdout is not None
+    assert first.stdout.readline() == "ready\n"
+    assert place.gemini("run", "--name", "a", "--request", "0.5", "--", "true").returncode == 0
+    assert [tenant["name"] for tenant in place.state()["tenants"]] == ["a"]  # the first still runs
+    other = place.gemini("run", "--name", "a", "--request", "0.6", "--", "true")
+    assert other.returncode == 125
+    assert len(other.stderr.splitlines()) == 1
+
+
+def test_a_second_daemon_is_refused_in_one_line_and_disturbs_nothing(place: Place) -> None:
+    first = place.start("run", "--name", "a", "--", "sh", "-c", "echo ready; read x")
+    assert first.stdout is not None
+    assert first.stdout.readline() == "ready\n"
+    second = place.gemini("serve")
+    assert second.returncode == 1
+    assert len(second.stderr.splitlines()) == 1, second.stderr
+    assert str(place.node.state_dir) in second.stderr
+    assert [tenant["name"] for tenant in place.state()["tenants"]] == ["a"]
+
+
+def test_a_stale_socket_is_replaced(place: Place) -> None:
+    import socket
+
+    place.node.state_dir.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(place.node.control))
+    assert place.gemini("run", "--", "true").returncode == 0
+
+
+def test_a_load_as_a_tenant_runs_and_shows_in_ps(place: Place) -> None:
+    process = place.start(
+        "run", "--name", "a", "--request", "0.3", "--", os.path.realpath(str(HOOK.with_name("gemini-load"))),
+        "--seconds", "0", "--json", "-",
+    )  # fmt: skip
+    until(lambda: answers(place.node) and any(t["launches"] for t in place.state()["tenants"]))
+    shown = place.gemini("ps")
+    assert shown.returncode == 0
+    assert "(simulated)" in shown.stdout
+    assert shown.stdout.splitlines()[2].startswith("a ")
+    listed = json.loads(place.gemini("ps", "--json").stdout)
+    assert listed["tenants"][0]["name"] == "a"
+    assert listed["device"]["simulated"] is True
+    assert place.gemini("set", "a", "--request", "0.4", "--limit", "50%").returncode == 0
+    changed = place.state()["tenants"][0]
+    assert (changed["request"], changed["limit"]) == (0.4, 0.5)
+    refused = place.gemini("set", "nobody", "--request", "0.4")
+    assert refused.returncode == 1
+    assert "nobody" in refused.stderr
+    top = place.gemini("top", "--count", "1")
+    assert top.returncode == 0
+    assert "REQUEST" in top.stdout
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=20)
+    assert json.loads(out)["launches"] > 0, err
+    assert process.returncode == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-BENCHES = ("launch_overhead", "handover", "limit", "convergence", "closed_loop", "fairness")
+BENCHES = ("launch_overhead", "handover", "limit", "convergence", "closed_loop", "memory_limit", "fairness")
 
 
 def main() -> int:

@@ -46,7 +46,10 @@ def main() -> int:
         bed.tenant("alone", 0.5, 1.0)
         for _ in range(args.runs):
             child = bed.spawn(
-                "alone", [program, args.batches, args.launches, args.kernel_ns], stdout=subprocess.PIPE, text=True
+                "alone",
+                [program, str(args.batches), str(args.launches), str(args.kernel_ns)],
+                stdout=subprocess.PIPE,
+                text=True,
             )
             answer = json.loads(child.communicate(timeout=300)[0])
             bare, hooked = np.array(answer["bare_ns"]), np.array(answer["hooked_ns"])

@@ -20,14 +20,15 @@ from typing import Any
 
 import numpy as np
 
-from bench.gpu_check.stage import GEMINI, MPS, NATIVE, Play, Stage, idle_between, record_of, stamped
-from gemini import shares
+from bench.gpu_check.stage import GEMINI, MPS, NATIVE, Play, Stage
+from gemini import shares, stamps
 from gemini.cli.problem import Problem
 from gemini.units import entitled
 
 ROOT = Path(__file__).resolve().parents[2]
 ARMS = (GEMINI, NATIVE, MPS)
 GIB = 1 << 30
+KERNEL_US = 100
 
 
 @dataclass
@@ -160,14 +161,12 @@ def timeline(stage: Stage, plays: Sequence[Play], seconds: float) -> tuple[share
     for play in plays:
         play.process.terminate()
     stage.finish(30)
-    segments = stamped(plays)
-    for index, play in enumerate(plays):
-        if not (segments[:, 2] == index).any():
-            raise Problem(f"{play.tenant} stamped no kernel under {stage.arm}")
-    at_ns, busy_ns = record_of(segments, len(plays))
-    if len(at_ns) < 300:
-        raise Problem(f"the loads ran together for {len(at_ns) * 5} ms only under {stage.arm}")
-    return at_ns, busy_ns, idle_between(segments)
+    segments = stamps.read([play.stamps for play in plays if play.stamps], KERNEL_US * 1000)
+    try:
+        at_ns, busy_ns = stamps.record(segments, len(plays), 1_000_000_000)
+    except ValueError as error:
+        raise Problem(f"{error} under {stage.arm}") from None
+    return at_ns, busy_ns, stamps.idle_us(segments)
 
 
 def observed(stage: Stage, plays: Sequence[Play], seconds: float) -> tuple[shares.Times, shares.Times, Any]:
@@ -211,7 +210,7 @@ def load_shares(context: Context, promised: dict[str, tuple[float, float]], seco
             with Stage(arm, context.sim) as stage:
                 for name, (request, limit) in promised.items():
                     stage.tenant(name, request, limit)
-                plays = [stage.load(name, "--kernel-us=100", "--seconds=0") for name in promised]
+                plays = [stage.load(name, f"--kernel-us={KERNEL_US}", "--seconds=0") for name in promised]
                 at_ns, busy_ns, idle_us = timeline(stage, plays, seconds * context.scale)
         except Problem as problem:
             if arm != MPS:

@@ -19,9 +19,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from gemini import shares
 from gemini.cli.node import LOAD, Node, ask, start_daemon, tenant_environment
 from gemini.cli.problem import Problem
 
@@ -164,41 +161,3 @@ class Stage:
 
     def state(self) -> Any:
         return ask(self.node, "GET", "/state")
-
-
-Segments = np.ndarray  # shape (n, 3): begin_ns, end_ns, index of the tenant; sorted by begin
-
-
-def stamped(plays: Sequence[Play]) -> Segments:
-    """The card's own record: every stamped kernel of several loads, in one order."""
-    parts = []
-    for index, play in enumerate(plays):
-        assert play.stamps is not None
-        pairs = np.fromfile(play.stamps, dtype=np.uint64).reshape(-1, 2).astype(np.int64)
-        pairs = pairs[pairs[:, 0] > 0]
-        parts.append(np.column_stack([pairs, np.full(len(pairs), index)]))
-    every = np.concatenate(parts) if parts else np.zeros((0, 3), dtype=np.int64)
-    return every[np.argsort(every[:, 0], kind="stable")]
-
-
-def record_of(segments: Segments, tenants: int, settle_s: float = 1.0) -> tuple[shares.Times, shares.Times]:
-    """(at_ns, busy_ns) every 5 ms over the time in which all tenants ran, less `settle_s` at its begin."""
-    begins = [segments[segments[:, 2] == i, 0].min() for i in range(tenants)]
-    ends = [segments[segments[:, 2] == i, 1].max() for i in range(tenants)]
-    at = np.arange(max(begins) + int(settle_s * 1e9), min(ends), 5_000_000, dtype=np.int64)
-    columns = []
-    for index in range(tenants):
-        own = segments[segments[:, 2] == index]
-        done = np.concatenate([[0], np.cumsum(own[:, 1] - own[:, 0])])
-        knots = np.column_stack([own[:, 0], own[:, 1]]).ravel()
-        values = np.column_stack([done[:-1], done[1:]]).ravel()
-        order = np.maximum.accumulate(knots)  # kernels of several streams may overlap by a stamp's resolution
-        columns.append(np.interp(at, order, values).astype(np.int64))
-    return at, np.stack(columns, axis=1)
-
-
-def idle_between(segments: Segments) -> np.ndarray:
-    """Idle time of the card, us, at each change from one tenant's kernels to another's."""
-    changes = np.nonzero(segments[1:, 2] != segments[:-1, 2])[0]
-    ends = np.maximum.accumulate(segments[:, 1])
-    return np.asarray((segments[changes + 1, 0] - ends[changes]) / 1e3)

@@ -1,4 +1,4 @@
-"""The parts of gpu-check that need no card: which wheels fit, how stamps become shares and idle times."""
+"""The parts of gpu-check that need no card: which wheels fit, what it brings along, what it refuses."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from bench.gpu_check.__main__ import NEEDED, fits
-from bench.gpu_check.stage import Play, idle_between, record_of, stamped
-from gemini import shares
 
 ROOT = Path(__file__).resolve().parents[3]
 HERE = f"cp{sys.version_info.major}{sys.version_info.minor}"
@@ -40,26 +37,6 @@ def test_the_list_of_packages_holds_every_dependency() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = {line.split("==")[0] for line in project["dependencies"]}
     assert wanted - {"rich", "matplotlib"} <= set(NEEDED.values())
-
-
-def play(folder: Path, name: str, pairs: list[tuple[int, int]]) -> Play:
-    path = folder / name
-    np.array(pairs, dtype=np.uint64).tofile(path)
-    child = subprocess.Popen(["true"])
-    child.wait()
-    return Play(name, child, path)
-
-
-def test_stamps_of_two_programs_become_shares_and_idle_times(tmp_path: Path) -> None:
-    turn, gap = 10_000_000, 100_000  # a and b in turns of 10 ms, 0.1 ms idle between; the first second is not looked at
-    begins = [i * (turn + gap) for i in range(600)]
-    a = play(tmp_path, "a", [(t + 1, t + turn) for t in begins[0::2]])
-    b = play(tmp_path, "b", [(t + 1, t + turn) for t in begins[1::2]] + [(0, 0)])
-    segments = stamped([a, b])
-    at_ns, busy_ns = record_of(segments, 2)
-    got = shares.achieved(at_ns, busy_ns)
-    assert got == pytest.approx([0.5 * turn / (turn + gap)] * 2, abs=0.002)
-    assert idle_between(segments) == pytest.approx([gap / 1e3] * 599, abs=0.01)
 
 
 def test_an_unknown_check_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -10,8 +10,7 @@
 #include "libhook/core/wire.h"
 #include "libhook/driver/real.h"
 #include "libhook/driver/real_nvml.h"
-
-static bool cuda_begun; /* atomic */
+#include "libhook/hooks/context.h"
 
 /* The list: written once under `lock`, then `count` with release. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -85,8 +84,8 @@ static int list_of_nvml(uint8_t uuid[][16]) {
 
 static void forget_in_child(void) {
     lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-    count = 0; /* the child says Hello for itself, and may begin with CUDA where the parent did with NVML */
-    cuda_begun = false;
+    count = 0;       /* the child says Hello for itself, and may begin with CUDA where the parent did with NVML */
+    context_ended(); /* and has none of the parent's contexts */
 }
 
 /* Lists are made outside the lock, for they ask the driver; the first one counts. */
@@ -98,8 +97,10 @@ static int made(void) {
     if (__atomic_exchange_n(&watching, 1, __ATOMIC_RELAXED) == 0)
         pthread_atfork(NULL, NULL, forget_in_child);
     uint8_t uuid[WIRE_MAX_DEVICES][16];
-    bool of_cuda = __atomic_load_n(&cuda_begun, __ATOMIC_ACQUIRE);
-    int devices = of_cuda ? list_of_cuda(uuid) : list_of_nvml(uuid);
+    int devices = real_loaded() ? list_of_cuda(uuid) : 0; /* it counts none before cuInit */
+    bool of_cuda = devices > 0;
+    if (!of_cuda)
+        devices = list_of_nvml(uuid);
     pthread_mutex_lock(&lock);
     if (count == 0 && devices > 0) {
         memcpy(list, uuid, sizeof(list));
@@ -111,8 +112,8 @@ static int made(void) {
     return devices;
 }
 
-void devices_cuda_begun(void) {
-    __atomic_store_n(&cuda_begun, true, __ATOMIC_RELEASE);
+bool devices_begun(void) {
+    return made() > 0;
 }
 
 int devices_list(uint8_t uuid[16][16]) {

@@ -19,8 +19,8 @@
 /* For agent_init: the list, made at the first call. Returns the count; 0 while neither CUDA nor NVML has begun. */
 int devices_list(uint8_t uuid[16][16]);
 
-/* cuInit has succeeded. */
-void devices_cuda_begun(void);
+/* Is there a list? Before cuInit (or nvmlInit) there is nothing that could be said in a Hello: nobody may attach then. */
+bool devices_begun(void);
 
 /* The index of a CUDA device (its ordinal, nearly always); -1: not in the list. */
 int devices_of_cuda(CUdevice device);

@@ -172,8 +172,8 @@ struct entry_answer entry_dlsym(void *handle, const char *name, void *caller) {
 
 CUresult cuInit(unsigned int flags) {
     CUresult result = real.cuInit(flags);
-    if (result == CUDA_SUCCESS)
-        devices_cuda_begun();
+    if (result == CUDA_SUCCESS && agent_is_tenant())
+        devices_begun(); /* from here on, cards have CUDA's order */
     return result;
 }
 

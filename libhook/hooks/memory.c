@@ -30,18 +30,20 @@ uint64_t memory_rounded(uint64_t bytes) {
     return round_up(bytes, bytes > SMALL ? PAGE : PIECE);
 }
 
+/* Running free is no error: what is allocated now is said in a later Hello. */
+static bool is_counted(void) {
+    if (!agent_is_tenant() || !devices_begun())
+        return false;
+    agent_attach();
+    return agent_is_tenant();
+}
+
 int memory_device_of(CUdevice device) {
-    if (!agent_is_tenant())
-        return -1;
-    agent_attach(); /* running free is no error: what is allocated now is said in a later Hello */
-    return devices_of_cuda(device);
+    return is_counted() ? devices_of_cuda(device) : -1;
 }
 
 int memory_device(void) {
-    if (!agent_is_tenant())
-        return -1;
-    agent_attach();
-    return context_current()->ordinal;
+    return is_counted() ? context_current()->ordinal : -1;
 }
 
 int memory_reserve(int device, uint64_t bytes, bool spare) {

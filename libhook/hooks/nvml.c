@@ -31,8 +31,10 @@ static int device_of(const struct real_nvml *nvml, nvmlDevice_t handle) {
     if (!agent_is_tenant() || nvml->nvmlDeviceGetUUID == NULL ||
         nvml->nvmlDeviceGetUUID(handle, text, sizeof(text)) != NVML_SUCCESS || !devices_parse_uuid(text, uuid))
         return -1;
-    agent_attach();
-    return devices_of_uuid(uuid);
+    int device = devices_of_uuid(uuid);
+    if (device >= 0)
+        agent_attach();
+    return device;
 }
 
 /* The tenant's own figures in the place of the card's. */

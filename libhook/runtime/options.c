@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include "libhook/runtime/log.h"
@@ -93,12 +94,13 @@ const struct options *options_of_process(void) {
     }
     bool refused[OPTION_COUNT] = {false};
     options_default(&process_options);
-    for (size_t i = 0; i < OPTION_COUNT; i++) {
+    /* Setuid and the like: whoever started it may not tell it where to connect or what to write. It is no tenant. */
+    for (size_t i = 0; i < OPTION_COUNT && !getauxval(AT_SECURE); i++) {
         const char *value = getenv(TABLE[i].name);
         if (value && *value)
             refused[i] = TABLE[i].parse(&process_options, value) != 0;
     }
-    if (!process_options.socket[0] && !access(OPTIONS_WELL_KNOWN_SOCKET, F_OK))
+    if (!process_options.socket[0] && !getauxval(AT_SECURE) && !access(OPTIONS_WELL_KNOWN_SOCKET, F_OK))
         strcpy(process_options.socket, OPTIONS_WELL_KNOWN_SOCKET);
     log_configure(process_options.log_level, process_options.log_file);
     __atomic_store_n(&state, 2, __ATOMIC_RELEASE);

@@ -111,6 +111,13 @@ class Bed:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.end()
+        for path in Path("/dev/shm").glob(f"gemini-sim-*{self.id}*"):
+            path.unlink(missing_ok=True)
+        shutil.rmtree(self.state_dir, ignore_errors=True)
+
+    def end(self) -> None:
+        """End all processes; what they left in the state directory (the trace) can still be read."""
         for _name, child in self.children.values():
             if child.poll() is None:
                 with contextlib.suppress(ProcessLookupError):
@@ -125,9 +132,10 @@ class Bed:
             except subprocess.TimeoutExpired:
                 self.daemon.kill()
                 self.daemon.wait()
-        for path in Path("/dev/shm").glob(f"gemini-sim-*{self.id}*"):
-            path.unlink(missing_ok=True)
-        shutil.rmtree(self.state_dir, ignore_errors=True)
+
+    @property
+    def trace(self) -> Path:
+        return self.state_dir / "trace.jsonl"
 
     def environment(self, tenant: str | None = None, hooked: bool = True) -> dict[str, str]:
         """The environment of a process on this machine; with a tenant's name, of one of its processes."""

@@ -135,6 +135,9 @@ def interposers(_node: Node) -> Iterator[Line]:
 def daemon(node: Node) -> Iterator[Line]:
     try:
         node.check_path("x" * 16)
+        there = next(path for path in (node.state_dir, *node.state_dir.parents) if path.exists())
+        if not os.access(there, os.W_OK | os.X_OK):
+            yield FAIL, f"state directory: {there} cannot be written; choose another with --state-dir"
         if not node.control.exists():
             yield OK, f"daemon: none at {node.state_dir}; gemini run starts one"
         elif answers(node):

@@ -1,0 +1,60 @@
+"""gemini check: each finding of a machine that is not as it should be, with what to do."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from gemini.cli import check, nvml
+from gemini.cli.node import Node
+
+
+def card(**more: object) -> dict[str, object]:
+    return {
+        "name": "H200",
+        "memory_bytes": 1 << 37,
+        "uuid": "GPU-1",
+        "exclusive": False,
+        "prohibited": False,
+        "mig": False,
+        **more,
+    }
+
+
+@pytest.mark.parametrize(
+    ("fault", "verdict", "mend"),
+    [("exclusive", check.FAIL, "-c DEFAULT"), ("prohibited", check.FAIL, "-c DEFAULT"), ("mig", check.WARN, "-mig 0")],
+)
+def test_modes_of_a_card_that_hinder_sharing_are_said(
+    monkeypatch: pytest.MonkeyPatch, fault: str, verdict: str, mend: str
+) -> None:
+    monkeypatch.setattr(nvml, "devices", lambda: [card(**{fault: True})])
+    lines = list(check.sharing(Node(Path("/"))))
+    assert lines
+    assert lines[0][0] == verdict
+    assert mend in lines[0][1]
+
+
+def test_mps_and_other_interposers_are_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(nvml, "devices", lambda: [card()])
+    (tmp_path / "control").touch()
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    assert [verdict for verdict, _ in check.sharing(Node(Path("/")))] == [check.WARN]
+    monkeypatch.setenv("LD_PRELOAD", "/usr/lib/libvgpu.so:/usr/lib/libjemalloc.so")
+    verdicts = dict((text.split()[1], verdict) for verdict, text in check.interposers(Node(Path("/"))))
+    assert verdicts == {"/usr/lib/libvgpu.so": check.WARN, "/usr/lib/libjemalloc.so": check.OK}
+
+
+def test_a_left_over_socket_and_a_long_path_are_said(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "control.sock"))
+    assert [verdict for verdict, _ in check.daemon(Node(tmp_path))] == [check.WARN]
+    lines = list(check.daemon(Node(tmp_path / ("d" * 100))))
+    assert lines[0][0] == check.FAIL
+    assert "shorter" in lines[0][1]
+
+
+def test_a_simulated_card_needs_no_driver() -> None:
+    assert list(check.sharing(Node(Path("/"), "gpus=1"))) == []

@@ -27,6 +27,9 @@ setup: $(VENV)/.stamp ## the Python environment in .venv
 build: setup ## compile the library, the simulated driver and the load generator
 	@$(BIN)/python -m libhook.build
 
+run: build ## three tenants share the GPU (a simulated one where there is none); ARGS="--seconds 10 --tenants a:0.7,b:0.3"
+	@$(BIN)/gemini demo --plot out/demo.png --json out/demo.json $(ARGS)
+
 test: build ## all tests that need neither a GPU nor a control plane
 	@$(BIN)/python -m pytest -q $(ARGS)
 

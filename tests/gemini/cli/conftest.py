@@ -55,6 +55,7 @@ class Place:
             stderr=subprocess.PIPE,
             text=True,
             env=self.environment(),
+            stdin=subprocess.PIPE,
             start_new_session=True,
         )
         self.started.append(process)

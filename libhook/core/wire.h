@@ -169,7 +169,7 @@ struct wire_mem_reply {
 struct wire_mem_release {
     struct wire_header header;
     uint32_t device;
-    uint32_t reserved;
+    uint32_t reserved; /* 1: this answers a MemRecall */
     uint64_t bytes;
 };
 

@@ -154,6 +154,7 @@ static void on_recall(const struct wire_mem_recall *recall) {
 
     wire_init(&message, WIRE_MEM_RELEASE, 0);
     message.device = recall->device;
+    message.reserved = 1; /* the answer to a recall: refusals wait for it */
     message.bytes = hooks.take_credit ? hooks.take_credit((int)recall->device, recall->bytes) : 0;
     send_message(&message, WIRE_MEM_RELEASE);
 }

@@ -71,7 +71,8 @@ class Builder:
         """The folder with containerd, its shim, ctr, runc and busybox (links where the machine has them)."""
         found = {name: path for name in NODE_PROGRAMS if (path := shutil.which(name))}
         if len(found) == len(NODE_PROGRAMS):
-            return self._once("node-own", lambda out: self._link(out, found))
+            key = hashlib.sha256(repr(found).encode()).hexdigest()[:16]
+            return self._once(f"node-own-{key}", lambda out: self._link(out, found))
         missing = ", ".join(sorted(set(NODE_PROGRAMS) - set(found)))
         if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
             raise CannotBuild(f"{missing} not on PATH, and no apt-get to take them from")

@@ -30,12 +30,13 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.e2e.api import Api, ApiError, Object, condition
 from tests.e2e.build import Builder
 from tests.e2e.pki import Authority, write_kubeconfig
-from tests.e2e.process import Process, free_port
+from tests.e2e.process import Process, free_port, until
 
 HOST = "127.0.0.1"
 ADMINS = ("system:masters",)
 NODE_CAPACITY = {"cpu": "64", "memory": "256Gi", "pods": "250"}
 FAKE_NODE = {"kwok.x-k8s.io/node": "fake"}
+HOOK = {"admissionReviewVersions": ["v1"], "sideEffects": "None", "timeoutSeconds": 5, "failurePolicy": "Fail"}
 KUBECTL_SECONDS = 60
 
 
@@ -194,6 +195,51 @@ class Plane:
     def _remove_node(self, name: str) -> None:
         with contextlib.suppress(ApiError):
             self.api.delete(f"/api/v1/nodes/{name}")
+
+    @contextlib.contextmanager
+    def webhook(
+        self, name: str, url: str, validating: bool = False, resources: Sequence[str] = ("pods",),
+        operations: Sequence[str] = ("CREATE",), **more: object,
+    ) -> Iterator[None]:  # fmt: skip
+        """The API server asks `url` about these objects for as long as the block runs; it fails closed.
+
+        The server at `url` shows a pair of `authority.issue(..., hosts=("127.0.0.1",))`. `more` goes into the webhook
+        as it is, such as `namespaceSelector` or `failurePolicy`.
+        """
+        kind = "Validating" if validating else "Mutating"
+        rule = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": operations, "resources": resources}
+        hook = {
+            "name": f"{name}.e2e.gemini.io", "rules": [rule], "clientConfig": self._hook_at(url), **HOOK, **more,
+        }  # fmt: skip
+        # The API server learns of the configuration by a watch of its own. A second webhook, which refuses one certain
+        # object since nobody listens where it asks, tells when that has happened: both become known at once.
+        probe = f"probe-{uuid.uuid4().hex[:8]}"
+        refusing = {
+            "name": f"{probe}.e2e.gemini.io",
+            "rules": [{**rule, "operations": ["CREATE"], "resources": ["configmaps"]}],
+            "clientConfig": self._hook_at(f"https://{HOST}:1/"), **HOOK,
+            "matchConditions": [{"name": "probe", "expression": f"object.metadata.name == '{probe}'"}],
+        }  # fmt: skip
+        path = f"/apis/admissionregistration.k8s.io/v1/{kind.lower()}webhookconfigurations"
+        self.api.post(path, {"metadata": {"name": name}, "webhooks": [hook, refusing]})
+        try:
+            until(lambda: not self._creates(probe), f"{name} known to the API server")
+            yield
+        finally:
+            self.api.delete(f"{path}/{name}")
+            until(lambda: self._creates(probe), f"{name} forgotten by the API server")
+
+    def _hook_at(self, url: str) -> Object:
+        return {"url": url, "caBundle": self.authority.bundle}
+
+    def _creates(self, name: str) -> bool:
+        """Whether a configmap of that name would be let in."""
+        body = {"metadata": {"name": name}}
+        try:
+            self.api.call("POST", "/api/v1/namespaces/default/configmaps", body, {"dryRun": "All"})
+        except ApiError:
+            return False
+        return True
 
     # -- the programs
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import threading
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 from aiohttp import web
 
 from tests.e2e.api import Api, ApiError, Object, condition
+from tests.e2e.pki import Pair
 from tests.e2e.plane import Plane, extender, scheduler_configuration
 from tests.e2e.process import free_port
 
@@ -25,36 +27,36 @@ def pod(name: str, requests: dict[str, str] | None = None, **spec: Any) -> Objec
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container], **spec}}
 
 
+@contextmanager
+def serving(handlers: dict[str, Any], pair: Pair | None = None) -> Iterator[str]:
+    """POST handlers by path, on a port and a thread of their own; the URL, with TLS where a pair is given."""
+    loop = asyncio.new_event_loop()
+    application = web.Application(client_max_size=64 << 20)
+    application.add_routes([web.post(path, handler) for path, handler in handlers.items()])
+    runner, port = web.AppRunner(application), free_port()
+
+    async def start() -> None:
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", port, ssl_context=pair.server_context() if pair else None).start()
+
+    loop.run_until_complete(start())
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield f"http{'s' if pair else ''}://127.0.0.1:{port}"
+    finally:
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
 class ToyExtender:
-    """Allows the second node only, and binds with an annotation; what was asked is kept in `calls`."""
+    """Takes any node but the first, the second best, and binds with an annotation; `calls` keeps what was asked."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
         self.calls: list[tuple[str, Object]] = []
-        self.url = f"http://127.0.0.1:{free_port()}"
-        self.bind_replies: list[Object] = []
-
-    @contextmanager
-    def serving(self) -> Iterator[ToyExtender]:
-        loop = asyncio.new_event_loop()
-        application = web.Application(client_max_size=64 << 20)
-        application.add_routes([web.post(f"/{verb}", getattr(self, verb)) for verb in ("filter", "prioritize", "bind")])
-        runner = web.AppRunner(application)
-
-        async def start() -> None:
-            await runner.setup()
-            await web.TCPSite(runner, "127.0.0.1", int(self.url.rsplit(":", 1)[1])).start()
-
-        loop.run_until_complete(start())
-        thread = threading.Thread(target=loop.run_forever)
-        thread.start()
-        try:
-            yield self
-        finally:
-            asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(10)
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-            loop.close()
 
     async def filter(self, request: web.Request) -> web.Response:
         asked = await request.json()
@@ -84,7 +86,7 @@ class ToyExtender:
         }
         path = f"/api/v1/namespaces/{asked['PodNamespace']}/pods/{asked['PodName']}/binding"
         try:
-            self.bind_replies.append(await asyncio.to_thread(self._api.post, path, binding))
+            await asyncio.to_thread(self._api.post, path, binding)
         except ApiError as why:
             return web.json_response({"error": str(why)})
         return web.json_response({"error": ""})
@@ -92,10 +94,11 @@ class ToyExtender:
 
 @pytest.fixture(params=[False, True], ids=["whole-nodes", "node-names"])
 def toy(plane: Plane, request: pytest.FixtureRequest) -> Iterator[ToyExtender]:
-    with ToyExtender(plane.api).serving() as served:
-        entry = extender(served.url, [RESOURCE], ignored=[RESOURCE], node_cache_capable=request.param)
+    toy = ToyExtender(plane.api)
+    with serving({"/filter": toy.filter, "/prioritize": toy.prioritize, "/bind": toy.bind}) as url:
+        entry = extender(url, [RESOURCE], ignored=[RESOURCE], node_cache_capable=request.param)
         with plane.scheduler(scheduler_configuration([entry])):
-            yield served
+            yield toy
 
 
 def test_pod_without_our_resource_is_scheduled_and_runs_on_a_fake_node(plane: Plane, namespace: str) -> None:
@@ -159,6 +162,27 @@ def test_wait_outlives_a_restart_of_the_api_server(plane: Plane, namespace: str)
         plane.restart_apiserver()
         plane.api.post(path, {"metadata": {"name": "late"}})
         assert waiting.result(30)
+
+
+def test_webhook_changes_a_pod_and_refuses_another(plane: Plane, namespace: str) -> None:
+    async def mutate(request: web.Request) -> web.Response:
+        asked = (await request.json())["request"]
+        reply: Object = {"uid": asked["uid"], "allowed": asked["object"]["metadata"]["name"] != "bad"}
+        if reply["allowed"]:
+            patch = [{"op": "add", "path": "/metadata/annotations", "value": {"gemini.io/toy": "seen"}}]
+            reply |= {"patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(patch).encode()).decode()}
+        else:
+            reply["status"] = {"message": "toy: another name would do"}
+        return web.json_response({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": reply})
+
+    pair = plane.authority.issue("toy-webhook", hosts=("127.0.0.1",))
+    with serving({"/mutate": mutate}, pair) as url, plane.webhook("toy", f"{url}/mutate"):
+        plane.kubectl("-n", namespace, "apply", "-f", "-", text=json.dumps(pod("good")))
+        refused = plane.kubectl("-n", namespace, "apply", "-f", "-", text=json.dumps(pod("bad")), check=False)
+    assert (
+        plane.api.get(f"/api/v1/namespaces/{namespace}/pods/good")["metadata"]["annotations"]["gemini.io/toy"] == "seen"
+    )
+    assert "toy: another name would do" in refused.stderr
 
 
 def test_service_account_has_the_rights_that_rbac_gives_it(plane: Plane, namespace: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+import uuid
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import pytest
 from tests.e2e.build import Builder, CannotBuild
 from tests.e2e.node import Node, lacking
 from tests.e2e.plane import Plane
+from tests.e2e.vendor import SIMULATED
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS_KEPT = 5
@@ -65,13 +67,34 @@ def plane(tools: Path, logs: Path) -> Iterator[Plane]:
         yield started
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def node(plane: Plane) -> Iterator[Node]:
-    """A real kubelet; skipped, with the reason, where none can run."""
+    """A real kubelet; skipped, with the reason, where none can run. A module's: pods of others must not land on it."""
     if why := lacking():
         pytest.skip(why)
     with Node(plane, built("node")) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def vendor() -> Path:
+    """NVIDIA's device plugin, for tests.e2e.vendor; skipped where it or the simulated NVML cannot be had."""
+    if not (SIMULATED / "libnvidia-ml.so.1").exists():
+        pytest.skip(f"no simulated NVML in {SIMULATED}: make build")
+    if (
+        why := lacking()
+    ):  # the plugin's folder is compiled in, so even beside a fake kubelet it needs a mount of its own
+        pytest.skip(why)
+    return built("nvidia") / "nvidia-device-plugin"
+
+
+@pytest.fixture
+def machine() -> Iterator[str]:
+    """GEMINI_SIM of a simulated machine of one's own, with two cards."""
+    name = f"e2e-{uuid.uuid4().hex[:8]}"
+    yield f"id={name},gpus=2,memory=80GiB,name=NVIDIA H200"
+    for left in Path("/dev/shm").glob(f"gemini-sim-*-{name}*"):
+        left.unlink()
 
 
 @pytest.fixture

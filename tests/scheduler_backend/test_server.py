@@ -1,19 +1,50 @@
-"""The daemon over real sockets: grants, the page, deaths, bad frames."""
+"""The daemon over real sockets: grants, the page, deaths, bad frames, restarts."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 
 import pytest
 
+from libhook import core
 from libhook.core import lib
-from tests.scheduler_backend.rig import MS, Rig, wait_for
+from tests.scheduler_backend.rig import MS, ROOT, Client, Rig, wait_for
 
 
 @pytest.fixture
 def rig() -> Iterator[Rig]:
     with Rig() as made:
         yield made
+
+
+@contextlib.contextmanager
+def forker(rig: Rig, tenant: str, children: int, memory: int = 0) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """A client process that holds the token; yields it and [epoch, pids of its children]."""
+    path = rig.state_dir / "tenants" / tenant / "tenant.sock"
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tests.scheduler_backend.forker", str(path), str(children), str(memory)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    words = [int(word) for word in child.stdout.readline().split()]
+    try:
+        yield child, words
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()
+        for pid in words[1:]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def test_a_tenant_alone_is_granted_at_once_and_its_page_shows_it(rig: Rig) -> None:
@@ -28,3 +59,349 @@ def test_a_tenant_alone_is_granted_at_once_and_its_page_shows_it(rig: Rig) -> No
     assert not grant.flags & lib.WIRE_GRANT_CONTENDED
     client.give_back(grant.epoch)
     wait_for(lambda: client.shown() == 0, what="closed page")
+
+
+def test_two_tenants_take_turns_and_never_hold_together(rig: Rig) -> None:
+    for name in "ab":
+        rig.tenant(name)
+    clients = [rig.client("a"), rig.client("b")]
+    for client in clients:
+        client.ask()
+    order = []
+    deadline = time.monotonic() + 1.0
+    while time.monotonic() < deadline:
+        for number, client in enumerate(clients):
+            message = client.receive(0)
+            if message is not None and message[0] == lib.WIRE_GRANT:
+                other = clients[1 - number]
+                shown = client.shown(), other.shown()
+                assert shown[0] in (message[1].epoch, 0)  # 0: this test slept through its lease
+                assert not (shown[0] and shown[1])
+                order.append((number, message[1].epoch))
+                client.give_back(message[1].epoch, more=True)
+    assert {number for number, _ in order} == {0, 1}
+    epochs = [epoch for _, epoch in order]
+    assert epochs == sorted(set(epochs))
+
+
+def test_a_grant_is_the_tenants_and_a_sibling_joins_it(rig: Rig) -> None:
+    rig.tenant("a")
+    one, two = rig.client("a"), rig.client("a")
+    one.ask()
+    first = one.grant()
+    two.ask()
+    joined = two.grant()
+    assert joined.epoch == first.epoch
+    assert joined.flags & lib.WIRE_GRANT_JOINED
+    assert joined.quota_ns <= first.quota_ns
+    one.give_back(first.epoch)
+    one.nothing(lib.WIRE_GRANT, 0.05)
+    assert two.shown() == first.epoch  # the other holds still
+    two.give_back(first.epoch)
+    wait_for(lambda: two.shown() == 0)
+
+
+def test_a_newcomer_revokes_an_uncontended_lease_and_gets_the_token(rig: Rig) -> None:
+    rig.tenant("a")
+    rig.tenant("b")
+    holder = rig.client("a")
+    holder.ask()
+    grant = holder.grant()
+    newcomer = rig.client("b")
+    shorter = holder.expect(lib.WIRE_EXTEND)  # by the Hello alone: the cap gets short before anyone asks
+    assert shorter.flags & lib.WIRE_GRANT_CONTENDED
+    assert shorter.cap_ns == MS
+    newcomer.ask()
+    deadline = time.monotonic() + 5
+    revoked = False
+    while time.monotonic() < deadline and not revoked:
+        message = holder.receive(0.05)
+        revoked = message is not None and message[0] == lib.WIRE_REVOKE
+        if revoked or holder.shown() != grant.epoch:
+            break
+    holder.give_back(grant.epoch, more=True)
+    assert newcomer.grant().epoch > grant.epoch
+
+
+def test_a_holder_that_renews_is_extended_while_alone(rig: Rig) -> None:
+    rig.tenant("a")
+    client = rig.client("a")
+    client.ask()
+    grant = client.grant()
+    client.renew(grant.epoch)
+    extend = client.expect(lib.WIRE_EXTEND)
+    assert extend.epoch == grant.epoch
+    assert extend.quota_ns == 50 * MS
+    assert extend.lease_ns == 250 * MS
+
+
+def test_a_limited_tenant_pauses_between_grants(rig: Rig) -> None:
+    rig.tenant("a", 0.2, 0.2)
+    client = rig.client("a")
+    client.ask()
+    started = time.monotonic()
+    held = 0.0
+    grants = 0
+    while time.monotonic() - started < 1.0:
+        grant = client.grant()
+        began = time.monotonic()
+        time.sleep(grant.quota_ns / 1e9)
+        client.give_back(grant.epoch, more=True)
+        held += time.monotonic() - began
+        grants += 1
+    share = held / (time.monotonic() - started)
+    assert share < 0.3
+    assert grants > 5
+
+
+@pytest.mark.parametrize("children", [0, 2])
+def test_the_token_of_a_killed_holder_is_free_at_once_also_when_forked_children_live(rig: Rig, children: int) -> None:
+    rig.tenant("a")
+    rig.tenant("b")
+    waiter = rig.client("b")
+    with forker(rig, "a", children, memory=1 << 20) as (holder, words):
+        assert len(words) == children + 1
+        assert rig.of("a")["memory_bytes"] == 1 << 20
+        waiter.ask()
+        time.sleep(0.002)
+        holder.send_signal(signal.SIGKILL)
+        killed = time.monotonic()
+        waiter.grant()
+        assert time.monotonic() - killed < 0.5
+        for pid in words[1:]:
+            os.kill(pid, 0)  # the children live on
+        assert rig.of("a")["memory_bytes"] == 0
+        assert rig.of("a")["clients"] == []
+
+
+def test_the_token_of_a_frozen_holder_is_free_within_half_a_second(rig: Rig) -> None:
+    rig.tenant("a")
+    rig.tenant("b")
+    waiter = rig.client("b")
+    with forker(rig, "a", 0) as (holder, words):
+        holder.send_signal(signal.SIGSTOP)
+        frozen = time.monotonic()
+        waiter.ask()
+        grant = waiter.grant()
+        assert time.monotonic() - frozen < 0.5
+        assert grant.epoch > words[0]
+        assert rig.of("a")["leases_lost"] == 1
+
+
+def test_a_client_without_a_page_is_missed_when_its_connection_is_gone(rig: Rig) -> None:
+    rig.tenant("a")
+    client = rig.client("a", page=False)
+    client.ask()
+    client.grant()
+    assert len(rig.of("a")["clients"]) == 1
+    client.close()
+    wait_for(lambda: rig.of("a")["clients"] == [], 5, "forgotten client")
+    assert not rig.of("a")["holding"]
+
+
+BAD_FRAMES = {
+    "empty": b"",
+    "short": b"GM",
+    "no magic": b"\0" * 64,
+    "wrong version": struct.pack("<HBBIQ", lib.WIRE_MAGIC, 99, lib.WIRE_TOKEN_REQUEST, 64, 1) + b"\0" * 48,
+    "unknown type": struct.pack("<HBBIQ", lib.WIRE_MAGIC, lib.WIRE_VERSION, 77, 64, 1) + b"\0" * 48,
+    "cut": core.encode(core.new(lib.WIRE_RETURN, 1))[:-8],
+    "a daemon's message": core.encode(core.new(lib.WIRE_GRANT, 1)),
+    "oversized": core.encode(core.new(lib.WIRE_TOKEN_REQUEST, 1)) + b"\0" * 5000,
+    "an epoch never granted": core.encode(core.new(lib.WIRE_RETURN, 1, device=1, epoch=1 << 60)),
+    "a device it does not have": core.encode(core.new(lib.WIRE_TOKEN_REQUEST, 1, device=9)),
+}
+
+
+def test_a_bad_frame_costs_its_sender_the_connection_and_nobody_else_anything(rig: Rig) -> None:
+    rig.tenant("a")
+    rig.tenant("b")
+    other = rig.client("b")
+    sibling = rig.client("a")
+    for name, frame in BAD_FRAMES.items():
+        bad = rig.client("a")
+        bad.ask()
+        bad.grant()
+        bad.socket.send(frame)
+        if name == "oversized":  # libzmq closes the connection by itself
+            wait_for(lambda: len(rig.of("a")["clients"]) >= 1)
+            bad.close()
+            continue
+        error = bad.expect(lib.WIRE_ERROR)
+        assert error.code > 0, name
+        assert core.ffi.string(error.text), name
+        wait_for(lambda: not rig.of("a")["holding"], what=f"token after {name}")
+        bad.ask()
+        bad.nothing(lib.WIRE_GRANT, 0.02)
+        bad.close()
+    other.ask()
+    grant = other.grant()
+    other.give_back(grant.epoch)
+    sibling.ask()
+    sibling.grant()
+
+
+def test_the_first_message_must_be_a_hello_and_two_frames_are_no_message(rig: Rig) -> None:
+    rig.tenant("a")
+    early = rig.client("a", hello=False)
+    early.ask()
+    assert b"Hello" in core.ffi.string(early.expect(lib.WIRE_ERROR).text)
+    double = rig.client("a")
+    double.socket.send_multipart([b"one", b"two"])
+    double.expect(lib.WIRE_ERROR)
+
+
+def test_a_flood_of_one_tenant_leaves_the_other_its_turn(rig: Rig) -> None:
+    rig.tenant("a")
+    rig.tenant("b")
+    loud, quiet = rig.client("a"), rig.client("b")
+    frame = core.encode(core.new(lib.WIRE_STATS, 1, device=1))
+    for _ in range(20_000):
+        with contextlib.suppress(Exception):
+            loud.socket.send(frame, 1)
+    began = time.monotonic()
+    quiet.ask()
+    quiet.grant()
+    assert time.monotonic() - began < 1.0
+
+
+def test_a_client_that_reconnects_holding_is_the_holder_still(rig: Rig) -> None:
+    rig.tenant("a")
+    client = rig.client("a")
+    client.ask()
+    grant = client.grant()
+    again = Client(client.path, page=False, hello=False, nonce=client.nonce)
+    rig.clients.append(again)
+    again.hello(held={0: grant.epoch}, memory={0: 4096})
+    again.expect(lib.WIRE_WELCOME)
+    assert again.expect(lib.WIRE_EXTEND).epoch == grant.epoch
+    state = rig.of("a")
+    assert state["holding"]
+    assert state["memory_bytes"] == 4096
+    assert len(state["clients"]) == 1
+    again.give_back(grant.epoch)
+    wait_for(lambda: not rig.of("a")["holding"])
+
+
+def test_the_page_of_another_process_with_the_same_nonce_is_refused(rig: Rig) -> None:
+    rig.tenant("a")
+    with forker(rig, "a", 0):
+        pass
+    client = rig.client("a")
+    # the same process may come again; it gets the same page
+    client.open_page()
+    assert client.offer.size == 4096
+    impostor = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys, socket, struct; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); "
+            "s.send(struct.pack('<IIQ', int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))); "
+            "sys.exit(0 if s.recv(1) == b'' else 1)",
+            f"{client.path}.page",
+            str(lib.WIRE_MAGIC),
+            str(lib.WIRE_VERSION),
+            str(client.nonce),
+        ],
+        timeout=10,
+        check=False,
+    )
+    assert impostor.returncode == 0
+
+
+def test_memory_is_refused_at_the_edge_and_siblings_are_asked_first(rig: Rig) -> None:
+    rig.tenant("a", memory_bytes=1000)
+    one, two = rig.client("a"), rig.client("a")
+    one.send(lib.WIRE_MEM_RESERVE, device=one.device(0), credit_bytes=500, **{"bytes": 400})
+    reply = one.expect(lib.WIRE_MEM_REPLY)
+    assert reply.granted
+    assert reply.credit_bytes == 300  # of the 600 left, for two processes
+    serial = two.send(lib.WIRE_MEM_RESERVE, device=two.device(0), **{"bytes": 600})
+    recall = one.expect(lib.WIRE_MEM_RECALL)
+    assert recall.bytes == 300
+    one.send(lib.WIRE_MEM_RELEASE, device=one.device(0), reserved=1, **{"bytes": 300})
+    reply = two.expect(lib.WIRE_MEM_REPLY)
+    assert (reply.granted, reply.answers, reply.used_bytes, reply.limit_bytes) == (1, serial, 1000, 1000)
+    two.send(lib.WIRE_MEM_RESERVE, device=two.device(0), **{"bytes": 1})
+    assert not two.expect(lib.WIRE_MEM_REPLY).granted
+
+
+def test_shares_change_while_tenants_run_and_clients_are_told(rig: Rig) -> None:
+    rig.tenant("a", 0.3, 0.9, memory_bytes=100)
+    client = rig.client("a")
+    assert rig.http("PATCH", "/tenants/a", {"limit": 0.5, "memory_bytes": 200})[0] == 200
+    welcome = client.expect(lib.WIRE_WELCOME)
+    assert welcome.limit_ppm == 500_000
+    assert welcome.device[client.device(0)].memory_limit_bytes == 200
+    client.ask()
+    assert client.grant().flags & lib.WIRE_GRANT_CONTENDED  # a limit binds: the quota ends
+
+
+def test_a_tenant_that_is_deleted_is_gone_with_its_sockets(rig: Rig) -> None:
+    path = rig.tenant("a")
+    client = rig.client("a")
+    client.ask()
+    client.grant()
+    assert rig.http("DELETE", "/tenants/a")[0] == 200
+    assert not os.path.exists(path)
+    assert not os.path.exists(f"{path}.page")
+    assert client.shown() == 0
+    assert rig.state()["tenants"] == []
+    rig.tenant("a", 0.2)  # and may come again with other shares
+    rig.client("a")
+
+
+def test_a_restarted_daemon_grants_nothing_before_those_it_knew_have_spoken(rig: Rig) -> None:
+    rig.tenant("a")
+    rig.tenant("b")
+    holder, waiter = rig.client("a"), rig.client("b")
+    holder.ask()
+    grant = holder.grant()
+    rig.stop(signal.SIGKILL)
+    rig.start()
+    assert {tenant["name"] for tenant in rig.state()["tenants"]} == {"a", "b"}
+    later = rig.client("b", nonce=waiter.nonce)  # has spoken; the holder has not
+    later.ask()
+    began = time.monotonic()
+    holder_again = Client(holder.path, page=False, hello=False, nonce=holder.nonce)
+    rig.clients.append(holder_again)
+    holder_again.hello(held={0: grant.epoch})
+    assert holder_again.expect(lib.WIRE_REVOKE).epoch == grant.epoch
+    later.nothing(lib.WIRE_GRANT, 0.05)
+    holder_again.give_back(grant.epoch)
+    fresh = later.grant()
+    assert fresh.epoch > grant.epoch
+    assert time.monotonic() - began < 3
+    assert fresh.epoch > 1_000_000  # a block of its own
+
+
+def test_a_restarted_daemon_waits_no_longer_than_the_longest_lease_for_the_silent(rig: Rig) -> None:
+    rig.tenant("a")
+    rig.tenant("b")
+    silent, waiter = rig.client("a"), rig.client("b")
+    silent.ask()
+    silent.grant()
+    silent.socket.close(0)  # it lives, and does not come back
+    rig.stop(signal.SIGKILL)
+    rig.start()
+    waiter = rig.client("b", nonce=waiter.nonce)
+    waiter.ask()
+    waiter.grant(3.0)
+
+
+def test_a_wedged_listener_or_half_a_hello_on_the_page_socket_disturbs_nobody(rig: Rig) -> None:
+    import socket
+
+    path = rig.tenant("a")
+    silent = socket.socket(socket.AF_UNIX)
+    silent.connect(f"{path}.page")
+    half = socket.socket(socket.AF_UNIX)
+    half.connect(f"{path}.page")
+    half.send(b"GM")
+    half.settimeout(5)
+    assert half.recv(1) == b""
+    client = rig.client("a")
+    client.ask()
+    client.grant()
+    silent.close()
+    half.close()

@@ -37,6 +37,7 @@ from scheduler_backend.problem import Problem
 from scheduler_backend.tally import Counters, SeatTally, Series
 from scheduler_backend.timer import Timer
 from scheduler_backend.trace import Recorder
+from scheduler_backend.warmth import Warmth
 
 log = logging.getLogger("gemini.server")
 
@@ -104,6 +105,7 @@ class Server:
         last_epoch: int,
         started_ns: int,
         incarnation: int,
+        stay_warm: bool = True,
     ) -> None:
         self.loop, self.state_dir, self.gpus, self.recorder = loop, state_dir, gpus, recorder
         self.incarnation = incarnation
@@ -123,6 +125,8 @@ class Server:
         self._context = zmq.Context(io_threads=1)
         self._context.set(zmq.MAX_SOCKETS, 8192)
         self._timer = Timer(loop, self._on_time)
+        self._warmth = Warmth(loop, self._context, policy) if stay_warm else None
+        self._handed_now: ev.Handed | None = None
         self._closed = False
         self._probing = loop.call_later(PROBE_SECONDS, self._probe)
         self._performers: dict[type, Callable[[Any], None]] = {
@@ -240,6 +244,8 @@ class Server:
         for endpoint in self.endpoints.values():
             self._close(endpoint)
         self._timer.close()
+        if self._warmth is not None:
+            self._warmth.close()
         self._context.term()
 
     # --- events in, actions out -------------------------------------------------------------------------------------
@@ -254,7 +260,13 @@ class Server:
         performers = self._performers
         for action in actions:
             performers[type(action)](action)
-        self.handle_ns.add(time.monotonic_ns() - now_ns)
+        if self._warmth is not None:
+            self._warmth.expect(self.node.next_hand_over_ns())
+        took_ns = time.monotonic_ns() - now_ns
+        self.handle_ns.add(took_ns)
+        if self._handed_now is not None:
+            self.gaps[self._handed_now.gpu].add(self._handed_now.gap_ns + took_ns)
+            self._handed_now = None
         self.recorder.record(now_ns, event, actions)
 
     def _on_time(self) -> None:
@@ -504,7 +516,8 @@ class Server:
         tally = self.tallies[action.tenant, action.gpu]
         tally.grants += 1
         tally.wait.add(action.wait_ns)
-        self.gaps[action.gpu].add(action.gap_ns)
+        if action.wait_ns > action.gap_ns:  # it waited already when the token became free: a hand-over
+            self._handed_now = action
 
     def _charged(self, action: ev.Charged) -> None:
         tally = self.tallies.get((action.tenant, action.gpu))

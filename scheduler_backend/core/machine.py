@@ -612,6 +612,9 @@ class TokenMachine:
         if self.settled_until_ns == self.quota_until_ns or look_ns - self.granted_ns < policy.extend_lead_ns:
             return 0
         if self.now_ns < look_ns:
+            if self._surely_next(holder):
+                self.settled_until_ns = self.quota_until_ns
+                return 0
             return look_ns
         self.settled_until_ns = self.quota_until_ns
         left_ns = self.quota_until_ns - self.now_ns
@@ -636,6 +639,21 @@ class TokenMachine:
         self.virtual_now += virtual_then - virtual_end
         self._move(holder, Prolong(self._until_resumed(holder, quota_ns, self.quota_until_ns)))
         return self.quota_until_ns - policy.extend_lead_ns
+
+    def _surely_next(self, holder: Seat) -> bool:
+        """Will somebody who waits now be picked before the holder when the quota ends, whoever else comes?"""
+        if self.policy.ordering != "eevdf":
+            return False
+        left_ns = self.quota_until_ns - self.now_ns
+        if not holder.request_ppm:
+            return any(seat.request_ppm and not seat.throttled for seat in self.waiting.values())
+        virtual_end = self.virtual_now + left_ns * SCALE // self._active_ppm()
+        finish = holder.finish + virtual(left_ns, holder.request_ppm)
+        for seat in self.waiting.values():
+            owed = seat.request_ppm and not seat.throttled and seat.clock <= virtual_end
+            if owed and seat.finish < finish and (seat.latency or not holder.latency):
+                return True
+        return False
 
     # --- tenants and clients ----------------------------------------------------------------------------------------
     def _tenant_added(self, event: ev.TenantAdded) -> None:

@@ -61,6 +61,16 @@ class Node:
             actions.append(ev.WakeAt(wake_ns))
         return actions
 
+    def next_hand_over_ns(self) -> int:
+        """When the next planned hand-over is due, over all GPUs; 0: none is planned. For a shell that wants to be awake."""
+        due_ns = 0
+        for machine in self.machines:
+            if machine.waiting and machine.holder is not None:
+                end_ns = machine.quota_until_ns
+                if end_ns > machine.now_ns and (due_ns == 0 or end_ns < due_ns):
+                    due_ns = end_ns
+        return due_ns
+
     def _next_wake(self) -> int:
         wakes = [wake_ns for wake_ns in self._wakes if wake_ns]
         wakes += self._refusing.values()

@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum row_flavour { LEGACY, PER_THREAD, ANY };
+#include "libhook/driver/rows.h"
 
 /* Flags of cuGetProcAddress (cuda.h, CUdriverProcAddress_flags). */
 enum { ASK_LEGACY_STREAM = 1, ASK_PER_THREAD_STREAM = 2 };
@@ -34,21 +34,7 @@ struct real_driver real = {
 #include "libhook/driver/cuda_hooks.h"
 };
 
-struct row {
-    const char *symbol;
-    const char *name;
-    int since;
-    enum row_flavour flavour;
-};
-
-static const struct row rows[] = {
-#define HOOK(symbol, name, since, flavour, class_) {#symbol, name, since, flavour},
-#define PASS(symbol, name, since, flavour, reason) {#symbol, name, since, flavour},
-#include "libhook/driver/cuda_hooks.h"
-};
-
-#define ROWS (sizeof(rows) / sizeof(rows[0]))
-_Static_assert(sizeof(struct real_driver) == ROWS * sizeof(void *), "one pointer per row, in the order of the table");
+enum { POINTERS = sizeof(struct real_driver) / sizeof(void *) };
 
 /* All three are written with the same values by whichever threads look first; `loaded` last, with release. */
 static int loaded;
@@ -110,9 +96,9 @@ static void *ask_driver(
     void *found = NULL;
     CUresult result = CUDA_ERROR_NOT_FOUND;
     if (ask != NULL)
-        result = ask(row->name, &found, row->since, flags, &status);
+        result = ask(row_name(row), &found, row->since, flags, &status);
     else if (ask_v1 != NULL)
-        result = ask_v1(row->name, &found, row->since, flags);
+        result = ask_v1(row_name(row), &found, row->since, flags);
     return result == CUDA_SUCCESS && found != NULL && !is_own(found) ? found : NULL;
 }
 
@@ -120,11 +106,13 @@ static void fill(void *handle, bool in_global_scope) {
     void **pointers = (void **)&real;
     __typeof__(cuGetProcAddress_v2) *ask = (__typeof__(ask))find(handle, in_global_scope, "cuGetProcAddress_v2");
     __typeof__(cuGetProcAddress) *ask_v1 = (__typeof__(ask_v1))find(handle, in_global_scope, "cuGetProcAddress");
-    for (size_t i = 0; i < ROWS; i++) {
-        void *found = find(handle, in_global_scope, rows[i].symbol);
+    for (const struct row *row = rows; row < rows + ROWS_CUDA; row++) {
+        if (row->pointer == ROW_NO_POINTER)
+            continue;
+        void *found = find(handle, in_global_scope, row_symbol(row));
         if (found == NULL)
-            found = ask_driver(&rows[i], ask, ask_v1);
-        __atomic_store_n(&pointers[i], found != NULL ? found : (void *)real_missing, __ATOMIC_RELAXED);
+            found = ask_driver(row, ask, ask_v1);
+        __atomic_store_n(&pointers[row->pointer], found != NULL ? found : (void *)real_missing, __ATOMIC_RELAXED);
     }
 }
 
@@ -158,6 +146,12 @@ bool real_load(const char *hint) {
     return found;
 }
 
+void *real_pointer(const struct row *row) {
+    return real_loaded() && row->pointer != ROW_NO_POINTER
+               ? __atomic_load_n(&((void **)&real)[row->pointer], __ATOMIC_RELAXED)
+               : NULL;
+}
+
 void *real_symbol(const char *name) {
     if (!real_load(NULL))
         return NULL;
@@ -175,5 +169,5 @@ void *real_symbol(const char *name) {
 void *real_bind(uintptr_t row) {
     if (!real_load(NULL))
         return (void *)no_driver;
-    return __atomic_load_n(&((void **)&real)[row], __ATOMIC_RELAXED);
+    return row < POINTERS ? __atomic_load_n(&((void **)&real)[row], __ATOMIC_RELAXED) : (void *)real_missing;
 }

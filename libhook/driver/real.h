@@ -48,6 +48,10 @@ CUresult real_missing(void);
 typedef void *real_dlsym_function(void *handle, const char *name);
 real_dlsym_function *real_dlsym(void);
 
+/* The pointer of a row in `real`; NULL while there is no driver, and for rows without one. */
+struct row;
+void *real_pointer(const struct row *row);
+
 /* The exported symbol `name` of the driver in use, or NULL. */
 void *real_symbol(const char *name);
 

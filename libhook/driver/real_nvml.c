@@ -9,15 +9,10 @@
 #include <stddef.h>
 
 #include "libhook/driver/real.h"
+#include "libhook/driver/rows.h"
 
-static const char *const names[] = {
-#define HOOK(symbol, class_) #symbol,
-#define PASS(symbol) #symbol,
-#include "libhook/driver/nvml_hooks.h"
-};
-
-enum { NAMES = sizeof(names) / sizeof(names[0]) };
-_Static_assert(sizeof(struct real_nvml) == NAMES * sizeof(void *), "one pointer per row, in the order of the table");
+_Static_assert(
+    sizeof(struct real_nvml) == ROWS_NVML * sizeof(void *), "one pointer per row, in the order of the table");
 
 /* Filled with the same values by whichever threads look first; `loaded` last, with release. */
 static struct real_nvml table;
@@ -32,8 +27,8 @@ const struct real_nvml *real_nvml(bool open) {
     void *handle = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL | (open ? 0 : RTLD_NOLOAD));
     if (handle != NULL) {
         void **pointers = (void **)&table;
-        for (int i = 0; i < NAMES; i++)
-            __atomic_store_n(&pointers[i], real_dlsym()(handle, names[i]), __ATOMIC_RELAXED);
+        for (int i = 0; i < ROWS_NVML; i++)
+            __atomic_store_n(&pointers[i], real_dlsym()(handle, row_symbol(&rows[ROWS_CUDA + i])), __ATOMIC_RELAXED);
         __atomic_store_n(&loaded, 1, __ATOMIC_RELEASE);
     }
     dlerror();

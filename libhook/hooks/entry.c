@@ -32,7 +32,7 @@
 #include "libhook/runtime/account.h"
 #include "libhook/runtime/agent.h"
 
-static const char *const file_names[] = {[TABLE_CUDA] = "libcuda.so", [TABLE_NVML] = "libnvidia-ml.so"};
+static const char *const file_names[] = {[ROW_CUDA] = "libcuda.so", [ROW_NVML] = "libnvidia-ml.so"};
 
 /* The dlsym that comes after ours in the search order. */
 static void *next_dlsym(void) {
@@ -74,8 +74,8 @@ static void *in_scope_of(const struct link_map *object, const char *name) {
 }
 
 /* Does `address` stand in the library that the row is about? Then its driver may be looked up now. */
-static bool is_the_librarys(const struct table_row *row, void *address) {
-    if (row->real != NULL && real_loaded() && *row->real == address)
+static bool is_the_librarys(const struct row *row, void *address) {
+    if (real_pointer(row) == address) /* or in the interposer behind us, through which ours goes */
         return true;
     struct link_map *object = object_of(address);
     if (object == NULL)
@@ -85,29 +85,29 @@ static bool is_the_librarys(const struct table_row *row, void *address) {
     const char *expected = file_names[row->library];
     if (strncmp(base, expected, strlen(expected)) != 0)
         return false;
-    if (row->library == TABLE_CUDA)
+    if (row->library == ROW_CUDA)
         real_load(object->l_name);
     return true;
 }
 
 /* Ours in the place of the library's, anything else as it is. */
-static void *exchange(const struct table_row *row, void *found) {
-    return found != NULL && is_the_librarys(row, found) ? row->ours : found;
+static void *exchange(const struct row *row, void *found) {
+    return found != NULL && is_the_librarys(row, found) ? table_ours(row) : found;
 }
 
 /* RTLD_DEFAULT: the global scope, then the caller's own. */
-static void *answer_default(const struct table_row *row, void *caller) {
-    void *found = real_dlsym()(RTLD_DEFAULT, row->symbol);
-    if (found != NULL && found != row->ours)
+static void *answer_default(const struct row *row, void *caller) {
+    void *found = real_dlsym()(RTLD_DEFAULT, row_symbol(row));
+    if (found != NULL && found != table_ours(row))
         return exchange(row, found); /* somebody before us defines it */
-    found = after_us(row->symbol);
+    found = after_us(row_symbol(row));
     if (found == NULL) {
         struct link_map *object = object_of(caller);
-        found = object == NULL ? NULL : in_scope_of(object, row->symbol);
-        if (found == NULL || found == row->ours)
-            return after_us(row->symbol); /* nobody has it but us: NULL, and dlerror says so */
+        found = object == NULL ? NULL : in_scope_of(object, row_symbol(row));
+        if (found == NULL || found == table_ours(row))
+            return after_us(row_symbol(row)); /* nobody has it but us: NULL, and dlerror says so */
     }
-    return row->ours;
+    return table_ours(row);
 }
 
 static bool comes_after(const struct link_map *first, const struct link_map *second) {
@@ -118,15 +118,15 @@ static bool comes_after(const struct link_map *first, const struct link_map *sec
 }
 
 /* RTLD_NEXT; false: the real dlsym is to answer. */
-static bool answer_next(const struct table_row *row, void *caller, void **answer) {
+static bool answer_next(const struct row *row, void *caller, void **answer) {
     struct link_map *object = object_of(caller);
     if (object == NULL)
         return false;
-    void *own = in_scope_of(object, row->symbol);
-    if (own != NULL && own != row->ours && object_of(own) == object)
+    void *own = in_scope_of(object, row_symbol(row));
+    if (own != NULL && own != table_ours(row) && object_of(own) == object)
         return false; /* another interposer */
-    void *found = after_us(row->symbol);
-    if (found == NULL && own != NULL && own != row->ours)
+    void *found = after_us(row_symbol(row));
+    if (found == NULL && own != NULL && own != table_ours(row))
         found = own; /* what the caller brought along, out of our sight */
     if (found == NULL) {
         *answer = NULL;
@@ -150,8 +150,8 @@ struct entry_answer entry_dlsym(void *handle, const char *name, void *caller) {
         return (struct entry_answer){.forward = (void *)real_dlsym()};
     if (!may_be_ours(name))
         return (struct entry_answer){.forward = next_dlsym()};
-    const struct table_row *row = table_by_symbol(name);
-    if (row == NULL || row->ours == NULL)
+    const struct row *row = table_by_symbol(name);
+    if (row == NULL || table_ours(row) == NULL)
         return (struct entry_answer){.forward = next_dlsym()};
     int saved_errno = errno;
     void *value;
@@ -162,7 +162,7 @@ struct entry_answer entry_dlsym(void *handle, const char *name, void *caller) {
         value = answer_default(row, caller);
     } else {
         value = real_dlsym()(handle, name);
-        value = value == row->ours ? answer_default(row, caller) : exchange(row, value);
+        value = value == table_ours(row) ? answer_default(row, caller) : exchange(row, value);
     }
     if (value != NULL)
         dlerror(); /* what we looked for in vain on the way is not the caller's error */

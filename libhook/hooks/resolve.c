@@ -34,24 +34,24 @@ uint64_t resolve_ungated_lookups(void) {
 }
 
 /* A driver that is not bound inside itself may well answer with ours: we come first in the search order. */
-static bool has_address(const struct table_row *row, void *address) {
-    if (row->ours != NULL && row->ours == address)
+static bool has_address(const struct row *row, void *address) {
+    if (table_ours(row) != NULL && table_ours(row) == address)
         return true;
-    return real_symbol(row->symbol) == address;
+    return real_symbol(row_symbol(row)) == address;
 }
 
 /* The newest row of `name` that fits; with `address` only among the rows whose real function stands there. */
-static const struct table_row *fitting(const char *name, int version, cuuint64_t flags, void *address) {
-    enum table_flavour wanted =
+static const struct row *fitting(const char *name, int version, cuuint64_t flags, void *address) {
+    enum row_flavour wanted =
         (flags & ASK_PER_THREAD_STREAM) != 0 && version >= PER_THREAD_STREAM_SINCE ? PER_THREAD : LEGACY;
-    const struct table_row *best = NULL;
+    const struct row *best = NULL;
     bool best_exact = false;
-    for (const struct table_row *row = NULL; (row = table_next_by_name(name, row)) != NULL;) {
+    for (const struct row *row = NULL; (row = table_next_by_name(name, row)) != NULL;) {
         if (row->since > version || (wanted == LEGACY && row->flavour == PER_THREAD))
             continue;
         if (address != NULL && !has_address(row, address))
             continue;
-        bool exact = row->flavour == wanted; /* a per-thread row comes before any other, if there is one */
+        bool exact = row->flavour == (uint8_t)wanted; /* a per-thread row comes before any other, if there is one */
         if (best == NULL || exact > best_exact || (exact == best_exact && row->since >= best->since)) {
             best = row;
             best_exact = exact;
@@ -61,8 +61,8 @@ static const struct table_row *fitting(const char *name, int version, cuuint64_t
 }
 
 /* Any row of the name at that address. */
-static const struct table_row *at_address(const char *name, void *address) {
-    for (const struct table_row *row = NULL; (row = table_next_by_name(name, row)) != NULL;)
+static const struct row *at_address(const char *name, void *address) {
+    for (const struct row *row = NULL; (row = table_next_by_name(name, row)) != NULL;)
         if (has_address(row, address))
             return row;
     return NULL;
@@ -96,15 +96,15 @@ static bool driver_knows_newer(const char *name) {
 
 static int newest_since(const char *name) {
     int newest = 0;
-    for (const struct table_row *row = NULL; (row = table_next_by_name(name, row)) != NULL;)
+    for (const struct row *row = NULL; (row = table_next_by_name(name, row)) != NULL;)
         if (row->since > newest)
             newest = row->since;
     return newest;
 }
 
 static bool is_hooked(const char *name) {
-    for (const struct table_row *row = NULL; (row = table_next_by_name(name, row)) != NULL;)
-        if (row->ours != NULL)
+    for (const struct row *row = NULL; (row = table_next_by_name(name, row)) != NULL;)
+        if (table_ours(row) != NULL)
             return true;
     return false;
 }
@@ -113,7 +113,7 @@ static bool is_hooked(const char *name) {
 static void *substitute(const char *name, int version, cuuint64_t flags, void *answer) {
     if (!is_hooked(name))
         return answer;
-    const struct table_row *row = fitting(name, version, flags, answer);
+    const struct row *row = fitting(name, version, flags, answer);
     if (row == NULL)
         row = at_address(name, answer);
     if (row == NULL) {
@@ -127,7 +127,7 @@ static void *substitute(const char *name, int version, cuuint64_t flags, void *a
         }
         row = fitting(name, version, flags, NULL);
     }
-    return row != NULL && row->ours != NULL ? row->ours : answer;
+    return row != NULL && table_ours(row) != NULL ? table_ours(row) : answer;
 }
 
 CUresult cuGetProcAddress(const char *symbol, void **pfn, int cuda_version, cuuint64_t flags) {

@@ -7,23 +7,27 @@
  */
 #include "libhook/hooks/table.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "libhook/driver/nvml_abi.h"
-#include "libhook/driver/real.h"
+#include "libhook/driver/cuda_abi.h"
 
-static const struct table_row rows[] = {
-#define HOOK(symbol, name, since, flavour, class_)                                                                     \
-    {#symbol, name, since, flavour, TABLE_CUDA, (void *)symbol, (void **)&real.symbol},
-#define PASS(symbol, name, since, flavour, reason)                                                                     \
-    {#symbol, name, since, flavour, TABLE_CUDA, NULL, (void **)&real.symbol},
-#define KNOWN(symbol, name, since, flavour, reason) {#symbol, name, since, flavour, TABLE_CUDA, NULL, NULL},
+static void *const ours[ROWS] = {
+#define HOOK(symbol, name, since, flavour, class_) (void *)symbol,
+#define PASS(symbol, name, since, flavour, reason) NULL,
+#define KNOWN(symbol, name, since, flavour, reason) NULL,
 #include "libhook/driver/cuda_hooks.h"
-#define HOOK(symbol, class_) {#symbol, "", 0, ANY, TABLE_NVML, (void *)symbol, NULL},
+#define HOOK(symbol, class_) (void *)symbol,
+#define PASS(symbol) NULL,
 #include "libhook/driver/nvml_hooks.h"
 };
 
-enum { ROWS = sizeof(rows) / sizeof(rows[0]), SLOTS = 2048, EMPTY = 0 };
+void *table_ours(const struct row *row) {
+    return ours[row - rows];
+}
+
+enum { SLOTS = 2048, EMPTY = 0 };
 _Static_assert(ROWS * 2 < SLOTS, "the hash is to stay half empty");
 
 enum { NOT_BUILT, BEING_BUILT, BUILT };
@@ -54,39 +58,39 @@ static int built(void) {
     if (!__atomic_compare_exchange_n(&state, &expected, BEING_BUILT, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         return expected == BUILT;
     for (size_t i = 0; i < ROWS; i++) {
-        put(symbol_slots, rows[i].symbol, i);
-        if (rows[i].name[0] != '\0')
-            put(name_slots, rows[i].name, i);
+        put(symbol_slots, row_symbol(&rows[i]), i);
+        if (rows[i].name != 0)
+            put(name_slots, row_name(&rows[i]), i);
     }
     __atomic_store_n(&state, BUILT, __ATOMIC_RELEASE);
     return 1;
 }
 
-const struct table_row *table_by_symbol(const char *symbol) {
+const struct row *table_by_symbol(const char *symbol) {
     if (built()) {
         for (uint32_t at = hash(symbol) % SLOTS; symbol_slots[at] != EMPTY; at = (at + 1) % SLOTS)
-            if (strcmp(rows[symbol_slots[at] - 1].symbol, symbol) == 0)
+            if (strcmp(row_symbol(&rows[symbol_slots[at] - 1]), symbol) == 0)
                 return &rows[symbol_slots[at] - 1];
         return NULL;
     }
     for (size_t i = 0; i < ROWS; i++)
-        if (strcmp(rows[i].symbol, symbol) == 0)
+        if (strcmp(row_symbol(&rows[i]), symbol) == 0)
             return &rows[i];
     return NULL;
 }
 
-const struct table_row *table_next_by_name(const char *name, const struct table_row *after) {
+const struct row *table_next_by_name(const char *name, const struct row *after) {
     /* Rows of one name lie in their probe sequence in the order of the table, so "after" is a comparison. */
     if (built()) {
         for (uint32_t at = hash(name) % SLOTS; name_slots[at] != EMPTY; at = (at + 1) % SLOTS) {
-            const struct table_row *row = &rows[name_slots[at] - 1];
-            if ((after == NULL || row > after) && strcmp(row->name, name) == 0)
+            const struct row *row = &rows[name_slots[at] - 1];
+            if ((after == NULL || row > after) && strcmp(row_name(row), name) == 0)
                 return row;
         }
         return NULL;
     }
-    for (const struct table_row *row = after == NULL ? rows : after + 1; row < rows + ROWS; row++)
-        if (strcmp(row->name, name) == 0)
+    for (const struct row *row = after == NULL ? rows : after + 1; row < rows + ROWS; row++)
+        if (strcmp(row_name(row), name) == 0)
             return row;
     return NULL;
 }

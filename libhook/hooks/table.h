@@ -7,29 +7,18 @@
 #ifndef GEMINI_HOOKS_TABLE_H
 #define GEMINI_HOOKS_TABLE_H
 
-#include <stddef.h>
-#include <stdint.h>
-
-enum table_library { TABLE_CUDA, TABLE_NVML };
-enum table_flavour { LEGACY, PER_THREAD, ANY };
-
-struct table_row {
-    const char *symbol;         /* what the library exports */
-    const char *name;           /* what cuGetProcAddress is asked for */
-    int since;                  /* CUDA version in which this row's ABI came */
-    enum table_flavour flavour; /* of the default stream */
-    enum table_library library;
-    void *ours; /* our function; NULL: this row is left alone */
-    void **real;                /* the pointer in `real`; NULL for rows known by name only and for NVML's */
-};
+#include "libhook/driver/rows.h"
 
 #pragma GCC visibility push(hidden)
 
+/* Our function for this row; NULL: it is left alone. */
+void *table_ours(const struct row *row);
+
 /* The row of an exported symbol, or NULL. */
-const struct table_row *table_by_symbol(const char *symbol);
+const struct row *table_by_symbol(const char *symbol);
 
 /* The rows that answer to a name of cuGetProcAddress, one after another: NULL begins and ends. */
-const struct table_row *table_next_by_name(const char *name, const struct table_row *after);
+const struct row *table_next_by_name(const char *name, const struct row *after);
 
 #pragma GCC visibility pop
 

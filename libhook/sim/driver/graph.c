@@ -1,0 +1,501 @@
+#include "libhook/sim/driver/graph.h"
+
+#include <stdlib.h>
+
+#include "libhook/sim/driver/queue.h"
+
+struct CUuserObject_st {
+    struct slab_head head;
+    void *value;
+    CUhostFn destroy;
+    unsigned int references;
+};
+
+struct CUgraph_st *graph_make(void)
+{
+    return slab_take(SLAB_GRAPH, sizeof(struct CUgraph_st));
+}
+
+static void drop_object(struct CUuserObject_st *object, unsigned int count)
+{
+    object->references -= count < object->references ? count : object->references;
+    if (object->references)
+        return;
+    if (object->destroy)
+        object->destroy(object->value);
+    slab_give(SLAB_USER_OBJECT, object);
+}
+
+static void end_node(struct CUgraphNode_st *node)
+{
+    op_drop(&node->op);
+    free(node->need);
+    slab_give(SLAB_NODE, node);
+}
+
+void graph_end(struct CUgraph_st *graph)
+{
+    for (size_t i = 0; i < graph->nodes; i++)
+        end_node(graph->node[i]);
+    for (size_t i = 0; i < graph->objects; i++)
+        drop_object(graph->object[i], 1);
+    free(graph->node);
+    free(graph->object);
+    slab_give(SLAB_GRAPH, graph);
+}
+
+CUresult graph_of(CUgraph handle, struct CUgraph_st **out)
+{
+    INIT();
+    NEED(slab_has(SLAB_GRAPH, handle), CUDA_ERROR_INVALID_VALUE);
+    *out = handle;
+    return CUDA_SUCCESS;
+}
+
+CUresult node_of(CUgraphNode handle, struct CUgraphNode_st **out)
+{
+    INIT();
+    NEED(slab_has(SLAB_NODE, handle), CUDA_ERROR_INVALID_VALUE);
+    *out = handle;
+    return CUDA_SUCCESS;
+}
+
+CUresult graph_need(struct CUgraphNode_st *node, struct CUgraphNode_st *on)
+{
+    for (size_t i = 0; i < node->needs; i++)
+        if (node->need[i] == on)
+            return CUDA_SUCCESS;
+    struct CUgraphNode_st **grown = realloc(node->need, (node->needs + 1) * sizeof(*grown));
+    NEED(grown, CUDA_ERROR_OUT_OF_MEMORY);
+    node->need = grown;
+    node->need[node->needs++] = on;
+    return CUDA_SUCCESS;
+}
+
+CUresult graph_add(struct CUgraph_st *graph, const struct op *op, struct CUgraphNode_st *const *needs, size_t count,
+                   struct CUgraphNode_st **out)
+{
+    for (size_t i = 0; i < count; i++)
+        NEED(slab_has(SLAB_NODE, needs[i]) && needs[i]->graph == graph, CUDA_ERROR_INVALID_VALUE);
+    struct CUgraphNode_st **grown = realloc(graph->node, (graph->nodes + 1) * sizeof(*grown));
+    NEED(grown, CUDA_ERROR_OUT_OF_MEMORY);
+    graph->node = grown;
+    struct CUgraphNode_st *node = slab_take(SLAB_NODE, sizeof(*node));
+    NEED(node, CUDA_ERROR_OUT_OF_MEMORY);
+    node->graph = graph;
+    node->enabled = true;
+    CUresult result = op_keep(&node->op, op);
+    for (size_t i = 0; !result && i < count; i++)
+        result = graph_need(node, needs[i]);
+    if (result) {
+        end_node(node);
+        return result;
+    }
+    if (op->type == CU_GRAPH_NODE_TYPE_GRAPH)
+        node->op.graph->parent = node;
+    graph->node[graph->nodes++] = node;
+    *out = node;
+    return CUDA_SUCCESS;
+}
+
+CUresult graph_clone(const struct CUgraph_st *graph, struct CUgraph_st **out)
+{
+    struct CUgraph_st *copy = graph_make();
+    CUresult result = copy ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; !result && i < graph->nodes; i++) {
+        struct CUgraphNode_st *node;
+        graph->node[i]->mark = (uint32_t)i;
+        result = graph_add(copy, &graph->node[i]->op, NULL, 0, &node);
+        if (!result) {
+            node->original = graph->node[i];
+            node->enabled = graph->node[i]->enabled;
+            node->op.owns_memory = false;
+        }
+    }
+    for (size_t i = 0; !result && i < graph->nodes; i++)
+        for (size_t k = 0; !result && k < graph->node[i]->needs; k++)
+            result = graph_need(copy->node[i], copy->node[graph->node[i]->need[k]->mark]);
+    if (result && copy) {
+        graph_end(copy);
+        copy = NULL;
+    }
+    *out = copy;
+    return result;
+}
+
+struct CUgraphNode_st **graph_order(struct CUgraph_st *graph)
+{
+    struct CUgraphNode_st **order = calloc(graph->nodes + 1, sizeof(*order));
+    size_t count = 0;
+    for (size_t i = 0; order && i < graph->nodes; i++)
+        graph->node[i]->mark = 0;
+    for (bool moved = true; order && moved;) { /* nodes are mostly added in such an order already */
+        moved = false;
+        for (size_t i = 0; i < graph->nodes; i++) {
+            struct CUgraphNode_st *node = graph->node[i];
+            bool ready = !node->mark;
+            for (size_t k = 0; ready && k < node->needs; k++)
+                ready = node->need[k]->mark;
+            if (!ready)
+                continue;
+            node->mark = 1;
+            order[count++] = node;
+            moved = true;
+        }
+    }
+    if (order && count < graph->nodes) { /* a cycle */
+        free(order);
+        order = NULL;
+    }
+    return order;
+}
+
+bool graph_reaches(struct CUgraph_st *graph, const struct node_set *from, const struct CUgraphNode_st *node)
+{
+    for (size_t i = 0; i < graph->nodes; i++)
+        graph->node[i]->mark = 0;
+    for (size_t i = 0; from && i < from->count; i++)
+        from->node[i]->mark = 1;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (size_t i = graph->nodes; i-- > 0;)
+            for (size_t k = 0; graph->node[i]->mark && k < graph->node[i]->needs; k++)
+                if (!graph->node[i]->need[k]->mark) {
+                    graph->node[i]->need[k]->mark = 1;
+                    moved = true;
+                }
+    }
+    return node->mark;
+}
+
+/* ---- launching ---- */
+
+static CUresult flush(struct CUstream_st *stream, struct work *work)
+{
+    CUresult result = CUDA_SUCCESS;
+    if (work->kernels)
+        result = queue_push(stream, work, NULL);
+    *work = (struct work){.kind = SIM_KERNEL};
+    return result;
+}
+
+CUresult graph_run(struct CUstream_st *stream, struct CUgraphNode_st *const *order, size_t count)
+{
+    struct work work = {.kind = SIM_KERNEL};
+    for (size_t i = 0; i < count; i++) {
+        const struct op *op = &order[i]->op;
+        if (!order[i]->enabled)
+            continue;
+        if (op->type == CU_GRAPH_NODE_TYPE_KERNEL && !op->kernel.facts->collective) {
+            work.kernels++;
+            work.duration_ns += op->kernel.duration_ns;
+            continue;
+        }
+        if (op->type == CU_GRAPH_NODE_TYPE_EMPTY)
+            continue;
+        TRY(flush(stream, &work));
+        TRY(op_run(stream, op));
+    }
+    return flush(stream, &work);
+}
+
+/* ---- the program's calls ---- */
+
+CUresult cuGraphCreate(CUgraph *graph, unsigned int flags)
+{
+    INIT();
+    NEED(graph && !flags, CUDA_ERROR_INVALID_VALUE);
+    *graph = graph_make();
+    return *graph ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuGraphDestroy(CUgraph handle)
+{
+    struct CUgraph_st *graph;
+    TRY(graph_of(handle, &graph));
+    NEED(!graph->parent, CUDA_ERROR_INVALID_VALUE);
+    pthread_mutex_lock(&driver.lock);
+    graph_end(graph);
+    pthread_mutex_unlock(&driver.lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphClone(CUgraph *out, CUgraph handle)
+{
+    struct CUgraph_st *graph;
+    NEED(out, CUDA_ERROR_INVALID_VALUE);
+    TRY(graph_of(handle, &graph));
+    pthread_mutex_lock(&driver.lock);
+    CUresult result = graph_clone(graph, out);
+    pthread_mutex_unlock(&driver.lock);
+    return result;
+}
+
+CUresult cuGraphNodeFindInClone(CUgraphNode *node, CUgraphNode original, CUgraph handle)
+{
+    struct CUgraph_st *graph;
+    NEED(node, CUDA_ERROR_INVALID_VALUE);
+    TRY(graph_of(handle, &graph));
+    for (size_t i = 0; i < graph->nodes; i++)
+        if (graph->node[i]->original == original) {
+            *node = graph->node[i];
+            return CUDA_SUCCESS;
+        }
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType *type)
+{
+    struct CUgraphNode_st *node;
+    NEED(type, CUDA_ERROR_INVALID_VALUE);
+    TRY(node_of(handle, &node));
+    *type = node->op.type;
+    return CUDA_SUCCESS;
+}
+
+/* Lists are given in two calls: how many there are, then up to so many of them. */
+struct list {
+    CUgraphNode *to;
+    size_t room, count;
+};
+
+static void list_add(struct list *list, CUgraphNode node)
+{
+    if (list->to && list->count < list->room)
+        list->to[list->count] = node;
+    list->count++;
+}
+
+static CUresult list_end(const struct list *list, size_t *count)
+{
+    for (size_t i = list->count; list->to && i < list->room; i++)
+        list->to[i] = NULL;
+    *count = list->to && list->count > list->room ? list->room : list->count;
+    return CUDA_SUCCESS;
+}
+
+static CUresult list_nodes(CUgraph handle, CUgraphNode *nodes, size_t *count, bool roots_only)
+{
+    struct CUgraph_st *graph;
+    NEED(count, CUDA_ERROR_INVALID_VALUE);
+    TRY(graph_of(handle, &graph));
+    struct list list = {nodes, nodes ? *count : 0, 0};
+    for (size_t i = 0; i < graph->nodes; i++)
+        if (!roots_only || !graph->node[i]->needs)
+            list_add(&list, graph->node[i]);
+    return list_end(&list, count);
+}
+
+CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
+{
+    return list_nodes(graph, nodes, count, false);
+}
+
+CUresult cuGraphGetRootNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
+{
+    return list_nodes(graph, nodes, count, true);
+}
+
+CUresult cuGraphNodeGetDependencies(CUgraphNode handle, CUgraphNode *needs, size_t *count)
+{
+    struct CUgraphNode_st *node;
+    NEED(count, CUDA_ERROR_INVALID_VALUE);
+    TRY(node_of(handle, &node));
+    struct list list = {needs, needs ? *count : 0, 0};
+    for (size_t i = 0; i < node->needs; i++)
+        list_add(&list, node->need[i]);
+    return list_end(&list, count);
+}
+
+CUresult cuGraphNodeGetDependentNodes(CUgraphNode handle, CUgraphNode *dependents, size_t *count)
+{
+    struct CUgraphNode_st *node;
+    NEED(count, CUDA_ERROR_INVALID_VALUE);
+    TRY(node_of(handle, &node));
+    struct list list = {dependents, dependents ? *count : 0, 0};
+    for (size_t i = 0; i < node->graph->nodes; i++)
+        for (size_t k = 0; k < node->graph->node[i]->needs; k++)
+            if (node->graph->node[i]->need[k] == node)
+                list_add(&list, node->graph->node[i]);
+    return list_end(&list, count);
+}
+
+CUresult cuGraphGetEdges(CUgraph handle, CUgraphNode *from, CUgraphNode *to, size_t *count)
+{
+    struct CUgraph_st *graph;
+    size_t total;
+    NEED(count && !from == !to, CUDA_ERROR_INVALID_VALUE);
+    TRY(graph_of(handle, &graph));
+    struct list starts = {from, from ? *count : 0, 0}, ends = {to, to ? *count : 0, 0};
+    for (size_t i = 0; i < graph->nodes; i++)
+        for (size_t k = 0; k < graph->node[i]->needs; k++) {
+            list_add(&starts, graph->node[i]->need[k]);
+            list_add(&ends, graph->node[i]);
+        }
+    list_end(&starts, &total);
+    return list_end(&ends, count);
+}
+
+static void plain_edges(CUgraphEdgeData *edges, size_t count)
+{
+    if (edges)
+        memset(edges, 0, count * sizeof(*edges));
+}
+
+CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edges, size_t *count)
+{
+    TRY(cuGraphGetEdges(graph, from, to, count));
+    plain_edges(edges, *count);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *needs, CUgraphEdgeData *edges, size_t *count)
+{
+    TRY(cuGraphNodeGetDependencies(node, needs, count));
+    plain_edges(edges, *count);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgraphNode *dependents, CUgraphEdgeData *edges,
+                                         size_t *count)
+{
+    TRY(cuGraphNodeGetDependentNodes(node, dependents, count));
+    plain_edges(edges, *count);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphAddDependencies(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to, size_t count)
+{
+    struct CUgraph_st *graph;
+    NEED((from && to) || !count, CUDA_ERROR_INVALID_VALUE);
+    TRY(graph_of(handle, &graph));
+    for (size_t i = 0; i < count; i++) {
+        NEED(slab_has(SLAB_NODE, from[i]) && slab_has(SLAB_NODE, to[i]) && from[i] != to[i] &&
+                 from[i]->graph == graph && to[i]->graph == graph,
+             CUDA_ERROR_INVALID_VALUE);
+        TRY(graph_need(to[i], from[i]));
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+                                   const CUgraphEdgeData *edges, size_t count)
+{
+    (void)edges;
+    return cuGraphAddDependencies(graph, from, to, count);
+}
+
+static bool forget_need(struct CUgraphNode_st *node, const struct CUgraphNode_st *on)
+{
+    for (size_t i = 0; i < node->needs; i++)
+        if (node->need[i] == on) {
+            node->need[i] = node->need[--node->needs];
+            return true;
+        }
+    return false;
+}
+
+CUresult cuGraphRemoveDependencies(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to, size_t count)
+{
+    struct CUgraph_st *graph;
+    NEED((from && to) || !count, CUDA_ERROR_INVALID_VALUE);
+    TRY(graph_of(handle, &graph));
+    for (size_t i = 0; i < count; i++)
+        NEED(slab_has(SLAB_NODE, to[i]) && forget_need(to[i], from[i]), CUDA_ERROR_INVALID_VALUE);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+                                      const CUgraphEdgeData *edges, size_t count)
+{
+    (void)edges;
+    return cuGraphRemoveDependencies(graph, from, to, count);
+}
+
+CUresult cuGraphDestroyNode(CUgraphNode handle)
+{
+    struct CUgraphNode_st *node;
+    TRY(node_of(handle, &node));
+    struct CUgraph_st *graph = node->graph;
+    pthread_mutex_lock(&driver.lock);
+    for (size_t i = 0; i < graph->nodes; i++)
+        forget_need(graph->node[i], node);
+    for (size_t i = 0; i < graph->nodes; i++)
+        if (graph->node[i] == node) {
+            memmove(&graph->node[i], &graph->node[i + 1], (--graph->nodes - i) * sizeof(node));
+            break;
+        }
+    end_node(node);
+    pthread_mutex_unlock(&driver.lock);
+    return CUDA_SUCCESS;
+}
+
+/* ---- objects that live as long as a graph ---- */
+
+static CUresult object_of(CUuserObject handle, unsigned int count, struct CUuserObject_st **out)
+{
+    INIT();
+    NEED(slab_has(SLAB_USER_OBJECT, handle) && count, CUDA_ERROR_INVALID_VALUE);
+    *out = handle;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuUserObjectCreate(CUuserObject *out, void *value, CUhostFn destroy, unsigned int count, unsigned int flags)
+{
+    INIT();
+    NEED(out && destroy && count && flags == 1, CUDA_ERROR_INVALID_VALUE);
+    struct CUuserObject_st *object = slab_take(SLAB_USER_OBJECT, sizeof(*object));
+    NEED(object, CUDA_ERROR_OUT_OF_MEMORY);
+    object->value = value;
+    object->destroy = destroy;
+    object->references = count;
+    *out = object;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuUserObjectRetain(CUuserObject handle, unsigned int count)
+{
+    struct CUuserObject_st *object;
+    TRY(object_of(handle, count, &object));
+    object->references += count;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuUserObjectRelease(CUuserObject handle, unsigned int count)
+{
+    struct CUuserObject_st *object;
+    TRY(object_of(handle, count, &object));
+    drop_object(object, count);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphRetainUserObject(CUgraph handle, CUuserObject object_handle, unsigned int count, unsigned int flags)
+{
+    struct CUgraph_st *graph;
+    struct CUuserObject_st *object;
+    NEED(flags <= 1, CUDA_ERROR_INVALID_VALUE);
+    TRY(graph_of(handle, &graph));
+    TRY(object_of(object_handle, count, &object));
+    struct CUuserObject_st **grown = realloc(graph->object, (graph->objects + count) * sizeof(*grown));
+    NEED(grown, CUDA_ERROR_OUT_OF_MEMORY);
+    graph->object = grown;
+    for (unsigned int i = 0; i < count; i++)
+        graph->object[graph->objects++] = object;
+    object->references += flags ? 0 : count; /* flag 1: the references are handed over */
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphReleaseUserObject(CUgraph handle, CUuserObject object_handle, unsigned int count)
+{
+    struct CUgraph_st *graph;
+    struct CUuserObject_st *object;
+    TRY(graph_of(handle, &graph));
+    TRY(object_of(object_handle, count, &object));
+    for (size_t i = graph->objects; i-- > 0 && count;)
+        if (graph->object[i] == object) {
+            graph->object[i] = graph->object[--graph->objects];
+            drop_object(object, 1);
+            count--;
+        }
+    return count ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}

@@ -1,0 +1,326 @@
+/*
+ * Memory pools. `used` is what the program holds, `reserved` what the pool took of the card, in steps of 2 MiB. What is
+ * freed stays reserved until a synchronisation finds more than the release threshold unused. A free takes effect when it
+ * is called and not in stream order: addresses may be handed out again earlier than on a real card, which no kernel
+ * that computes nothing can notice.
+ */
+#include "libhook/sim/driver/pool.h"
+
+#include "libhook/sim/driver/capture.h"
+#include "libhook/sim/driver/heap.h"
+
+enum { STEP = 2 << 20, GRAIN = 512 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* over the pools' figures; inside driver.lock */
+static struct CUmemPoolHandle_st *default_pool[SIM_DEVICES], *current_pool[SIM_DEVICES];
+_Atomic uint32_t pool_count;
+
+static struct CUmemPoolHandle_st *make(CUdevice device)
+{
+    struct CUmemPoolHandle_st *pool = slab_take(SLAB_POOL, sizeof(*pool));
+    if (!pool)
+        return NULL;
+    pool->device = device;
+    pool->reuse[0] = pool->reuse[1] = pool->reuse[2] = 1;
+    pool->access = 1u << (device & 31);
+    pool->props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    pool->props.location = (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, device};
+    atomic_fetch_add(&pool_count, 1);
+    return pool;
+}
+
+CUresult pool_default(CUdevice device, struct CUmemPoolHandle_st **out)
+{
+    pthread_mutex_lock(&lock);
+    if (!default_pool[device])
+        default_pool[device] = make(device);
+    *out = default_pool[device];
+    pthread_mutex_unlock(&lock);
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void pool_forget_all(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    memset(default_pool, 0, sizeof(default_pool));
+    memset(current_pool, 0, sizeof(current_pool));
+    pool_count = 0;
+}
+
+/* With the lock held. */
+static void trim(struct CUmemPoolHandle_st *pool, uint64_t keep)
+{
+    uint64_t need = (pool->used + STEP - 1) / STEP * STEP;
+    uint64_t target = need > keep ? need : keep;
+    if (pool->reserved <= target)
+        return;
+    if (!pool->host)
+        card_give(pool->device, pool->reserved - target);
+    pool->reserved = target;
+}
+
+void pool_trim_all_slow(void)
+{
+    pthread_mutex_lock(&lock);
+    for (uint32_t i = 0; i < slab[SLAB_POOL].used; i++) {
+        struct CUmemPoolHandle_st *pool = slab_at(SLAB_POOL, i);
+        if (pool)
+            trim(pool, pool->threshold);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+CUresult pool_take(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx, size_t bytes, CUdeviceptr *out)
+{
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    uint64_t room = ((uint64_t)bytes + GRAIN - 1) / GRAIN * GRAIN;
+    pthread_mutex_lock(&lock);
+    uint64_t need = pool->used + room;
+    uint64_t more = need > pool->reserved ? (need - pool->reserved + STEP - 1) / STEP * STEP : 0;
+    if (pool->props.maxSize && need > pool->props.maxSize)
+        goto out;
+    if (more && !pool->host && card_take(pool->device, more))
+        goto out;
+    pool->reserved += more;
+    *out = heap_take(&(struct block){.bytes = bytes,
+                                     .kind = pool->host ? BLOCK_HOST : BLOCK_POOLED,
+                                     .device = pool->device,
+                                     .id = atomic_fetch_add(&driver.next_id, 1) + 1,
+                                     .ctx = ctx,
+                                     .of = pool},
+                     GRAIN);
+    if (!*out)
+        goto out;
+    pool->used = need;
+    pool->used_high = need > pool->used_high ? need : pool->used_high;
+    pool->reserved_high = pool->reserved > pool->reserved_high ? pool->reserved : pool->reserved_high;
+    result = CUDA_SUCCESS;
+out:
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+CUresult pool_give(CUdeviceptr pointer)
+{
+    struct block block;
+    NEED(heap_find(pointer, &block) && block.address == pointer, CUDA_ERROR_INVALID_VALUE);
+    if (block.kind != BLOCK_POOLED || !slab_has(SLAB_POOL, block.of))
+        return cuMemFree_v2(pointer); /* memory of cuMemAlloc may be freed in stream order, too */
+    struct CUmemPoolHandle_st *pool = block.of;
+    pthread_mutex_lock(&lock);
+    heap_give(pointer, &block);
+    pool->used -= block.room < pool->used ? block.room : pool->used;
+    pthread_mutex_unlock(&lock);
+    return CUDA_SUCCESS;
+}
+
+static CUresult pool_of(CUmemoryPool handle, struct CUmemPoolHandle_st **out)
+{
+    INIT();
+    NEED(slab_has(SLAB_POOL, handle), CUDA_ERROR_INVALID_VALUE);
+    *out = handle;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
+{
+    INIT();
+    NEED(pool, CUDA_ERROR_INVALID_VALUE);
+    NEED(device_exists(device), CUDA_ERROR_INVALID_DEVICE);
+    return pool_default(device, pool);
+}
+
+CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
+{
+    TRY(cuDeviceGetDefaultMemPool(pool, device));
+    if (slab_has(SLAB_POOL, current_pool[device]))
+        *pool = current_pool[device];
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle)
+{
+    struct CUmemPoolHandle_st *pool;
+    INIT();
+    NEED(device_exists(device), CUDA_ERROR_INVALID_DEVICE);
+    TRY(pool_of(handle, &pool));
+    NEED(pool->device == device && !pool->host, CUDA_ERROR_INVALID_DEVICE);
+    current_pool[device] = pool;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props)
+{
+    INIT();
+    NEED(out && props && props->allocType == CU_MEM_ALLOCATION_TYPE_PINNED, CUDA_ERROR_INVALID_VALUE);
+    bool host = props->location.type != CU_MEM_LOCATION_TYPE_DEVICE;
+    NEED(host ? props->location.type >= CU_MEM_LOCATION_TYPE_HOST : device_exists(props->location.id),
+         CUDA_ERROR_INVALID_VALUE);
+    pthread_mutex_lock(&lock);
+    *out = make(host ? 0 : props->location.id);
+    if (*out) {
+        (*out)->props = *props;
+        (*out)->host = host;
+    }
+    pthread_mutex_unlock(&lock);
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* What is still held in it goes with its free, as documented. */
+CUresult cuMemPoolDestroy(CUmemoryPool handle)
+{
+    struct CUmemPoolHandle_st *pool;
+    struct block block;
+    TRY(pool_of(handle, &pool));
+    NEED(pool != default_pool[pool->device], CUDA_ERROR_INVALID_VALUE);
+    TRY(capture_guard());
+    for (uint64_t at = 0; heap_next(at, &block); at = block.address + 1)
+        if (block.of == pool)
+            heap_give(block.address, &block);
+    pthread_mutex_lock(&lock);
+    pool->used = 0;
+    trim(pool, 0);
+    slab_give(SLAB_POOL, pool);
+    atomic_fetch_sub(&pool_count, 1);
+    pthread_mutex_unlock(&lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t bytes)
+{
+    struct CUmemPoolHandle_st *pool;
+    TRY(pool_of(handle, &pool));
+    pthread_mutex_lock(&lock);
+    trim(pool, bytes);
+    pthread_mutex_unlock(&lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)
+{
+    struct CUmemPoolHandle_st *pool;
+    NEED(value, CUDA_ERROR_INVALID_VALUE);
+    TRY(pool_of(handle, &pool));
+    switch (attribute) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+        pool->reuse[attribute - 1] = *(int *)value;
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        pool->threshold = *(uint64_t *)value;
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        NEED(*(uint64_t *)value == 0, CUDA_ERROR_INVALID_VALUE);
+        pool->reserved_high = pool->reserved;
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        NEED(*(uint64_t *)value == 0, CUDA_ERROR_INVALID_VALUE);
+        pool->used_high = pool->used;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)
+{
+    struct CUmemPoolHandle_st *pool;
+    NEED(value, CUDA_ERROR_INVALID_VALUE);
+    TRY(pool_of(handle, &pool));
+    const uint64_t figures[] = {pool->threshold, pool->reserved, pool->reserved_high, pool->used, pool->used_high};
+    NEED(attribute >= 1 && attribute <= CU_MEMPOOL_ATTR_USED_MEM_HIGH, CUDA_ERROR_INVALID_VALUE);
+    if (attribute < CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
+        *(int *)value = pool->reuse[attribute - 1];
+    else
+        *(uint64_t *)value = figures[attribute - CU_MEMPOOL_ATTR_RELEASE_THRESHOLD];
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *map, size_t count)
+{
+    struct CUmemPoolHandle_st *pool;
+    NEED(map || !count, CUDA_ERROR_INVALID_VALUE);
+    TRY(pool_of(handle, &pool));
+    for (size_t i = 0; i < count; i++) {
+        NEED(map[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE && device_exists(map[i].location.id),
+             CUDA_ERROR_INVALID_DEVICE);
+        NEED(map[i].location.id != pool->device || map[i].flags, CUDA_ERROR_INVALID_DEVICE);
+        uint32_t bit = 1u << map[i].location.id;
+        pool->access = map[i].flags ? pool->access | bit : pool->access & ~bit;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool handle, CUmemLocation *location)
+{
+    struct CUmemPoolHandle_st *pool;
+    NEED(flags && location, CUDA_ERROR_INVALID_VALUE);
+    TRY(pool_of(handle, &pool));
+    NEED(device_exists(location->id), CUDA_ERROR_INVALID_DEVICE);
+    *flags = pool->access & 1u << location->id ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    return CUDA_SUCCESS;
+}
+
+static CUresult take(CUdeviceptr *out, size_t bytes, CUmemoryPool handle, CUstream stream_handle, bool per_thread)
+{
+    struct CUmemPoolHandle_st *pool = handle;
+    struct CUstream_st *stream;
+    NEED(out && bytes, CUDA_ERROR_INVALID_VALUE);
+    TRY(stream_of(stream_handle, per_thread, &stream));
+    if (!pool)
+        TRY(cuDeviceGetMemPool(&pool, stream->ctx->device));
+    NEED(slab_has(SLAB_POOL, pool), CUDA_ERROR_INVALID_VALUE);
+    if (stream_capturing(stream)) {
+        struct op op = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
+                        .owns_memory = true,
+                        .alloc = {.poolProps = pool->props, .bytesize = bytes}};
+        TRY(pool_take(pool, stream->ctx, bytes, &op.alloc.dptr));
+        *out = op.alloc.dptr;
+        return capture_op(stream, &op);
+    }
+    TRY(capture_check_legacy(stream));
+    return pool_take(pool, stream->ctx, bytes, out);
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream)
+{
+    return take(pointer, bytes, NULL, stream, false);
+}
+
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUstream stream)
+{
+    return take(pointer, bytes, NULL, stream, true);
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    NEED(pool, CUDA_ERROR_INVALID_VALUE);
+    return take(pointer, bytes, pool, stream, false);
+}
+
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    NEED(pool, CUDA_ERROR_INVALID_VALUE);
+    return take(pointer, bytes, pool, stream, true);
+}
+
+static CUresult give(CUdeviceptr pointer, CUstream handle, bool per_thread)
+{
+    struct CUstream_st *stream;
+    TRY(stream_of(handle, per_thread, &stream));
+    if (stream_capturing(stream))
+        return capture_op(stream, &(struct op){.type = CU_GRAPH_NODE_TYPE_MEM_FREE, .free = pointer});
+    TRY(capture_check_legacy(stream));
+    return pool_give(pointer);
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
+{
+    return give(pointer, stream, false);
+}
+
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
+{
+    return give(pointer, stream, true);
+}

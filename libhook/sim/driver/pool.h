@@ -1,0 +1,33 @@
+/* pool.h - stream-ordered memory pools. */
+#ifndef GEMINI_SIM_POOL_H
+#define GEMINI_SIM_POOL_H
+
+#include "libhook/sim/driver/driver.h"
+
+struct CUmemPoolHandle_st {
+    struct slab_head head;
+    CUdevice device;
+    bool host; /* memory of the host: nothing of the card */
+    CUmemPoolProps props;
+    uint64_t threshold, reserved, reserved_high, used, used_high;
+    int reuse[3];
+    uint32_t access; /* bit per device */
+};
+
+/* Give unused memory above each pool's release threshold back to the card, as happens when a program synchronises. */
+void pool_trim_all_slow(void);
+extern _Atomic uint32_t pool_count;
+static inline void pool_trim_all(void)
+{
+    if (atomic_load_explicit(&pool_count, memory_order_relaxed))
+        pool_trim_all_slow();
+}
+
+/* Memory from the pool, at once; and back. */
+CUresult pool_take(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx, size_t bytes, CUdeviceptr *out);
+CUresult pool_give(CUdeviceptr pointer);
+CUresult pool_default(CUdevice device, struct CUmemPoolHandle_st **out);
+
+void pool_forget_all(void);
+
+#endif

@@ -1,0 +1,270 @@
+/*
+ * The virtual memory API: physical memory is a memfd of its own, counted against the card as long as its handle or a
+ * mapping of it lives; imported memory is its exporter's. Reserved addresses hold no memory. A mapping can be touched once
+ * cuMemSetAccess said so.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "libhook/sim/driver/capture.h"
+#include "libhook/sim/driver/heap.h"
+#include "libhook/sim/driver/queue.h"
+
+enum { GRAIN = 2 << 20 };
+
+struct physical {
+    struct slab_head head;
+    CUmemAllocationProp prop;
+    uint64_t bytes;
+    int fd, references; /* the handle, each retain, each mapping */
+    int handles;
+    bool imported;
+};
+
+static void drop(struct physical *physical)
+{
+    if (--physical->references)
+        return;
+    close(physical->fd);
+    if (!physical->imported && physical->prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+        card_give(physical->prop.location.id, physical->bytes);
+    slab_give(SLAB_PHYSICAL, physical);
+}
+
+static CUresult check_prop(const CUmemAllocationProp *prop)
+{
+    NEED(prop && prop->type == CU_MEM_ALLOCATION_TYPE_PINNED, CUDA_ERROR_INVALID_VALUE);
+    NEED((unsigned)prop->requestedHandleTypes <= CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CUDA_ERROR_NOT_SUPPORTED);
+    if (prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+        return device_exists(prop->location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    return prop->location.type >= CU_MEM_LOCATION_TYPE_HOST ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
+                                       CUmemAllocationGranularity_flags option)
+{
+    INIT();
+    NEED(granularity && option >= 0 && option <= 1, CUDA_ERROR_INVALID_VALUE);
+    TRY(check_prop(prop));
+    *granularity = GRAIN;
+    return CUDA_SUCCESS;
+}
+
+static struct physical *make(int fd, uint64_t bytes, const CUmemAllocationProp *prop, bool imported)
+{
+    struct physical *physical = slab_take(SLAB_PHYSICAL, sizeof(*physical));
+    if (!physical)
+        return NULL;
+    physical->prop = *prop;
+    physical->bytes = bytes;
+    physical->fd = fd;
+    physical->references = physical->handles = 1;
+    physical->imported = imported;
+    return physical;
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop,
+                     unsigned long long flags)
+{
+    INIT();
+    NEED(handle && bytes && bytes % GRAIN == 0 && !flags, CUDA_ERROR_INVALID_VALUE);
+    TRY(check_prop(prop));
+    TRY(capture_guard());
+    bool of_card = prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+    if (of_card)
+        TRY(card_take(prop->location.id, bytes));
+    int fd = memfd_create("gemini-sim-physical", MFD_CLOEXEC);
+    struct physical *physical = fd >= 0 && ftruncate(fd, (off_t)bytes) == 0 ? make(fd, bytes, prop, false) : NULL;
+    if (!physical) {
+        if (fd >= 0)
+            close(fd);
+        if (of_card)
+            card_give(prop->location.id, bytes);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *handle = (CUmemGenericAllocationHandle)physical;
+    return CUDA_SUCCESS;
+}
+
+static CUresult physical_of(CUmemGenericAllocationHandle handle, struct physical **out)
+{
+    INIT();
+    *out = (struct physical *)handle;
+    NEED(slab_has(SLAB_PHYSICAL, *out) && (*out)->handles > 0, CUDA_ERROR_INVALID_VALUE);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+    struct physical *physical;
+    TRY(physical_of(handle, &physical));
+    pthread_mutex_lock(&driver.lock);
+    physical->handles--;
+    drop(physical);
+    pthread_mutex_unlock(&driver.lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
+{
+    struct block block;
+    INIT();
+    NEED(handle && heap_find((uint64_t)address, &block) && block.kind == BLOCK_MAPPED, CUDA_ERROR_INVALID_VALUE);
+    struct physical *physical = block.of;
+    pthread_mutex_lock(&driver.lock);
+    physical->references++;
+    physical->handles++;
+    pthread_mutex_unlock(&driver.lock);
+    *handle = (CUmemGenericAllocationHandle)physical;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
+{
+    struct physical *physical;
+    NEED(prop, CUDA_ERROR_INVALID_VALUE);
+    TRY(physical_of(handle, &physical));
+    *prop = physical->prop;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType type, unsigned long long flags)
+{
+    struct physical *physical;
+    NEED(shareable && !flags, CUDA_ERROR_INVALID_VALUE);
+    TRY(physical_of(handle, &physical));
+    NEED(type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && physical->prop.requestedHandleTypes & type,
+         CUDA_ERROR_INVALID_VALUE);
+    int fd = fcntl(physical->fd, F_DUPFD_CLOEXEC, 0);
+    NEED(fd >= 0, CUDA_ERROR_OPERATING_SYSTEM);
+    *(int *)shareable = fd;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *os_handle,
+                                        CUmemAllocationHandleType type)
+{
+    struct stat status;
+    struct CUctx_st *ctx;
+    NEED(handle && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CUDA_ERROR_INVALID_VALUE);
+    TRY(context_current(&ctx));
+    int fd = fcntl((int)(intptr_t)os_handle, F_DUPFD_CLOEXEC, 0);
+    NEED(fd >= 0 && fstat(fd, &status) == 0 && status.st_size > 0, CUDA_ERROR_INVALID_VALUE);
+    CUmemAllocationProp prop = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = type,
+        .location = {CU_MEM_LOCATION_TYPE_DEVICE, ctx->device},
+    };
+    *handle = (CUmemGenericAllocationHandle)make(fd, (uint64_t)status.st_size, &prop, true);
+    return *handle ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuMemAddressReserve(CUdeviceptr *pointer, size_t bytes, size_t alignment, CUdeviceptr wanted,
+                             unsigned long long flags)
+{
+    INIT();
+    NEED(pointer && bytes && bytes % GRAIN == 0 && !flags, CUDA_ERROR_INVALID_VALUE);
+    NEED(!(alignment & (alignment - 1)), CUDA_ERROR_INVALID_VALUE);
+    alignment = alignment > GRAIN ? alignment : GRAIN;
+    const int kind = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    char *base = mmap((void *)wanted, bytes + alignment, PROT_NONE, kind, -1, 0);
+    NEED(base != MAP_FAILED, CUDA_ERROR_OUT_OF_MEMORY);
+    char *start = (char *)(((uint64_t)base + alignment - 1) / alignment * alignment);
+    if (start > base)
+        munmap(base, (size_t)(start - base));
+    munmap(start + bytes, (size_t)(base + alignment - start));
+    *pointer = (CUdeviceptr)start;
+    struct block block = {.address = *pointer, .bytes = bytes, .room = bytes, .kind = BLOCK_RESERVED};
+    return heap_enter(&block) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuMemAddressFree(CUdeviceptr pointer, size_t bytes)
+{
+    struct block block, inside;
+    INIT();
+    NEED(heap_find(pointer, &block) && block.kind == BLOCK_RESERVED && block.address == pointer &&
+             block.bytes == bytes,
+         CUDA_ERROR_INVALID_VALUE);
+    NEED(!heap_next(pointer + 1, &inside) || inside.address >= pointer + bytes, CUDA_ERROR_INVALID_VALUE);
+    heap_give(pointer, &block);
+    munmap((void *)pointer, bytes);
+    return CUDA_SUCCESS;
+}
+
+/* The reservation that holds all of this range, with no mapping in its way. */
+static bool inside_reservation(CUdeviceptr pointer, size_t bytes)
+{
+    struct block block, other;
+    if (!heap_find(pointer, &block) || block.kind != BLOCK_RESERVED || pointer + bytes > block.address + block.bytes)
+        return false;
+    return !heap_next(pointer + 1, &other) || other.address >= pointer + bytes;
+}
+
+CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+                  unsigned long long flags)
+{
+    struct physical *physical;
+    TRY(physical_of(handle, &physical));
+    NEED(!flags && !offset && bytes && bytes <= physical->bytes && inside_reservation(pointer, bytes),
+         CUDA_ERROR_INVALID_VALUE);
+    void *at = mmap((void *)pointer, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, physical->fd, 0);
+    NEED(at != MAP_FAILED, CUDA_ERROR_MAP_FAILED);
+    struct block block = {.address = pointer, .bytes = bytes, .room = bytes, .kind = BLOCK_MAPPED, .of = physical,
+                          .device = physical->prop.location.id};
+    pthread_mutex_lock(&driver.lock);
+    physical->references++;
+    pthread_mutex_unlock(&driver.lock);
+    return heap_enter(&block) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes)
+{
+    struct block block;
+    INIT();
+    TRY(capture_guard());
+    NEED(heap_find(pointer, &block) && block.kind == BLOCK_MAPPED && block.address == pointer,
+         CUDA_ERROR_INVALID_VALUE);
+    queue_wait_device(block.device < 0 ? 0 : block.device);
+    for (uint64_t at = pointer; at < pointer + bytes; at = block.address + block.bytes) {
+        NEED(heap_find(at, &block) && block.kind == BLOCK_MAPPED && block.address == at, CUDA_ERROR_INVALID_VALUE);
+        heap_give(at, &block);
+        mmap((void *)at, block.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        pthread_mutex_lock(&driver.lock);
+        drop(block.of);
+        pthread_mutex_unlock(&driver.lock);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemSetAccess(CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc *desc, size_t count)
+{
+    struct block block;
+    int access = PROT_NONE;
+    INIT();
+    NEED(pointer && bytes && desc && count, CUDA_ERROR_INVALID_VALUE);
+    for (size_t i = 0; i < count; i++) {
+        NEED(desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || device_exists(desc[i].location.id),
+             CUDA_ERROR_INVALID_DEVICE);
+        access |= desc[i].flags ? PROT_READ : 0;
+        access |= desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? PROT_WRITE : 0;
+    }
+    for (uint64_t at = pointer; at < pointer + bytes; at = block.address + block.bytes) {
+        NEED(heap_find(at, &block) && block.kind == BLOCK_MAPPED, CUDA_ERROR_INVALID_VALUE);
+        block.flags = (unsigned int)access;
+        heap_update(block.address, &block);
+    }
+    return mprotect((void *)pointer, bytes, access) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr pointer)
+{
+    struct block block;
+    INIT();
+    NEED(flags && location && heap_find(pointer, &block) && block.kind == BLOCK_MAPPED, CUDA_ERROR_INVALID_VALUE);
+    *flags = block.flags;
+    return CUDA_SUCCESS;
+}

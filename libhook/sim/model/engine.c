@@ -1,0 +1,430 @@
+#include "libhook/sim/model/engine.h"
+
+#include <string.h>
+
+enum {
+    LONGEST_STRETCH_NS = 10 * 1000 * 1000, /* of one log record: a reader sees a steady stream */
+    FORESEE_STEPS = 20000,
+};
+
+static bool computes(uint32_t kind)
+{
+    return kind == SIM_KERNEL || kind == SIM_COLLECTIVE;
+}
+
+static const struct sim_entry *head_of(struct engine *engine, const struct sim_queue *queue)
+{
+    const struct sim_entry *entry =
+        &engine->machine->process[queue->process].ring[queue->queue].entry[queue->head % SIM_RING];
+    if (atomic_load_explicit(&entry->index, memory_order_relaxed) != queue->head)
+        engine->stale = true;
+    return entry;
+}
+
+/* The queue has a new head, or none. */
+static void meet(struct engine *engine, uint32_t index, uint64_t since_ns)
+{
+    struct sim_queue *queue = &engine->state->queue[index];
+    queue->started = 0;
+    if (queue->head >= engine->tail[index]) {
+        queue->ready_ns = SIM_NEVER;
+        return;
+    }
+    const struct sim_entry *entry = head_of(engine, queue);
+    queue->ready_ns = entry->submit_ns > since_ns ? entry->submit_ns : since_ns;
+    queue->remaining_ns = entry->duration_ns;
+}
+
+void engine_begin(struct engine *engine, const struct sim_machine *machine, struct sim_state *state)
+{
+    engine->machine = machine;
+    engine->state = state;
+    engine->foresee = engine->stale = false;
+    for (uint32_t i = 0; i < state->queues; i++) {
+        const struct sim_queue *queue = &state->queue[i];
+        engine->tail[i] =
+            atomic_load_explicit(&machine->process[queue->process].ring[queue->queue].tail, memory_order_acquire);
+        if (queue->ready_ns == SIM_NEVER)
+            meet(engine, i, state->now_ns);
+    }
+}
+
+static struct sim_effect *effect(struct engine *engine)
+{
+    return &engine->state->effect[engine->state->effects++];
+}
+
+static bool full(const struct engine *engine)
+{
+    return !engine->foresee && engine->state->effects + 2 * SIM_DEVICES > SIM_EFFECTS;
+}
+
+bool engine_flush(struct sim_state *state, uint32_t device)
+{
+    struct sim_device *d = &state->device[device];
+    if (d->open.end_ns == d->open.start_ns && !d->open.kernels)
+        return true;
+    if (state->effects >= SIM_EFFECTS)
+        return false;
+    state->effect[state->effects++] =
+        (struct sim_effect){.sequence = d->log_next++, .device = device, .stretch = d->open};
+    d->open.start_ns = d->open.end_ns;
+    d->open.kernels = 0;
+    return true;
+}
+
+static void retire(struct engine *engine, uint32_t index)
+{
+    struct sim_state *state = engine->state;
+    struct sim_queue *queue = &state->queue[index];
+    const struct sim_entry *entry = head_of(engine, queue);
+    if (entry->kind == SIM_EVENT && !engine->foresee)
+        *effect(engine) = (struct sim_effect){.sequence = queue->head,
+                                              .device = SIM_DEVICES,
+                                              .process = queue->process,
+                                              .queue = queue->queue,
+                                              .stretch = {.owner = queue->owner, .end_ns = state->now_ns}};
+    if (computes(entry->kind))
+        state->device[queue->device].open.kernels += entry->kernels;
+    queue->head++;
+    meet(engine, index, state->now_ns);
+}
+
+int engine_queue(const struct sim_state *state, uint64_t owner, uint32_t queue)
+{
+    for (uint32_t i = 0; i < state->queues; i++)
+        if (state->queue[i].owner == owner && state->queue[i].queue == queue)
+            return (int)i;
+    return -1;
+}
+
+/* May this head, which takes no engine, retire now? */
+static bool passes(struct engine *engine, const struct sim_queue *queue, const struct sim_entry *entry)
+{
+    switch (entry->kind) {
+    case SIM_KERNEL:
+    case SIM_COLLECTIVE:
+    case SIM_TO_DEVICE:
+    case SIM_TO_HOST:
+        return false;
+    case SIM_WAIT: {
+        int on = engine_queue(engine->state, queue->owner, (uint32_t)entry->arg);
+        return on < 0 || engine->state->queue[on].head > entry->until;
+    }
+    case SIM_HOST:
+        return !(atomic_load_explicit(&entry->done, memory_order_acquire) & SIM_PENDING);
+    default:
+        return true;
+    }
+}
+
+/* Retire all that takes no time. Returns false when there is no room for more effects. */
+static bool settle(struct engine *engine)
+{
+    struct sim_state *state = engine->state;
+    for (bool again = true; again;) {
+        again = false;
+        for (uint32_t i = 0; i < state->queues; i++)
+            while (state->queue[i].ready_ns <= state->now_ns && !engine->stale) {
+                if (!passes(engine, &state->queue[i], head_of(engine, &state->queue[i])))
+                    break;
+                if (full(engine))
+                    return false;
+                retire(engine, i);
+                again = true;
+            }
+    }
+    return true;
+}
+
+struct choice {
+    int own, next, copy[2]; /* queues: of the current context, of the next context in turn, for the copy engines */
+    uint32_t distance;
+};
+
+static bool before(const struct sim_state *state, int a, int b)
+{
+    if (b < 0)
+        return true;
+    const struct sim_queue *p = &state->queue[a], *q = &state->queue[b];
+    return p->priority != q->priority ? p->priority < q->priority : p->ready_ns < q->ready_ns;
+}
+
+/* Who could run on each device, and when does the next entry arrive? */
+static uint64_t look(struct engine *engine, struct choice *choice)
+{
+    struct sim_state *state = engine->state;
+    uint64_t arrival = SIM_NEVER;
+    for (uint32_t d = 0; d < engine->machine->spec.gpus; d++)
+        choice[d] = (struct choice){-1, -1, {-1, -1}, UINT32_MAX};
+    for (uint32_t i = 0; i < state->queues; i++) {
+        struct sim_queue *queue = &state->queue[i];
+        if (queue->ready_ns > state->now_ns) {
+            if (queue->ready_ns < arrival)
+                arrival = queue->ready_ns;
+            continue;
+        }
+        struct choice *c = &choice[queue->device];
+        const struct sim_device *device = &state->device[queue->device];
+        uint32_t kind = head_of(engine, queue)->kind;
+        if (kind == SIM_TO_DEVICE || kind == SIM_TO_HOST) {
+            int *best = &c->copy[kind - SIM_TO_DEVICE];
+            if (*best < 0 || queue->ready_ns < state->queue[*best].ready_ns)
+                *best = (int)i;
+        } else if (computes(kind)) {
+            if (queue->client == device->current) {
+                if (before(state, (int)i, c->own))
+                    c->own = (int)i;
+            } else {
+                uint32_t distance = (queue->client + state->clients - (uint32_t)(device->current + 1)) % state->clients;
+                if (distance < c->distance || (distance == c->distance && before(state, (int)i, c->next))) {
+                    c->distance = distance;
+                    c->next = (int)i;
+                }
+            }
+        }
+    }
+    return arrival;
+}
+
+static void switch_to(struct engine *engine, struct sim_device *device, int client, uint64_t cost_ns)
+{
+    if (device->current < 0)
+        cost_ns = 0;
+    device->current = client;
+    device->switches++;
+    device->switch_end_ns = engine->state->now_ns + cost_ns;
+    device->slice_end_ns = device->switch_end_ns + engine->machine->spec.slice_ns;
+}
+
+/* Give the engines of one device their work; returns when something on it will happen next. */
+static uint64_t assign(struct engine *engine, struct sim_device *device, const struct choice *c)
+{
+    struct sim_state *state = engine->state;
+    const struct sim_spec *spec = &engine->machine->spec;
+    uint64_t now = state->now_ns, next = SIM_NEVER;
+    int *running = device->running;
+    if (now >= device->switch_end_ns) {
+        bool own = running[SIM_COMPUTE] >= 0 || c->own >= 0;
+        if (own && now >= device->slice_end_ns) {
+            if (c->next >= 0) {
+                running[SIM_COMPUTE] = -1;
+                switch_to(engine, device, state->queue[c->next].client, spec->switch_ns);
+                own = false;
+            } else {
+                device->slice_end_ns += ((now - device->slice_end_ns) / spec->slice_ns + 1) * spec->slice_ns;
+            }
+        } else if (!own && c->next >= 0) {
+            switch_to(engine, device, state->queue[c->next].client, spec->drained_ns);
+        }
+        if (own && running[SIM_COMPUTE] < 0)
+            running[SIM_COMPUTE] = c->own;
+        if (running[SIM_COMPUTE] < 0 && now >= device->switch_end_ns && c->next >= 0 &&
+            state->queue[c->next].client == device->current)
+            running[SIM_COMPUTE] = c->next;
+    }
+    if (now < device->switch_end_ns)
+        next = device->switch_end_ns;
+    else if (running[SIM_COMPUTE] >= 0 && c->next >= 0)
+        next = device->slice_end_ns;
+    for (int k = 0; k < 2; k++)
+        if (running[SIM_COPY_IN + k] < 0)
+            running[SIM_COPY_IN + k] = c->copy[k];
+    return next;
+}
+
+/* A collective makes progress only while it has been started on all of its devices. */
+static bool together(struct engine *engine, const struct sim_entry *entry)
+{
+    const struct sim_state *state = engine->state;
+    uint32_t started = 0;
+    for (uint32_t i = 0; i < state->queues; i++)
+        if (state->queue[i].started) {
+            const struct sim_entry *other = head_of(engine, &state->queue[i]);
+            started += other->kind == SIM_COLLECTIVE && other->arg == entry->arg;
+        }
+    return started >= entry->peers;
+}
+
+static bool progresses(struct engine *engine, struct sim_queue *queue)
+{
+    const struct sim_entry *entry = head_of(engine, queue);
+    if (entry->kind != SIM_COLLECTIVE || queue->started == 2)
+        return true;
+    if (!together(engine, entry))
+        return false;
+    for (uint32_t i = 0; i < engine->state->queues; i++) /* for good: the first to finish must not stop the others */
+        if (engine->state->queue[i].started) {
+            const struct sim_entry *other = head_of(engine, &engine->state->queue[i]);
+            if (other->kind == SIM_COLLECTIVE && other->arg == entry->arg)
+                engine->state->queue[i].started = 2;
+        }
+    return true;
+}
+
+/* The compute engine of `device` worked for this queue from now on until `end_ns`. */
+static void account(struct sim_state *state, struct sim_device *device, uint32_t number, const struct sim_queue *queue,
+                    uint64_t end_ns, bool foresee)
+{
+    struct sim_stretch *open = &device->open;
+    state->client[queue->client].busy_ns += end_ns - state->now_ns;
+    if (foresee)
+        return;
+    if (open->owner != queue->owner || open->queue != queue->queue || open->end_ns != state->now_ns ||
+        end_ns - open->start_ns > LONGEST_STRETCH_NS) {
+        engine_flush(state, number);
+        *open = (struct sim_stretch){queue->owner, state->now_ns, end_ns, 0, queue->queue};
+    } else {
+        open->end_ns = end_ns;
+    }
+}
+
+/* One step: to the next thing that happens, at most to the target. Returns false when nothing more can be done now. */
+static bool step(struct engine *engine, uint64_t target_ns)
+{
+    struct sim_state *state = engine->state;
+    struct choice choice[SIM_DEVICES];
+    if (full(engine) || !settle(engine))
+        return false;
+    uint64_t next = look(engine, choice);
+    for (uint32_t d = 0; d < engine->machine->spec.gpus; d++) {
+        struct sim_device *device = &state->device[d];
+        uint64_t happens = assign(engine, device, &choice[d]);
+        next = happens < next ? happens : next;
+        if (device->running[SIM_COMPUTE] >= 0)
+            if (!state->queue[device->running[SIM_COMPUTE]].started)
+                state->queue[device->running[SIM_COMPUTE]].started = 1;
+    }
+    for (uint32_t d = 0; d < engine->machine->spec.gpus; d++)
+        for (int k = 0; k < SIM_ENGINES; k++) {
+            int index = state->device[d].running[k];
+            if (index >= 0 && progresses(engine, &state->queue[index]) &&
+                state->queue[index].remaining_ns < next - state->now_ns)
+                next = state->now_ns + state->queue[index].remaining_ns;
+        }
+    if (engine->stale)
+        return false;
+    bool more = next <= target_ns;
+    if (!more)
+        next = target_ns;
+    if (next == SIM_NEVER)
+        return false;
+    uint64_t passed = next - state->now_ns;
+    for (uint32_t d = 0; d < engine->machine->spec.gpus; d++) {
+        struct sim_device *device = &state->device[d];
+        for (int k = 0; k < SIM_ENGINES; k++) {
+            if (device->running[k] < 0)
+                continue;
+            struct sim_queue *queue = &state->queue[device->running[k]];
+            if (progresses(engine, queue))
+                queue->remaining_ns -= passed;
+            if (k == SIM_COMPUTE)
+                account(state, device, d, queue, next, engine->foresee);
+            else if (k == SIM_COPY_IN)
+                state->client[queue->client].h2d_ns += passed;
+            else
+                state->client[queue->client].d2h_ns += passed;
+        }
+    }
+    state->now_ns = next;
+    for (uint32_t d = 0; d < engine->machine->spec.gpus; d++)
+        for (int k = 0; k < SIM_ENGINES; k++) {
+            int index = state->device[d].running[k];
+            if (index >= 0 && state->queue[index].remaining_ns == 0 && progresses(engine, &state->queue[index])) {
+                state->device[d].running[k] = -1;
+                retire(engine, (uint32_t)index);
+            }
+        }
+    return more;
+}
+
+void engine_advance(struct engine *engine, uint64_t target_ns)
+{
+    while (!engine->stale && engine->state->now_ns <= target_ns && step(engine, target_ns))
+        ;
+}
+
+uint64_t engine_foresee(struct engine *engine, uint32_t queue, uint64_t index)
+{
+    engine->foresee = true;
+    for (int i = 0; i < FORESEE_STEPS; i++) {
+        if (engine->state->queue[queue].head > index)
+            break;
+        if (!step(engine, SIM_NEVER))
+            return engine->state->queue[queue].head > index ? engine->state->now_ns : SIM_NEVER;
+    }
+    return engine->state->now_ns;
+}
+
+void engine_remove_queue(struct sim_state *state, uint32_t index)
+{
+    uint32_t last = --state->queues;
+    for (int d = 0; d < SIM_DEVICES; d++)
+        for (int k = 0; k < SIM_ENGINES; k++) {
+            int *running = &state->device[d].running[k];
+            if (*running == (int)index)
+                *running = -1;
+            else if (*running == (int)last)
+                *running = (int)index;
+        }
+    state->queue[index] = state->queue[last];
+}
+
+static void remove_client(struct sim_state *state, uint32_t index)
+{
+    uint32_t last = --state->clients;
+    state->client[index] = state->client[last];
+    for (int d = 0; d < SIM_DEVICES; d++) {
+        int *current = &state->device[d].current;
+        *current = *current == (int)index ? -1 : *current == (int)last ? (int)index : *current;
+    }
+    for (uint32_t i = 0; i < state->queues; i++)
+        if (state->queue[i].client == last)
+            state->queue[i].client = (uint16_t)index;
+}
+
+int engine_client(struct sim_state *state, uint64_t owner, uint32_t device, bool make)
+{
+    for (uint32_t i = 0; i < state->clients; i++)
+        if (state->client[i].owner == owner && state->client[i].device == device)
+            return (int)i;
+    if (!make)
+        return -1;
+    for (uint32_t i = 0; state->clients >= SIM_CLIENTS / 2 && i < state->clients; i++)
+        if (state->client[i].dead) {
+            remove_client(state, i);
+            break;
+        }
+    if (state->clients >= SIM_CLIENTS)
+        return -1;
+    state->client[state->clients] = (struct sim_client){.owner = owner, .device = device};
+    return (int)state->clients++;
+}
+
+void engine_remove_owner(struct sim_state *state, uint64_t owner)
+{
+    for (uint32_t i = 0; i < state->queues;)
+        if (state->queue[i].owner == owner)
+            engine_remove_queue(state, i);
+        else
+            i++;
+    for (uint32_t i = 0; i < state->clients; i++)
+        if (state->client[i].owner == owner) {
+            state->client[i].dead = 1;
+            state->client[i].memory_bytes = 0;
+            state->client[i].contexts = 0;
+        }
+}
+
+uint64_t engine_memory_used(const struct sim_state *state, uint32_t device)
+{
+    uint64_t used = 0;
+    for (uint32_t i = 0; i < state->clients; i++)
+        used += state->client[i].device == device ? state->client[i].memory_bytes : 0;
+    return used;
+}
+
+bool engine_busy(const struct sim_state *state, uint32_t queue, uint64_t tail)
+{
+    return state->queue[queue].head < tail;
+}

@@ -1,0 +1,238 @@
+/*
+ * Making, finding and leaving the machine: /dev/shm/gemini-sim-UID-ID, a sparse file of which only what is used takes
+ * memory. It is made under another name and linked into place when it is complete, so nobody meets half a machine.
+ */
+#define _GNU_SOURCE
+#include "libhook/sim/model/machine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MACHINE_MAGIC (SIM_MAGIC ^ sizeof(struct sim_machine) ^ (uint64_t)sizeof(struct sim_state) << 32)
+
+/* Field 22 of /proc/PID/stat, counted from behind the command, which may hold anything. 0: no such process. */
+static uint64_t start_time(pid_t pid)
+{
+    char path[40], text[1024];
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    ssize_t got = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    if (got <= 0)
+        return 0;
+    text[got] = 0;
+    char *at = strrchr(text, ')'), *rest = NULL;
+    char state = at && at[1] ? at[2] : 'X';
+    if (state == 'Z' || state == 'X')
+        return 0;
+    at = strtok_r(at + 2, " ", &rest);
+    for (int field = 3; at && field < 22; field++)
+        at = strtok_r(NULL, " ", &rest);
+    return at ? strtoull(at, NULL, 10) : 0;
+}
+
+bool machine_same_process(struct sim_process *process)
+{
+    uint64_t claimed = atomic_load(&process->start_time), is = start_time((pid_t)(uint32_t)atomic_load(&process->owner));
+    return is && (!claimed || claimed == is);
+}
+
+void machine_uuid(const struct sim_machine *machine, uint32_t device, uint8_t uuid[16])
+{
+    uint64_t hash = 0xcbf29ce484222325u ^ device; /* FNV-1a over the id */
+    for (const char *c = machine->spec.id; *c; c++)
+        hash = (hash ^ (uint8_t)*c) * 0x100000001b3u;
+    for (int i = 0; i < 16; i++) {
+        hash = (hash ^ (uint64_t)i) * 0x100000001b3u;
+        uuid[i] = (uint8_t)(hash >> 32);
+    }
+    uuid[6] = (uint8_t)((uuid[6] & 0x0f) | 0x40); /* shaped like a random UUID */
+    uuid[8] = (uint8_t)((uuid[8] & 0x3f) | 0x80);
+}
+
+static void begin(struct sim_machine *machine, const struct sim_spec *spec)
+{
+    machine->magic = MACHINE_MAGIC;
+    machine->bytes = sizeof(*machine);
+    machine->spec = *spec;
+    machine->first.now_ns = sim_now();
+    for (int d = 0; d < SIM_DEVICES; d++) {
+        machine->first.device[d].current = -1;
+        for (int k = 0; k < SIM_ENGINES; k++)
+            machine->first.device[d].running[k] = -1;
+    }
+}
+
+static struct sim_machine *map(int fd)
+{
+    struct sim_machine *machine =
+        mmap(NULL, sizeof(*machine), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    return machine == MAP_FAILED ? NULL : machine;
+}
+
+/* A complete machine at `path`. With `replace` it takes the place of what is there, else -EEXIST. */
+static int create(const char *path, const struct sim_spec *spec, bool replace)
+{
+    char draft[256];
+    snprintf(draft, sizeof(draft), "%s.%d.new", path, (int)getpid());
+    int fd = open(draft, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), error = 0;
+    if (fd < 0)
+        return -errno;
+    struct sim_machine *machine = ftruncate(fd, sizeof(*machine)) ? NULL : map(fd);
+    if (machine) {
+        begin(machine, spec);
+        munmap(machine, sizeof(*machine));
+        if (replace ? rename(draft, path) : link(draft, path))
+            error = -errno;
+    } else {
+        error = -errno;
+    }
+    unlink(draft);
+    close(fd);
+    return error;
+}
+
+static bool anyone_there(struct sim_machine *machine)
+{
+    for (int i = 0; i < SIM_PROCESSES; i++)
+        if (atomic_load(&machine->process[i].owner) && machine_same_process(&machine->process[i]))
+            return true;
+    return false;
+}
+
+/* Map the machine of this path, making or replacing it where that is due. */
+static int enter(const char *path, const struct sim_spec *spec, uint32_t given, bool make, struct sim_machine **out)
+{
+    for (int tries = 0; tries < 100; tries++) {
+        int fd = open(path, O_RDWR | O_CLOEXEC);
+        if (fd < 0 && errno == ENOENT && make) {
+            int error = create(path, spec, false);
+            if (error && error != -EEXIST)
+                return error;
+            continue;
+        }
+        if (fd < 0)
+            return -errno;
+        struct stat status;
+        bool fits = fstat(fd, &status) == 0 && status.st_size == (off_t)sizeof(struct sim_machine);
+        struct sim_machine *machine = fits ? map(fd) : NULL;
+        close(fd);
+        fits = machine && machine->magic == MACHINE_MAGIC;
+        if (fits && (sim_spec_agree(&machine->spec, spec, given) || anyone_there(machine))) {
+            *out = machine;
+            return 0;
+        }
+        if (machine)
+            munmap(machine, sizeof(*machine));
+        if (!make)
+            return -EPROTO;
+        int error = create(path, spec, true);
+        if (error)
+            return error;
+    }
+    return -EAGAIN;
+}
+
+/* A seat of its own for this process; also after a death that nobody has noticed yet. */
+static int claim(struct sim_seat *seat)
+{
+    struct sim_machine *machine = seat->machine;
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < SIM_PROCESSES; i++) {
+            struct sim_process *process = &machine->process[i];
+            uint64_t nobody = 0;
+            uint64_t owner = (uint64_t)(atomic_fetch_add(&machine->incarnations, 1) + 1) << 32 | (uint32_t)getpid();
+            if (atomic_load(&process->owner) || !atomic_compare_exchange_strong(&process->owner, &nobody, owner))
+                continue;
+            atomic_store(&process->start_time, start_time(getpid()));
+            seat->number = i;
+            seat->owner = owner;
+            return 0;
+        }
+        for (int i = 0; i < SIM_PROCESSES; i++) {
+            uint64_t owner = atomic_load(&machine->process[i].owner);
+            if (owner && !machine_same_process(&machine->process[i]))
+                atomic_compare_exchange_strong(&machine->process[i].owner, &owner, 0);
+        }
+    }
+    return -EUSERS;
+}
+
+int sim_sit(struct sim_seat *seat, const char *text, bool make, char *why, size_t why_size)
+{
+    struct sim_spec spec;
+    uint32_t given;
+    char path[160], lock[176];
+    int error = sim_spec_parse(text, &spec, &given, why, why_size);
+    if (error)
+        return error;
+    memset(seat, 0, sizeof(*seat));
+    seat->number = -1;
+    pthread_mutex_init(&seat->mutex, NULL);
+    snprintf(path, sizeof(path), "/dev/shm/gemini-sim-%u-%s", (unsigned)geteuid(), spec.id);
+    /* Two starters must not replace one another's machine; a starter that was stopped must not stop the others. */
+    snprintf(lock, sizeof(lock), "%s.lock", path);
+    int lock_fd = make ? open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
+    for (int i = 0; lock_fd >= 0 && flock(lock_fd, LOCK_EX | LOCK_NB) && i < 200; i++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    error = enter(path, &spec, given, make, &seat->machine);
+    if (!error)
+        error = claim(seat);
+    if (lock_fd >= 0)
+        close(lock_fd);
+    if (error) {
+        snprintf(why, why_size, "%s: %s", path, strerror(-error));
+        goto out;
+    }
+    seat->work = calloc(2, sizeof(*seat->work));
+    seat->engine = malloc(sizeof(*seat->engine));
+    if (!seat->work || !seat->engine) {
+        error = -ENOMEM;
+        goto out;
+    }
+    seat->ahead = seat->work + 1;
+    return 0;
+out:
+    sim_rise(seat);
+    return error;
+}
+
+static int leave(struct sim_state *state, void *owner)
+{
+    engine_remove_owner(state, *(uint64_t *)owner);
+    return 0;
+}
+
+void sim_rise(struct sim_seat *seat)
+{
+    if (seat->machine && seat->number >= 0) {
+        uint64_t owner = seat->owner;
+        if (seat->engine && seat->work)
+            sim_commit(seat, leave, &owner);
+        atomic_compare_exchange_strong(&seat->machine->process[seat->number].owner, &owner, 0);
+    }
+    sim_forget(seat);
+}
+
+void sim_forget(struct sim_seat *seat)
+{
+    for (int i = 0; i < SIM_PROCESSES; i++)
+        if (seat->watch[i].owner)
+            close(seat->watch[i].pidfd);
+    if (seat->machine)
+        munmap(seat->machine, sizeof(*seat->machine));
+    free(seat->work);
+    free(seat->engine);
+    memset(seat, 0, sizeof(*seat));
+    seat->number = -1;
+}

@@ -1,0 +1,15 @@
+/*
+ * machine.h - where the shared machine lives, and who is alive. Used by seat.c only.
+ */
+#ifndef GEMINI_SIM_MACHINE_H
+#define GEMINI_SIM_MACHINE_H
+
+#include "libhook/sim/model/seat.h"
+
+/* Does the process of this seat still exist, and is it no other one with its pid? */
+bool machine_same_process(struct sim_process *process);
+
+/* The deterministic UUID of a card, from the machine's id and the card's number. */
+void machine_uuid(const struct sim_machine *machine, uint32_t device, uint8_t uuid[16]);
+
+#endif

@@ -1,0 +1,254 @@
+/* The commit protocol (theory in state.h), waiting, and noticing the dead. */
+#define _GNU_SOURCE
+#include "libhook/sim/model/seat.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "libhook/sim/model/machine.h"
+
+enum {
+    ALIVE_CHECK_NS = 1000 * 1000,   /* how often the machine looks for the dead */
+    SPIN_NS = 5 * 1000,             /* a sleeper is woken late by about as much on a quiet machine */
+    LOOK_AGAIN_NS = 2 * 1000 * 1000,/* the others may die: sleep no longer than this while they have work */
+    UNKNOWN_NS = 50 * 1000,         /* between looks at work whose end nobody knows */
+};
+
+uint64_t sim_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void sim_sleep(uint64_t until_ns)
+{
+    static _Thread_local bool precise;
+    if (!precise) {
+        prctl(PR_SET_TIMERSLACK, 1);
+        precise = true;
+    }
+    if (until_ns > sim_now() + SPIN_NS) {
+        uint64_t wake_ns = until_ns - SPIN_NS;
+        struct timespec at = {(time_t)(wake_ns / 1000000000u), (long)(wake_ns % 1000000000u)};
+        while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
+            ;
+    }
+    while (sim_now() < until_ns)
+        __builtin_ia32_pause();
+}
+
+/* Copy the used parts only. The source may change under our hands: the counts are bounded, the caller checks later. */
+static void copy_state(struct sim_state *to, const struct sim_state *from)
+{
+    memcpy(to, from, offsetof(struct sim_state, client));
+    if (to->clients > SIM_CLIENTS)
+        to->clients = 0;
+    if (to->queues > SIM_ALL_QUEUES)
+        to->queues = 0;
+    if (to->effects > SIM_EFFECTS)
+        to->effects = 0;
+    memcpy(to->client, from->client, to->clients * sizeof(to->client[0]));
+    memcpy(to->queue, from->queue, to->queues * sizeof(to->queue[0]));
+    memcpy(to->effect, from->effect, to->effects * sizeof(to->effect[0]));
+}
+
+/* Write out what a commit left behind; doing it twice does no harm. */
+static void publish(struct sim_machine *machine, const struct sim_state *state)
+{
+    for (uint32_t i = 0; i < state->effects; i++) {
+        const struct sim_effect *effect = &state->effect[i];
+        if (effect->device < SIM_DEVICES) {
+            struct sim_record *record = &machine->log[effect->device][effect->sequence % SIM_LOG];
+            if (atomic_load(&record->sequence) > effect->sequence)
+                continue;
+            record->owner = effect->stretch.owner;
+            record->start_ns = effect->stretch.start_ns;
+            record->end_ns = effect->stretch.end_ns;
+            record->kernels = effect->stretch.kernels;
+            record->queue = effect->stretch.queue;
+            atomic_store_explicit(&record->sequence, effect->sequence + 1, memory_order_release);
+        } else {
+            struct sim_process *process = &machine->process[effect->process];
+            struct sim_entry *entry = &process->ring[effect->queue].entry[effect->sequence % SIM_RING];
+            uint64_t pending = SIM_PENDING | effect->sequence;
+            atomic_compare_exchange_strong(&entry->done, &pending, effect->stretch.end_ns);
+        }
+    }
+}
+
+/* Which processes have died? Fills `dead` and returns their number; -1 if it was not yet time to look. */
+static int find_dead(struct sim_seat *seat, uint64_t now, uint64_t dead[SIM_PROCESSES])
+{
+    struct sim_machine *machine = seat->machine;
+    uint64_t last = atomic_load_explicit(&machine->alive_checked_ns, memory_order_relaxed);
+    if (now < last + ALIVE_CHECK_NS || !atomic_compare_exchange_strong(&machine->alive_checked_ns, &last, now))
+        return -1;
+    struct pollfd fds[SIM_PROCESSES];
+    uint64_t owners[SIM_PROCESSES];
+    int polled = 0, found = 0;
+    for (int i = 0; i < SIM_PROCESSES; i++) {
+        struct sim_watch *watch = &seat->watch[i];
+        uint64_t owner = atomic_load_explicit(&machine->process[i].owner, memory_order_acquire);
+        if (watch->owner != owner && watch->owner) {
+            close(watch->pidfd);
+            watch->owner = 0;
+        }
+        if (!owner || i == seat->number)
+            continue;
+        if (!watch->owner) {
+            int fd = (int)syscall(SYS_pidfd_open, (pid_t)(uint32_t)owner, 0);
+            if ((fd < 0 && errno == ESRCH) || !machine_same_process(&machine->process[i])) {
+                if (fd >= 0)
+                    close(fd);
+                dead[found++] = owner;
+                continue;
+            }
+            if (fd < 0)
+                continue;
+            watch->owner = owner;
+            watch->pidfd = fd;
+        }
+        owners[polled] = owner;
+        fds[polled++] = (struct pollfd){.fd = watch->pidfd, .events = POLLIN};
+    }
+    if (polled && poll(fds, (nfds_t)polled, 0) > 0)
+        for (int i = 0; i < polled; i++)
+            if (fds[i].revents & POLLIN)
+                dead[found++] = owners[i];
+    return found;
+}
+
+/* Remove who holds no seat any more, too: its seat may have been freed by a process that then died itself. */
+static void bury(struct sim_machine *machine, struct sim_state *state, const uint64_t *dead, int count)
+{
+    for (int k = 0; k < count; k++)
+        engine_remove_owner(state, dead[k]);
+    for (uint32_t c = 0; count >= 0 && c < state->clients; c++) {
+        bool seated = state->client[c].dead;
+        for (int i = 0; !seated && i < SIM_PROCESSES; i++)
+            seated = atomic_load_explicit(&machine->process[i].owner, memory_order_relaxed) == state->client[c].owner;
+        if (!seated)
+            engine_remove_owner(state, state->client[c].owner);
+    }
+}
+
+static void free_seats(struct sim_machine *machine, const uint64_t *dead, int count)
+{
+    for (int k = 0; k < count; k++)
+        for (int i = 0; i < SIM_PROCESSES; i++) {
+            uint64_t owner = dead[k];
+            atomic_compare_exchange_strong(&machine->process[i].owner, &owner, 0);
+        }
+}
+
+/* With the seat's mutex held. Leaves the committed state in seat->work and the engine on it. */
+static int commit(struct sim_seat *seat, sim_change change, void *argument)
+{
+    struct sim_machine *machine = seat->machine;
+    struct sim_state *work = seat->work;
+    uint64_t dead[SIM_PROCESSES];
+    int errors = errno, died = find_dead(seat, sim_now(), dead);
+    errno = errors;
+    for (;;) {
+        uint64_t current = atomic_load_explicit(&machine->current, memory_order_acquire);
+        uint32_t number = (uint32_t)(current >> 1 & 0x7fff), side = (uint32_t)(current & 1);
+        copy_state(work, current >> 16 ? &machine->process[number].buffer[side] : &machine->first);
+        atomic_thread_fence(memory_order_acquire);
+        if (atomic_load_explicit(&machine->current, memory_order_relaxed) != current)
+            continue;
+        publish(machine, work);
+        work->effects = 0;
+        uint64_t now = sim_now();
+        if (work->now_ns > now)
+            now = work->now_ns;
+        bury(machine, work, dead, died);
+        engine_begin(seat->engine, machine, work);
+        engine_advance(seat->engine, now);
+        if (seat->engine->stale)
+            continue;
+        bool there = work->now_ns >= now;
+        int result = 0;
+        if (there && change) {
+            uint32_t effects = work->effects;
+            copy_state(seat->ahead, work);
+            result = change(work, argument);
+            if (result) {
+                copy_state(work, seat->ahead);
+                work->effects = effects;
+            }
+        }
+        uint32_t mine = (int)number == seat->number && current >> 16 ? !side : 0;
+        copy_state(&machine->process[seat->number].buffer[mine], work);
+        uint64_t next = ((current >> 16) + 1) << 16 | (uint64_t)seat->number << 1 | mine;
+        if (!atomic_compare_exchange_strong(&machine->current, &current, next))
+            continue;
+        publish(machine, work);
+        for (uint32_t i = 0; i < work->queues; i++)
+            if (work->queue[i].owner == seat->owner)
+                __atomic_store_n(&seat->seen_head[work->queue[i].queue], work->queue[i].head, __ATOMIC_RELEASE);
+        if (!there)
+            continue;
+        free_seats(machine, dead, died);
+        return result;
+    }
+}
+
+int sim_commit(struct sim_seat *seat, sim_change change, void *argument)
+{
+    pthread_mutex_lock(&seat->mutex);
+    int result = commit(seat, change, argument);
+    pthread_mutex_unlock(&seat->mutex);
+    return result;
+}
+
+bool sim_retired(struct sim_seat *seat, uint32_t queue, uint64_t index)
+{
+    if (sim_seen_retired(seat, queue, index))
+        return true;
+    sim_commit(seat, NULL, NULL);
+    return sim_seen_retired(seat, queue, index);
+}
+
+static bool others_have_work(const struct sim_seat *seat)
+{
+    const struct sim_state *work = seat->work;
+    for (uint32_t i = 0; i < work->queues; i++)
+        if (work->queue[i].owner != seat->owner && work->queue[i].ready_ns != SIM_NEVER)
+            return true;
+    return false;
+}
+
+bool sim_wait(struct sim_seat *seat, uint32_t queue, uint64_t index, uint64_t patience_ns)
+{
+    uint64_t give_up_ns = patience_ns ? sim_now() + patience_ns : SIM_NEVER;
+    for (;;) {
+        if (sim_seen_retired(seat, queue, index))
+            return true;
+        pthread_mutex_lock(&seat->mutex);
+        commit(seat, NULL, NULL);
+        int at = engine_queue(seat->work, seat->owner, queue);
+        if (at < 0 || seat->work->queue[at].head > index) {
+            pthread_mutex_unlock(&seat->mutex);
+            return true;
+        }
+        uint64_t now = sim_now(), limit = others_have_work(seat) ? now + LOOK_AGAIN_NS : SIM_NEVER;
+        copy_state(seat->ahead, seat->work);
+        engine_begin(seat->engine, seat->machine, seat->ahead);
+        uint64_t end_ns = engine_foresee(seat->engine, (uint32_t)at, index);
+        pthread_mutex_unlock(&seat->mutex);
+        if (now >= give_up_ns)
+            return false;
+        if (end_ns == SIM_NEVER)
+            end_ns = now + UNKNOWN_NS;
+        end_ns = end_ns < limit ? end_ns : limit;
+        sim_sleep(end_ns < give_up_ns ? end_ns : give_up_ns);
+    }
+}

@@ -1,0 +1,176 @@
+#include "libhook/sim/model/spec.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum kind { TEXT, COUNT, BYTES, TIME, VERSION, FILENAME };
+
+static const struct key {
+    const char *name;
+    enum kind kind;
+    size_t offset, size;
+    const char *fallback;
+} keys[] = {
+#define KEY(name, kind, field, fallback) {name, kind, offsetof(struct sim_spec, field), sizeof(((struct sim_spec *)0)->field), fallback}
+    KEY("id", TEXT, id, "default"),
+    KEY("name", TEXT, name, "NVIDIA H200 (simulated)"),
+    KEY("gpus", COUNT, gpus, "1"),
+    KEY("driver", VERSION, driver_version, "13.0"),
+    KEY("memory", BYTES, memory_bytes, "80GiB"),
+    KEY("context", BYTES, context_bytes, "32MiB"),
+    KEY("slice", TIME, slice_ns, "1024us"),
+    KEY("switch", TIME, switch_ns, "50us"),
+    KEY("drained", TIME, drained_ns, "25us"),
+    KEY("kernel", TIME, kernel_ns, "10us"),
+    KEY("host_bandwidth", BYTES, host_bytes_per_s, "50GB"),
+    KEY("device_bandwidth", BYTES, device_bytes_per_s, "2000GB"),
+    KEY("peer_bandwidth", BYTES, peer_bytes_per_s, "300GB"),
+    KEY("copy_latency", TIME, copy_latency_ns, "1500ns"),
+    {"kernels", FILENAME, 0, 0, NULL},
+};
+enum { KEYS = sizeof(keys) / sizeof(keys[0]) };
+
+static const struct {
+    const char *suffix;
+    double factor;
+} units[] = {
+    {"KiB", 1024.0},       {"MiB", 1048576.0},  {"GiB", 1073741824.0}, {"TiB", 1099511627776.0},
+    {"kB", 1e3},           {"MB", 1e6},         {"GB", 1e9},           {"TB", 1e12},
+    {"ns", 1.0},           {"us", 1e3},         {"ms", 1e6},           {"s", 1e9},
+    {"B", 1.0},            {"", 1.0},
+};
+
+/* A number with a unit, e.g. 80GiB or 1.5us. Bytes and times share one table; a wrong mixture is the user's own fun. */
+static int scaled(const char *text, uint64_t *value)
+{
+    char *end;
+    double number = strtod(text, &end);
+    if (end == text || number < 0)
+        return -EINVAL;
+    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+        if (strcmp(end, units[i].suffix) == 0) {
+            if (number * units[i].factor > 9e18)
+                return -EINVAL;
+            *value = (uint64_t)(number * units[i].factor);
+            return 0;
+        }
+    return -EINVAL;
+}
+
+static int set(struct sim_spec *spec, const struct key *key, const char *text)
+{
+    char *field = (char *)spec + key->offset;
+    uint64_t value;
+    int major, minor;
+    switch (key->kind) {
+    case FILENAME:
+        return 0;
+    case TEXT:
+        if (strlen(text) == 0 || strlen(text) >= key->size || (strcmp(key->name, "id") == 0 && strchr(text, '/')))
+            return -EINVAL;
+        memset(field, 0, key->size);
+        memcpy(field, text, strlen(text));
+        return 0;
+    case COUNT:
+        if (scaled(text, &value) || value < 1 || value > SIM_DEVICES)
+            return -EINVAL;
+        *(uint32_t *)field = (uint32_t)value;
+        return 0;
+    case VERSION:
+        if (sscanf(text, "%d.%d", &major, &minor) != 2 || major < 11 || major > 99 || minor < 0 || minor > 99)
+            return -EINVAL;
+        *(uint32_t *)field = (uint32_t)(major * 1000 + minor * 10);
+        return 0;
+    case BYTES:
+    case TIME:
+        if (scaled(text, &value) || (key->kind == BYTES && value == 0))
+            return -EINVAL;
+        *(uint64_t *)field = value;
+        return 0;
+    }
+    return -EINVAL;
+}
+
+/* The next "key=value" of the text; the value ends at a comma that starts another key, so names may hold commas. */
+static const char *next(const char *text, char *key, size_t key_size, char *value, size_t value_size)
+{
+    const char *equals = strchr(text, '=');
+    if (!equals || (size_t)(equals - text) >= key_size)
+        return NULL;
+    memcpy(key, text, (size_t)(equals - text));
+    key[equals - text] = 0;
+    const char *end = equals + 1;
+    for (;;) {
+        end += strcspn(end, ",");
+        if (!*end)
+            break;
+        const char *after = end + 1;
+        size_t word = strcspn(after, "=,");
+        if (after[word] == '=' || !*after)
+            break;
+        end = after;
+    }
+    if ((size_t)(end - equals - 1) >= value_size)
+        return NULL;
+    memcpy(value, equals + 1, (size_t)(end - equals - 1));
+    value[end - equals - 1] = 0;
+    return *end ? end + 1 : end;
+}
+
+int sim_spec_parse(const char *text, struct sim_spec *spec, uint32_t *given, char *why, size_t why_size)
+{
+    uint32_t seen = 0;
+    memset(spec, 0, sizeof(*spec));
+    for (int i = 0; i < KEYS; i++)
+        if (keys[i].fallback)
+            set(spec, &keys[i], keys[i].fallback);
+    while (text && *text) {
+        char name[32], value[256];
+        const char *rest = next(text, name, sizeof(name), value, sizeof(value));
+        int i = 0;
+        while (rest && i < KEYS && strcmp(keys[i].name, name) != 0)
+            i++;
+        if (!rest || i == KEYS) {
+            snprintf(why, why_size, "GEMINI_SIM: '%.60s' is no key=value of the simulator", text);
+            return -EINVAL;
+        }
+        if (set(spec, &keys[i], value)) {
+            snprintf(why, why_size, "GEMINI_SIM: '%.60s' is no value for %s", value, name);
+            return -EINVAL;
+        }
+        seen |= 1u << i;
+        text = rest;
+    }
+    if (given)
+        *given = seen;
+    return 0;
+}
+
+bool sim_spec_agree(const struct sim_spec *a, const struct sim_spec *b, uint32_t given)
+{
+    for (int i = 1; i < KEYS; i++)
+        if ((given & 1u << i) &&
+            memcmp((const char *)a + keys[i].offset, (const char *)b + keys[i].offset, keys[i].size) != 0)
+            return false;
+    return true;
+}
+
+uint64_t sim_spec_kernel_ns(const char *text, const char *name)
+{
+    char key[32], value[256], line[512], word[400];
+    unsigned long long found = 0, ns;
+    while (text && *text) {
+        text = next(text, key, sizeof(key), value, sizeof(value));
+        if (!text || strcmp(key, "kernels") != 0)
+            continue;
+        FILE *file = fopen(value, "re");
+        while (file && fgets(line, sizeof(line), file))
+            if (sscanf(line, "%399s %llu", word, &ns) == 2 && word[0] != '#' && strcmp(word, name) == 0)
+                found = ns;
+        if (file)
+            fclose(file);
+    }
+    return found;
+}

@@ -71,7 +71,7 @@ class FakeKubelet:
         self.plugin_folder.mkdir(parents=True, exist_ok=True)
         self.pod_resources_socket.parent.mkdir(exist_ok=True)
         self._random = random.Random(seed)
-        self._changed = threading.Condition()  # guards all below; notified at every change of devices
+        self._changed = threading.Condition(threading.RLock())  # guards all below; notified at every change of devices
         self._endpoints: dict[str, Endpoint] = {}
         self._pods: dict[str, Mapping[str, Any]] = {}  # uid -> the pod, in order of admission
         self._held: dict[tuple[str, str], dict[str, Held]] = {}  # (uid, container) -> resource -> what it has
@@ -191,6 +191,11 @@ class FakeKubelet:
     def devices(self, resource: str) -> dict[str, Any]:
         with self._changed:
             return dict(self._endpoints[resource].devices) if resource in self._endpoints else {}
+
+    def offered(self) -> list[tuple[str, set[str], set[str]]]:
+        """Each resource that was ever registered, with its devices and the healthy ones of them."""
+        with self._changed:
+            return [(name, set(self.devices(name)), set(self._healthy(name))) for name in sorted(self._known)]
 
     def admit(self, pod: Mapping[str, Any], start: bool = True) -> dict[str, dict[str, Held]]:
         """Allocates for every container of `pod` (a dict as the API has it), and starts them; what each one holds."""

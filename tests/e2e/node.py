@@ -26,7 +26,7 @@ from pathlib import Path
 
 from tests.e2e.api import ApiError, Object
 from tests.e2e.image import IMAGE, write_image
-from tests.e2e.plane import Plane
+from tests.e2e.plane import PREFIX, Plane
 from tests.e2e.process import Process, free_port, until
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -59,7 +59,7 @@ def lacking() -> str:
     tried = subprocess.run(["unshare", "-m", "-p", "-f", "--mount-proc", "true"], capture_output=True, text=True)
     if tried.returncode:
         return f"no namespaces of one's own here: {tried.stderr.strip()}"
-    probe = _hierarchies()[0] / f"gemini-e2e-probe-{os.getpid()}"
+    probe = _hierarchies()[0] / f"{PREFIX}{os.getpid()}-probe"
     try:
         probe.mkdir()
         probe.rmdir()
@@ -86,7 +86,7 @@ class Node:
         self.folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=plane.folder))
         self.kubelet_folder = self.folder / "kubelet"  # /var/lib/kubelet of the inside
         self.address = f"10.251.{random.randrange(256)}.{random.randrange(1, 255)}"
-        self._cgroup = f"gemini-e2e-{os.getpid()}-{name}"
+        self._cgroup = f"{PREFIX}{os.getpid()}-{name}"
         self._health_port = free_port()
         self._socket = self.folder / "containerd.sock"
         self._path = {"PATH": f"{programs}:{os.environ['PATH']}"}
@@ -107,6 +107,9 @@ class Node:
     def start(self) -> None:
         subprocess.run(["ip", "address", "add", f"{self.address}/32", "dev", "lo"], check=True)
         for hierarchy in _hierarchies():
+            for left in hierarchy.glob(f"{PREFIX}*"):  # by tests that were killed
+                if not Path("/proc", left.name.removeprefix(PREFIX).split("-")[0]).exists():
+                    _remove_cgroup(left)
             _make_cgroup(hierarchy, self._cgroup)
         self._init = self.plane.run(f"{self.name}-init", [
             "unshare", "-m", "-p", "-f", "--kill-child=SIGKILL", "--mount-proc", "--propagation", "private",

@@ -33,6 +33,7 @@ from tests.e2e.pki import Authority, write_kubeconfig
 from tests.e2e.process import Process, free_port, until
 
 HOST = "127.0.0.1"
+PREFIX = "gemini-e2e-"  # of the folder; the pid of its owner follows
 ADMINS = ("system:masters",)
 NODE_CAPACITY = {"cpu": "64", "memory": "256Gi", "pods": "250"}
 FAKE_NODE = {"kwok.x-k8s.io/node": "fake"}
@@ -45,7 +46,11 @@ class Plane:
 
     def __init__(self, tools: Path, logs: Path, feature_gates: str = "") -> None:
         memory = Path("/dev/shm")
-        self.folder = Path(tempfile.mkdtemp(prefix="gemini-e2e-", dir=memory if os.access(memory, os.W_OK) else None))
+        base = memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
+        for left in base.glob(f"{PREFIX}*"):  # by tests that were killed
+            if not Path("/proc", left.name.removeprefix(PREFIX).split("-")[0]).exists():
+                shutil.rmtree(left, ignore_errors=True)
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=base))
         self.tools, self.logs, self._gates = tools, logs, feature_gates
         logs.mkdir(parents=True, exist_ok=True)
         self.authority = Authority(self.folder / "pki")

@@ -29,11 +29,15 @@ class ToyPlugin:
         self.refuse_allocate = ""
         self._options = v1beta1.DevicePluginOptions(pre_start_required=True, get_preferred_allocation_available=prefers)
         self._watchers: list[queue.SimpleQueue[bool]] = []
+        self._server: Any = None
         self._socket = folder / f"{resource.replace('/', '_')}.sock"
 
     # -- up and down
 
     def start(self) -> None:
+        """Serves; again after a restart of the kubelet, which has removed the socket."""
+        if self._server:
+            self.stop()
         self._socket.unlink(missing_ok=True)
         self._server = grpc.server(ThreadPoolExecutor(8))
         self._server.add_generic_rpc_handlers([handlers("v1beta1.DevicePlugin", self)])

@@ -7,7 +7,7 @@ C_FILES = $(shell find libhook $(wildcard tests bench) -name '*.[ch]' | sort)
 PY_DIRS = gemini scheduler_backend libhook $(wildcard bench)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test e2e lint format bench gpu-check gpu-bundle wheel clean
+.PHONY: help setup build run test e2e e2e-setup lint format bench gpu-check gpu-bundle wheel clean
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -33,8 +33,10 @@ run: build ## three tenants share the GPU (a simulated one where there is none);
 test: build ## all tests that need neither a GPU nor a control plane
 	@$(BIN)/python -m pytest -q $(ARGS)
 
-e2e: build ## the tests with a real Kubernetes (builds it first: needs Go)
+e2e-setup: setup # compiles Kubernetes once, into the user's cache
 	@$(BIN)/python -m tests.e2e.build
+
+e2e: build e2e-setup ## the tests with a real Kubernetes (builds it first: needs Go)
 	@$(BIN)/python -m pytest -q -m e2e $(ARGS)
 
 lint: build ## ruff, mypy, import rules, clang-format

@@ -106,9 +106,11 @@ class Builder:
         say("fetching Debian's " + ", ".join(DEBIAN_PACKAGES))
         with tempfile.TemporaryDirectory(dir=self.cache) as fetched:
             os.chmod(fetched, 0o755)  # apt drops its rights while it downloads
-            subprocess.run(["apt-get", "update", "-qq"], capture_output=True, check=False)  # an old list may still do
             download = ["apt-get", "download", "-q", *DEBIAN_PACKAGES]
             got = subprocess.run(download, cwd=fetched, capture_output=True, text=True, check=False)
+            if got.returncode:  # perhaps by a list that is old, or by none
+                subprocess.run(["apt-get", "update", "-qq"], capture_output=True, check=False)
+                got = subprocess.run(download, cwd=fetched, capture_output=True, text=True, check=False)
             if got.returncode:
                 raise CannotBuild(f"{' '.join(download)}: {got.stderr.strip()[-200:]}")
             root = out / "root"

@@ -109,7 +109,7 @@ def label_share(labels: Mapping[str, object]) -> Said:
             problem = f"{shown(labels.get(key))} is above 1, so it must be whole and equal {names.SHARED_REQUEST}"
             raise InvalidPod(key, f"{problem}; write the same whole number in both")
         count, request, limit = int(limit), Fraction(1), Fraction(1)
-    for of, share in ((names.SHARED_REQUEST, request), (key, limit)):
+    for of, share in ((key, limit), (names.SHARED_REQUEST, request)):
         if (share * 100).denominator != 1:
             raise InvalidPod(of, f"{shown(labels.get(of))} is finer than one percent of a card; write two decimals")
     if names.SHARED_PRIORITY in labels:

@@ -143,12 +143,12 @@ class Allocator:
         return result
 
     def sum_up(self, ask: Ask, choices: Sequence[Choice]) -> tuple[Any, ...]:
-        """The numbers of several pods' choices by policy, to be compared; the policies are those of `ask`."""
+        """The numbers of several pods' choices by policy, to be compared; all of them have the policies of `ask`."""
         result: list[Any] = []
         for i, name in enumerate(self._policies(ask)):
-            numbers = [choice.numbers[i] for choice in choices if i < len(choice.numbers)]
-            additive = table.POLICIES[name].additive
-            result.append(sum(numbers) if additive else tuple(numbers))
+            policy = table.POLICIES[name]
+            numbers = [choice.numbers[i] for choice in (choices[:1] if policy.of_node else choices)]
+            result.append(sum(numbers) if policy.additive else tuple(numbers))
         return tuple(result)
 
     # ---- trying

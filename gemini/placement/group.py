@@ -6,8 +6,8 @@ numbers added up), then by the first node and the lowest minors. Members that al
 node, and their cards count.
 
 Search: branch and bound. What a node can reach at best, its cards being free for any of the members, is worked out for
-all nodes at once; nodes are searched from the highest bound down, and those in the same state once. Members of one kind
-are tried in ascending order of their sets only.
+all nodes at once; nodes are searched from the highest bound down, and those in the same state once. Members that ask
+for the same are interchangeable: they take their sets in ascending order.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ SEARCH_LIMIT = 5_000  # complete choices compared on one node; beyond it the bes
 def place_group(allocator: Allocator, asks: Sequence[Ask], placed: Sequence[Placement] = ()) -> list[Placement] | None:
     """Where all of `asks` go together, in their order, or None. `placed`: members that already hold cards."""
     book = allocator.book
+    asks = [replace(ask, policies=asks[0].policies) for ask in asks]
     nodes = [placed[0].node] if placed else [node.name for node in book.nodes()]
     for ask in {_kind(ask): ask for ask in asks}.values():
         nodes = allocator.possible(ask, nodes)

@@ -77,12 +77,14 @@ def _minors(value: int, view: View, best: int) -> Any:
 
 @dataclass(frozen=True)
 class Policy:
-    """`applies`: whether it has anything to say of a want. `condition`: it shuts cards out instead of ordering them."""
+    """`applies`: whether it has anything to say of a want. `condition`: it shuts cards out instead of ordering them.
+    `of_node`: it looks at the node alone, before the ask; said once for a group of pods."""
 
     key: Key
     applies: Callable[[Want], bool] = lambda want: True
     exact: Callable[[int, View, int], Any] = _identity
     condition: bool = False
+    of_node: bool = False
     # Whether the values of several tenants of a pod add up; else they are compared one after another.
     additive: bool = True
 
@@ -221,8 +223,8 @@ def _nothing(view: View) -> Array:
 POLICIES: dict[str, Policy] = {
     "binpack": Policy(_binpack, exact=_score),
     "spread": Policy(_spread, exact=_score),
-    "node-binpack": Policy(_node_binpack, exact=_mean),
-    "node-spread": Policy(_node_spread, exact=_mean),
+    "node-binpack": Policy(_node_binpack, exact=_mean, of_node=True),
+    "node-spread": Policy(_node_spread, exact=_mean, of_node=True),
     "minor": Policy(_minor, exact=_minors, additive=False),
     "pcie": Policy(_pcie),
     "numa": Policy(_numa),

@@ -28,6 +28,7 @@
 #include "libhook/driver/real.h"
 #include "libhook/hooks/devices.h"
 #include "libhook/hooks/memory.h"
+#include "libhook/hooks/resolve.h"
 #include "libhook/hooks/table.h"
 #include "libhook/runtime/account.h"
 #include "libhook/runtime/agent.h"
@@ -191,7 +192,9 @@ static uint64_t take_credit(int device, uint64_t bytes) {
 
 /* All that runs before the first CUDA call: the agent learns where to ask. */
 __attribute__((constructor)) static void introduce(void) {
-    static const struct agent_callbacks callbacks = {
-        .take_credit = take_credit, .memory_held = account_held, .devices = devices_list};
+    static const struct agent_callbacks callbacks = {.take_credit = take_credit,
+        .memory_held = account_held,
+        .devices = devices_list,
+        .ungated_lookups = resolve_ungated_lookups};
     agent_init(&callbacks);
 }

@@ -250,8 +250,12 @@ static uint64_t step_seats(uint64_t now_ns) {
             seat_stop_admitting(&agent.seats[i]);
     if (now_ns >= agent.stats_ns + STATS_NS) {
         agent.stats_ns = now_ns;
-        for (uint32_t i = 0; i < agent.device_count; i++)
-            seat_stats(&agent.seats[i], &agent.world);
+        uint64_t ungated = hooks.ungated_lookups ? hooks.ungated_lookups() : 0;
+        for (uint32_t i = 0; i < agent.device_count; i++) {
+            seat_stats(&agent.seats[i], &agent.world, ungated);
+            if (agent.seats[i].managed)
+                ungated = 0; /* told */
+        }
     }
     return deadline_ns;
 }

@@ -36,6 +36,8 @@ struct agent_callbacks {
     uint64_t (*memory_held)(int device);
     /* The process's CUDA devices: fills uuid[16][16], returns their count (cuInit has succeeded). */
     int (*devices)(uint8_t uuid[16][16]);
+    /* How often a driver entry newer than the table was handed out as it is, in this process. */
+    uint64_t (*ungated_lookups)(void);
 };
 void agent_init(const struct agent_callbacks *callbacks);
 

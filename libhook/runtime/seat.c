@@ -223,14 +223,15 @@ void seat_run_free(struct seat *seat) {
     gate_open_free(seat->gate);
 }
 
-void seat_stats(struct seat *seat, const struct seat_world *world) {
+void seat_stats(struct seat *seat, const struct seat_world *world, uint64_t ungated) {
     struct wire_stats message;
     struct burst burst;
     uint64_t sum = launches(seat->gate);
 
-    if (!seat->managed || !world->connected || sum == seat->stats_launches)
+    if (!seat->managed || !world->connected || (sum == seat->stats_launches && ungated == seat->stats_ungated))
         return;
     seat->stats_launches = sum;
+    seat->stats_ungated = ungated;
     gate_burst_snapshot(seat->gate, false, &burst);
     wire_init(&message, WIRE_STATS, 0);
     message.device = seat->device;
@@ -241,5 +242,6 @@ void seat_stats(struct seat *seat, const struct seat_world *world) {
     message.valve_admissions = __atomic_load_n(&seat->gate->valves, __ATOMIC_RELAXED);
     message.copies_h2d_bytes = __atomic_load_n(&seat->gate->h2d_bytes, __ATOMIC_RELAXED);
     message.copies_d2h_bytes = __atomic_load_n(&seat->gate->d2h_bytes, __ATOMIC_RELAXED);
+    message.ungated_lookups = ungated;
     world->send(&message, WIRE_STATS);
 }

@@ -24,6 +24,7 @@ struct seat {
     uint64_t launches; /* at the Grant */
     uint64_t busy_ns;  /* at the Grant */
     uint64_t stats_launches; /* when WIRE_STATS was sent last */
+    uint64_t stats_ungated;
 };
 
 /* How a seat reaches the world; the agent's. send() may fail: the message is gone, and Hello will tell. */
@@ -45,6 +46,7 @@ void seat_admit(struct seat *seat);
 void seat_stop_admitting(struct seat *seat);
 /* Run free: no daemon and mode `run`, or a device that is not shared. */
 void seat_run_free(struct seat *seat);
-void seat_stats(struct seat *seat, const struct seat_world *world);
+/* `ungated`: what is to be told of the whole process, with one of its seats. */
+void seat_stats(struct seat *seat, const struct seat_world *world, uint64_t ungated);
 
 #endif

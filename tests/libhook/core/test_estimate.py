@@ -1,0 +1,47 @@
+"""What is learned of a launch's length."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from libhook.core import ffi, lib
+
+SIZE = 64
+
+
+def table() -> Any:
+    return ffi.new("struct estimate[]", SIZE)
+
+
+def test_an_unknown_key_has_no_estimate() -> None:
+    entries = table()
+    assert lib.estimate_find(entries, SIZE, 7) == ffi.NULL
+    lib.estimate_learn(entries, SIZE, 7, 1000)
+    assert lib.estimate_find(entries, SIZE, 7).ns == 1000
+    assert lib.estimate_find(entries, SIZE, 7 + SIZE) == ffi.NULL
+
+
+def test_a_guess_is_replaced_by_the_first_sample() -> None:
+    entries = table()
+    lib.estimate_put(entries, SIZE, 9, 50_000, 0)
+    assert lib.estimate_learn(entries, SIZE, 9, 2000) == 2000
+
+
+def test_shorter_samples_are_followed_fast_and_longer_ones_slowly() -> None:
+    entries = table()
+    for _ in range(8):
+        lib.estimate_learn(entries, SIZE, 5, 100_000)
+    assert lib.estimate_learn(entries, SIZE, 5, 200_000) == 112_500
+    assert lib.estimate_learn(entries, SIZE, 5, 12_500) == 62_500
+
+
+def test_the_newcomer_takes_the_place() -> None:
+    entries = table()
+    lib.estimate_learn(entries, SIZE, 3, 10)
+    lib.estimate_learn(entries, SIZE, 3 + SIZE, 20)
+    assert lib.estimate_find(entries, SIZE, 3) == ffi.NULL
+
+
+def test_a_length_beyond_the_field_is_the_longest() -> None:
+    entries = table()
+    assert lib.estimate_learn(entries, SIZE, 1, 10**12) == 2**32 - 1

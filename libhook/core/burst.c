@@ -28,9 +28,7 @@ bool burst_add(struct burst *burst, uint64_t wanted_ns, uint64_t start_ns, uint6
     if (!burst->end_ns) { /* the first */
         burst->start_ns = start_ns;
     } else if (start_ns <= burst->end_ns) {
-        start_ns = burst->end_ns;
-        if (!burst->start_ns)
-            burst->start_ns = start_ns;
+        start_ns = burst->end_ns; /* also after burst_take: the rounding of another clock, no run of its own */
     } else {
         uint64_t gap = wanted_ns > burst->end_ns ? least(wanted_ns, start_ns) - burst->end_ns : 0;
         bool is_short = gap < BURST_MERGE_NS;

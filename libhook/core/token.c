@@ -5,6 +5,7 @@
 
 #define INSIDE_POLL_NS 20000ull  /* a thread is inside for as long as one driver call takes */
 #define DRAIN_POLL_NS 30000ull   /* how late the end of a drain may be seen: part of every hand-over */
+#define DRAIN_SLEEP_NS 200000ull
 #define IDLE_POLL_NS 100000ull   /* how late idleness may be seen where the program does not synchronise */
 #define VALVE_LEAST_NS 5000000ull /* numbers.md and design 4.3: max(5 ms, twice the prediction) */
 #define VALVE_OPEN_NS 1000000ull
@@ -150,7 +151,7 @@ static uint32_t step_open(struct token *token, const struct token_view *view, ui
                 return start_closing(token, now_ns);
             }
             deadline = least(deadline, patient_until);
-        } else if (!view->idle_since_ns) { /* look again when the work known should be over */
+        } else { /* look again when the work known should be over, or those who were woken have launched */
             deadline = least(deadline, now_ns + most(view->inflight_ns, IDLE_POLL_NS));
         }
     }
@@ -192,18 +193,20 @@ static uint32_t step_draining(struct token *token, const struct token_view *view
         token->state = view->waiting ? TOKEN_REQUESTED : TOKEN_CLOSED; /* WANT_MORE is the next request too */
         return TOKEN_SEND_RETURN;
     }
-    if (now_ns >= token->valve_ns && view->waiting) {
+    /* What waits behind the undone work in the same stream cannot be what that work waits for. */
+    if (now_ns >= token->valve_ns && view->needed) {
         token->state = TOKEN_VALVE;
         token->valve_ns = now_ns + VALVE_OPEN_NS;
         token->deadline_ns = token->valve_ns;
         token->valves++;
         return TOKEN_ADMIT;
     }
-    /* Sleep through what is predicted, then look often; a drain that takes very long is looked at less often. */
+    /* Look more often the nearer the predicted end; predictions tend to be too long. A drain that takes very long is
+     * looked at less often. */
     uint64_t since = now_ns - token->closed_ns;
     uint64_t poll = most(DRAIN_POLL_NS, since / 64);
-    uint64_t deadline = now_ns + (view->inflight_ns > poll ? least(view->inflight_ns, 2000000) : poll);
-    if (view->waiting && token->valve_ns > now_ns)
+    uint64_t deadline = now_ns + most(poll, least(view->inflight_ns / 2, DRAIN_SLEEP_NS));
+    if (view->needed && token->valve_ns > now_ns)
         deadline = least(deadline, token->valve_ns);
     uint32_t actions = renew(token, view, now_ns, &deadline);
     token->deadline_ns = deadline;

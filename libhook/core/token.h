@@ -52,6 +52,7 @@ struct token_view {
     uint64_t idle_since_ns;  /* when the last work known ended; 0: some may be running */
     uint64_t patience_ns;    /* how long to keep an idle token */
     uint32_t waiting;        /* threads at the gate */
+    bool needed;             /* draining: a thread waits, at this gate or another, whose launch could run at once */
     bool connected;          /* Welcome was heard */
     bool page_agrees;        /* the page shows the epoch held */
     bool inside;             /* a thread is between check and launch */

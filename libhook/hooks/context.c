@@ -14,6 +14,7 @@
 #include "libhook/hooks/footprint.h"
 #include "libhook/hooks/memory.h"
 #include "libhook/runtime/agent.h"
+#include "libhook/runtime/watch.h"
 
 __thread struct context_now context_cached __attribute__((tls_model("initial-exec"))) = {.ordinal = -1};
 uint32_t context_round = 1;
@@ -85,26 +86,37 @@ CUresult cuCtxAttach(CUcontext *ctx, unsigned int flags) {
     return result;
 }
 
+/* Around the driver's call: our own thread leaves the context alone, and learns when its work is no more. */
+static bool ending(void) {
+    bool counted = agent_is_tenant();
+    if (counted) {
+        footprint_ending();
+        watch_contexts_hold();
+    }
+    return counted;
+}
+
+static void ended(bool counted, CUcontext ctx, bool gone) {
+    if (counted) {
+        watch_contexts_release(gone ? ctx : NULL);
+        footprint_ended(ctx, gone);
+    }
+    context_ended();
+}
+
 CUresult cuCtxDetach(CUcontext ctx) {
     unsigned int version;
-    bool counted = agent_is_tenant();
-    if (counted)
-        footprint_ending();
+    bool counted = ending();
     CUresult result = real.cuCtxDetach(ctx);
-    if (counted) /* it counts its users; the last one ends it */
-        footprint_ended(ctx, result == CUDA_SUCCESS && real.cuCtxGetApiVersion(ctx, &version) != CUDA_SUCCESS);
-    context_ended();
+    /* it counts its users; the last one ends it */
+    ended(counted, ctx, counted && result == CUDA_SUCCESS && real.cuCtxGetApiVersion(ctx, &version) != CUDA_SUCCESS);
     return result;
 }
 
 static CUresult destroy(CUcontext ctx, __typeof__(cuCtxDestroy_v2) *function) {
-    bool counted = agent_is_tenant();
-    if (counted)
-        footprint_ending();
+    bool counted = ending();
     CUresult result = function(ctx);
-    if (counted)
-        footprint_ended(ctx, result == CUDA_SUCCESS);
-    context_ended();
+    ended(counted, ctx, result == CUDA_SUCCESS);
     return result;
 }
 
@@ -163,19 +175,14 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice device) {
 
 /* Release and reset. `always`: the context ends whoever else holds it. */
 static CUresult release(CUdevice device, __typeof__(cuDevicePrimaryCtxRelease_v2) *function, bool always) {
-    bool counted = agent_is_tenant();
     unsigned int flags;
     int active = 0;
-    if (counted)
-        footprint_ending();
+    bool counted = ending();
     CUcontext primary = counted ? footprint_primary(device) : NULL;
     CUresult result = function(device);
-    if (counted) {
-        bool gone = result == CUDA_SUCCESS &&
-                    (always || (real.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && !active));
-        footprint_ended(primary, gone);
-    }
-    context_ended();
+    bool gone = counted && result == CUDA_SUCCESS &&
+                (always || (real.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && !active));
+    ended(counted, primary, gone);
     memory_synchronized();
     return result;
 }

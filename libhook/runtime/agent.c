@@ -199,7 +199,8 @@ static void on_up(void *context) {
     /* The old daemon's page says nothing any more; the new one's comes by itself if it can. */
     page_disconnect(&agent.page, true);
     for (uint32_t i = 0; i < WIRE_MAX_DEVICES; i++) {
-        page_store_local(&agent.page, agent.seats[i].slot, token_held(&agent.seats[i].token));
+        if (agent.seats[i].managed)
+            page_store_local(&agent.page, agent.seats[i].slot, token_held(&agent.seats[i].token));
         token_on_connection(&agent.seats[i].token);
     }
     page_connect(&agent.page, agent.link.path, agent.nonce);
@@ -250,19 +251,17 @@ static uint64_t step_seats(uint64_t now_ns) {
             seat_stop_admitting(&agent.seats[i]);
     if (now_ns >= agent.stats_ns + STATS_NS) {
         agent.stats_ns = now_ns;
-        uint64_t ungated = hooks.ungated_lookups ? hooks.ungated_lookups() : 0;
-        for (uint32_t i = 0; i < agent.device_count; i++) {
-            seat_stats(&agent.seats[i], &agent.world, ungated);
-            if (agent.seats[i].managed)
-                ungated = 0; /* told */
-        }
+        for (uint32_t i = 0; i < agent.device_count; i++)
+            seat_stats(&agent.seats[i], &agent.world);
     }
     return deadline_ns;
 }
 
+/* The page is taken after Welcome: only then has the daemon heard what we hold, and its words say so. */
 static void wait_until(uint64_t deadline_ns, short ready[2]) {
     struct pollfd fds[3] = {{.fd = event_fd, .events = POLLIN},
-        {.fd = agent.link.fd, .events = link_interest(&agent.link)}, {.fd = agent.page.fd, .events = POLLIN}};
+        {.fd = agent.link.fd, .events = link_interest(&agent.link)},
+        {.fd = agent.world.connected ? agent.page.fd : -1, .events = POLLIN}};
     uint64_t now_ns = gate_now(), left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
     struct timespec timeout = {.tv_sec = (time_t)(left_ns / 1000000000), .tv_nsec = (long)(left_ns % 1000000000)};
     uint64_t count;
@@ -280,6 +279,7 @@ static void *run(void *nothing) {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     short ready[2];
 
+    prctl(PR_SET_NAME, "gemini-agent");
     prctl(PR_SET_TIMERSLACK, 1); /* this thread's only; its timers are the ends of quotas */
     real.cuThreadExchangeStreamCaptureMode(&mode);
     link_step(&agent.link, 0, gate_now());
@@ -341,7 +341,8 @@ static int start(const struct options *options) {
     agent.device_count = count < 0 ? 0 : count > WIRE_MAX_DEVICES ? WIRE_MAX_DEVICES : (uint32_t)count;
     for (uint32_t i = 0; i < WIRE_MAX_DEVICES; i++)
         seat_init(&agent.seats[i], i);
-    agent.world = (struct seat_world){.page = &agent.page, .send = send_message};
+    agent.world =
+        (struct seat_world){.page = &agent.page, .send = send_message, .ungated_lookups = hooks.ungated_lookups};
     agent.serial = agent.incarnation = 0;
     agent.ever_up = agent.complained = false;
     agent.run_on_loss = options->run_on_loss;
@@ -362,8 +363,6 @@ static int start(const struct options *options) {
     error = -pthread_create(&thread, &attributes, run, NULL);
     pthread_attr_destroy(&attributes);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!error)
-        pthread_setname_np(thread, "gemini-agent");
     return error;
 }
 

@@ -36,7 +36,7 @@ struct agent_callbacks {
     uint64_t (*memory_held)(int device);
     /* The process's CUDA devices: fills uuid[16][16], returns their count (cuInit has succeeded). */
     int (*devices)(uint8_t uuid[16][16]);
-    /* How often a driver entry newer than the table was handed out as it is, in this process. */
+    /* How many driver entries newer than the table were handed out as they are; for the metrics. May be NULL. */
     uint64_t (*ungated_lookups)(void);
 };
 void agent_init(const struct agent_callbacks *callbacks);

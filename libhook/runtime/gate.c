@@ -22,7 +22,7 @@
 #define SHORTEST_CHUNK_NS 25000
 #define SHORTEST_SLEEP_NS 20000
 #define LONGEST_SLEEP_NS 2000000
-#define UNKNOWN_NS 1000000      /* what a launch is taken for of which nothing is known, at most */
+#define UNKNOWN_NS 1000000      /* what a launch is taken for of which nothing is known, before there is a cap */
 #define FEW_SAMPLES 4
 #define MEASURE_EVERY 32        /* of the launches that start on an idle lane */
 #define GATE_RECHECK_NS 100000000l
@@ -236,11 +236,12 @@ static void cut_all(struct gate_thread *thread, uint64_t now_ns) {
 }
 
 /* The calling thread itself waits here; nothing it launched is without an event by then. */
-static void gate_wait(struct gate *gate, struct gate_thread *thread) {
+static void gate_wait(struct gate *gate, struct gate_thread *thread, struct lane *lane) {
     static const struct timespec RECHECK = {.tv_sec = 0, .tv_nsec = GATE_RECHECK_NS};
     uint64_t start_ns = gate_now(), ticket;
 
     cut_all(thread, start_ns);
+    __atomic_store_n(&thread->wait_lane, lane, __ATOMIC_RELEASE);
     __atomic_add_fetch(&gate->waiting, 1, __ATOMIC_SEQ_CST);
     agent_kick();
     for (;;) {
@@ -252,6 +253,7 @@ static void gate_wait(struct gate *gate, struct gate_thread *thread) {
             break;
     }
     __atomic_sub_fetch(&gate->waiting, 1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&thread->wait_lane, NULL, __ATOMIC_RELEASE);
     __atomic_add_fetch(&gate->waits, 1, __ATOMIC_RELAXED);
     __atomic_add_fetch(&gate->wait_ns, gate_now() - start_ns, __ATOMIC_RELAXED);
 }
@@ -277,11 +279,13 @@ static uint64_t inflight(struct gate *gate, struct gate_thread *thread, uint64_t
         const struct chunk *head = &lane->ring[lane->popped % LANE_CHUNKS];
         uint64_t start_ns = head->first_ns > lane->end_ns ? head->first_ns : lane->end_ns;
         uint64_t gone_ns = now_ns > start_ns ? now_ns - start_ns : 0;
-        if (gone_ns > head->estimated_ns)
-            gone_ns = head->estimated_ns;
-        if (gone_ns > progress_ns)
-            progress_ns = gone_ns;
-        uint64_t left_ns = head->estimated_ns - gone_ns;
+        uint64_t left_ns = head->estimated_ns;
+        if (!head->unknown && gone_ns <= head->estimated_ns)
+            left_ns -= gone_ns;
+        else if (!head->unknown) /* overdue: it may well take as long again as it is late */
+            left_ns = gone_ns - head->estimated_ns;
+        if (head->estimated_ns > left_ns && head->estimated_ns - left_ns > progress_ns)
+            progress_ns = head->estimated_ns - left_ns;
         if (!*until_next_ns || left_ns < *until_next_ns)
             *until_next_ns = left_ns;
     }
@@ -294,6 +298,7 @@ struct launch {
     uint64_t estimated_ns;
     uint64_t wanted_ns;
     bool measure;
+    bool unknown;
 };
 
 /* What is believed of the launch's length; `measure` where that is not much. */
@@ -321,7 +326,8 @@ static void estimate(
     else if (like)
         launch->estimated_ns = like->ns;
     else
-        launch->estimated_ns = gate->cap_ns < UNKNOWN_NS ? gate->cap_ns : UNKNOWN_NS;
+        launch->estimated_ns = gate->cap_ns ? gate->cap_ns : UNKNOWN_NS;
+    launch->unknown = !guess_ns && !like;
 }
 
 /* Prepare the lane for one more launch of this kind; false where its ring is full. */
@@ -337,13 +343,17 @@ static bool make_room_in(
         return false;
     if (idle && ++idle_starts % MEASURE_EVERY == 0)
         launch->measure = true;
-    if (idle && (launch->measure || gate->contended || log_wants(LOG_DEBUG)))
+    /* An event on a stream that has nothing to do is over at once; the legacy stream also waits for others. */
+    bool based_now =
+        idle || (lane->pushed == lane->popped && (uintptr_t)lane->stream > (uintptr_t)CU_STREAM_PER_THREAD);
+    if (based_now && (launch->measure || gate->contended || log_wants(LOG_DEBUG)))
         lane_base(lane, gate_now());
     lane->open_key = launch->key;
     lane->open_mixed = 0;
     lane->open_wanted_ns = launch->wanted_ns;
     lane->open_first_ns = now_ns;
     lane->open_alone = launch->measure;
+    lane->open_unknown = launch->unknown;
     return true;
 }
 
@@ -372,8 +382,8 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
     uint64_t flying_ns = inflight(gate, thread, now_ns, &next_ns);
     uint64_t estimated_ns = launch->estimated_ns;
 
-    /* A launch longer than the cap goes when little else is left, or the device would idle between two of them. */
-    uint64_t allowed_ns = estimated_ns > share_ns ? share_ns / 2 : share_ns - estimated_ns;
+    /* A launch as long as the cap goes when little else is left, or the device would idle between two of them. */
+    uint64_t allowed_ns = estimated_ns > share_ns / 2 ? share_ns / 2 : share_ns - estimated_ns;
     if (flying_ns > allowed_ns) {
         cut_all(thread, now_ns);
         uint64_t need_ns = flying_ns - allowed_ns;
@@ -413,6 +423,8 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
         thread->after = false;
         return WAIT_AT_GATE;
     }
+    if (__atomic_load_n(&gate->told_idle, __ATOMIC_RELAXED))
+        __atomic_store_n(&gate->told_idle, 0, __ATOMIC_RELAXED);
     if (gate->launched_epoch != thread->epoch)
         __atomic_store_n(&gate->launched_epoch, thread->epoch, __ATOMIC_RELAXED);
     lane->open_ns += estimated_ns;
@@ -457,11 +469,14 @@ static bool begin(CUstream stream, uint64_t key, uint64_t family, uint64_t guess
             return true;
         }
         if (verdict == WAIT_AT_GATE)
-            gate_wait(gate, thread);
-        else
+            gate_wait(gate, thread, lane);
+        else {
+            __atomic_add_fetch(&gate->pending, 1, __ATOMIC_SEQ_CST);
             sleep_ns(sleep < SHORTEST_SLEEP_NS  ? SHORTEST_SLEEP_NS
                      : sleep > LONGEST_SLEEP_NS ? LONGEST_SLEEP_NS
                                                 : sleep);
+            __atomic_sub_fetch(&gate->pending, 1, __ATOMIC_SEQ_CST);
+        }
         now_ns = gate_now();
         if (agent_lost())
             return false;

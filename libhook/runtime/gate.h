@@ -49,6 +49,8 @@ struct gate {
     _Alignas(64) uint32_t wake; /* futex of those who wait; grows with each opening */
     uint32_t waiting;           /* threads in gate_wait; atomic */
     uint32_t shut;              /* a launching thread closed the gate: the quota is used up */
+    uint32_t told_idle;         /* a synchronisation call returned and nothing was launched since */
+    uint32_t pending;           /* threads that wait for room under the cap: not idle; atomic */
     uint32_t active;            /* threads that launched under this ticket; atomic */
     uint32_t active_before;     /* ... under the one before */
     uint64_t launched_epoch;    /* the epoch under which something was launched last; any thread */
@@ -74,6 +76,7 @@ struct gate_thread {
     struct gate_thread *next;
     struct lane *lanes;      /* all of this thread's; pushed by it, never taken out */
     uint32_t gone;           /* the thread ended; another may take the block over when its work is done */
+    struct lane *wait_lane;  /* while it waits at a gate: where its launch is to go */
     uint64_t seen[WIRE_MAX_DEVICES]; /* the ticket under which it was counted as active, per gate */
 };
 

@@ -146,6 +146,7 @@ void lane_cut(struct lane *lane, uint64_t now_ns) {
     chunk->first_ns = lane->open_first_ns;
     chunk->cut_ns = now_ns;
     chunk->launches = (uint32_t)(lane->launched - lane->cut);
+    chunk->unknown = lane->open_unknown;
     chunk->alone = lane->open_alone && chunk->launches == 1;
     __atomic_store_n(&lane->ring_ns, lane->ring_ns + lane->open_ns, __ATOMIC_RELAXED);
     __atomic_store_n(&lane->pushed, lane->pushed + 1, __ATOMIC_RELEASE);
@@ -356,8 +357,10 @@ void lane_probe(struct lane *lane, enum lane_look how, uint64_t now_ns, struct l
             lane->clean_mark = launched;
         return;
     }
-    probe->start_ns =
-        lane->pushed != lane->popped ? lane->ring[lane->popped % LANE_CHUNKS].first_ns : lane->open_first_ns;
+    const struct chunk *head = &lane->ring[lane->popped % LANE_CHUNKS];
+    bool queued = lane->pushed != lane->popped;
+    probe->wanted_ns = queued ? head->wanted_ns : lane->open_wanted_ns;
+    probe->start_ns = queued ? head->first_ns : lane->open_first_ns;
     if (probe->start_ns < lane->end_ns)
         probe->start_ns = lane->end_ns;
     uint64_t gone_ns = now_ns > probe->start_ns ? now_ns - probe->start_ns : 0;

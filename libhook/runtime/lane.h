@@ -32,6 +32,7 @@ struct chunk {
     uint64_t first_ns;  /* when it did */
     uint64_t cut_ns;    /* when the event was recorded */
     uint32_t launches;
+    bool unknown;       /* nothing was known of its length: no telling what is left of it */
     bool alone;         /* events stand directly before and after: its length is the launch's */
 };
 
@@ -56,6 +57,7 @@ struct lane {
     uint64_t ring_ns;     /* estimated time of those not reaped */
     uint64_t open_wanted_ns;
     uint64_t open_first_ns;
+    bool open_unknown;
     bool open_alone;
     bool based;           /* base_event ended at base_ns */
     CUevent base_event;
@@ -91,7 +93,7 @@ static inline uint64_t lane_inflight(const struct lane *lane) {
 struct lane_probe {
     bool finished;
     bool unconfirmed;
-    uint64_t start_ns, end_ns; /* of what was in flight, as far as known */
+    uint64_t wanted_ns, start_ns, end_ns; /* of what was in flight, as far as known */
     uint64_t inflight_ns;
 };
 enum lane_look { LANE_NOW, LANE_WHEN_DUE /* without asking the driver before the work should be over */ };

@@ -8,6 +8,8 @@
 /* The word of a gate that is open whatever the daemon's page says: the valve of another gate. */
 static const uint64_t ADMIT_WORD = UINT64_MAX - 1;
 
+#define UNTOLD_PATIENCE_NS 80000 /* where no synchronisation call told that the program has seen the end */
+
 void seat_init(struct seat *seat, uint32_t device) {
     memset(seat, 0, sizeof *seat);
     seat->device = seat->slot = device;
@@ -49,7 +51,7 @@ static bool probe(struct seat *seat, enum lane_look how, uint64_t now_ns, uint64
                 uint64_t believed_ns = 2 * estimated_ns + 50000;
                 if (one.end_ns - one.start_ns > believed_ns)
                     one.start_ns = one.end_ns - estimated_ns;
-                gate_account(seat->gate, one.start_ns, one.start_ns, one.end_ns);
+                gate_account(seat->gate, one.wanted_ns, one.start_ns, one.end_ns);
             }
         }
     return finished;
@@ -128,6 +130,17 @@ _Static_assert((int)TOKEN_RETURN_WANT_MORE == (int)WIRE_RETURN_WANT_MORE &&
                    (int)TOKEN_RETURN_UNCONFIRMED == (int)WIRE_RETURN_UNCONFIRMED,
     "the core's flags are the wire's");
 
+/* Does a thread wait whose launch the device could begin with at once? Then undone work may be waiting for it. */
+static bool needed(void) {
+    for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next) {
+        const struct lane *lane = __atomic_load_n(&thread->wait_lane, __ATOMIC_ACQUIRE);
+        if (lane &&
+            (lane->clean_mark == lane->launched || (lane->pushed == lane->popped && lane->launched == lane->cut)))
+            return true;
+    }
+    return false;
+}
+
 static void observe(struct seat *seat, const struct seat_world *world, uint64_t now_ns, struct token_view *view) {
     struct token *token = &seat->token;
     struct gate *gate = seat->gate;
@@ -150,7 +163,11 @@ static void observe(struct seat *seat, const struct seat_world *world, uint64_t 
         probe(seat, token->state == TOKEN_OPEN ? LANE_WHEN_DUE : LANE_NOW, now_ns, &view->inflight_ns, &end_ns);
     gate_burst_snapshot(gate, false, &burst);
     view->patience_ns = burst_patience(&burst);
-    if (!view->drained)
+    /* Idle as the device sees it, though the program may be about to launch: it may launch slower than the device works. */
+    if (view->patience_ns < UNTOLD_PATIENCE_NS && !__atomic_load_n(&gate->told_idle, __ATOMIC_ACQUIRE))
+        view->patience_ns = UNTOLD_PATIENCE_NS;
+    view->needed = !view->drained && token->state == TOKEN_DRAINING && needed();
+    if (!view->drained || (token->state == TOKEN_OPEN && __atomic_load_n(&gate->pending, __ATOMIC_SEQ_CST)))
         return;
     uint64_t last_ns = burst.end_ns > end_ns ? burst.end_ns : end_ns;
     view->idle_since_ns = last_ns > token->granted_ns ? last_ns : token->granted_ns;
@@ -223,15 +240,14 @@ void seat_run_free(struct seat *seat) {
     gate_open_free(seat->gate);
 }
 
-void seat_stats(struct seat *seat, const struct seat_world *world, uint64_t ungated) {
+void seat_stats(struct seat *seat, const struct seat_world *world) {
     struct wire_stats message;
     struct burst burst;
     uint64_t sum = launches(seat->gate);
 
-    if (!seat->managed || !world->connected || (sum == seat->stats_launches && ungated == seat->stats_ungated))
+    if (!seat->managed || !world->connected || sum == seat->stats_launches)
         return;
     seat->stats_launches = sum;
-    seat->stats_ungated = ungated;
     gate_burst_snapshot(seat->gate, false, &burst);
     wire_init(&message, WIRE_STATS, 0);
     message.device = seat->device;
@@ -242,6 +258,6 @@ void seat_stats(struct seat *seat, const struct seat_world *world, uint64_t unga
     message.valve_admissions = __atomic_load_n(&seat->gate->valves, __ATOMIC_RELAXED);
     message.copies_h2d_bytes = __atomic_load_n(&seat->gate->h2d_bytes, __ATOMIC_RELAXED);
     message.copies_d2h_bytes = __atomic_load_n(&seat->gate->d2h_bytes, __ATOMIC_RELAXED);
-    message.ungated_lookups = ungated;
+    message.ungated_lookups = world->ungated_lookups ? world->ungated_lookups() : 0;
     world->send(&message, WIRE_STATS);
 }

@@ -24,7 +24,6 @@ struct seat {
     uint64_t launches; /* at the Grant */
     uint64_t busy_ns;  /* at the Grant */
     uint64_t stats_launches; /* when WIRE_STATS was sent last */
-    uint64_t stats_ungated;
 };
 
 /* How a seat reaches the world; the agent's. send() may fail: the message is gone, and Hello will tell. */
@@ -32,6 +31,7 @@ struct seat_world {
     bool connected;
     struct page *page;
     int (*send)(void *message, int type);
+    uint64_t (*ungated_lookups)(void); /* or NULL */
 };
 
 void seat_init(struct seat *seat, uint32_t device);
@@ -46,7 +46,6 @@ void seat_admit(struct seat *seat);
 void seat_stop_admitting(struct seat *seat);
 /* Run free: no daemon and mode `run`, or a device that is not shared. */
 void seat_run_free(struct seat *seat);
-/* `ungated`: what is to be told of the whole process, with one of its seats. */
-void seat_stats(struct seat *seat, const struct seat_world *world, uint64_t ungated);
+void seat_stats(struct seat *seat, const struct seat_world *world);
 
 #endif

@@ -10,8 +10,6 @@
 
 #define KICK_BELOW_NS 50000 /* an idle token is to be kept for longer: the agent's own polls are early enough */
 
-static CUcontext primary[WIRE_MAX_DEVICES]; /* as last retained; any thread */
-
 static bool live(const struct lane *lane) {
     return __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) == LANE_LIVE;
 }
@@ -50,6 +48,7 @@ static void tell_idle(struct gate *gate) {
             if (&gates[lane->ordinal] == gate && live(lane) && lane_inflight(lane) &&
                 __atomic_load_n(&lane->clean_mark, __ATOMIC_ACQUIRE) != lane->launched)
                 return;
+    __atomic_store_n(&gate->told_idle, 1, __ATOMIC_RELEASE);
     gate_burst_snapshot(gate, false, &burst);
     if (burst_patience(&burst) < KICK_BELOW_NS)
         agent_kick();
@@ -150,22 +149,11 @@ void watch_stream_ending(CUstream stream) {
     errno = saved;
 }
 
-void watch_primary_context(int ordinal, CUcontext context) {
-    if (ordinal >= 0 && ordinal < WIRE_MAX_DEVICES)
-        __atomic_store_n(&primary[ordinal], context, __ATOMIC_RELEASE);
-}
-
 void watch_contexts_hold(void) {
     lane_keep_agent_out();
 }
 
-void watch_contexts_release(CUcontext gone, int ordinal) {
-    unsigned int flags;
-    int active = 1;
-
-    if (!gone && ordinal >= 0 && ordinal < WIRE_MAX_DEVICES &&
-        real.cuDevicePrimaryCtxGetState(ordinal, &flags, &active) == CUDA_SUCCESS && !active)
-        gone = __atomic_load_n(&primary[ordinal], __ATOMIC_ACQUIRE);
+void watch_contexts_release(CUcontext gone) {
     if (gone)
         for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next) {
             for (struct lane *lane = __atomic_load_n(&thread->lanes, __ATOMIC_ACQUIRE); lane; lane = lane->next)

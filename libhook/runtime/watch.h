@@ -31,11 +31,10 @@ void watch_capture_ended(CUstream stream, bool captured);
 
 void watch_stream_ending(CUstream stream); /* before the driver destroys it */
 
-/* Around every call that may end a context: between the two the agent touches none. `gone` (may be NULL) is the context
- * that did end; `ordinal` (or -1) a device whose primary context may have: the driver is asked. */
+/* Around every call that may end a context: between the two the agent touches none. `gone` is the context that did end,
+ * or NULL. */
 void watch_contexts_hold(void);
-void watch_contexts_release(CUcontext gone, int ordinal);
-void watch_primary_context(int ordinal, CUcontext context); /* cuDevicePrimaryCtxRetain told it */
+void watch_contexts_release(CUcontext gone);
 
 /* A copy between host and device, for the metrics. */
 void watch_copy(bool to_device, uint64_t bytes);

@@ -1,0 +1,487 @@
+"""The gate and the agent in a real process, over real sockets, with a daemon by script and a driver of our own."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from libhook.core import ffi, lib
+from tests.libhook.runtime.conftest import MS, Client, Daemon
+
+RENEW, DRAINING = lib.WIRE_TOKEN_RENEW, lib.WIRE_TOKEN_DRAINING
+WANT_MORE, IDLE = lib.WIRE_RETURN_WANT_MORE, lib.WIRE_RETURN_IDLE
+Start = Callable[..., Client]
+
+
+class Served:
+    """Grants whatever is asked, one grant at a time, and notes when each was given and confirmed drained."""
+
+    def __init__(self, daemon: Daemon, quota_ms: float = 10, pause_ms: float = 2, **how: Any) -> None:
+        self.daemon, self.quota_ms, self.pause_ms, self.how = daemon, quota_ms, pause_ms, how
+        self.epoch = 0
+        self.returns: list[Any] = []
+        self.held: list[tuple[int, int]] = []  # monotonic: Grant sent, Return received
+        self.granted_ns = 0
+        self.messages: list[int] = []
+
+    def give(self, peer: bytes) -> None:
+        time.sleep(self.pause_ms / 1000)
+        self.epoch += 1
+        self.granted_ns = time.monotonic_ns()
+        self.daemon.grant(peer, self.epoch, self.quota_ms, **self.how)
+
+    def serve(self, client: Client, seconds: float, limit: int = 10**9) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and client.process.poll() is None and len(self.returns) < limit:
+            try:
+                peer, kind, message = self.daemon.receive(0.2)
+            except TimeoutError:
+                continue
+            self.messages.append(kind)
+            if kind == lib.WIRE_HELLO:
+                self.daemon.welcome(peer)
+            elif kind == lib.WIRE_RETURN:
+                self.held.append((self.granted_ns, time.monotonic_ns()))
+                self.returns.append(message)
+                if self.daemon.page:
+                    self.daemon.page.store(0)
+                if message.flags & WANT_MORE:
+                    self.give(peer)
+            elif kind == lib.WIRE_TOKEN_REQUEST and message.flags & RENEW:
+                self.daemon.send(
+                    peer,
+                    lib.WIRE_EXTEND,
+                    epoch=message.epoch,
+                    quota_ns=int(self.quota_ms * MS),
+                    lease_ns=int((self.quota_ms + 20) * MS),
+                    cap_ns=MS,
+                    flags=1,
+                )
+            elif kind == lib.WIRE_TOKEN_REQUEST:
+                self.give(peer)
+
+
+def outside(work: list[tuple[int, int, int]], held: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
+    """The work that was not wholly between a Grant and the Return that confirmed its drain."""
+    return [one for one in work if not any(a <= one[0] and one[1] <= b for a, b in held)]
+
+
+def test_hello_tells_who_it_is_and_the_page_knows_it_by_the_nonce(daemon: Daemon, start: Start) -> None:
+    client = start("bursts", 1, 1, 1000, 1000)
+    peer, hello = daemon.expect(lib.WIRE_HELLO)
+    assert (hello.pid, hello.device_count, hello.flags) == (client.process.pid, 1, 0)
+    assert ffi.string(hello.program) == b"client"
+    assert bytes(hello.uuid[0]) == b"0123456789abcdef"
+    assert hello.memory_bytes[0] == 4096
+    daemon.welcome(peer)
+    daemon.expect(lib.WIRE_TOKEN_REQUEST)
+    assert daemon.page
+    while not daemon.page.nonces:
+        time.sleep(0.001)
+    assert daemon.page.nonces == [hello.client_nonce]
+    daemon.grant(peer, 1)
+    client.finish()
+
+
+def test_a_busy_process_drains_at_its_quotas_end_and_runs_only_while_it_holds(daemon: Daemon, start: Start) -> None:
+    client = start("busy", 300, 100_000)
+    served = Served(daemon)
+    served.serve(client, 5, limit=15)
+    time.sleep(0.1)
+    assert outside([w for w in client.work() if w[0] < served.held[-1][1]], served.held) == []
+    middle = served.returns[2:]
+    overuse = [one.overuse_ns / MS for one in middle]
+    busy = [one.busy_ns / MS for one in middle]
+    assert statistics.median(overuse) <= 1, overuse
+    assert statistics.median(busy) >= 8, busy
+    assert all(one.launches for one in middle)
+
+
+def test_a_kernel_longer_than_the_quota_is_the_only_one(daemon: Daemon, start: Start) -> None:
+    client = start("busy", 300, 30_000_000)
+    served = Served(daemon)
+    served.serve(client, 5, limit=6)
+    assert [one.launches for one in served.returns] == [1] * len(served.returns)
+    assert statistics.median(one.overuse_ns for one in served.returns) == pytest.approx(20 * MS, abs=4 * MS)
+    assert outside([w for w in client.work() if w[1] < served.held[-1][1]], served.held) == []
+
+
+def test_an_idle_process_gives_back_soon_after_its_work_and_its_bursts_are_the_devices(
+    daemon: Daemon, start: Start
+) -> None:
+    client = start("bursts", 14, 20, 100_000, 15_000_000, CLIENT_LINGER="20000000")
+    served = Served(daemon)
+    served.serve(client, 5, limit=14)
+    later = served.returns[3:]
+    assert all(one.flags == IDLE for one in later)
+    assert statistics.median(one.idle_ns for one in later) <= 500_000
+    assert statistics.median(one.burst_ns for one in later) == pytest.approx(2 * MS, rel=0.15)
+    assert statistics.median(one.gap_ns for one in later) >= 12 * MS
+    client.finish()
+    work = client.work()
+    logged = [
+        tuple(int(part.split("=")[1]) for part in line.split()[2:4])
+        for line in client.log_text().splitlines()
+        if " burst start_ns=" in line
+    ]
+    device = []  # the device's own runs
+    for begin, end, _ in work:
+        if device and begin - device[-1][1] < 250_000:
+            device[-1][1] = end
+        else:
+            device.append([begin, end])
+    errors = [
+        min(abs(begin - one[0]) + abs(end - one[1]) for one in device) / 2 for begin, end in logged if end - begin > MS
+    ]
+    assert len(errors) >= 10
+    assert statistics.median(errors) <= 100_000, errors
+    assert client.process.returncode == 0
+
+
+def test_a_program_that_never_synchronises_is_seen_to_be_idle(daemon: Daemon, start: Start) -> None:
+    for where in ("own", "explicit"):
+        client = start("silent", 300_000, where)
+        served = Served(daemon)
+        served.serve(client, 3, limit=1)
+        assert served.returns[0].flags == IDLE
+        assert served.returns[0].launches == 1
+        assert served.returns[0].idle_ns <= 3 * MS
+        client.kill()
+
+
+def test_alone_there_is_no_drain_and_a_newcomer_gets_its_turn(daemon: Daemon, start: Start) -> None:
+    client = start("busy", 1500, 200_000)
+    peer, _ = daemon.greet()
+    daemon.expect(lib.WIRE_TOKEN_REQUEST)
+    daemon.grant(peer, 1, quota_ms=50, lease_ms=250, cap_ms=20, contended=False)
+    renewals, end = 0, time.monotonic() + 0.6
+    while time.monotonic() < end:
+        try:
+            peer, kind, message = daemon.receive(0.1)
+        except TimeoutError:
+            continue
+        if kind == lib.WIRE_STATS:
+            continue
+        assert kind == lib.WIRE_TOKEN_REQUEST
+        assert message.flags == RENEW
+        renewals += 1
+        daemon.send(peer, lib.WIRE_EXTEND, epoch=1, quota_ns=50 * MS, lease_ns=250 * MS, cap_ns=20 * MS)
+    assert 8 <= renewals <= 25
+    sent = time.monotonic()
+    daemon.send(peer, lib.WIRE_REVOKE, epoch=1, reason=lib.WIRE_REVOKE_NEWCOMER)
+    while True:
+        _, kind, message = daemon.receive()
+        if kind == lib.WIRE_RETURN:
+            break
+    assert time.monotonic() - sent <= 0.1  # what was in flight: 20 ms
+    assert message.flags & WANT_MORE
+    runs = client.work()
+    gaps = [b[0] - a[1] for a, b in itertools.pairwise(runs)]
+    assert sum(gap for gap in gaps if gap > 0) <= 0.2 * (runs[-1][1] - runs[0][0])
+
+
+def test_no_work_of_eight_threads_is_outside_its_grants(daemon: Daemon, start: Start) -> None:
+    client = start("eight", 500)
+    served = Served(daemon, pause_ms=1)
+    served.serve(client, 6)
+    assert len(served.returns) > 10
+    assert len({thread for _, _, thread in client.work()}) == 8
+    done = served.held[-1][1]
+    assert outside([w for w in client.work() if w[0] < done], served.held) == []
+
+
+def test_a_global_capture_stays_valid_while_the_token_comes_and_goes(daemon: Daemon, start: Start) -> None:
+    client = start("capture", 900)
+    served = Served(daemon, quota_ms=3, pause_ms=0.2)
+    served.serve(client, 8)
+    assert client.finish()["valid"]
+    assert len(served.returns) >= 100
+
+
+def test_streams_may_be_destroyed_while_their_work_runs(daemon: Daemon, start: Start) -> None:
+    client = start("streams", 400)
+    served = Served(daemon, pause_ms=0.5)
+    served.serve(client, 6)
+    assert client.finish()["streams"] > 20
+    assert outside([w for w in client.work() if w[0] < served.held[-1][1]], served.held) == []
+
+
+def test_a_frozen_holder_wakes_before_a_closed_gate(daemon: Daemon, start: Start) -> None:
+    client = start("busy", 3000, 100_000)
+    peer, _ = daemon.greet()
+    daemon.expect(lib.WIRE_TOKEN_REQUEST)
+    daemon.grant(peer, 1, quota_ms=200, lease_ms=220)
+    time.sleep(0.05)
+    client.process.send_signal(signal.SIGSTOP)
+    time.sleep(0.05)
+    assert daemon.page
+    daemon.page.store(0)  # the lease ran out
+    stopped = len(client.work())
+    client.process.send_signal(signal.SIGCONT)
+    _, message = daemon.expect(lib.WIRE_RETURN)
+    assert message.epoch == 1
+    time.sleep(0.05)
+    assert len(client.work()) <= stopped + 1  # one launch per thread
+    if not message.flags & WANT_MORE:
+        daemon.expect(lib.WIRE_TOKEN_REQUEST)
+    daemon.grant(peer, 2)
+    daemon.expect(lib.WIRE_RETURN)
+    assert len(client.work()) > stopped + 20
+
+
+def test_without_the_page_the_messages_alone_are_right(folder: Path, start: Start) -> None:
+    daemon = Daemon(folder / "tenant.sock", page=False)
+    try:
+        client = start("busy", 150, 100_000)
+        served = Served(daemon)
+        served.serve(client, 5, limit=8)
+        assert len(served.returns) == 8
+        assert outside([w for w in client.work() if w[0] < served.held[-1][1]], served.held) == []
+    finally:
+        daemon.close()
+
+
+def test_a_forked_child_is_a_client_of_its_own(daemon: Daemon, start: Start) -> None:
+    client = start("fork")
+    served = Served(daemon)
+    peer, hello = daemon.expect(lib.WIRE_HELLO)
+    daemon.welcome(peer)
+    daemon.expect(lib.WIRE_TOKEN_REQUEST)
+    daemon.grant(peer, 1)
+    while True:
+        child, kind, message = daemon.receive()
+        if kind == lib.WIRE_HELLO:
+            break
+    assert child != peer
+    assert message.pid != hello.pid
+    assert message.client_nonce != hello.client_nonce
+    assert message.flags == 0
+    daemon.welcome(child)
+    # Neither end of the parent's sockets is open in the child.
+    inherited = [os.readlink(f"/proc/{hello.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{hello.pid}/fd")]
+    childs = [os.readlink(f"/proc/{message.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{message.pid}/fd")]
+    assert not {name for name in inherited if name.startswith("socket")} & set(childs)
+    served.epoch = 5
+    served.serve(client, 5)
+    assert client.finish() == {"child": 0}
+
+
+def test_the_agent_is_one_thread_that_takes_no_signal(daemon: Daemon, start: Start) -> None:
+    client = start("busy", 1000, 100_000)
+    daemon.greet()
+    tasks = Path(f"/proc/{client.process.pid}/task")
+    names = [(task / "comm").read_text().strip() for task in tasks.iterdir()]
+    assert sorted(names) == ["client", "gemini-agent"]
+    for task in tasks.iterdir():
+        status = dict(line.split(":\t", 1) for line in (task / "status").read_text().splitlines() if ":\t" in line)
+        blocked = int(status["SigBlk"], 16)
+        assert (blocked == 0) == (status["Name"] == "client")
+    for fd in Path(f"/proc/{client.process.pid}/fdinfo").iterdir():
+        link = os.readlink(f"/proc/{client.process.pid}/fd/{fd.name}")
+        if link.startswith(("socket", "anon_inode")):
+            assert int(fd.read_text().split("flags:\t")[1].split()[0], 8) & os.O_CLOEXEC
+
+
+def test_the_daemon_may_die_and_return(folder: Path, start: Start) -> None:
+    first = Daemon(folder / "tenant.sock", incarnation=1)
+    client = start("busy", 4000, 100_000)
+    peer, hello = first.greet()
+    first.expect(lib.WIRE_TOKEN_REQUEST)
+    first.grant(peer, 1, quota_ms=40)
+    time.sleep(0.02)
+    first.close()  # the socket file is gone too
+    time.sleep(0.3)
+    stopped = len(client.work())
+    time.sleep(0.1)
+    assert len(client.work()) == stopped  # the quota was used to its end, then it waits
+    assert client.process.poll() is None
+    second = Daemon(folder / "tenant.sock", incarnation=2)
+    try:
+        peer, again = second.expect(lib.WIRE_HELLO)
+        assert again.client_nonce == hello.client_nonce
+        assert again.flags == lib.WIRE_HELLO_AGAIN
+        assert again.held_epoch[0] == 0
+        second.welcome(peer)
+        second.expect(lib.WIRE_TOKEN_REQUEST)
+        second.grant(peer, 1001)
+        _, message = second.expect(lib.WIRE_RETURN)
+        assert message.epoch == 1001
+        assert len(client.work()) > stopped + 50
+    finally:
+        second.close()
+
+
+def test_what_is_still_held_at_a_reconnection_is_told(folder: Path, start: Start) -> None:
+    first = Daemon(folder / "tenant.sock", incarnation=1)
+    client = start("busy", 4000, 100_000)
+    peer, _ = first.greet()
+    first.expect(lib.WIRE_TOKEN_REQUEST)
+    first.grant(peer, 77, quota_ms=1000, lease_ms=1020, contended=False)
+    time.sleep(0.02)
+    first.close()
+    second = Daemon(folder / "tenant.sock", incarnation=2)
+    try:
+        assert second.page
+        second.page.store(77)
+        peer, again = second.expect(lib.WIRE_HELLO)
+        assert again.held_epoch[0] == 77
+        second.welcome(peer)
+        before = len(client.work())
+        time.sleep(0.1)
+        assert len(client.work()) > before + 100  # it goes on
+        second.send(peer, lib.WIRE_REVOKE, epoch=77, reason=lib.WIRE_REVOKE_PREEMPT)
+        _, message = second.expect(lib.WIRE_RETURN)
+        assert message.epoch == 77
+    finally:
+        second.close()
+
+
+def test_mode_run_goes_on_without_a_daemon_and_obeys_it_when_it_comes(folder: Path, start: Start) -> None:
+    client = start("busy", 5000, 200, GEMINI_ON_BACKEND_LOSS="run")  # the driver's queue here has no end
+    end = time.monotonic() + 3
+    while len(client.work()) < 200:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    daemon = Daemon(folder / "tenant.sock")
+    try:
+        peer, _ = daemon.greet()
+        daemon.expect(lib.WIRE_TOKEN_REQUEST)
+        stopped = len(client.work())
+        time.sleep(0.1)
+        assert len(client.work()) == stopped
+        daemon.grant(peer, 1)
+        daemon.expect(lib.WIRE_RETURN)
+    finally:
+        daemon.close()
+    before = len(client.work())
+    end = time.monotonic() + 3
+    while len(client.work()) < before + 200:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_device_that_is_not_shared_is_not_gated(daemon: Daemon, start: Start) -> None:
+    client = start("busy", 100, 100_000)
+    peer, _ = daemon.expect(lib.WIRE_HELLO)
+    daemon.welcome(peer, managed=0)
+    assert client.finish()["launches"] > 300
+
+
+def test_the_valve_lets_in_what_the_drain_waits_for(daemon: Daemon, start: Start) -> None:
+    client = start("valve")
+    served = Served(daemon)
+    served.serve(client, 5)
+    assert client.finish() == {"peer_came": 1}
+    stats = [line for line in client.log_text().splitlines() if "draining -> valve" in line]
+    assert stats
+
+
+def test_memory_is_reserved_released_and_recalled(daemon: Daemon, start: Start) -> None:
+    client = start("memory")
+    peer, _ = daemon.greet()
+    _, first = daemon.expect(lib.WIRE_MEM_RESERVE)
+    assert (first.bytes, first.credit_bytes) == (1000, 32 << 20)
+    daemon.send(
+        peer,
+        lib.WIRE_MEM_REPLY,
+        answers=first.header.serial,
+        granted=1,
+        credit_bytes=64,
+        limit_bytes=9000,
+        used_bytes=1064,
+    )
+    _, second = daemon.expect(lib.WIRE_MEM_RESERVE)
+    assert (second.bytes, second.credit_bytes) == (5000, 0)
+    daemon.send(peer, lib.WIRE_MEM_REPLY, answers=12345, granted=1)  # nobody asked this
+    daemon.send(peer, lib.WIRE_MEM_REPLY, answers=second.header.serial, granted=0, limit_bytes=9000, used_bytes=8000)
+    _, release = daemon.expect(lib.WIRE_MEM_RELEASE)
+    assert release.bytes == 600
+    _, third = daemon.expect(lib.WIRE_MEM_RESERVE)
+    assert third.bytes == 0
+    daemon.send(peer, lib.WIRE_MEM_RECALL, bytes=1 << 20)
+    _, release = daemon.expect(lib.WIRE_MEM_RELEASE)
+    assert release.bytes == 100
+    daemon.send(peer, lib.WIRE_MEM_REPLY, answers=third.header.serial, granted=1, limit_bytes=9000, used_bytes=777)
+    assert client.finish() == {
+        "first": 0,
+        "credit": 64,
+        "second": -12,
+        "third": 0,
+        "limit": 9000,
+        "used": 777,
+        "other": -107,
+    }
+
+
+def test_a_daemon_that_talks_nonsense_is_survived(daemon: Daemon, start: Start) -> None:
+    client = start("busy", 300, 100_000)
+    peer, _ = daemon.greet()
+    daemon.expect(lib.WIRE_TOKEN_REQUEST)
+    for junk in (b"", b"x", b"GM" * 500, bytes(1024)):
+        daemon.socket.send_multipart([peer, junk])
+    daemon.send(peer, lib.WIRE_REVOKE, epoch=99)
+    daemon.send(peer, lib.WIRE_EXTEND, epoch=99)
+    daemon.send(peer, lib.WIRE_GRANT, device=15, epoch=5, quota_ns=MS, lease_ns=MS)
+    daemon.grant(peer, 1)
+    _, message = daemon.expect(lib.WIRE_RETURN)
+    assert message.epoch == 1
+    assert client.process.poll() is None
+
+
+def test_the_open_gate_costs_nanoseconds(daemon: Daemon, start: Start) -> None:
+    """Function only: the figure is the bench's matter; here it must not be of another order."""
+    client = start("cost", GEMINI_LOG="error")
+    peer, _ = daemon.greet()
+    daemon.expect(lib.WIRE_TOKEN_REQUEST)
+    daemon.grant(peer, 1, quota_ms=5000, lease_ms=6000, cap_ms=1000, contended=False)
+    end = time.monotonic() + 5
+    while client.process.poll() is None and time.monotonic() < end:
+        time.sleep(0.02)
+    cost = client.finish()
+    assert cost["with_ns"] - cost["without_ns"] <= 60, cost
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "mend"),
+    [
+        ("GEMINI_ON_BACKEND_LOSS", "maybe", "wait or run"),
+        ("GEMINI_LOG", "loud", "error, warn, info or debug"),
+        ("GEMINI_MEMORY_LIMIT", "1GiB", "a number of bytes"),
+    ],
+)
+def test_a_bad_option_costs_one_line(daemon: Daemon, start: Start, name: str, value: str, mend: str) -> None:
+    client = start("busy", 20, 1000, **{name: value})
+    peer, _ = daemon.expect(lib.WIRE_HELLO)
+    daemon.welcome(peer, managed=0)
+    client.finish()
+    lines = [line for line in client.log_text().splitlines() if name in line]
+    assert len(lines) == 1
+    assert value in lines[0]
+    assert mend in lines[0]
+
+
+def test_a_socket_that_does_not_answer_is_told_once(folder: Path, start: Start) -> None:
+    client = start("busy", 20, 1000, GEMINI_LOG="error")
+    end = time.monotonic() + 5
+    while not client.log_text():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    time.sleep(0.3)
+    assert client.log_text().count("\n") == 1
+    assert "does not answer" in client.log_text()
+    assert client.process.poll() is None  # mode wait
+    assert outside(client.work(), []) == []
+
+
+def test_without_a_socket_the_library_does_nothing(folder: Path, start: Start) -> None:
+    client = start("busy", 50, 1000, GEMINI_SOCKET="")
+    assert client.finish()["launches"] > 1000
+    assert client.log_text() == ""

@@ -1,0 +1,236 @@
+"""The ZMTP 3.1 codec: against libzmq's ROUTER, in any chunks, and against bytes that are no ZMTP."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zmq
+
+ROOT = Path(__file__).parents[3]
+MAX = 1024
+
+
+@pytest.fixture(scope="module")
+def codec(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    library = tmp_path_factory.mktemp("zmtp") / "zmtp.so"
+    source = ROOT / "libhook" / "runtime" / "zmtp.c"
+    command = ["gcc", "-std=gnu11", "-O1", "-g", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}"]
+    subprocess.run([*command, "-o", str(library), str(source)], check=True)
+    return ctypes.CDLL(str(library))
+
+
+ON_MESSAGE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_char), ctypes.c_size_t)
+
+
+class Codec:
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self.library = library
+        # struct zmtp, with a guard behind it
+        self.memory = ctypes.create_string_buffer(b"\xa5" * 70_000, 70_000)
+        self.messages: list[bytes] = []
+        self.callback = ON_MESSAGE(lambda _, data, size: self.messages.append(data[:size]))
+        library.zmtp_pending.restype = ctypes.c_size_t
+        library.zmtp_start(self.memory)
+
+    @property
+    def state(self) -> int:
+        return int.from_bytes(self.memory.raw[:4], "little")
+
+    def receive(self, chunk: bytes) -> int:
+        return int(self.library.zmtp_receive(self.memory, chunk, ctypes.c_size_t(len(chunk)), self.callback, None))
+
+    def send(self, message: bytes) -> int:
+        return int(self.library.zmtp_send(self.memory, message, ctypes.c_size_t(len(message))))
+
+    def pending(self) -> bytes:
+        data = ctypes.c_void_p()
+        size = self.library.zmtp_pending(self.memory, ctypes.byref(data))
+        taken = ctypes.string_at(data, size)
+        self.library.zmtp_sent(self.memory, ctypes.c_size_t(size))
+        return taken
+
+    def guard_is_whole(self) -> bool:
+        return self.memory.raw[68_000:] == b"\xa5" * 2000
+
+
+@pytest.fixture
+def router() -> Iterator[tuple[zmq.Socket[bytes], str]]:
+    with tempfile.TemporaryDirectory(prefix="gemini-") as folder:
+        path = f"{folder}/s"
+        router = zmq.Context.instance().socket(zmq.ROUTER)
+        router.setsockopt(zmq.HEARTBEAT_IVL, 50)
+        router.setsockopt(zmq.HEARTBEAT_TIMEOUT, 2000)
+        router.bind(f"ipc://{path}")
+        yield router, path
+        router.close(0)
+
+
+class Connected:
+    """The codec on a real socket to libzmq."""
+
+    def __init__(self, library: ctypes.CDLL, path: str) -> None:
+        self.codec = Codec(library)
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(5)
+        self.socket.connect(path)
+        self.flush()
+        while self.codec.state != 2:
+            self.pump()
+
+    def flush(self) -> None:
+        self.socket.sendall(self.codec.pending())
+
+    def pump(self) -> None:
+        data = self.socket.recv(4096)
+        assert data, "libzmq closed the connection"
+        assert self.codec.receive(data) == 0
+        self.flush()
+
+
+def test_messages_pass_both_ways_and_heartbeats_are_answered(
+    codec: ctypes.CDLL, router: tuple[zmq.Socket[bytes], str]
+) -> None:
+    zmq_socket, path = router
+    peer = Connected(codec, path)
+    sizes = [0, 1, 16, 254, 255, 256, 257, 1023, MAX]
+    for size in sizes:
+        assert peer.codec.send(bytes([size % 251]) * size) == 0
+    peer.flush()
+    identities = set()
+    for size in sizes:
+        identity, body = zmq_socket.recv_multipart()
+        identities.add(identity)
+        assert body == bytes([size % 251]) * size
+    assert len(identities) == 1
+    for size in sizes:
+        zmq_socket.send_multipart([identities.copy().pop(), b"x" * size])
+    while len(peer.codec.messages) < len(sizes):
+        peer.pump()
+    assert peer.codec.messages == [b"x" * size for size in sizes]
+    pings = 0
+    while pings < 5:  # libzmq pings every 50 ms, and goes away where no pong comes
+        data = peer.socket.recv(4096)
+        pings += data.count(b"\x04PING")
+        assert data
+        assert peer.codec.receive(data) == 0
+        peer.flush()
+
+
+def test_a_message_in_two_frames_ends_the_connection(codec: ctypes.CDLL, router: tuple[zmq.Socket[bytes], str]) -> None:
+    zmq_socket, path = router
+    peer = Connected(codec, path)
+    peer.codec.send(b"hello")
+    peer.flush()
+    identity, _ = zmq_socket.recv_multipart()
+    zmq_socket.send_multipart([identity, b"one", b"two"])
+    while peer.codec.receive(peer.socket.recv(4096)) == 0:
+        pass
+    assert peer.codec.state == 3
+    assert peer.codec.receive(b"\x00\x01x") < 0
+
+
+def recorded(codec: ctypes.CDLL, path: str, zmq_socket: zmq.Socket[bytes]) -> bytes:
+    """What libzmq's ROUTER sends to a DEALER: greeting, READY, and messages of many sizes."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(1)
+    connection.connect(path)
+    mine = Codec(codec)
+    stream = b""
+    connection.sendall(mine.pending())
+    while mine.state != 2:
+        data = connection.recv(4096)
+        stream += data
+        assert mine.receive(data) == 0
+        connection.sendall(mine.pending())
+    mine.send(b"here")
+    connection.sendall(mine.pending())
+    identity, _ = zmq_socket.recv_multipart()
+    for size in range(0, MAX + 1, 31):
+        zmq_socket.send_multipart([identity, bytes([size % 256]) * size])
+    done = threading.Event()
+    total = len(range(0, MAX + 1, 31))
+    while len(mine.messages) < total:
+        data = connection.recv(4096)
+        stream += data
+        assert mine.receive(data) == 0
+    done.set()
+    return stream
+
+
+def test_any_chunks_give_the_same_messages_and_any_damage_is_survived(
+    codec: ctypes.CDLL, router: tuple[zmq.Socket[bytes], str]
+) -> None:
+    zmq_socket, path = router
+    stream = recorded(codec, path, zmq_socket)
+    rng = random.Random(4)
+    expected = [bytes([size % 256]) * size for size in range(0, MAX + 1, 31)]
+    for step in (1, 2, 7, 64, 1000, 0):
+        mine, at = Codec(codec), 0
+        while at < len(stream):
+            size = step or rng.randrange(1, 300)
+            assert mine.receive(stream[at : at + size]) == 0
+            at += size
+        assert mine.messages == expected
+    refused = 0
+    for _ in range(1500):
+        damaged = bytearray(stream)
+        for _ in range(rng.randrange(1, 6)):
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        mine, at, error = Codec(codec), 0, 0
+        while at < len(damaged) and not error:
+            size = rng.randrange(1, 600)
+            error = mine.receive(bytes(damaged[at : at + size]))
+            mine.pending()
+            at += size
+        refused += bool(error)
+        assert all(len(message) <= MAX for message in mine.messages)
+        assert mine.guard_is_whole()
+    assert refused > 20
+    for _ in range(300):
+        mine = Codec(codec)
+        assert mine.receive(rng.randbytes(200)) < 0
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"\x02" + (MAX + 1).to_bytes(8, "big"),
+        b"\x02" + b"\xff" * 8,
+        b"\x02\x80" + b"\0" * 7,
+        b"\x06" + (1 << 40).to_bytes(8, "big"),
+        b"\x08\x00",
+        b"\x05\x05\x04PING",
+        b"\x04\x00",
+        b"\x04\x02\x09x",
+        b"\x04\x05\x04PING",  # no time to live
+        b"\x04\x1a\x04PING\0\0" + b"c" * 19,
+        b"\x04\x06\x05ERROR",
+    ],
+)
+def test_frames_that_end_the_connection(
+    codec: ctypes.CDLL, router: tuple[zmq.Socket[bytes], str], frame: bytes
+) -> None:
+    peer = Connected(codec, router[1])
+    assert peer.codec.receive(frame) < 0
+    assert peer.codec.send(b"x") < 0
+    assert peer.codec.guard_is_whole()
+
+
+def test_nothing_is_sent_before_the_handshake_and_a_full_buffer_says_so(
+    codec: ctypes.CDLL, router: tuple[zmq.Socket[bytes], str]
+) -> None:
+    assert Codec(codec).send(b"early") < 0
+    peer = Connected(codec, router[1])
+    assert peer.codec.send(b"x" * (MAX + 1)) < 0
+    count = 0
+    while peer.codec.send(b"x" * MAX) == 0:
+        count += 1
+    assert 60 <= count <= 64

@@ -5,7 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 
-BENCHES = ("launch_overhead", "handover", "limit", "convergence", "closed_loop", "memory_limit", "fairness")
+BENCHES = (
+    "launch_overhead",
+    "handover",
+    "overuse",
+    "limit",
+    "convergence",
+    "come_and_go",
+    "closed_loop",
+    "memory_limit",
+    "faults",
+    "fairness",
+)
 
 
 def main() -> int:

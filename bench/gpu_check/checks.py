@@ -173,7 +173,7 @@ def observed(stage: Stage, plays: Sequence[Play], seconds: float) -> tuple[share
     """The same from the simulated card's observer."""
     from libhook.observer import Timeline
 
-    watch = Timeline(stage.sim)
+    watch = Timeline(stage.sim or "")
     pids = [play.process.pid for play in plays]
     deadline = time.monotonic() + 20
     while not all(watch.busy(0)[1].get(pid, 0) for pid in pids):

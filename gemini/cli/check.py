@@ -19,6 +19,7 @@ from gemini.cli.node import HOOK, SIM, Node, answers, ask
 from gemini.cli.options import add_node, node_of
 from gemini.cli.preload import problem_of
 from gemini.cli.problem import Problem
+from gemini.cli.status import name_of
 from gemini.units import format_size
 
 OK, WARN, FAIL = "ok  ", "warn", "FAIL"
@@ -143,7 +144,7 @@ def daemon(node: Node) -> Iterator[Line]:
         elif answers(node):
             state = ask(node, "GET", "/state")
             device = state.get("device") or {}
-            name = ("simulated " if device.get("simulated") else "") + device.get("name", "GPU")
+            name = name_of(device)
             yield (
                 OK,
                 f"daemon: answers at {node.control}: {name}, tenants: {len(state['tenants'])}",

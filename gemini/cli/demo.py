@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from gemini.cli.node import LOAD, Node, ask, ensure_daemon, need_driver, simulation, start_daemon
 from gemini.cli.options import add_node
 from gemini.cli.problem import Problem
+from gemini.cli.status import name_of
 from gemini.units import entitled, parse_share, resolve_shares
 
 if TYPE_CHECKING:  # they bring numpy: only once the options are right
@@ -129,8 +130,7 @@ def out_of(args: argparse.Namespace) -> Any:
 def perform(args: argparse.Namespace, stage: Stage) -> int:
     from gemini.cli.figures import account, summary
 
-    device = ask(stage.node, "GET", "/state").get("device") or {}
-    title = device.get("name", "GPU") + (" (simulated)" if stage.node.sim is not None else "")
+    title = name_of(ask(stage.node, "GET", "/state").get("device") or {})
     owed = entitled([(tenant.request, tenant.limit) for tenant in stage.tenants])
     ends: list[Any] = []  # the daemon's answer at the measured part's begin, and the latest
 

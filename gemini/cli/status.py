@@ -60,10 +60,14 @@ def show(node: Node, args: argparse.Namespace) -> int:
 
 
 def headline(state: dict[str, Any]) -> str:
-    device = state.get("device") or {}
-    simulated = " (simulated)" if device.get("simulated") else ""
     used = state.get("utilization")
-    return f"{device.get('name', 'GPU')}{simulated}" + ("" if used is None else f", {100 * used:.1f} % busy")
+    return name_of(state.get("device") or {}) + ("" if used is None else f", {100 * used:.1f} % busy")
+
+
+def name_of(device: dict[str, Any]) -> str:
+    """A card's name, which says so where it is a simulated one."""
+    name = str(device.get("name", "GPU"))
+    return f"{name} (simulated)" if device.get("simulated") and "simulated" not in name else name
 
 
 def percent(value: float | None) -> str:

@@ -147,7 +147,7 @@ def test_a_load_as_a_tenant_runs_and_shows_in_ps(place: Place) -> None:
         "run", "--name", "a", "--request", "0.3", "--", os.path.realpath(str(HOOK.with_name("gemini-load"))),
         "--seconds", "0", "--json", "-",
     )  # fmt: skip
-    until(lambda: answers(place.node) and any(t["launches"] for t in place.state()["tenants"]))
+    until(lambda: answers(place.node) and any(t["held_ns"] for t in place.state()["tenants"]))
     shown = place.gemini("ps")
     assert shown.returncode == 0
     assert "(simulated)" in shown.stdout

@@ -20,12 +20,13 @@ struct change {
 static int account(struct sim_state *state, void *argument)
 {
     const struct change *change = argument;
-    int at = engine_client(state, driver.seat.owner, (uint32_t)change->device, true);
+    uint32_t device = driver.physical[change->device];
+    int at = engine_client(state, driver.seat.owner, device, true);
     if (at < 0)
         return -1;
     struct sim_client *client = &state->client[at];
     if (change->take) {
-        uint64_t used = engine_memory_used(state, (uint32_t)change->device);
+        uint64_t used = engine_memory_used(state, device);
         if (change->bytes > spec()->memory_bytes || used > spec()->memory_bytes - change->bytes)
             return -1;
         client->memory_bytes += change->bytes;
@@ -56,7 +57,7 @@ struct figures {
 static int read_figures(struct sim_state *state, void *argument)
 {
     struct figures *figures = argument;
-    figures->used = engine_memory_used(state, (uint32_t)figures->device);
+    figures->used = engine_memory_used(state, driver.physical[figures->device]);
     return 0;
 }
 

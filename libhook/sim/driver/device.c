@@ -83,7 +83,7 @@ CUresult cuDeviceGetCount(int *count)
 {
     INIT();
     NEED(count, CUDA_ERROR_INVALID_VALUE);
-    *count = (int)spec()->gpus;
+    *count = driver.devices;
     return CUDA_SUCCESS;
 }
 
@@ -110,7 +110,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
     INIT();
     NEED(uuid, CUDA_ERROR_INVALID_VALUE);
     NEED(device_exists(device), CUDA_ERROR_INVALID_DEVICE);
-    machine_uuid(driver.seat.machine, (uint32_t)device, (uint8_t *)uuid->bytes);
+    machine_uuid(driver.seat.machine, driver.physical[device], (uint8_t *)uuid->bytes);
     return CUDA_SUCCESS;
 }
 
@@ -135,7 +135,7 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
     NEED(device_exists(device), CUDA_ERROR_INVALID_DEVICE);
     *value = 0;
     if (attribute == 33) /* PCI bus; domain and device are 0 */
-        *value = device + 1;
+        *value = (int)driver.physical[device] + 1;
     for (size_t i = 0; i < sizeof(attributes) / sizeof(attributes[0]); i++)
         if (attributes[i].attribute == attribute)
             *value = attributes[i].value;
@@ -167,7 +167,7 @@ CUresult cuDeviceGetPCIBusId(char *id, int length, CUdevice device)
     INIT();
     NEED(id && length > 0, CUDA_ERROR_INVALID_VALUE);
     NEED(device_exists(device), CUDA_ERROR_INVALID_DEVICE);
-    snprintf(id, (size_t)length, "0000:%02X:00.0", (unsigned)device + 1);
+    snprintf(id, (size_t)length, "0000:%02X:00.0", driver.physical[device] + 1);
     return CUDA_SUCCESS;
 }
 
@@ -177,9 +177,12 @@ CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *id)
     INIT();
     NEED(device && id, CUDA_ERROR_INVALID_VALUE);
     NEED(sscanf(id, "%x:%x:", &domain, &bus) == 2 || sscanf(id, "%x:", &bus) == 1, CUDA_ERROR_INVALID_VALUE);
-    NEED(domain == 0 && device_exists((int)bus - 1), CUDA_ERROR_INVALID_DEVICE);
-    *device = (int)bus - 1;
-    return CUDA_SUCCESS;
+    for (int i = 0; domain == 0 && i < driver.devices; i++)
+        if (driver.physical[i] + 1 == bus) {
+            *device = i;
+            return CUDA_SUCCESS;
+        }
+    return CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)

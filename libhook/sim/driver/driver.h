@@ -132,6 +132,8 @@ struct CUlib_st {
 struct driver {
     bool initialised;
     const char *spec_text;
+    int devices;                     /* that this process may see: CUDA_VISIBLE_DEVICES */
+    uint32_t physical[SIM_DEVICES];  /* the machine's number of each */
     struct sim_seat seat;
     pthread_mutex_t lock;
     struct CUctx_st *primary[SIM_DEVICES];
@@ -185,12 +187,15 @@ static inline CUresult context_current(struct CUctx_st **out)
 
 static inline bool device_exists(CUdevice device)
 {
-    return device >= 0 && device < (int)spec()->gpus;
+    return device >= 0 && device < driver.devices;
 }
 
 /* context.c */
 void context_forget_all(void);
 void context_free_if_unused(struct CUctx_st *ctx);
+
+/* visible.c: which cards CUDA_VISIBLE_DEVICES leaves, in which order. Fills driver.devices and driver.physical. */
+void visible_devices(const char *list);
 
 /* memory accounting on the card, shared by all processes; 0 or CUDA_ERROR_OUT_OF_MEMORY */
 CUresult card_take(CUdevice device, uint64_t bytes);

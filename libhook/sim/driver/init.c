@@ -49,7 +49,12 @@ CUresult cuInit(unsigned int flags)
             if (!watching_forks)
                 pthread_atfork(NULL, NULL, forget);
             watching_forks = true;
-            driver.initialised = true;
+            visible_devices(getenv("CUDA_VISIBLE_DEVICES"));
+            driver.initialised = driver.devices > 0;
+            if (!driver.initialised) {
+                sim_rise(&driver.seat);
+                result = CUDA_ERROR_NO_DEVICE;
+            }
         }
     }
     pthread_mutex_unlock(&start_lock);

@@ -15,7 +15,8 @@ struct registration {
 static int enrol(struct sim_state *state, void *argument)
 {
     struct registration *r = argument;
-    int client = engine_client(state, r->seat->owner, (uint32_t)r->queue->device, true);
+    uint32_t device = driver.physical[r->queue->device];
+    int client = engine_client(state, r->seat->owner, device, true);
     if (client < 0 || state->queues >= SIM_ALL_QUEUES)
         return -1;
     int at = engine_queue(state, r->seat->owner, r->queue->number);
@@ -25,7 +26,7 @@ static int enrol(struct sim_state *state, void *argument)
         .owner = r->seat->owner,
         .process = (uint16_t)r->seat->number,
         .queue = (uint16_t)r->queue->number,
-        .device = (uint16_t)r->queue->device,
+        .device = (uint16_t)device,
         .priority = (int16_t)r->queue->priority,
         .head = r->queue->tail,
         .ready_ns = SIM_NEVER,

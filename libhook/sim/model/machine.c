@@ -49,15 +49,27 @@ bool machine_same_process(struct sim_process *process)
 
 void machine_uuid(const struct sim_machine *machine, uint32_t device, uint8_t uuid[16])
 {
-    uint64_t hash = 0xcbf29ce484222325u ^ device; /* FNV-1a over the id */
+    uint64_t hash = 0xcbf29ce484222325u ^ device; /* FNV-1a over the id, stirred (splitmix64) for each half */
     for (const char *c = machine->spec.id; *c; c++)
         hash = (hash ^ (uint8_t)*c) * 0x100000001b3u;
-    for (int i = 0; i < 16; i++) {
-        hash = (hash ^ (uint64_t)i) * 0x100000001b3u;
-        uuid[i] = (uint8_t)(hash >> 32);
+    for (int i = 0; i < 16; i += 8) {
+        uint64_t word = hash += 0x9e3779b97f4a7c15u;
+        word = (word ^ word >> 30) * 0xbf58476d1ce4e5b9u;
+        word = (word ^ word >> 27) * 0x94d049bb133111ebu;
+        word ^= word >> 31;
+        memcpy(uuid + i, &word, 8);
     }
     uuid[6] = (uint8_t)((uuid[6] & 0x0f) | 0x40); /* shaped like a random UUID */
     uuid[8] = (uint8_t)((uuid[8] & 0x3f) | 0x80);
+}
+
+void machine_uuid_text(const struct sim_machine *machine, uint32_t device, char text[48])
+{
+    uint8_t u[16];
+    char *at = text + sprintf(text, "GPU");
+    machine_uuid(machine, device, u);
+    for (int i = 0; i < 16; i++)
+        at += sprintf(at, "%s%02x", i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", u[i]);
 }
 
 static void begin(struct sim_machine *machine, const struct sim_spec *spec)

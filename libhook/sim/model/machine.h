@@ -11,5 +11,6 @@ bool machine_same_process(struct sim_process *process);
 
 /* The deterministic UUID of a card, from the machine's id and the card's number. */
 void machine_uuid(const struct sim_machine *machine, uint32_t device, uint8_t uuid[16]);
+void machine_uuid_text(const struct sim_machine *machine, uint32_t device, char text[48]); /* as NVML writes it */
 
 #endif

@@ -193,9 +193,10 @@ static void pop(struct gate *gate, struct gate_thread *thread, struct lane *lane
         end_ns = start_ns;
     if (known)
         learn(thread, chunk, start_ns, end_ns, queued);
-    /* Launches with pauses between them may share a chunk: its length is no work then. */
+    /* Launches with pauses between them may share a chunk: its length is no work then. (With several threads it is
+     * likelier that they took turns.) */
     uint64_t believed_ns = 2 * chunk->estimated_ns + BELIEF_SLACK_NS;
-    if (!queued && !chunk->alone && end_ns - start_ns > believed_ns)
+    if (!queued && !chunk->alone && gate->active <= 1 && end_ns - start_ns > believed_ns)
         gate_account(gate, chunk->wanted_ns, end_ns - chunk->estimated_ns, end_ns);
     else
         gate_account(gate, chunk->wanted_ns, start_ns, end_ns);

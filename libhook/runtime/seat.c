@@ -49,7 +49,7 @@ static bool probe(struct seat *seat, enum lane_look how, uint64_t now_ns, uint64
                 *end_ns = one.end_ns;
             if (one.start_ns && one.end_ns > one.start_ns) {
                 uint64_t believed_ns = 2 * estimated_ns + 50000;
-                if (one.end_ns - one.start_ns > believed_ns)
+                if (seat->gate->active <= 1 && one.end_ns - one.start_ns > believed_ns)
                     one.start_ns = one.end_ns - estimated_ns;
                 gate_account(seat->gate, one.wanted_ns, one.start_ns, one.end_ns);
             }

@@ -1,0 +1,168 @@
+/*
+ * guest.c - a program linked against libcuda, run under the preloaded library on the simulated driver.
+ *
+ *     guest threads MILLISECONDS   eight threads on legacy, per-thread and created streams, shared and own
+ *     guest capture MILLISECONDS   one thread captures in global mode all the while, another launches
+ *     guest contexts N             contexts made, used and destroyed with work in flight
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "libhook/driver/cuda_abi.h"
+
+#define MUST(call)                                                                                                     \
+    do {                                                                                                               \
+        CUresult result = call;                                                                                        \
+        if (result != CUDA_SUCCESS) {                                                                                  \
+            fprintf(stderr, "%s: %d\n", #call, result);                                                                \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+static const char PTX[] = ".version 5.0\n.target sm_50\n.address_size 64\n"
+                          ".visible .entry gemini_spin(.param .u64 gemini_spin_param_0) { ret; }\n";
+
+static CUcontext context;
+static CUfunction spin;
+static uint64_t end_ns;
+static CUstream shared;
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+static void pause_us(long us) {
+    struct timespec duration = {.tv_nsec = us * 1000};
+    nanosleep(&duration, NULL);
+}
+
+static CUresult launch(CUstream stream, uint64_t ns) {
+    void *parameters[] = {&ns};
+    return cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL);
+}
+
+static CUresult launch_own(uint64_t ns) {
+    void *parameters[] = {&ns};
+    return cuLaunchKernel_ptsz(spin, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL);
+}
+
+static void *one_of_eight(void *number) {
+    long i = (long)(intptr_t)number;
+    CUstream mine;
+
+    MUST(cuCtxSetCurrent(context));
+    MUST(cuStreamCreate(&mine, i & 1 ? CU_STREAM_NON_BLOCKING : 0));
+    for (unsigned int n = 0; now_ns() < end_ns; n++) {
+        uint64_t ns = 20000 + 5000 * (uint64_t)i;
+        if (i % 4 == 0)
+            MUST(launch(NULL, ns));
+        else if (i % 4 == 1)
+            MUST(launch_own(ns));
+        else
+            MUST(launch(i % 4 == 3 && n % 2 ? shared : mine, ns));
+        if (i >= 4 && n % 16 == 15)
+            pause_us(300 * i); /* away from the gate while it closes */
+    }
+    MUST(cuStreamDestroy_v2(mine));
+    return NULL;
+}
+
+static int threads(void) {
+    pthread_t thread[8];
+
+    MUST(cuStreamCreate(&shared, 0));
+    for (long i = 0; i < 8; i++)
+        pthread_create(&thread[i], NULL, one_of_eight, (void *)i);
+    for (int i = 0; i < 8; i++)
+        pthread_join(thread[i], NULL);
+    MUST(cuCtxSynchronize());
+    return 0;
+}
+
+static void *captures(void *unused) {
+    CUstream stream, joined;
+    CUevent fork_event, join_event;
+    CUgraph graph;
+    CUgraphExec exec;
+    size_t nodes = 0;
+
+    MUST(cuCtxSetCurrent(context));
+    MUST(cuStreamCreate(&stream, 0));
+    MUST(cuStreamCreate(&joined, 0));
+    MUST(cuEventCreate(&fork_event, CU_EVENT_DISABLE_TIMING));
+    MUST(cuEventCreate(&join_event, CU_EVENT_DISABLE_TIMING));
+    MUST(launch(joined, 10000)); /* real work on a stream that is about to join */
+    MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    MUST(cuEventRecord(fork_event, stream));
+    MUST(cuStreamWaitEvent(joined, fork_event, 0));
+    size_t launched = 0;
+    for (; now_ns() < end_ns; launched++) {
+        MUST(launch(launched % 2 ? stream : joined, 1000));
+        pause_us(1000);
+    }
+    MUST(cuEventRecord(join_event, joined));
+    MUST(cuStreamWaitEvent(stream, join_event, 0));
+    MUST(cuStreamEndCapture(stream, &graph));
+    MUST(cuGraphGetNodes(graph, NULL, &nodes));
+    if (nodes != launched) { /* nothing of ours got in, nothing of theirs was lost */
+        fprintf(stderr, "%zu nodes for %zu launches\n", nodes, launched);
+        exit(1);
+    }
+    MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    MUST(cuGraphLaunch(exec, stream));
+    MUST(cuStreamSynchronize(stream));
+    return unused;
+}
+
+static int capture(void) {
+    pthread_t thread;
+    CUstream work;
+
+    MUST(cuStreamCreate(&work, CU_STREAM_NON_BLOCKING));
+    pthread_create(&thread, NULL, captures, NULL);
+    while (now_ns() < end_ns)
+        MUST(launch(work, 100000));
+    pthread_join(thread, NULL);
+    return 0;
+}
+
+static int contexts(int count) {
+    for (int i = 0; i < count; i++) {
+        CUcontext own;
+        CUmodule module;
+        CUstream stream;
+        MUST(cuCtxCreate_v2(&own, 0, 0));
+        MUST(cuModuleLoadData(&module, PTX));
+        MUST(cuModuleGetFunction(&spin, module, "gemini_spin"));
+        MUST(cuStreamCreate(&stream, 0));
+        for (int n = 0; n < 20; n++)
+            MUST(launch(n % 2 ? stream : NULL, 50000));
+        MUST(cuCtxDestroy_v2(own));
+    }
+    return 0;
+}
+
+int main(int count, char **argument) {
+    CUmodule module;
+
+    if (count < 3)
+        return 2;
+    MUST(cuInit(0));
+    MUST(cuDevicePrimaryCtxRetain(&context, 0));
+    MUST(cuCtxSetCurrent(context));
+    MUST(cuModuleLoadData(&module, PTX));
+    MUST(cuModuleGetFunction(&spin, module, "gemini_spin"));
+    end_ns = now_ns() + strtoull(argument[2], NULL, 10) * 1000000;
+    int status = !strcmp(argument[1], "threads")    ? threads()
+                 : !strcmp(argument[1], "capture")  ? capture()
+                 : !strcmp(argument[1], "contexts") ? contexts(atoi(argument[2]))
+                                                    : 2;
+    pause_us(20000); /* the last Return is sent */
+    return status;
+}

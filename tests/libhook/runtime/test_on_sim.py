@@ -1,0 +1,217 @@
+"""The preloaded library on the simulated driver, with a daemon by script; the device's own record is the judge."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from libhook.core import lib
+from libhook.observer import Segment, Timeline
+from tests.libhook.runtime.conftest import MS, Daemon
+
+ROOT = Path(__file__).parents[3]
+LIB = ROOT / "libhook" / "lib"
+RENEW, WANT_MORE = lib.WIRE_TOKEN_RENEW, lib.WIRE_RETURN_WANT_MORE
+Run = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture(scope="session")
+def guest_binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    binary = tmp_path_factory.mktemp("guest") / "guest"
+    command = ["gcc", "-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}", "-o", str(binary)]
+    source = Path(__file__).with_name("guest.c")
+    subprocess.run([*command, str(source), f"-L{LIB / 'sim'}", "-l:libcuda.so.1", "-lpthread"], check=True)
+    return binary
+
+
+@pytest.fixture
+def sim(request: pytest.FixtureRequest) -> Iterator[str]:
+    name = f"gate-{os.getpid()}-{abs(hash(request.node.name)) % 10**6}"
+    yield name
+    for file in Path("/dev/shm").glob(f"*{name}*"):
+        file.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def run(sim: str, folder: Path) -> Iterator[Run]:
+    """Starts a program under the library on the simulated machine `sim`."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def starter(*command: object, **environment: str) -> subprocess.Popen[str]:
+        processes.append(
+            subprocess.Popen(
+                list(map(str, command)),
+                env={
+                    **os.environ,
+                    "GEMINI_SIM": f"id={sim}",
+                    "GEMINI_SOCKET": f"ipc://{folder}/tenant.sock",
+                    "LD_PRELOAD": str(LIB / "libgemini_hook.so"),
+                    "LD_LIBRARY_PATH": str(LIB / "sim"),
+                    "GEMINI_LOG": "debug",
+                    "GEMINI_LOG_FILE": str(folder / "log"),
+                    **environment,
+                },
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        return processes[-1]
+
+    yield starter
+    for process in processes:
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+        process.communicate()
+
+
+class Keeper:
+    """Serves one process: grants on request, takes Returns, and keeps the device's record meanwhile."""
+
+    def __init__(self, daemon: Daemon, sim: str, quota_ms: float = 10, pause_ms: float = 1) -> None:
+        self.daemon, self.sim, self.quota_ms, self.pause_ms = daemon, sim, quota_ms, pause_ms
+        self.epoch, self.granted_ns = 0, 0
+        self.held: list[tuple[int, int]] = []
+        self.flags: list[int] = []
+        self.segments: list[Segment] = []
+        self.seen = 0
+        self.timeline: Timeline | None = None
+
+    def look(self) -> None:
+        if self.timeline is None:
+            self.timeline = Timeline(f"id={self.sim}")
+        self.seen, new = self.timeline.segments(0, self.seen)
+        self.segments += new
+
+    def give(self, peer: bytes) -> None:
+        time.sleep(self.pause_ms / 1000)
+        self.epoch += 1
+        self.granted_ns = time.monotonic_ns()
+        self.daemon.grant(peer, self.epoch, self.quota_ms)
+
+    def serve(self, process: subprocess.Popen[str], seconds: float = 15) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and process.poll() is None:
+            try:
+                peer, kind, message = self.daemon.receive(0.1)
+            except TimeoutError:
+                continue
+            if kind == lib.WIRE_HELLO:
+                self.daemon.welcome(peer)
+            elif kind == lib.WIRE_MEM_RESERVE:
+                self.daemon.send(peer, lib.WIRE_MEM_REPLY, answers=message.header.serial, granted=1)
+            elif kind == lib.WIRE_RETURN:
+                self.held.append((self.granted_ns, time.monotonic_ns()))
+                self.flags.append(message.flags)
+                assert self.daemon.page
+                self.daemon.page.store(0)
+                self.look()
+                if message.flags & WANT_MORE:
+                    self.give(peer)
+            elif kind == lib.WIRE_TOKEN_REQUEST and message.flags & RENEW:
+                self.daemon.send(
+                    peer, lib.WIRE_EXTEND, epoch=message.epoch, quota_ns=MS, lease_ns=30 * MS, cap_ns=MS, flags=1
+                )
+            elif kind == lib.WIRE_TOKEN_REQUEST:
+                self.give(peer)
+        self.look()
+
+    def outside(self) -> list[Segment]:
+        """Work that did not lie between a Grant and the Return that confirmed its drain."""
+        return [
+            one
+            for one in self.segments
+            if one.start_ns < self.held[-1][1] and not any(a <= one.start_ns and one.end_ns <= b for a, b in self.held)
+        ]
+
+
+def finish(process: subprocess.Popen[str], folder: Path) -> str:
+    out, err = process.communicate(timeout=10)
+    assert process.returncode == 0, (out, err, (folder / "log").read_text()[-2000:])
+    return out
+
+
+def test_after_a_drain_was_confirmed_none_of_eight_threads_work_is_on_the_timeline(
+    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
+) -> None:
+    process = run(guest_binary, "threads", 700)
+    keeper = Keeper(daemon, sim)
+    keeper.serve(process)
+    finish(process, folder)
+    assert len(keeper.held) >= 20
+    assert sum(one.kernels for one in keeper.segments) > 1000
+    assert keeper.outside() == []
+    assert not any(flags & lib.WIRE_RETURN_UNCONFIRMED for flags in keeper.flags)
+
+
+def test_a_global_capture_stays_valid_while_the_token_changes_a_hundred_times(
+    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
+) -> None:
+    process = run(guest_binary, "capture", 1000)
+    keeper = Keeper(daemon, sim, quota_ms=3, pause_ms=0.2)
+    keeper.serve(process)
+    finish(process, folder)
+    assert len(keeper.held) >= 100
+    assert keeper.outside() == []
+
+
+def test_contexts_may_end_with_work_in_flight(
+    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
+) -> None:
+    process = run(guest_binary, "contexts", 10)
+    keeper = Keeper(daemon, sim)
+    keeper.serve(process)
+    finish(process, folder)
+    assert len(keeper.held) >= 5
+    assert keeper.outside() == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--kernel-us", 100],
+        ["--kernel-us", 5, "--streams", 3],
+        ["--kernel-us", 20, "--graph", 20],
+        ["--kernel-us", 50, "--threads", 4, "--streams", "per-thread"],
+        ["--kernel-us", 100, "--burst", 10, "--gap-us", 3000],
+    ],
+    ids=["busy", "short", "graphs", "per-thread", "bursts"],
+)
+def test_the_load_generator_runs_only_while_it_holds_the_token(
+    daemon: Daemon, sim: str, run: Run, folder: Path, arguments: list[object]
+) -> None:
+    process = run(LIB / "gemini-load", *arguments, "--seconds", 0.5)
+    keeper = Keeper(daemon, sim)
+    keeper.serve(process)
+    finish(process, folder)
+    assert len(keeper.held) >= 10
+    assert sum(one.kernels for one in keeper.segments) > 100
+    assert keeper.outside() == []
+
+
+def test_logged_bursts_are_the_devices(daemon: Daemon, sim: str, run: Run, folder: Path) -> None:
+    process = run(LIB / "gemini-load", "--kernel-us", 100, "--burst", 30, "--gap-us", 10_000, "--seconds", 0.5)
+    keeper = Keeper(daemon, sim)
+    keeper.serve(process)
+    finish(process, folder)
+    runs: list[list[int]] = []
+    for one in sorted(keeper.segments, key=lambda one: one.start_ns):
+        if runs and one.start_ns - runs[-1][1] < MS // 4:
+            runs[-1][1] = max(runs[-1][1], one.end_ns)
+        else:
+            runs.append([one.start_ns, one.end_ns])
+    errors = []
+    for line in (folder / "log").read_text().splitlines():
+        if " burst start_ns=" in line:
+            start, end = (int(word.split("=")[1]) for word in line.split()[2:4])
+            errors += min(
+                ([abs(start - one[0]), abs(end - one[1])] for one in runs), key=lambda pair: pair[0] + pair[1]
+            )
+    assert len(errors) >= 20
+    assert sorted(errors)[len(errors) // 2] <= 100_000, errors

@@ -268,12 +268,7 @@ class TokenMachine:
             self._renew_stale(seat, event)
             return
         self.silent = 0
-        if (
-            not event.draining
-            and seat.limit_ppm >= WHOLE_PPM
-            and self.now_ns < self.quota_until_ns
-            and not self._shape(seat)
-        ):
+        if not event.draining and seat.limit_ppm >= WHOLE_PPM and not self._shape(seat):
             self.quota_until_ns = self.now_ns + self.policy.alone_quota_ns
         self._extend(member, draining=event.draining)
 
@@ -563,7 +558,7 @@ class TokenMachine:
         holder = self.holder
         assert holder is not None
         now_ns = self.now_ns
-        if now_ns >= self.quota_until_ns or not self.policy.preemption:
+        if not self.policy.preemption or (self.contended and now_ns >= self.quota_until_ns):
             return 0
         again_ns = 0
         for seat in self.waiting.values():

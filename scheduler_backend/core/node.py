@@ -62,7 +62,7 @@ class Node:
         return actions
 
     def next_hand_over_ns(self) -> int:
-        """When the next planned hand-over is due, over all GPUs; 0: none is planned. For a shell that wants to be awake."""
+        """When the next planned hand-over is due, over all GPUs; 0: none is. For a shell that wants to be awake."""
         due_ns = 0
         for machine in self.machines:
             if machine.waiting and machine.holder is not None:

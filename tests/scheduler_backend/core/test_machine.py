@@ -1,0 +1,368 @@
+"""The token machine of one GPU: events, times and the actions that are to come of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler_backend.core import events as ev
+from scheduler_backend.core.machine import TRANSITIONS, Epochs, InvalidTransition, Take, TokenMachine
+from scheduler_backend.core.policy import MS, Policy
+from scheduler_backend.core.seat import State
+from scheduler_backend.core.tenant import TenantSpec
+
+
+class Bench:
+    """A machine and a clock that the test moves; clients are numbered by tenant: a is 1, b is 2, a's second is 11."""
+
+    def __init__(self, *tenants: tuple[Any, ...], policy: Policy | None = None) -> None:
+        self.machine = TokenMachine(0, policy or Policy(), Epochs())
+        self.now_ns = 0
+        self.wake_ns = 0
+        for number, (name, request, *more) in enumerate(tenants, start=1):
+            limit = more[0] if more else 1.0
+            latency = bool(more[1]) if len(more) > 1 else False
+            self.do(ev.TenantAdded(TenantSpec(name, round(request * 1e6), round(limit * 1e6), 0, latency)))
+            self.do(ev.ClientJoined(name, number, (0,)))
+
+    def do(self, event: ev.Event) -> list[ev.Action]:
+        actions = self.machine.handle(event, self.now_ns)
+        wake = actions.pop()
+        assert isinstance(wake, ev.WakeAt)
+        self.wake_ns = wake.at_ns
+        self.machine.check()
+        return actions
+
+    def at(self, now_ms: float) -> Bench:
+        """Move on, with a Tick at every wake on the way; what came of these is in `ticked`."""
+        until_ns = round(now_ms * MS)
+        self.ticked: list[ev.Action] = []
+        while self.wake_ns and self.wake_ns <= until_ns:
+            self.now_ns = max(self.now_ns, self.wake_ns)
+            self.ticked += self.do(ev.Tick())
+        self.now_ns = until_ns
+        return self
+
+    def ask(self, client: int, burst_ms: float = 0) -> list[ev.Action]:
+        return self.do(ev.TokenAsked(client, 0, round(burst_ms * MS), MS if burst_ms else 0))
+
+    def back(self, client: int, *, more: bool = False, epoch: int = 0) -> list[ev.Action]:
+        return self.do(ev.TokenReturned(client, 0, epoch or self.machine.epoch, more))
+
+    @property
+    def holder(self) -> str | None:
+        return self.machine.holder.name if self.machine.holder else None
+
+
+def of(actions: list[ev.Action], kind: type) -> list[Any]:
+    return [action for action in actions if type(action) is kind]
+
+
+def test_a_grant_opens_the_page_before_the_client_hears_of_it():
+    bench = Bench(("a", 0.5))
+    actions = bench.ask(1)
+    assert [type(action) for action in actions] == [ev.Page, ev.Grant, ev.Handed]
+    assert actions[0] == ev.Page("a", 0, 1)
+    assert actions[1] == ev.Grant(1, 0, 1, 50 * MS, 250 * MS, 20 * MS, False, False)
+
+
+def test_a_return_closes_the_page_charges_and_hands_on_in_one_step():
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    bench.ask(1)
+    bench.at(2).ask(2)
+    actions = bench.at(10).back(1, more=True)
+    assert [type(a) for a in actions] == [ev.Page, ev.Charged, ev.Page, ev.Grant, ev.Handed]
+    assert actions[1] == ev.Charged("a", 0, 1, 10 * MS, 0, 0, 0)
+    assert actions[2] == ev.Page("b", 0, 2)
+    assert (actions[4].wait_ns, actions[4].gap_ns) == (8 * MS, 0)
+
+
+def test_contended_quotas_are_ten_milliseconds_with_a_short_lease_and_cap():
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    (grant,) = of(bench.ask(1), ev.Grant)
+    assert (grant.quota_ns, grant.lease_ns, grant.cap_ns, grant.contended) == (10 * MS, 30 * MS, MS, True)
+
+
+@pytest.mark.parametrize(
+    ("burst_ms", "quota_ms"), [(0, 10), (0.5, 2), (4, 5), (7.2, 9), (8, 10), (500, 10)]
+)
+def test_the_quota_follows_the_burst_within_bounds(burst_ms: float, quota_ms: float):
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    (grant,) = of(bench.ask(1, burst_ms), ev.Grant)
+    assert grant.quota_ns == round(quota_ms * MS)
+
+
+def test_the_cap_is_short_while_a_latency_tenant_or_one_of_short_bursts_is_there():
+    bench = Bench(("a", 0.5), ("b", 0.5, 1, True))
+    assert of(bench.ask(1), ev.Grant)[0].cap_ns == 300_000
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    bench.ask(2, 1)
+    bench.at(1).back(2)
+    assert of(bench.ask(1), ev.Grant)[0].cap_ns == 300_000
+
+
+def test_overuse_is_charged_in_full_and_once():
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    bench.ask(1)
+    bench.ask(2)
+    (charged,) = of(bench.at(13).back(1), ev.Charged)
+    assert (charged.held_ns, charged.overuse_ns) == (13 * MS, 3 * MS)
+    bench.back(1, epoch=1)  # the message came twice
+    assert bench.machine.seats["a"].window.total_ns == 13 * MS
+
+
+def test_a_sibling_joins_what_is_left_and_the_grant_is_over_when_both_are_back():
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    bench.do(ev.ClientJoined("a", 11, (0,)))
+    bench.ask(1)
+    (joined,) = of(bench.at(4).ask(11), ev.Grant)
+    assert (joined.client, joined.epoch, joined.quota_ns, joined.joined) == (11, 1, 6 * MS, True)
+    assert not of(bench.back(1), ev.Charged)
+    assert bench.holder == "a"
+    (charged,) = of(bench.at(10).back(11), ev.Charged)
+    assert charged.held_ns == 10 * MS
+
+
+def test_a_sibling_that_comes_too_late_waits_for_the_next_grant():
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    bench.do(ev.ClientJoined("a", 11, (0,)))
+    bench.ask(1)
+    bench.ask(2)
+    assert not of(bench.at(9.8).ask(11), ev.Grant)
+    assert of(bench.at(10).back(1), ev.Grant)[0].client == 2
+    assert of(bench.at(20).back(2), ev.Grant)[0].client == 11
+
+
+def test_a_waiting_grant_is_fanned_out_to_all_who_wait():
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    bench.do(ev.ClientJoined("a", 11, (0,)))
+    bench.ask(2)
+    bench.ask(1)
+    bench.ask(11)
+    grants = of(bench.at(10).back(2), ev.Grant)
+    assert [(grant.client, grant.epoch) for grant in grants] == [(1, 2), (11, 2)]
+
+
+def test_alone_a_renewal_extends_quota_and_lease():
+    bench = Bench(("a", 0.5))
+    bench.ask(1)
+    (extend,) = of(bench.at(25).do(ev.TokenRenewed(1, 0, 1)), ev.Extend)
+    assert (extend.quota_ns, extend.lease_ns) == (50 * MS, 250 * MS)
+
+
+def test_alone_a_renewal_that_comes_after_the_quota_extends_it_still():
+    bench = Bench(("a", 0.5), policy=Policy(extend_silent=0))
+    bench.ask(1)
+    (extend,) = of(bench.at(80).do(ev.TokenRenewed(1, 0, 1)), ev.Extend)
+    assert extend.quota_ns == 50 * MS
+    for at_ms in range(130, 3000, 50):  # an hour of it would never overrun
+        assert of(bench.at(at_ms).do(ev.TokenRenewed(1, 0, 1)), ev.Extend)
+
+
+def test_the_holder_who_would_be_picked_again_is_prolonged_without_a_drain():
+    bench = Bench(("a", 0.9), ("b", 0.1))
+    bench.ask(2)
+    bench.ask(1)
+    bench.at(10).back(2, more=True)
+    assert bench.holder == "a"
+    bench.at(20)
+    (extend,) = of(bench.ticked, ev.Extend)
+    assert extend.client == 1
+    assert extend.quota_ns == 12 * MS  # said 2 ms before the end of the first 10
+
+
+def test_a_silent_holder_is_not_prolonged_for_ever():
+    bench = Bench(("a", 0.98), ("b", 0.02))
+    bench.ask(2)
+    bench.ask(1)
+    bench.at(10).back(2, more=True)
+    bench.at(1000)
+    assert 1 <= len([extend for extend in of(bench.ticked, ev.Extend) if extend.client == 1]) <= 4
+    assert of(bench.ticked, ev.LeaseLost)[0].client == 1
+
+
+def test_a_hello_makes_an_uncontended_grant_short_before_anybody_asks():
+    bench = Bench(("a", 0.5))
+    bench.ask(1)
+    bench.at(20)
+    bench.do(ev.TenantAdded(TenantSpec("b", 500_000)))
+    (extend,) = of(bench.do(ev.ClientJoined("b", 2, (0,))), ev.Extend)
+    assert (extend.quota_ns, extend.cap_ns, extend.contended) == (10 * MS, MS, True)
+
+
+def test_a_newcomer_revokes_an_uncontended_lease():
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    bench.at(11_000).ask(1)  # b has not been seen for long: a is alone
+    (revoke,) = of(bench.at(11_001).ask(2), ev.Revoke)
+    assert revoke == ev.Revoke(1, 0, 1, ev.NEWCOMER)
+    assert of(bench.at(11_001.5).back(1, more=True), ev.Grant)[0].client == 2
+
+
+def test_who_comes_back_owed_takes_over_after_the_holder_had_one_millisecond():
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    bench.ask(1)
+    bench.at(5).ask(2, 1)
+    bench.at(5.5).back(1, more=True)
+    bench.at(6.5).back(2)  # a holds again from here
+    assert bench.holder == "a"
+    assert not of(bench.at(6.6).ask(2, 1), ev.Revoke)
+    bench.at(8)
+    (revoke,) = of(bench.ticked, ev.Revoke)
+    assert (revoke.client, revoke.reason) == (1, ev.PREEMPT)
+
+
+def test_without_preemption_grants_run_to_their_end():
+    bench = Bench(("a", 0.5), ("b", 0.5), policy=Policy(preemption=False))
+    bench.ask(1)
+    assert not of(bench.at(5).ask(2, 1), ev.Revoke)
+    bench.at(9.9)
+    assert not of(bench.ticked, ev.Revoke)
+
+
+def test_a_latency_tenant_revokes_a_batch_holder_at_once():
+    bench = Bench(("a", 0.5), ("b", 0.5, 1, True))
+    bench.ask(1)
+    (revoke,) = of(bench.at(0.1).ask(2), ev.Revoke)
+    assert revoke == ev.Revoke(1, 0, 1, ev.PREEMPT)
+
+
+def test_best_effort_runs_only_when_nobody_else_can():
+    bench = Bench(("a", 0.5), ("c", 0))
+    bench.ask(2)
+    assert bench.holder == "c"
+    (revoke,) = of(bench.at(3).ask(1), ev.Revoke)
+    assert revoke.client == 2
+    bench.at(4).back(2, more=True)
+    assert bench.holder == "a"
+    bench.at(14).back(1, more=True)
+    assert bench.holder == "a"
+    bench.at(24).back(1)
+    assert bench.holder == "c"
+
+
+def test_a_limit_throttles_and_the_bucket_brings_it_back():
+    bench = Bench(("a", 0.2, 0.2))
+    held = 0.0
+    bench.ask(1)
+    at_ms = 0.0
+    while at_ms < 2000:
+        quota_ms = (bench.machine.quota_until_ns - bench.now_ns) / MS
+        at_ms += quota_ms
+        held += quota_ms
+        bench.at(at_ms).back(1, more=True)
+        assert bench.holder is None
+        at_ms = bench.wake_ns / MS
+        bench.at(at_ms)
+        assert bench.holder == "a"
+    assert held / at_ms == pytest.approx(0.2, abs=0.01)
+
+
+def test_the_death_of_the_holder_frees_the_token_at_once():
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    bench.ask(1)
+    bench.ask(2)
+    actions = bench.at(1).do(ev.ClientDied(1))
+    assert [type(a) for a in actions] == [ev.Page, ev.Charged, ev.Page, ev.Grant, ev.Handed]
+    assert of(actions, ev.Grant)[0].client == 2
+
+
+def test_a_lease_that_runs_out_frees_the_token_and_a_late_return_is_charged():
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    bench.ask(1)
+    bench.ask(2)
+    bench.at(30.001)
+    assert of(bench.ticked, ev.LeaseLost) == [ev.LeaseLost("a", 1, 0, 1)]
+    assert of(bench.ticked, ev.Revoke) == [ev.Revoke(1, 0, 1, ev.LEASE)]
+    assert bench.holder == "b"
+    clock = bench.machine.seats["a"].clock
+    bench.at(35).do(ev.TokenReturned(1, 0, 1, True, busy_ns=2 * MS))
+    assert bench.machine.seats["a"].clock > clock
+    assert bench.machine.seats["a"].state is State.WAITING
+
+
+def test_a_frozen_sibling_costs_the_tenant_only_that_process():
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    bench.do(ev.ClientJoined("a", 11, (0,)))
+    bench.ask(1)
+    bench.ask(11)
+    bench.ask(2)
+    bench.at(10).back(1, more=True)
+    bench.at(31)
+    assert of(bench.ticked, ev.LeaseLost)[0].client == 11
+    bench.at(41).back(2)
+    assert of(bench.machine.handle(ev.Tick(), bench.now_ns), ev.Revoke) == []
+    assert bench.holder == "a"  # by its other process
+
+
+def test_a_drain_that_renews_keeps_its_lease_until_it_overran():
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    bench.ask(1)
+    bench.ask(2)
+    for at_ms in range(15, 1005, 15):
+        bench.at(at_ms).do(ev.TokenRenewed(1, 0, 1, True))
+        assert bench.holder == "a"
+    bench.at(1011)
+    assert of(bench.ticked, ev.Overran) == [ev.Overran("a", 1, 0, 1)]
+    assert bench.holder == "b"
+    clock = bench.machine.seats["a"].clock
+    bench.at(1020).back(1, epoch=1)
+    assert bench.machine.seats["a"].clock > clock  # charged on until it was back
+
+
+def test_a_message_of_an_epoch_that_never_was_is_the_clients_fault():
+    bench = Bench(("a", 0.5))
+    with pytest.raises(ev.RemoteProtocolError, match="never granted"):
+        bench.back(1, epoch=7)
+    with pytest.raises(ev.RemoteProtocolError, match="Hello"):
+        bench.ask(99)
+    bench.machine.check()
+
+
+def test_asking_twice_is_harmless_and_a_holder_is_told_again():
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    bench.ask(1)
+    (again,) = of(bench.at(1).ask(1), ev.Grant)
+    assert (again.epoch, again.quota_ns, again.joined) == (1, 9 * MS, True)
+    bench.ask(2)
+    assert bench.ask(2) == []
+
+
+def test_nothing_is_granted_before_the_clients_of_before_have_spoken():
+    bench = Bench(("a", 0.5))
+    bench.do(ev.ClientsKnown((("a", 77), ("a", 78)), 300 * MS))
+    assert not of(bench.ask(1), ev.Grant)
+    bench.do(ev.ClientJoined("a", 77, (0,)))
+    assert bench.holder is None
+    assert of(bench.do(ev.ClientDied(78)), ev.Grant)
+    bench = Bench(("a", 0.5))
+    bench.do(ev.ClientsKnown((("a", 77),), 300 * MS))
+    bench.ask(1)
+    assert bench.holder is None
+    bench.at(300)
+    assert bench.holder == "a"
+
+
+def test_changing_a_share_keeps_what_is_owed_in_held_time():
+    bench = Bench(("a", 0.2), ("b", 0.2))
+    bench.ask(1)
+    bench.ask(2)
+    bench.at(10).back(1, more=True)
+    machine = bench.machine
+    seat = machine.seats["a"]
+    ahead = (seat.clock - machine.virtual_now) * seat.request_ppm
+    bench.do(ev.TenantChanged(TenantSpec("a", 600_000)))
+    assert (seat.clock - machine.virtual_now) * seat.request_ppm == pytest.approx(ahead, rel=1e-9)
+
+
+def test_an_illegal_move_raises_with_the_tenants_story():
+    bench = Bench(("a", 0.5))
+    bench.ask(1)
+    with pytest.raises(InvalidTransition, match=r"Take while holding: .*TokenAsked"):
+        bench.machine._move(bench.machine.seats["a"], Take())
+
+
+def test_every_state_knows_every_message_of_a_client():
+    for state in State:
+        for message in (ev.TokenAsked, ev.TokenRenewed, ev.TokenReturned, ev.ClientDied):
+            assert (state, message) in TRANSITIONS

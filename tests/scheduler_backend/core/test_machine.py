@@ -84,9 +84,7 @@ def test_contended_quotas_are_ten_milliseconds_with_a_short_lease_and_cap():
     assert (grant.quota_ns, grant.lease_ns, grant.cap_ns, grant.contended) == (10 * MS, 30 * MS, MS, True)
 
 
-@pytest.mark.parametrize(
-    ("burst_ms", "quota_ms"), [(0, 10), (0.5, 2), (4, 5), (7.2, 9), (8, 10), (500, 10)]
-)
+@pytest.mark.parametrize(("burst_ms", "quota_ms"), [(0, 10), (0.5, 2), (4, 5), (7.2, 9), (8, 10), (500, 10)])
 def test_the_quota_follows_the_burst_within_bounds(burst_ms: float, quota_ms: float):
     bench = Bench(("a", 0.5), ("b", 0.5))
     (grant,) = of(bench.ask(1, burst_ms), ev.Grant)

@@ -32,7 +32,7 @@ def turns(path: Path, gpu: int = 0) -> list[Turn]:
     """All turns of one GPU in the order of their grants."""
     found: dict[int, Turn] = {}
     for entry in trace.read(path)[1]:
-        for name, fields in entry.actions:
+        for name, fields in sorted(entry.actions, key=lambda action: action[0] != "Handed"):  # it stands after Grant
             kind = getattr(ev, name, None)
             if kind is None or "gpu" not in getattr(kind, "_fields", ()):
                 continue

@@ -79,7 +79,8 @@ def node(plane: Plane) -> Iterator[Node]:
 @pytest.fixture(scope="session")
 def vendor() -> Path:
     """NVIDIA's device plugin, for tests.e2e.vendor; skipped where it or the simulated NVML cannot be had."""
-    if not (SIMULATED / "libnvidia-ml.so.1").exists():
+    library = SIMULATED / "libnvidia-ml.so.1"
+    if not library.exists() or b"nvmlInit_v2" not in library.read_bytes():
         pytest.skip(f"no simulated NVML in {SIMULATED}: make build")
     if (
         why := lacking()

@@ -17,7 +17,17 @@ from collections.abc import Iterable
 from pathlib import Path
 
 IMAGE = "docker.io/gemini/e2e:1"  # what a pod names; with imagePullPolicy Never
-PROGRAMS = ("sh", "bash", "env", "cat", "sleep", "taskset")
+PROGRAMS = ("sh", "bash", "env", "cat", "grep", "sleep", "taskset")
+# What programs and libraries that tests mount into a container may want of the C library besides libc.so.6 itself.
+BESIDE_LIBC = (
+    "libm.so.6",
+    "libdl.so.2",
+    "libpthread.so.0",
+    "librt.so.1",
+    "libgcc_s.so.1",
+    "libstdc++.so.6",
+    "libz.so.1",
+)
 FILES = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000::/tmp:/bin/sh\n",
     "etc/group": "root:x:0:\nuser:x:1000:\n",
@@ -53,7 +63,9 @@ def libraries(program: Path) -> set[Path]:
     """The loader and the shared libraries of a dynamic program, by the paths it will look for them at."""
     listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
     words = (word for line in listed.splitlines() for word in line.split("(")[0].split())
-    return {Path(word) for word in words if word.startswith("/") and Path(word).exists()}
+    found = {Path(word) for word in words if word.startswith("/") and Path(word).exists()}
+    beside = {path.with_name(name) for path in found if path.name == "libc.so.6" for name in BESIDE_LIBC}
+    return found | {path for path in beside if path.exists()}
 
 
 def _layer(busybox: Path, programs: list[Path]) -> bytes:

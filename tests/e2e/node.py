@@ -144,8 +144,23 @@ class Node:
             process.stop()
 
     def run(self, name: str, command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> Process:
-        inside = ["nsenter", "-t", str(self.init_pid), "-m", "-p", "--", *map(str, command)]
-        return _Inside(name, inside, self.plane.logs, {**self._path, **(environment or {})})
+        return _Inside(name, self._inside(command), self.plane.logs, {**self._path, **(environment or {})})
+
+    def output(
+        self, command: Sequence[str | Path], environment: Mapping[str, str] | None = None, seconds: float = 60
+    ) -> str:
+        """What a program says that runs inside, such as an observer, and ends."""
+        variables = {**os.environ, **self._path, **(environment or {})}
+        done = subprocess.run(
+            self._inside(command), env=variables, text=True, capture_output=True, timeout=seconds, check=False
+        )
+        assert done.returncode == 0, (
+            f"{command[0]} in {self.name}: status {done.returncode}: {done.stderr}{done.stdout}"
+        )
+        return done.stdout
+
+    def _inside(self, command: Sequence[str | Path]) -> list[str]:
+        return ["nsenter", "-t", str(self.init_pid), "-m", "-p", "--", *map(str, command)]
 
     @property
     def init_pid(self) -> int:
@@ -228,11 +243,11 @@ class Node:
         archive = self.folder / "image.tar"
         write_image(archive, self._programs / "busybox")
 
+        load = self._inside(["ctr", "--address", self._socket, "--namespace", "k8s.io", "image", "import", archive])
+
         def imported() -> bool:
             assert containerd.running, containerd
-            load = ["ctr", "--address", str(self._socket), "--namespace", "k8s.io", "image", "import", str(archive)]
-            inside = ["nsenter", "-t", str(self.init_pid), "-m", "-p", "--", *load]
-            done = subprocess.run(inside, env={**os.environ, **self._path}, capture_output=True, check=False)
+            done = subprocess.run(load, env={**os.environ, **self._path}, capture_output=True, check=False)
             return done.returncode == 0
 
         until(imported, "containerd takes the image")

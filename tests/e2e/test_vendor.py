@@ -4,27 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.e2e.api import Object
 from tests.e2e.fake_node import FakeNode
-from tests.e2e.image import IMAGE
 from tests.e2e.node import Node
 from tests.e2e.plane import Plane
+from tests.e2e.pods import pod
 from tests.e2e.vendor import RESOURCE, nvidia_plugin
 
-
-def pod(name: str, node: Node | FakeNode) -> Object:
-    container = {
-        "name": "main", "image": IMAGE, "imagePullPolicy": "Never", "resources": {"limits": {RESOURCE: "1"}},
-        "command": ["/bin/bash", "-c", "echo card: $NVIDIA_VISIBLE_DEVICES"],
-    }  # fmt: skip
-    return {
-        "metadata": {"name": name},
-        "spec": {
-            "nodeSelector": {"kubernetes.io/hostname": node.name},
-            "restartPolicy": "Never",
-            "containers": [container],
-        },
-    }
+SCRIPT = "echo card: $NVIDIA_VISIBLE_DEVICES"
+LIMITS = {RESOURCE: "1"}
 
 
 def test_container_on_the_real_kubelet_is_given_a_simulated_card(
@@ -33,7 +20,7 @@ def test_container_on_the_real_kubelet_is_given_a_simulated_card(
     path = f"/api/v1/namespaces/{namespace}/pods"
     with plane.scheduler(), nvidia_plugin(node, vendor, machine):
         node.wait_capacity(RESOURCE, 2)
-        plane.api.post(path, pod("vendor", node))
+        plane.api.post(path, pod("vendor", node, SCRIPT, LIMITS))
         plane.api.wait_one(f"{path}/vendor", lambda one: one["status"].get("phase") == "Succeeded")
         assert "card: GPU-" in plane.kubectl("-n", namespace, "logs", "vendor").stdout
 
@@ -45,7 +32,7 @@ def test_plugin_comes_back_after_each_restart_of_the_kubelet(
     with plane.scheduler(), FakeNode(plane, "vendor") as node, nvidia_plugin(node, vendor, machine):
         node.wait_capacity(RESOURCE, 2)
         for index in range(2):
-            plane.api.post(path, pod(f"p{index}", node))
+            plane.api.post(path, pod(f"p{index}", node, SCRIPT, LIMITS))
         pods = node.bound(namespace, 2)
         back = lambda: node.wait_capacity(RESOURCE, 2)  # noqa: E731
         assert node.admit_all(pods, restarts=1, after_restart=back) == [True, True]

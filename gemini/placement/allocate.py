@@ -89,9 +89,12 @@ class Allocator:
 
     def possible(self, ask: Ask, nodes: Iterable[str] | None = None) -> list[str]:
         """The nodes that can take the pod, in the book's order."""
-        trial = self._try(ask, self._candidates(nodes), choose=False)
         names = self.book.names
-        return [name for i in np.flatnonzero(trial.possible) if (name := names[i]) is not None]
+        return [name for i in np.flatnonzero(self.scan(ask, nodes)).tolist() if (name := names[i]) is not None]
+
+    def scan(self, ask: Ask, nodes: Iterable[str] | None = None) -> Bools:
+        """The same as an array over the book's ordinals."""
+        return self._try(ask, self._candidates(nodes), choose=False).possible
 
     def choose(self, ask: Ask, nodes: Iterable[str] | None = None) -> Placement | None:
         """The best node and cards, or None."""
@@ -100,11 +103,35 @@ class Allocator:
             return None
         return self._placement(ask, trial, self._best(ask, trial))
 
-    def on_each(self, ask: Ask, nodes: Iterable[str] | None = None) -> list[Placement]:
-        """What each possible node would give, the best node first."""
+    def rank(self, ask: Ask, nodes: Iterable[str] | None = None) -> tuple[list[str], Ints]:
+        """The nodes that can take the pod, and the rank of what each would give: 0 is best, equal is equal.
+
+        For scores that are rough anyway: policies' numbers are compared as floating point here, all nodes at once.
+        """
         trial = self._try(ask, self._candidates(nodes))
-        ranked = sorted((self._key(ask, trial, int(i)), int(i)) for i in np.flatnonzero(trial.possible))
-        return [self._placement(ask, trial, ordinal) for _, ordinal in ranked]
+        ordinals = np.flatnonzero(trial.possible)
+        names = [str(self.book.names[i]) for i in ordinals.tolist()]
+        if not names:
+            return names, ordinals
+        columns = []
+        for name in self._policies(ask):
+            column = np.zeros(len(ordinals))
+            for step in trial.steps:
+                at = step.at[ordinals]
+                for i, scored in enumerate(step.scored):
+                    if name in scored.values and scored.view is not None:
+                        here = np.flatnonzero(at == i)
+                        values = scored.values[name][step.position[ordinals[here]]].astype(np.float64)
+                        column[here] += values / table.POLICIES[name].denominator(scored.view)
+            columns.append(np.round(column, 9))
+        if not columns:
+            return names, np.zeros(len(names), dtype=np.int64)
+        keys = np.stack(columns[::-1])
+        order = np.lexsort(keys)
+        fresh = (keys[:, order[1:]] != keys[:, order[:-1]]).any(axis=0)
+        ranks = np.empty(len(order), dtype=np.int64)
+        ranks[order] = np.concatenate([[0], np.cumsum(fresh)])
+        return names, ranks
 
     def explain(self, ask: Ask, nodes: Iterable[str] | None = None) -> dict[str, NodeRefusal]:
         """Why each node that cannot take the pod cannot."""
@@ -148,14 +175,14 @@ class Allocator:
         for i, name in enumerate(self._policies(ask)):
             policy = table.POLICIES[name]
             numbers = [choice.numbers[i] for choice in (choices[:1] if policy.of_node else choices)]
-            result.append(sum(numbers) if policy.additive else tuple(numbers))
+            result.append(tuple(numbers) if policy.minors else sum(numbers))
         return tuple(result)
 
     # ---- trying
 
     def _candidates(self, nodes: Iterable[str] | None) -> Bools:
         if nodes is None:
-            return np.array([name is not None for name in self.book.names], dtype=bool)
+            return self.book.present.copy()
         wanted = np.zeros(len(self.book.names), dtype=bool)
         for name in nodes:
             if self.book.node(name) is not None:
@@ -175,7 +202,7 @@ class Allocator:
         everything = [(i, t, w) for i, t in enumerate(ask.tenants) for w in t.wants]
         for number, (index, tenant, want) in enumerate(everything):
             last = number == len(everything) - 1
-            own = self._policies(ask, tenant) if choose or not last else ()
+            own = self._policies(ask, tenant) if choose or not last else None
             pod = self._policies(ask) if choose else ()
             unused = any(table.POLICIES[name].condition for name in self._policies(ask, tenant))
             step, left = self._step(
@@ -203,7 +230,7 @@ class Allocator:
         index: int,
         tenant: Tenant,
         want: Want,
-        own: Sequence[str],
+        own: Sequence[str] | None,
         pod: Sequence[str],
         unused: bool,
         possible: Bools,
@@ -312,13 +339,12 @@ class Allocator:
         best of each table by exact fractions."""
         ordinals = np.flatnonzero(trial.possible)
         groups: dict[tuple[int, ...], Ints] = {}
-        where = np.stack([step.at[ordinals] for step in trial.steps])
-        if (where == where[:, :1]).all():
-            groups[tuple(where[:, 0].tolist())] = ordinals
-        else:
-            columns, inverse = np.unique(where, axis=1, return_inverse=True)
-            for i in range(columns.shape[1]):
-                groups[tuple(columns[:, i].tolist())] = ordinals[inverse.reshape(-1) == i]
+        code = np.zeros(len(ordinals), dtype=np.int64)
+        for step in trial.steps:
+            code = np.unique(code * len(step.scored) + step.at[ordinals], return_inverse=True)[1]
+        for i in range(int(code.max()) + 1):
+            members = ordinals[code == i]
+            groups[tuple(int(step.at[members[0]]) for step in trial.steps)] = members
         finalists = []
         for tables, members in groups.items():
             alike = len({id(step.scored[at].sets) for step, at in zip(trial.steps, tables, strict=True)}) == 1
@@ -335,7 +361,7 @@ class Allocator:
                 values = step.scored[at].values
                 if name in values:
                     columns.append((values[name], step.position))
-            together = [columns] if table.POLICIES[name].additive and columns else [[column] for column in columns]
+            together = [[column] for column in columns] if table.POLICIES[name].minors or not columns else [columns]
             for part in together:
                 number = sum(values[row[ordinals]] for values, row in part)
                 ordinals = ordinals[number == np.min(number)]
@@ -355,7 +381,7 @@ class Allocator:
                 if name in scored.values and scored.view is not None:
                     value, best = scored.values[name][position], int(scored.best[position])
                     numbers.append(policy.exact(int(value), scored.view, best))
-            result.append(sum(numbers) if policy.additive else tuple(numbers))
+            result.append(tuple(numbers) if policy.minors else sum(numbers))
         return result
 
     def _placement(self, ask: Ask, trial: _Trial, ordinal: int) -> Placement:

@@ -134,6 +134,7 @@ class Book:
         self.holdings: dict[str, Holding] = {}
         self.names: list[str | None] = []  # by ordinal; None where the node is gone
         self.uuids: dict[str, list[tuple[str, str, int]]] = defaultdict(list)  # uuid -> (node, type, minor)
+        self.present: Bools = np.zeros(0, dtype=bool)  # by ordinal
         self._sites: dict[str, _Site] = {}
         self._on_node: dict[str, set[str]] = defaultdict(set)
         self._put_all(list(nodes))
@@ -164,6 +165,7 @@ class Book:
         if old is None:
             ordinal = len(self.names)
             self.names.append(node.name)
+            self.present = np.append(self.present, True)
         else:
             ordinal = old.ordinal
             self._clear(old)
@@ -181,6 +183,7 @@ class Book:
         if site is not None:
             self._clear(site)
             self.names[site.ordinal] = None
+            self.present[site.ordinal] = False
 
     def _put_all(self, nodes: list[Node]) -> None:
         rows: dict[int, tuple[Block, list[int], list[tuple[Device, ...]], list[tuple[_Site, str]]]] = {}
@@ -197,6 +200,7 @@ class Book:
                 ordinals.append(site.ordinal)
                 all_devices.append(devices)
                 sites.append((site, kind))
+        self.present = np.ones(len(self.names), dtype=bool)
         for block, ordinals, all_devices, sites in rows.values():
             block.extend(ordinals, all_devices)
             for i, (site, kind) in enumerate(sites):

@@ -92,7 +92,7 @@ def _card(
         return "Unhealthy", "unhealthy"
     if device.cordoned:
         return "Cordoned", "cordoned: takes no new tenant"
-    if not np.broadcast_to(seen.allowed, seen.fits.shape)[row, column]:
+    if seen.allowed is not None and not np.broadcast_to(seen.allowed, seen.fits.shape)[row, column]:
         models = {same_model(m) for m in want.models}
         if models and same_model(device.model) not in models:
             return "ModelMismatch", f"model: {device.model or 'unknown'}, {' or '.join(sorted(want.models))} asked"

@@ -2,7 +2,7 @@
 
 Pure. How to add one: write a function from a View to an array that broadcasts to (nodes x sets), put it in POLICIES,
 and give it a row in docs/placement.md. Policies stand in an order; each decides only among what the earlier ones left
-equal. Numbers are exact integers within one shape of node; `exact` makes them comparable between shapes.
+equal. Numbers are exact integers within one shape of node; `denominator` makes them comparable between shapes.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ class View:
     sets: SetTable
     want: Want
     before: Ints  # [3, row, column] used before the ask's pod
-    now: Ints  # the same, with what the pod's earlier tenants hold beside this one
-    after: Ints  # the same, if the card were taken
     fits: Bools  # [row, column] the card by itself can take the ask
-    idle: Bools  # [row, column] in service and nobody holds anything of it
-    open_siblings: Callable[[], Ints]  # [row, column], see Book.open_siblings
+    # What few policies look at is worked out when they do, [row, column] each:
+    now: Callable[[], Ints]  # [3, ...] `before`, with what the pod's earlier tenants hold beside this one
+    after: Callable[[], Ints]  # [3, ...] the same, if the card were taken
+    idle: Callable[[], Bools]  # in service, and nobody holds anything of it
+    open_siblings: Callable[[], Ints]  # see Book.open_siblings
 
     def over_sets(self, by_column: Array) -> Array:
         """Sums a value of cards over the cards of each set: [row, set]."""
@@ -59,20 +60,16 @@ class View:
 Key = Callable[[View], Array]
 
 
-def _identity(value: int, view: View, best: int) -> Any:
-    return value
+def _one(view: View) -> int:
+    return 1
 
 
-def _score(value: int, view: View, best: int) -> Any:
-    return Fraction(value, view.shape.denominator)
+def _of_card(view: View) -> int:
+    return view.shape.denominator
 
 
-def _mean(value: int, view: View, best: int) -> Any:
-    return Fraction(value, view.shape.denominator * view.shape.count)
-
-
-def _minors(value: int, view: View, best: int) -> Any:
-    return tuple(view.shape.minors[c] for c in view.sets.members[best])
+def _of_node(view: View) -> int:
+    return view.shape.denominator * view.shape.count
 
 
 @dataclass(frozen=True)
@@ -82,19 +79,26 @@ class Policy:
 
     key: Key
     applies: Callable[[Want], bool] = lambda want: True
-    exact: Callable[[int, View, int], Any] = _identity
+    denominator: Callable[[View], int] = _one
     condition: bool = False
     of_node: bool = False
-    # Whether the values of several tenants of a pod add up; else they are compared one after another.
-    additive: bool = True
+    # Compared as lists of minors, one tenant after another; the numbers of any other policy add up over the tenants.
+    minors: bool = False
+
+    def exact(self, value: int, view: View, best: int) -> Any:
+        """A number as it can be compared between shapes; `best` is the set that it belongs to."""
+        if self.minors:
+            return tuple(view.shape.minors[c] for c in view.sets.members[best])
+        denominator = self.denominator(view)
+        return value if denominator == 1 else Fraction(value, denominator)
 
 
 def _binpack(view: View) -> Array:
-    return -view.over_sets(view.score(view.after))
+    return -view.over_sets(view.score(view.after()))
 
 
 def _spread(view: View) -> Array:
-    return view.over_sets(view.score(view.after))
+    return view.over_sets(view.score(view.after()))
 
 
 def _node_binpack(view: View) -> Array:
@@ -102,7 +106,7 @@ def _node_binpack(view: View) -> Array:
 
 
 def _node_spread(view: View) -> Array:
-    """The sum; `_mean` divides it by the number of cards where nodes of several shapes are compared."""
+    """The sum over the node's cards; the denominator makes it a mean."""
     return np.asarray(view.score(view.before).sum(axis=1, keepdims=True))
 
 
@@ -112,7 +116,7 @@ def _minor(view: View) -> Array:
 
 
 def _left_idle(view: View, beside: Bools) -> Array:
-    return (view.idle.astype(np.float64) @ beside.astype(np.float64)).astype(np.int64)
+    return (view.idle().astype(np.float64) @ beside.astype(np.float64)).astype(np.int64)
 
 
 def _pcie(view: View) -> Array:
@@ -128,7 +132,7 @@ def _numa(view: View) -> Array:
 def _best_link(view: View) -> Array:
     if view.sets.size > 1:
         return -view.sets.pair_sum[None, :]
-    to_idle = (view.idle.astype(np.float64) @ view.shape.pair.astype(np.float64)).astype(np.int64)
+    to_idle = (view.idle().astype(np.float64) @ view.shape.pair.astype(np.float64)).astype(np.int64)
     return view.of_single(to_idle)
 
 
@@ -203,8 +207,8 @@ def _best_of_split(shape: Shape, free: int, size: int) -> list[tuple[tuple[int, 
 
 
 def _fragment(view: View) -> Array:
-    left = view.shape.total[CORE] - view.now[CORE]
-    return view.of_single(np.where(view.idle, _LATER + view.shape.cost, left))
+    left = view.shape.total[CORE] - view.now()[CORE]
+    return view.of_single(np.where(view.idle(), _LATER + view.shape.cost, left))
 
 
 def _singular(view: View) -> Array:
@@ -221,11 +225,11 @@ def _nothing(view: View) -> Array:
 
 
 POLICIES: dict[str, Policy] = {
-    "binpack": Policy(_binpack, exact=_score),
-    "spread": Policy(_spread, exact=_score),
-    "node-binpack": Policy(_node_binpack, exact=_mean, of_node=True),
-    "node-spread": Policy(_node_spread, exact=_mean, of_node=True),
-    "minor": Policy(_minor, exact=_minors, additive=False),
+    "binpack": Policy(_binpack, denominator=_of_card),
+    "spread": Policy(_spread, denominator=_of_card),
+    "node-binpack": Policy(_node_binpack, denominator=_of_node, of_node=True),
+    "node-spread": Policy(_node_spread, denominator=_of_node, of_node=True),
+    "minor": Policy(_minor, minors=True),
     "pcie": Policy(_pcie),
     "numa": Policy(_numa),
     "best-link": Policy(_best_link),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -56,46 +57,78 @@ class Fit:
     block: Block
     rows: Ints
     need: Ints  # [3, column]
-    before: Ints  # [3, row, column]
-    now: Ints  # with what the pod's earlier tenants hold at the same time
-    after: Ints  # if the card were taken
-    nobody: Bools  # [row, column] nobody holds anything of it
-    allowed: Bools  # [row or 1, column] by model and uuid
+    before: Ints  # [3, row, column] used before the ask's pod
+    beside: Ints | None  # what the pod's earlier tenants hold at the same time as this one; None: nothing
+    held: Ints | None  # what the pod would hold of the card if it were taken; None: the need alone
+    allowed: Bools | None  # [row or 1, column] by model and uuid; None: all
     fits: Bools
+
+    @cached_property
+    def now(self) -> Ints:
+        return self.before if self.beside is None else self.before + self.beside
+
+    @cached_property
+    def after(self) -> Ints:
+        return self.before + (self.need[:, None, :] if self.held is None else self.held)
+
+    @cached_property
+    def nobody(self) -> Bools:
+        """[row, column]: nobody holds anything of the card."""
+        return _nobody(self.block, self.rows, self.beside)
+
+    def only(self, row: int) -> Fit:
+        part = slice(row, row + 1)
+        beside, held = (None if x is None else x[:, part] for x in (self.beside, self.held))
+        return Fit(
+            self.block, self.rows[part], self.need, self.before[:, part], beside, held, self.allowed, self.fits[part]
+        )
+
+
+def _nobody(block: Block, rows: Ints | slice, beside: Ints | None) -> Bools:
+    unheld: Bools = block.holders[rows] == 0
+    return unheld if beside is None else unheld & (beside[SLOTS] == 0)
 
 
 def fit(book: Book, block: Block, rows: Ints | None, want: Want, role: Role, overlay: Overlay, unused: bool) -> Fit:
-    """Looks at each card alone. `rows` None: all rows, without a copy."""
+    """Looks at each card alone. `rows` None: all rows, without a copy. This is the hot scan: without an overlay each
+    amount is compared once with what may be used at most, and nothing else is computed before somebody asks for it."""
     shape = block.shape
     pick = slice(None) if rows is None else rows
-    used, usable, holders = block.used[:, pick], block.usable[pick], block.holders[pick]
+    used = block.used[:, pick]
     need = need_of(want, shape)
     part = overlay.part(block)
+    beside = held = None
+    bounded = (CORE, MEMORY, SLOTS) if shape.weights[SLOTS].any() else (CORE, MEMORY)
+    fits: Bools = block.usable[pick].copy()
     if part is None:
-        now, after = used, used + need[:, None, :]
-        nobody = holders == 0
+        most = shape.total - need
+        if not need[CORE].all():  # wholly promised: not even for best effort
+            most[CORE] = np.minimum(most[CORE], shape.total[CORE] - 1)
+        for k in bounded:
+            fits &= used[k] <= most[k]
     else:
-        always, apps, init = part[0][:, pick], part[1][:, pick], part[2][:, pick]
-        more = need[:, None, :]
-        if role is Role.APP:
-            beside, held = always + apps, always + np.maximum(apps + more, init)
-        elif role is Role.INIT:
-            beside, held = always, always + np.maximum(apps, np.maximum(init, more))
-        else:
-            beside = always + np.maximum(apps, init)
-            held = beside + more
-        now, after = used + beside, used + held
-        nobody = (holders == 0) & (beside[SLOTS] == 0)
+        beside, held = _with_earlier(part[:, :, pick], need[:, None, :], role)
+        for k in bounded:
+            fits &= used[k] + held[k] <= shape.total[k]
+        fits &= used[CORE] + beside[CORE] < shape.total[CORE]
     allowed = _allowed(book, block, rows, want)
-    fits = usable & allowed & (after[CORE] <= shape.total[CORE]) & (after[MEMORY] <= shape.total[MEMORY])
-    if not need[CORE].all():
-        fits &= now[CORE] < shape.total[CORE]  # wholly promised: not even for best effort
-    if shape.weights[SLOTS].any():
-        fits &= after[SLOTS] <= shape.total[SLOTS]
+    if allowed is not None:
+        fits &= allowed
     if unused:
-        fits &= nobody
+        fits &= _nobody(block, pick, beside)
     rows = np.arange(len(block.devices)) if rows is None else rows
-    return Fit(block, rows, need, used, now, after, nobody, allowed, fits)
+    return Fit(block, rows, need, used, beside, held, allowed, fits)
+
+
+def _with_earlier(part: Ints, more: Ints, role: Role) -> tuple[Ints, Ints]:
+    """(what the pod holds beside this tenant, what it would hold in all): always + max(apps, init)."""
+    always, apps, init = part
+    if role is Role.APP:
+        return always + apps, always + np.maximum(apps + more, init)
+    if role is Role.INIT:
+        return always, always + np.maximum(apps, np.maximum(init, more))
+    beside = always + np.maximum(apps, init)
+    return beside, beside + more
 
 
 def same_model(name: str) -> str:
@@ -103,7 +136,9 @@ def same_model(name: str) -> str:
     return name.replace(" ", "-").casefold()
 
 
-def _allowed(book: Book, block: Block, rows: Ints | None, want: Want) -> Bools:
+def _allowed(book: Book, block: Block, rows: Ints | None, want: Want) -> Bools | None:
+    if not want.models and not want.uuids and not want.excluded:
+        return None
     shape = block.shape
     models = {same_model(m) for m in want.models}
     by_model: Bools = np.array([not models or same_model(m) in models for m in shape.models], dtype=bool)[None, :]
@@ -139,9 +174,10 @@ class Scored:
 
 
 def score(
-    book: Book, seen: Fit, want: Want, own: Sequence[str], pod: Sequence[str], switches: Bools | None
+    book: Book, seen: Fit, want: Want, own: Sequence[str] | None, pod: Sequence[str], switches: Bools | None
 ) -> list[Scored]:
-    """The best set on each row by the tenant's policies (`own`), with its numbers by those of the pod.
+    """The best set on each row by the tenant's policies (`own`), with its numbers by those of the pod. `own` None:
+    only whether there is a set matters.
 
     `switches` [row, column]: the card's switch has what the want takes jointly; None where it takes nothing.
     """
@@ -155,28 +191,33 @@ def score(
     for i in range(len(seen.rows)):
         if seen.fits[i].sum() < want.count:
             continue
-        one = Fit(
-            seen.block, seen.rows[i : i + 1], seen.need, seen.before[:, i : i + 1], seen.now[:, i : i + 1],
-            seen.after[:, i : i + 1], seen.nobody[i : i + 1], seen.allowed, seen.fits[i : i + 1],
-        )  # fmt: skip
+        one = seen.only(i)
         grown = _grown(shape, seen.fits[i], want.count)
         result.append(_score(book, one, grown, want, own, pod, None if switches is None else switches[i : i + 1]))
     return result
 
 
 def _score(
-    book: Book, seen: Fit, table: SetTable, want: Want, own: Sequence[str], pod: Sequence[str], switches: Bools | None
+    book: Book,
+    seen: Fit,
+    table: SetTable,
+    want: Want,
+    own: Sequence[str] | None,
+    pod: Sequence[str],
+    switches: Bools | None,
 ) -> Scored:
     shape, rows = seen.block.shape, seen.rows
     alive = sets_that_fit(seen, table, want, switches)
     feasible: Bools = np.asarray(alive.any(axis=1))
     result = Scored(seen, table, feasible, np.zeros(len(rows), dtype=np.int64))
-    if not feasible.any():
+    if own is None or not feasible.any():
         return result
-    idle = seen.nobody & seen.block.usable[rows]
     view = View(
-        shape, table, want, seen.before, seen.now, seen.after, seen.fits, idle,
-        lambda: book.open_siblings(seen.block, seen.now),
+        shape, table, want, seen.before, seen.fits,
+        now=lambda: seen.now,
+        after=lambda: seen.after,
+        idle=lambda: seen.nobody & seen.block.usable[rows],
+        open_siblings=lambda: book.open_siblings(seen.block, seen.now),
     )  # fmt: skip
     numbers: dict[str, Array] = {}
     for name in own:

@@ -79,8 +79,7 @@ def node(plane: Plane) -> Iterator[Node]:
 @pytest.fixture(scope="session")
 def vendor() -> Path:
     """NVIDIA's device plugin, for tests.e2e.vendor; skipped where it or the simulated NVML cannot be had."""
-    library = SIMULATED / "libnvidia-ml.so.1"
-    if not library.exists() or b"nvmlInit_v2" not in library.read_bytes():
+    if not (SIMULATED / "libnvidia-ml.so.1").exists():
         pytest.skip(f"no simulated NVML in {SIMULATED}: make build")
     if (
         why := lacking()

@@ -7,13 +7,11 @@ enum {
     FORESEE_STEPS = 20000,
 };
 
-static bool computes(uint32_t kind)
-{
+static bool computes(uint32_t kind) {
     return kind == SIM_KERNEL || kind == SIM_COLLECTIVE;
 }
 
-static const struct sim_entry *head_of(struct engine *engine, const struct sim_queue *queue)
-{
+static const struct sim_entry *head_of(struct engine *engine, const struct sim_queue *queue) {
     const struct sim_entry *entry =
         &engine->machine->process[queue->process].ring[queue->queue].entry[queue->head % SIM_RING];
     if (atomic_load_explicit(&entry->index, memory_order_relaxed) != queue->head)
@@ -22,8 +20,7 @@ static const struct sim_entry *head_of(struct engine *engine, const struct sim_q
 }
 
 /* The queue has a new head, or none. */
-static void meet(struct engine *engine, uint32_t index, uint64_t since_ns)
-{
+static void meet(struct engine *engine, uint32_t index, uint64_t since_ns) {
     struct sim_queue *queue = &engine->state->queue[index];
     queue->started = 0;
     if (queue->head >= engine->tail[index]) {
@@ -35,8 +32,7 @@ static void meet(struct engine *engine, uint32_t index, uint64_t since_ns)
     queue->remaining_ns = entry->duration_ns;
 }
 
-void engine_begin(struct engine *engine, const struct sim_machine *machine, struct sim_state *state)
-{
+void engine_begin(struct engine *engine, const struct sim_machine *machine, struct sim_state *state) {
     engine->machine = machine;
     engine->state = state;
     engine->foresee = engine->stale = false;
@@ -49,18 +45,15 @@ void engine_begin(struct engine *engine, const struct sim_machine *machine, stru
     }
 }
 
-static struct sim_effect *effect(struct engine *engine)
-{
+static struct sim_effect *effect(struct engine *engine) {
     return &engine->state->effect[engine->state->effects++];
 }
 
-static bool full(const struct engine *engine)
-{
+static bool full(const struct engine *engine) {
     return !engine->foresee && engine->state->effects + 2 * SIM_DEVICES > SIM_EFFECTS;
 }
 
-bool engine_flush(struct sim_state *state, uint32_t device)
-{
+bool engine_flush(struct sim_state *state, uint32_t device) {
     struct sim_device *d = &state->device[device];
     if (d->open.end_ns == d->open.start_ns && !d->open.kernels)
         return true;
@@ -73,25 +66,23 @@ bool engine_flush(struct sim_state *state, uint32_t device)
     return true;
 }
 
-static void retire(struct engine *engine, uint32_t index)
-{
+static void retire(struct engine *engine, uint32_t index) {
     struct sim_state *state = engine->state;
     struct sim_queue *queue = &state->queue[index];
     const struct sim_entry *entry = head_of(engine, queue);
     if (entry->kind == SIM_EVENT && !engine->foresee)
         *effect(engine) = (struct sim_effect){.sequence = queue->head,
-                                              .device = SIM_DEVICES,
-                                              .process = queue->process,
-                                              .queue = queue->queue,
-                                              .stretch = {.owner = queue->owner, .end_ns = state->now_ns}};
+            .device = SIM_DEVICES,
+            .process = queue->process,
+            .queue = queue->queue,
+            .stretch = {.owner = queue->owner, .end_ns = state->now_ns}};
     if (computes(entry->kind))
         state->device[queue->device].open.kernels += entry->kernels;
     queue->head++;
     meet(engine, index, state->now_ns);
 }
 
-int engine_queue(const struct sim_state *state, uint64_t owner, uint32_t queue)
-{
+int engine_queue(const struct sim_state *state, uint64_t owner, uint32_t queue) {
     for (uint32_t i = 0; i < state->queues; i++)
         if (state->queue[i].owner == owner && state->queue[i].queue == queue)
             return (int)i;
@@ -99,28 +90,23 @@ int engine_queue(const struct sim_state *state, uint64_t owner, uint32_t queue)
 }
 
 /* May this head, which takes no engine, retire now? */
-static bool passes(struct engine *engine, const struct sim_queue *queue, const struct sim_entry *entry)
-{
+static bool passes(struct engine *engine, const struct sim_queue *queue, const struct sim_entry *entry) {
     switch (entry->kind) {
     case SIM_KERNEL:
     case SIM_COLLECTIVE:
     case SIM_TO_DEVICE:
-    case SIM_TO_HOST:
-        return false;
+    case SIM_TO_HOST: return false;
     case SIM_WAIT: {
         int on = engine_queue(engine->state, queue->owner, (uint32_t)entry->arg);
         return on < 0 || engine->state->queue[on].head > entry->until;
     }
-    case SIM_HOST:
-        return !(atomic_load_explicit(&entry->done, memory_order_acquire) & SIM_PENDING);
-    default:
-        return true;
+    case SIM_HOST: return !(atomic_load_explicit(&entry->done, memory_order_acquire) & SIM_PENDING);
+    default: return true;
     }
 }
 
 /* Retire all that takes no time. Returns false when there is no room for more effects. */
-static bool settle(struct engine *engine)
-{
+static bool settle(struct engine *engine) {
     struct sim_state *state = engine->state;
     for (bool again = true; again;) {
         again = false;
@@ -142,8 +128,7 @@ struct choice {
     uint32_t distance;
 };
 
-static bool before(const struct sim_state *state, int a, int b)
-{
+static bool before(const struct sim_state *state, int a, int b) {
     if (b < 0)
         return true;
     const struct sim_queue *p = &state->queue[a], *q = &state->queue[b];
@@ -151,8 +136,7 @@ static bool before(const struct sim_state *state, int a, int b)
 }
 
 /* Who could run on each device, and when does the next entry arrive? */
-static uint64_t look(struct engine *engine, struct choice *choice)
-{
+static uint64_t look(struct engine *engine, struct choice *choice) {
     struct sim_state *state = engine->state;
     uint64_t arrival = SIM_NEVER;
     for (uint32_t d = 0; d < engine->machine->spec.gpus; d++)
@@ -187,8 +171,7 @@ static uint64_t look(struct engine *engine, struct choice *choice)
     return arrival;
 }
 
-static void switch_to(struct engine *engine, struct sim_device *device, int client, uint64_t cost_ns)
-{
+static void switch_to(struct engine *engine, struct sim_device *device, int client, uint64_t cost_ns) {
     if (device->current < 0)
         cost_ns = 0;
     device->current = client;
@@ -198,8 +181,7 @@ static void switch_to(struct engine *engine, struct sim_device *device, int clie
 }
 
 /* Give the engines of one device their work; returns when something on it will happen next. */
-static uint64_t assign(struct engine *engine, struct sim_device *device, const struct choice *c)
-{
+static uint64_t assign(struct engine *engine, struct sim_device *device, const struct choice *c) {
     struct sim_state *state = engine->state;
     const struct sim_spec *spec = &engine->machine->spec;
     uint64_t now = state->now_ns, next = SIM_NEVER;
@@ -234,8 +216,7 @@ static uint64_t assign(struct engine *engine, struct sim_device *device, const s
 }
 
 /* A collective makes progress only while it has been started on all of its devices. */
-static bool together(struct engine *engine, const struct sim_entry *entry)
-{
+static bool together(struct engine *engine, const struct sim_entry *entry) {
     const struct sim_state *state = engine->state;
     uint32_t started = 0;
     for (uint32_t i = 0; i < state->queues; i++)
@@ -246,8 +227,7 @@ static bool together(struct engine *engine, const struct sim_entry *entry)
     return started >= entry->peers;
 }
 
-static bool progresses(struct engine *engine, struct sim_queue *queue)
-{
+static bool progresses(struct engine *engine, struct sim_queue *queue) {
     const struct sim_entry *entry = head_of(engine, queue);
     if (entry->kind != SIM_COLLECTIVE || queue->started == 2)
         return true;
@@ -264,8 +244,7 @@ static bool progresses(struct engine *engine, struct sim_queue *queue)
 
 /* The compute engine of `device` worked for this queue from now on until `end_ns`. */
 static void account(struct sim_state *state, struct sim_device *device, uint32_t number, const struct sim_queue *queue,
-                    uint64_t end_ns, bool foresee)
-{
+    uint64_t end_ns, bool foresee) {
     struct sim_stretch *open = &device->open;
     state->client[queue->client].busy_ns += end_ns - state->now_ns;
     if (foresee)
@@ -280,8 +259,7 @@ static void account(struct sim_state *state, struct sim_device *device, uint32_t
 }
 
 /* One step: to the next thing that happens, at most to the target. Returns false when nothing more can be done now. */
-static bool step(struct engine *engine, uint64_t target_ns)
-{
+static bool step(struct engine *engine, uint64_t target_ns) {
     struct sim_state *state = engine->state;
     struct choice choice[SIM_DEVICES];
     if (full(engine) || !settle(engine))
@@ -338,14 +316,12 @@ static bool step(struct engine *engine, uint64_t target_ns)
     return more;
 }
 
-void engine_advance(struct engine *engine, uint64_t target_ns)
-{
+void engine_advance(struct engine *engine, uint64_t target_ns) {
     while (!engine->stale && engine->state->now_ns <= target_ns && step(engine, target_ns))
         ;
 }
 
-uint64_t engine_foresee(struct engine *engine, uint32_t queue, uint64_t index)
-{
+uint64_t engine_foresee(struct engine *engine, uint32_t queue, uint64_t index) {
     engine->foresee = true;
     for (int i = 0; i < FORESEE_STEPS; i++) {
         if (engine->state->queue[queue].head > index)
@@ -356,8 +332,7 @@ uint64_t engine_foresee(struct engine *engine, uint32_t queue, uint64_t index)
     return engine->state->now_ns;
 }
 
-void engine_remove_queue(struct sim_state *state, uint32_t index)
-{
+void engine_remove_queue(struct sim_state *state, uint32_t index) {
     uint32_t last = --state->queues;
     for (int d = 0; d < SIM_DEVICES; d++)
         for (int k = 0; k < SIM_ENGINES; k++) {
@@ -370,8 +345,7 @@ void engine_remove_queue(struct sim_state *state, uint32_t index)
     state->queue[index] = state->queue[last];
 }
 
-static void remove_client(struct sim_state *state, uint32_t index)
-{
+static void remove_client(struct sim_state *state, uint32_t index) {
     uint32_t last = --state->clients;
     state->client[index] = state->client[last];
     for (int d = 0; d < SIM_DEVICES; d++) {
@@ -383,8 +357,7 @@ static void remove_client(struct sim_state *state, uint32_t index)
             state->queue[i].client = (uint16_t)index;
 }
 
-int engine_client(struct sim_state *state, uint64_t owner, uint32_t device, bool make)
-{
+int engine_client(struct sim_state *state, uint64_t owner, uint32_t device, bool make) {
     for (uint32_t i = 0; i < state->clients; i++)
         if (state->client[i].owner == owner && state->client[i].device == device)
             return (int)i;
@@ -401,8 +374,7 @@ int engine_client(struct sim_state *state, uint64_t owner, uint32_t device, bool
     return (int)state->clients++;
 }
 
-void engine_remove_owner(struct sim_state *state, uint64_t owner)
-{
+void engine_remove_owner(struct sim_state *state, uint64_t owner) {
     for (uint32_t i = 0; i < state->queues;)
         if (state->queue[i].owner == owner)
             engine_remove_queue(state, i);
@@ -416,15 +388,13 @@ void engine_remove_owner(struct sim_state *state, uint64_t owner)
         }
 }
 
-uint64_t engine_memory_used(const struct sim_state *state, uint32_t device)
-{
+uint64_t engine_memory_used(const struct sim_state *state, uint32_t device) {
     uint64_t used = 0;
     for (uint32_t i = 0; i < state->clients; i++)
         used += state->client[i].device == device ? state->client[i].memory_bytes : 0;
     return used;
 }
 
-bool engine_busy(const struct sim_state *state, uint32_t queue, uint64_t tail)
-{
+bool engine_busy(const struct sim_state *state, uint32_t queue, uint64_t tail) {
     return state->queue[queue].head < tail;
 }

@@ -36,7 +36,8 @@ uint64_t engine_foresee(struct engine *engine, uint32_t queue, uint64_t index);
 int engine_client(struct sim_state *state, uint64_t owner, uint32_t device, bool make); /* index, -1: none, no room */
 int engine_queue(const struct sim_state *state, uint64_t owner, uint32_t queue);        /* index or -1 */
 void engine_remove_queue(struct sim_state *state, uint32_t index);
-void engine_remove_owner(struct sim_state *state, uint64_t owner); /* it died: queues and memory go, what it used stays */
+void engine_remove_owner(
+    struct sim_state *state, uint64_t owner); /* it died: queues and memory go, what it used stays */
 bool engine_flush(struct sim_state *state, uint32_t device);       /* the open stretch into the log; false: no room */
 uint64_t engine_memory_used(const struct sim_state *state, uint32_t device);
 bool engine_busy(const struct sim_state *state, uint32_t queue, uint64_t tail); /* has it anything left? */

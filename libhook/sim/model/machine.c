@@ -18,14 +18,16 @@
 
 #define MACHINE_MAGIC (SIM_MAGIC ^ sizeof(struct sim_machine) ^ (uint64_t)sizeof(struct sim_state) << 32)
 
-/* Field 22 of /proc/PID/stat, counted from behind the command, which may hold anything. 0: no such process. */
-static uint64_t start_time(pid_t pid)
-{
+#define UNKNOWN_TIME UINT64_MAX
+
+/* Field 22 of /proc/PID/stat, counted from behind the command, which may hold anything. 0: no such process;
+ * UNKNOWN_TIME: we cannot look (out of descriptors, say). */
+static uint64_t start_time(pid_t pid) {
     char path[40], text[1024];
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return 0;
+        return errno == ENOENT || errno == ESRCH ? 0 : UNKNOWN_TIME;
     ssize_t got = read(fd, text, sizeof(text) - 1);
     close(fd);
     if (got <= 0)
@@ -41,14 +43,22 @@ static uint64_t start_time(pid_t pid)
     return at ? strtoull(at, NULL, 10) : 0;
 }
 
-bool machine_same_process(struct sim_process *process)
-{
-    uint64_t claimed = atomic_load(&process->start_time), is = start_time((pid_t)(uint32_t)atomic_load(&process->owner));
-    return is && (!claimed || claimed == is);
+bool machine_same_process(struct sim_process *process) {
+    uint64_t claimed = atomic_load(&process->start_time),
+             is = start_time((pid_t)(uint32_t)atomic_load(&process->owner));
+    return is && (!claimed || is == UNKNOWN_TIME || claimed == is);
 }
 
-void machine_uuid(const struct sim_machine *machine, uint32_t device, uint8_t uuid[16])
-{
+void machine_free_seat(struct sim_process *process, uint64_t owner) {
+    if (atomic_load(&process->owner) != owner)
+        return;
+    /* First this: whoever claims the seat next is its owner before its own start time stands here, and must not be
+     * taken for a stranger with the time of the one before. A claimer whose time is wiped is known by its pid alone. */
+    atomic_store(&process->start_time, 0);
+    atomic_compare_exchange_strong(&process->owner, &owner, 0);
+}
+
+void machine_uuid(const struct sim_machine *machine, uint32_t device, uint8_t uuid[16]) {
     uint64_t hash = 0xcbf29ce484222325u ^ device; /* FNV-1a over the id, stirred (splitmix64) for each half */
     for (const char *c = machine->spec.id; *c; c++)
         hash = (hash ^ (uint8_t)*c) * 0x100000001b3u;
@@ -63,8 +73,7 @@ void machine_uuid(const struct sim_machine *machine, uint32_t device, uint8_t uu
     uuid[8] = (uint8_t)((uuid[8] & 0x3f) | 0x80);
 }
 
-void machine_uuid_text(const struct sim_machine *machine, uint32_t device, char text[48])
-{
+void machine_uuid_text(const struct sim_machine *machine, uint32_t device, char text[48]) {
     uint8_t u[16];
     char *at = text + sprintf(text, "GPU");
     machine_uuid(machine, device, u);
@@ -72,8 +81,7 @@ void machine_uuid_text(const struct sim_machine *machine, uint32_t device, char 
         at += sprintf(at, "%s%02x", i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", u[i]);
 }
 
-static void begin(struct sim_machine *machine, const struct sim_spec *spec)
-{
+static void begin(struct sim_machine *machine, const struct sim_spec *spec) {
     machine->magic = MACHINE_MAGIC;
     machine->bytes = sizeof(*machine);
     machine->spec = *spec;
@@ -85,16 +93,14 @@ static void begin(struct sim_machine *machine, const struct sim_spec *spec)
     }
 }
 
-static struct sim_machine *map(int fd)
-{
+static struct sim_machine *map(int fd) {
     struct sim_machine *machine =
         mmap(NULL, sizeof(*machine), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     return machine == MAP_FAILED ? NULL : machine;
 }
 
 /* A complete machine at `path`. With `replace` it takes the place of what is there, else -EEXIST. */
-static int create(const char *path, const struct sim_spec *spec, bool replace)
-{
+static int create(const char *path, const struct sim_spec *spec, bool replace) {
     char draft[256];
     snprintf(draft, sizeof(draft), "%s.%d.new", path, (int)getpid());
     int fd = open(draft, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), error = 0;
@@ -114,8 +120,7 @@ static int create(const char *path, const struct sim_spec *spec, bool replace)
     return error;
 }
 
-static bool anyone_there(struct sim_machine *machine)
-{
+static bool anyone_there(struct sim_machine *machine) {
     for (int i = 0; i < SIM_PROCESSES; i++)
         if (atomic_load(&machine->process[i].owner) && machine_same_process(&machine->process[i]))
             return true;
@@ -123,8 +128,7 @@ static bool anyone_there(struct sim_machine *machine)
 }
 
 /* Map the machine of this path, making or replacing it where that is due. */
-static int enter(const char *path, const struct sim_spec *spec, uint32_t given, bool make, struct sim_machine **out)
-{
+static int enter(const char *path, const struct sim_spec *spec, uint32_t given, bool make, struct sim_machine **out) {
     for (int tries = 0; tries < 100; tries++) {
         int fd = open(path, O_RDWR | O_CLOEXEC);
         if (fd < 0 && errno == ENOENT && make) {
@@ -156,8 +160,7 @@ static int enter(const char *path, const struct sim_spec *spec, uint32_t given, 
 }
 
 /* A seat of its own for this process; also after a death that nobody has noticed yet. */
-static int claim(struct sim_seat *seat)
-{
+static int claim(struct sim_seat *seat) {
     struct sim_machine *machine = seat->machine;
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < SIM_PROCESSES; i++) {
@@ -166,7 +169,8 @@ static int claim(struct sim_seat *seat)
             uint64_t owner = (uint64_t)(atomic_fetch_add(&machine->incarnations, 1) + 1) << 32 | (uint32_t)getpid();
             if (atomic_load(&process->owner) || !atomic_compare_exchange_strong(&process->owner, &nobody, owner))
                 continue;
-            atomic_store(&process->start_time, start_time(getpid()));
+            uint64_t started = start_time(getpid());
+            atomic_store(&process->start_time, started == UNKNOWN_TIME ? 0 : started);
             seat->number = i;
             seat->owner = owner;
             return 0;
@@ -174,14 +178,13 @@ static int claim(struct sim_seat *seat)
         for (int i = 0; i < SIM_PROCESSES; i++) {
             uint64_t owner = atomic_load(&machine->process[i].owner);
             if (owner && !machine_same_process(&machine->process[i]))
-                atomic_compare_exchange_strong(&machine->process[i].owner, &owner, 0);
+                machine_free_seat(&machine->process[i], owner);
         }
     }
     return -EUSERS;
 }
 
-int sim_sit(struct sim_seat *seat, const char *text, bool make, char *why, size_t why_size)
-{
+int sim_sit(struct sim_seat *seat, const char *text, bool make, char *why, size_t why_size) {
     struct sim_spec spec;
     uint32_t given;
     char path[160], lock[176];
@@ -219,25 +222,22 @@ out:
     return error;
 }
 
-static int leave(struct sim_state *state, void *owner)
-{
+static int leave(struct sim_state *state, void *owner) {
     engine_remove_owner(state, *(uint64_t *)owner);
     return 0;
 }
 
-void sim_rise(struct sim_seat *seat)
-{
+void sim_rise(struct sim_seat *seat) {
     if (seat->machine && seat->number >= 0) {
         uint64_t owner = seat->owner;
         if (seat->engine && seat->work)
             sim_commit(seat, leave, &owner);
-        atomic_compare_exchange_strong(&seat->machine->process[seat->number].owner, &owner, 0);
+        machine_free_seat(&seat->machine->process[seat->number], owner);
     }
     sim_forget(seat);
 }
 
-void sim_forget(struct sim_seat *seat)
-{
+void sim_forget(struct sim_seat *seat) {
     for (int i = 0; i < SIM_PROCESSES; i++)
         if (seat->watch[i].owner)
             close(seat->watch[i].pidfd);

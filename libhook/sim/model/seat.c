@@ -21,15 +21,13 @@ enum {
     UNKNOWN_NS = 50 * 1000,         /* between looks at work whose end nobody knows */
 };
 
-uint64_t sim_now(void)
-{
+uint64_t sim_now(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-void sim_sleep(uint64_t until_ns)
-{
+void sim_sleep(uint64_t until_ns) {
     static _Thread_local bool precise;
     if (!precise) {
         prctl(PR_SET_TIMERSLACK, 1);
@@ -46,8 +44,7 @@ void sim_sleep(uint64_t until_ns)
 }
 
 /* Copy the used parts only. The source may change under our hands: the counts are bounded, the caller checks later. */
-static void copy_state(struct sim_state *to, const struct sim_state *from)
-{
+static void copy_state(struct sim_state *to, const struct sim_state *from) {
     memcpy(to, from, offsetof(struct sim_state, client));
     if (to->clients > SIM_CLIENTS)
         to->clients = 0;
@@ -61,8 +58,7 @@ static void copy_state(struct sim_state *to, const struct sim_state *from)
 }
 
 /* Write out what a commit left behind; doing it twice does no harm. */
-static void publish(struct sim_machine *machine, const struct sim_state *state)
-{
+static void publish(struct sim_machine *machine, const struct sim_state *state) {
     for (uint32_t i = 0; i < state->effects; i++) {
         const struct sim_effect *effect = &state->effect[i];
         if (effect->device < SIM_DEVICES) {
@@ -85,8 +81,7 @@ static void publish(struct sim_machine *machine, const struct sim_state *state)
 }
 
 /* Which processes have died? Fills `dead` and returns their number; -1 if it was not yet time to look. */
-static int find_dead(struct sim_seat *seat, uint64_t now, uint64_t dead[SIM_PROCESSES])
-{
+static int find_dead(struct sim_seat *seat, uint64_t now, uint64_t dead[SIM_PROCESSES]) {
     struct sim_machine *machine = seat->machine;
     uint64_t last = atomic_load_explicit(&machine->alive_checked_ns, memory_order_relaxed);
     if (now < last + ALIVE_CHECK_NS || !atomic_compare_exchange_strong(&machine->alive_checked_ns, &last, now))
@@ -127,8 +122,7 @@ static int find_dead(struct sim_seat *seat, uint64_t now, uint64_t dead[SIM_PROC
 }
 
 /* Remove who holds no seat any more, too: its seat may have been freed by a process that then died itself. */
-static void bury(struct sim_machine *machine, struct sim_state *state, const uint64_t *dead, int count)
-{
+static void bury(struct sim_machine *machine, struct sim_state *state, const uint64_t *dead, int count) {
     for (int k = 0; k < count; k++)
         engine_remove_owner(state, dead[k]);
     for (uint32_t c = 0; count >= 0 && c < state->clients; c++) {
@@ -140,18 +134,14 @@ static void bury(struct sim_machine *machine, struct sim_state *state, const uin
     }
 }
 
-static void free_seats(struct sim_machine *machine, const uint64_t *dead, int count)
-{
+static void free_seats(struct sim_machine *machine, const uint64_t *dead, int count) {
     for (int k = 0; k < count; k++)
-        for (int i = 0; i < SIM_PROCESSES; i++) {
-            uint64_t owner = dead[k];
-            atomic_compare_exchange_strong(&machine->process[i].owner, &owner, 0);
-        }
+        for (int i = 0; i < SIM_PROCESSES; i++)
+            machine_free_seat(&machine->process[i], dead[k]);
 }
 
 /* With the seat's mutex held. Leaves the committed state in seat->work and the engine on it. */
-static int commit(struct sim_seat *seat, sim_change change, void *argument)
-{
+static int commit(struct sim_seat *seat, sim_change change, void *argument) {
     struct sim_machine *machine = seat->machine;
     struct sim_state *work = seat->work;
     uint64_t dead[SIM_PROCESSES];
@@ -201,24 +191,21 @@ static int commit(struct sim_seat *seat, sim_change change, void *argument)
     }
 }
 
-int sim_commit(struct sim_seat *seat, sim_change change, void *argument)
-{
+int sim_commit(struct sim_seat *seat, sim_change change, void *argument) {
     pthread_mutex_lock(&seat->mutex);
     int result = commit(seat, change, argument);
     pthread_mutex_unlock(&seat->mutex);
     return result;
 }
 
-bool sim_retired(struct sim_seat *seat, uint32_t queue, uint64_t index)
-{
+bool sim_retired(struct sim_seat *seat, uint32_t queue, uint64_t index) {
     if (sim_seen_retired(seat, queue, index))
         return true;
     sim_commit(seat, NULL, NULL);
     return sim_seen_retired(seat, queue, index);
 }
 
-static bool others_have_work(const struct sim_seat *seat)
-{
+static bool others_have_work(const struct sim_seat *seat) {
     const struct sim_state *work = seat->work;
     for (uint32_t i = 0; i < work->queues; i++)
         if (work->queue[i].owner != seat->owner && work->queue[i].ready_ns != SIM_NEVER)
@@ -226,8 +213,7 @@ static bool others_have_work(const struct sim_seat *seat)
     return false;
 }
 
-bool sim_wait(struct sim_seat *seat, uint32_t queue, uint64_t index, uint64_t patience_ns)
-{
+bool sim_wait(struct sim_seat *seat, uint32_t queue, uint64_t index, uint64_t patience_ns) {
     uint64_t give_up_ns = patience_ns ? sim_now() + patience_ns : SIM_NEVER;
     for (;;) {
         if (sim_seen_retired(seat, queue, index))

@@ -44,8 +44,7 @@ typedef int (*sim_change)(struct sim_state *state, void *argument);
 int sim_commit(struct sim_seat *seat, sim_change change, void *argument);
 
 /* Has our queue retired entry `index`? The cheap one answers from what was seen last. */
-static inline bool sim_seen_retired(struct sim_seat *seat, uint32_t queue, uint64_t index)
-{
+static inline bool sim_seen_retired(struct sim_seat *seat, uint32_t queue, uint64_t index) {
     return __atomic_load_n(&seat->seen_head[queue], __ATOMIC_ACQUIRE) > index;
 }
 bool sim_retired(struct sim_seat *seat, uint32_t queue, uint64_t index);

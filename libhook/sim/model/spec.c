@@ -13,7 +13,8 @@ static const struct key {
     size_t offset, size;
     const char *fallback;
 } keys[] = {
-#define KEY(name, kind, field, fallback) {name, kind, offsetof(struct sim_spec, field), sizeof(((struct sim_spec *)0)->field), fallback}
+#define KEY(name, kind, field, fallback)                                                                               \
+    {name, kind, offsetof(struct sim_spec, field), sizeof(((struct sim_spec *)0)->field), fallback}
     KEY("id", TEXT, id, "default"),
     KEY("name", TEXT, name, "NVIDIA H200 (simulated)"),
     KEY("gpus", COUNT, gpus, "1"),
@@ -36,15 +37,24 @@ static const struct {
     const char *suffix;
     double factor;
 } units[] = {
-    {"KiB", 1024.0},       {"MiB", 1048576.0},  {"GiB", 1073741824.0}, {"TiB", 1099511627776.0},
-    {"kB", 1e3},           {"MB", 1e6},         {"GB", 1e9},           {"TB", 1e12},
-    {"ns", 1.0},           {"us", 1e3},         {"ms", 1e6},           {"s", 1e9},
-    {"B", 1.0},            {"", 1.0},
+    {"KiB", 1024.0},
+    {"MiB", 1048576.0},
+    {"GiB", 1073741824.0},
+    {"TiB", 1099511627776.0},
+    {"kB", 1e3},
+    {"MB", 1e6},
+    {"GB", 1e9},
+    {"TB", 1e12},
+    {"ns", 1.0},
+    {"us", 1e3},
+    {"ms", 1e6},
+    {"s", 1e9},
+    {"B", 1.0},
+    {"", 1.0},
 };
 
 /* A number with a unit, e.g. 80GiB or 1.5us. Bytes and times share one table; a wrong mixture is the user's own fun. */
-static int scaled(const char *text, uint64_t *value)
-{
+static int scaled(const char *text, uint64_t *value) {
     char *end;
     double number = strtod(text, &end);
     if (end == text || number < 0)
@@ -59,14 +69,12 @@ static int scaled(const char *text, uint64_t *value)
     return -EINVAL;
 }
 
-static int set(struct sim_spec *spec, const struct key *key, const char *text)
-{
+static int set(struct sim_spec *spec, const struct key *key, const char *text) {
     char *field = (char *)spec + key->offset;
     uint64_t value;
     int major, minor;
     switch (key->kind) {
-    case FILENAME:
-        return 0;
+    case FILENAME: return 0;
     case TEXT:
         if (strlen(text) == 0 || strlen(text) >= key->size || (strcmp(key->name, "id") == 0 && strchr(text, '/')))
             return -EINVAL;
@@ -94,8 +102,7 @@ static int set(struct sim_spec *spec, const struct key *key, const char *text)
 }
 
 /* The next "key=value" of the text; the value ends at a comma that starts another key, so names may hold commas. */
-static const char *next(const char *text, char *key, size_t key_size, char *value, size_t value_size)
-{
+static const char *next(const char *text, char *key, size_t key_size, char *value, size_t value_size) {
     const char *equals = strchr(text, '=');
     if (!equals || (size_t)(equals - text) >= key_size)
         return NULL;
@@ -119,8 +126,7 @@ static const char *next(const char *text, char *key, size_t key_size, char *valu
     return *end ? end + 1 : end;
 }
 
-int sim_spec_parse(const char *text, struct sim_spec *spec, uint32_t *given, char *why, size_t why_size)
-{
+int sim_spec_parse(const char *text, struct sim_spec *spec, uint32_t *given, char *why, size_t why_size) {
     uint32_t seen = 0;
     memset(spec, 0, sizeof(*spec));
     for (int i = 0; i < KEYS; i++)
@@ -148,8 +154,7 @@ int sim_spec_parse(const char *text, struct sim_spec *spec, uint32_t *given, cha
     return 0;
 }
 
-bool sim_spec_agree(const struct sim_spec *a, const struct sim_spec *b, uint32_t given)
-{
+bool sim_spec_agree(const struct sim_spec *a, const struct sim_spec *b, uint32_t given) {
     for (int i = 1; i < KEYS; i++)
         if ((given & 1u << i) &&
             memcmp((const char *)a + keys[i].offset, (const char *)b + keys[i].offset, keys[i].size) != 0)
@@ -157,8 +162,7 @@ bool sim_spec_agree(const struct sim_spec *a, const struct sim_spec *b, uint32_t
     return true;
 }
 
-uint64_t sim_spec_kernel_ns(const char *text, const char *name)
-{
+uint64_t sim_spec_kernel_ns(const char *text, const char *name) {
     char key[32], value[256], line[512], word[400];
     unsigned long long found = 0, ns;
     while (text && *text) {

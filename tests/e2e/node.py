@@ -105,7 +105,9 @@ class Node:
         self.stop()
 
     def start(self) -> None:
-        subprocess.run(["ip", "address", "add", f"{self.address}/32", "dev", "lo"], check=True)
+        _remove_left_addresses()
+        mine = ["dev", "lo", "label", f"lo:e{os.getpid()}"]
+        subprocess.run(["ip", "address", "add", f"{self.address}/32", *mine], check=True)
         for hierarchy in _hierarchies():
             for left in hierarchy.glob(f"{PREFIX}*"):  # by tests that were killed
                 if not Path("/proc", left.name.removeprefix(PREFIX).split("-")[0]).exists():
@@ -289,6 +291,17 @@ def _hierarchies() -> list[Path]:
     if (CGROUPS / "cgroup.controllers").exists():
         return [CGROUPS]
     return sorted(path for path in CGROUPS.iterdir() if (path / "cgroup.procs").exists() and not path.is_symlink())
+
+
+def _remove_left_addresses() -> None:
+    """Of nodes whose tests were killed: the label ends in the pid of their owner."""
+    listed = subprocess.run(
+        ["ip", "-o", "-4", "address", "show", "dev", "lo"], text=True, capture_output=True, check=True
+    )
+    for words in map(str.split, listed.stdout.splitlines()):
+        for label in (word for word in words if word.startswith("lo:e")):
+            if not Path("/proc", label.removeprefix("lo:e")).exists():
+                subprocess.run(["ip", "address", "del", words[3], "dev", "lo"], capture_output=True, check=False)
 
 
 def _make_cgroup(hierarchy: Path, name: str) -> None:

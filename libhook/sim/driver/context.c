@@ -37,15 +37,22 @@ static int account(struct sim_state *state, void *argument)
     return 0;
 }
 
+/* The card is given out in pages of 2 MiB; small allocations share one. */
+static uint64_t room(uint64_t bytes)
+{
+    uint64_t step = bytes > 1 << 20 ? 2 << 20 : 512;
+    return bytes > UINT64_MAX - step ? bytes : (bytes + step - 1) / step * step;
+}
+
 CUresult card_take(CUdevice device, uint64_t bytes)
 {
-    struct change change = {device, bytes, true, 0};
+    struct change change = {device, room(bytes), true, 0};
     return sim_commit(&driver.seat, account, &change) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
 void card_give(CUdevice device, uint64_t bytes)
 {
-    struct change change = {device, bytes, false, 0};
+    struct change change = {device, room(bytes), false, 0};
     sim_commit(&driver.seat, account, &change);
 }
 

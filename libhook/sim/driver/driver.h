@@ -197,7 +197,8 @@ void context_free_if_unused(struct CUctx_st *ctx);
 /* visible.c: which cards CUDA_VISIBLE_DEVICES leaves, in which order. Fills driver.devices and driver.physical. */
 void visible_devices(const char *list);
 
-/* memory accounting on the card, shared by all processes; 0 or CUDA_ERROR_OUT_OF_MEMORY */
+/* memory accounting on the card, shared by all processes; 0 or CUDA_ERROR_OUT_OF_MEMORY. Above 1 MiB in pages of 2 MiB,
+ * so what was taken at once must be given back at once. */
 CUresult card_take(CUdevice device, uint64_t bytes);
 void card_give(CUdevice device, uint64_t bytes);
 void card_figures(CUdevice device, uint64_t *used, uint64_t *total);

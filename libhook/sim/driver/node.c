@@ -73,7 +73,7 @@ static CUresult alloc_op(CUDA_MEM_ALLOC_NODE_PARAMS *params, struct op *op)
     NEED(params && params->bytesize && params->poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE,
          CUDA_ERROR_INVALID_VALUE);
     NEED(device_exists(params->poolProps.location.id), CUDA_ERROR_INVALID_DEVICE);
-    TRY(pool_default(params->poolProps.location.id, &pool));
+    TRY(pool_of_graphs(params->poolProps.location.id, &pool));
     TRY(pool_take(pool, NULL, params->bytesize, &params->dptr));
     *op = (struct op){.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC, .owns_memory = true, .alloc = *params};
     return CUDA_SUCCESS;
@@ -304,24 +304,15 @@ CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode to_handle, CUgraphNode from
 
 /* ---- the memory of graphs ---- */
 
-static uint64_t held(CUdevice device)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < slab[SLAB_NODE].used; i++) {
-        const struct CUgraphNode_st *node = slab_at(SLAB_NODE, i);
-        if (node && node->op.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && node->op.owns_memory &&
-            node->op.alloc.poolProps.location.id == device)
-            bytes += node->op.alloc.bytesize;
-    }
-    return bytes;
-}
-
 CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute, void *value)
 {
     INIT();
     NEED(device_exists(device), CUDA_ERROR_INVALID_DEVICE);
     NEED(value && (unsigned)attribute <= CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH, CUDA_ERROR_INVALID_VALUE);
-    *(uint64_t *)value = held(device);
+    struct CUmemPoolHandle_st *pool;
+    TRY(pool_of_graphs(device, &pool));
+    const uint64_t figures[] = {pool->used, pool->used_high, pool->reserved, pool->reserved_high};
+    *(uint64_t *)value = figures[attribute];
     return CUDA_SUCCESS;
 }
 
@@ -339,6 +330,6 @@ CUresult cuDeviceGraphMemTrim(CUdevice device)
     struct CUmemPoolHandle_st *pool;
     INIT();
     NEED(device_exists(device), CUDA_ERROR_INVALID_DEVICE);
-    TRY(pool_default(device, &pool));
+    TRY(pool_of_graphs(device, &pool));
     return cuMemPoolTrimTo(pool, 0);
 }

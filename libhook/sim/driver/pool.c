@@ -12,7 +12,7 @@
 enum { STEP = 2 << 20, GRAIN = 512 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* over the pools' figures; inside driver.lock */
-static struct CUmemPoolHandle_st *default_pool[SIM_DEVICES], *current_pool[SIM_DEVICES];
+static struct CUmemPoolHandle_st *default_pool[SIM_DEVICES], *current_pool[SIM_DEVICES], *graph_pool[SIM_DEVICES];
 _Atomic uint32_t pool_count;
 
 static struct CUmemPoolHandle_st *make(CUdevice device)
@@ -39,11 +39,22 @@ CUresult pool_default(CUdevice device, struct CUmemPoolHandle_st **out)
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+CUresult pool_of_graphs(CUdevice device, struct CUmemPoolHandle_st **out)
+{
+    pthread_mutex_lock(&lock);
+    if (!graph_pool[device] && (graph_pool[device] = make(device)))
+        graph_pool[device]->threshold = UINT64_MAX; /* given back by cuDeviceGraphMemTrim only */
+    *out = graph_pool[device];
+    pthread_mutex_unlock(&lock);
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 void pool_forget_all(void)
 {
     pthread_mutex_init(&lock, NULL);
     memset(default_pool, 0, sizeof(default_pool));
     memset(current_pool, 0, sizeof(current_pool));
+    memset(graph_pool, 0, sizeof(graph_pool));
     pool_count = 0;
 }
 
@@ -275,6 +286,8 @@ static CUresult take(CUdeviceptr *out, size_t bytes, CUmemoryPool handle, CUstre
         struct op op = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
                         .owns_memory = true,
                         .alloc = {.poolProps = pool->props, .bytesize = bytes}};
+        if (!pool->host)
+            TRY(pool_of_graphs(pool->device, &pool));
         TRY(pool_take(pool, stream->ctx, bytes, &op.alloc.dptr));
         *out = op.alloc.dptr;
         return capture_op(stream, &op);

@@ -27,6 +27,8 @@ static inline void pool_trim_all(void)
 CUresult pool_take(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx, size_t bytes, CUdeviceptr *out);
 CUresult pool_give(CUdeviceptr pointer);
 CUresult pool_default(CUdevice device, struct CUmemPoolHandle_st **out);
+/* What allocation nodes of graphs take from: no program sees it but by cuDeviceGetGraphMemAttribute. */
+CUresult pool_of_graphs(CUdevice device, struct CUmemPoolHandle_st **out);
 
 void pool_forget_all(void);
 

@@ -210,6 +210,32 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle)
     return CUDA_SUCCESS;
 }
 
+static bool lies_in(CUdeviceptr address, const struct CUctx_st *ctx)
+{
+    struct block block;
+    return heap_find(address, &block) && block.kind == BLOCK_ARRAY && block.ctx == ctx;
+}
+
+void array_end_context(struct CUctx_st *ctx)
+{
+    for (uint32_t i = 0; i < slab[SLAB_MIPMAP].used; i++) {
+        struct CUmipmappedArray_st *mipmap = slab_at(SLAB_MIPMAP, i);
+        if (!mipmap || !lies_in(mipmap->address, ctx))
+            continue;
+        for (unsigned int level = 0; level < mipmap->levels; level++)
+            slab_give(SLAB_ARRAY, mipmap->level[level]);
+        give(mipmap->address);
+        slab_give(SLAB_MIPMAP, mipmap);
+    }
+    for (uint32_t i = 0; i < slab[SLAB_ARRAY].used; i++) {
+        struct CUarray_st *array = slab_at(SLAB_ARRAY, i);
+        if (!array || array->level_of || !lies_in(array->address, ctx))
+            continue;
+        give(array->address);
+        slab_give(SLAB_ARRAY, array);
+    }
+}
+
 CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *needs, CUmipmappedArray handle,
                                                CUdevice device)
 {

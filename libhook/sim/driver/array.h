@@ -13,4 +13,7 @@ struct CUarray_st {
     struct CUmipmappedArray_st *level_of; /* then the memory is the mipmap's */
 };
 
+/* The context ends, and its arrays with it. */
+void array_end_context(struct CUctx_st *ctx);
+
 #endif

@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 
+#include "libhook/sim/driver/array.h"
 #include "libhook/sim/driver/capture.h"
 #include "libhook/sim/driver/module.h"
 #include "libhook/sim/driver/pool.h"
@@ -105,6 +106,7 @@ static void end(struct CUctx_st *ctx)
 {
     queue_wait_context(ctx);
     memory_end_context(ctx);
+    array_end_context(ctx);
     module_end_context(ctx);
     pthread_mutex_lock(&driver.lock);
     while (ctx->streams) {

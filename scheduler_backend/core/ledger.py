@@ -31,6 +31,7 @@ class Account:
         self.held: dict[int, int] = {}  # client -> bytes, allocated or credit
         self.refusals = 0
         self._credit: dict[int, int] = {}  # client -> the most of it that may be unused credit
+        self._keepers: set[int] = set()  # clients that work with credit: what they free they may keep as such
         self._recall_ns = recall_ns
         self._pending: list[_Pending] = []
 
@@ -48,13 +49,19 @@ class Account:
         """A process came, with what it says it holds (after a reconnection; the daemon may be the one who forgot)."""
         self.held[client] = held_bytes
         self._credit[client] = held_bytes
+        if held_bytes:
+            self._keepers.add(client)  # it may be one; the daemon that knew is gone
 
     def ask(self, event: ev.MemoryAsked, now_ns: int) -> list[ev.Action]:
         """Reserve, or recall siblings' credit first, or refuse."""
         reply = self._try(event)
         if reply is not None:
             return [reply]
-        asked = {client for client, credit in self._credit.items() if credit > 0 and client != event.client}
+        asked = {
+            client
+            for client, held in self.held.items()
+            if held > 0 and client != event.client and (client in self._keepers or self._credit.get(client, 0) > 0)
+        }
         if not asked:
             return [self._refuse(event)]
         missing = self.used_bytes + event.needed_bytes - self.limit_bytes
@@ -77,6 +84,7 @@ class Account:
         """A process died: all its bytes are back."""
         self.held.pop(client, None)
         self._credit.pop(client, None)
+        self._keepers.discard(client)
         self._pending = [pending for pending in self._pending if pending.event.client != client]
         for pending in self._pending:
             pending.asked.discard(client)
@@ -106,6 +114,8 @@ class Account:
                 return None
             credit = min(credit, left // max(1, len(self.held)))
         taken = event.needed_bytes + credit
+        if event.credit_bytes:
+            self._keepers.add(event.client)
         if taken:
             self.held[event.client] = self.held.get(event.client, 0) + taken
             self._credit[event.client] = self._credit.get(event.client, 0) + credit

@@ -59,8 +59,8 @@ void mailbox_release(int device, uint64_t bytes) {
     agent_kick();
 }
 
-void mailbox_flush(int (*send)(void *message, int type), uint64_t (*next_serial)(void)) {
-    for (int device = 0; device < WIRE_MAX_DEVICES; device++) { /* first: a reservation may need these bytes */
+static void flush_released(int (*send)(void *message, int type)) {
+    for (int device = 0; device < WIRE_MAX_DEVICES; device++) {
         uint64_t bytes = __atomic_load_n(&released_bytes[device], __ATOMIC_RELAXED);
         if (!bytes)
             continue;
@@ -71,9 +71,14 @@ void mailbox_flush(int (*send)(void *message, int type), uint64_t (*next_serial)
         message.bytes = bytes;
         send(&message, WIRE_MEM_RELEASE); /* lost with its connection: Hello tells the whole then */
     }
+}
+
+void mailbox_flush(int (*send)(void *message, int type), uint64_t (*next_serial)(void)) {
+    flush_released(send);
     if (!__atomic_load_n(&first, __ATOMIC_ACQUIRE))
         return;
     pthread_mutex_lock(&lock);
+    flush_released(send); /* again: what a thread released before its reservation goes before it, for it may need it */
     for (struct request *request = first; request; request = request->next) {
         if (request->serial)
             continue;

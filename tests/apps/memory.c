@@ -54,16 +54,11 @@ static CUresult take(int kind, size_t bytes, union block *out) {
         .Width = 512, .Height = bytes / 32768, .Depth = 16, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
     size_t pitch;
     switch (kind) {
-    case 0:
-        return cuMemAlloc_v2(&out->pointer, bytes);
-    case 1:
-        return cuMemAllocPitch_v2(&out->pointer, &pitch, 4096, bytes / 4096, 4);
-    case 2:
-        return cuMemAllocManaged(&out->pointer, bytes, 1);
-    case 3:
-        return cuMemAllocAsync(&out->pointer, bytes, NULL);
-    case 4:
-        return cuMemAllocAsync_ptsz(&out->pointer, bytes, NULL);
+    case 0: return cuMemAlloc_v2(&out->pointer, bytes);
+    case 1: return cuMemAllocPitch_v2(&out->pointer, &pitch, 4096, bytes / 4096, 4);
+    case 2: return cuMemAllocManaged(&out->pointer, bytes, 1);
+    case 3: return cuMemAllocAsync(&out->pointer, bytes, NULL);
+    case 4: return cuMemAllocAsync_ptsz(&out->pointer, bytes, NULL);
     case 5:
         if (own == NULL) {
             const CUmemPoolProps props = {
@@ -73,13 +68,9 @@ static CUresult take(int kind, size_t bytes, union block *out) {
                 return result;
         }
         return cuMemAllocFromPoolAsync(&out->pointer, bytes, own, NULL);
-    case 6:
-        vmm_bytes = bytes;
-        return cuMemCreate(&out->handle, bytes, &prop, 0);
-    case 7:
-        return cuArrayCreate_v2(&out->array, &flat);
-    case 8:
-        return cuArray3DCreate_v2(&out->array, &deep);
+    case 6: vmm_bytes = bytes; return cuMemCreate(&out->handle, bytes, &prop, 0);
+    case 7: return cuArrayCreate_v2(&out->array, &flat);
+    case 8: return cuArray3DCreate_v2(&out->array, &deep);
     default:
         deep.Depth = 0;
         deep.Width = 1024;
@@ -92,20 +83,14 @@ static CUresult give(int kind, union block block) {
     switch (kind) {
     case 0:
     case 1:
-    case 2:
-        return cuMemFree_v2(block.pointer);
+    case 2: return cuMemFree_v2(block.pointer);
     case 3:
-    case 5:
-        return cuMemFreeAsync(block.pointer, NULL);
-    case 4:
-        return cuMemFreeAsync_ptsz(block.pointer, NULL);
-    case 6:
-        return cuMemRelease(block.handle);
+    case 5: return cuMemFreeAsync(block.pointer, NULL);
+    case 4: return cuMemFreeAsync_ptsz(block.pointer, NULL);
+    case 6: return cuMemRelease(block.handle);
     case 7:
-    case 8:
-        return cuArrayDestroy(block.array);
-    default:
-        return cuMipmappedArrayDestroy(block.mipmap);
+    case 8: return cuArrayDestroy(block.array);
+    default: return cuMipmappedArrayDestroy(block.mipmap);
     }
 }
 

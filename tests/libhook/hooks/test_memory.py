@@ -1,0 +1,250 @@
+"""Device memory of a tenant: counted by every family of calls as the card counts it, never above the limit, all given back.
+
+What the card holds is read from the observer; what the tenant is told, from its own calls.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.bed import Bed, wait_for
+from tests.libhook.hooks.guest import APPS, SIM, Build
+
+MIB, GIB = 1 << 20, 1 << 30
+KINDS = ["alloc", "pitch", "managed", "pool", "ptsz", "own", "vmm", "array", "array3d", "mipmap"]
+CONTEXT = 32 * MIB  # of the simulated card, documented in docs/simulator.md
+OUT_OF_MEMORY = 2
+
+
+class Program:
+    """One process of tests/apps/memory.c; call it with a line, get the numbers of its answer."""
+
+    def __init__(self, bed: Bed, tenant: str, path: Path) -> None:
+        self.child = bed.spawn(tenant, [path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        self.pid = self.child.pid
+        self.started = self._answer()[0]
+
+    def _answer(self) -> list[int]:
+        assert self.child.stdout is not None
+        line = self.child.stdout.readline()
+        assert line, "it ended"
+        return [int(word) for word in line.split()]
+
+    def __call__(self, line: str) -> list[int]:
+        assert self.child.stdin is not None
+        self.child.stdin.write(line + "\n")
+        return self._answer()
+
+    def used(self) -> int:
+        """What the driver says is used of its total."""
+        free, total, _device = self("info")
+        return total - free
+
+
+@pytest.fixture(scope="module")
+def bed() -> Iterator[Bed]:
+    with Bed(sim="gpus=2,memory=80GiB") as bed:
+        yield bed
+
+
+@pytest.fixture(scope="module")
+def app(build: Build) -> Path:
+    return build(APPS / "memory.c", "memory", str(SIM / "libcuda.so.1"))
+
+
+@pytest.fixture
+def tenant(bed: Bed, request: pytest.FixtureRequest) -> Iterator[str]:
+    name = f"t{abs(hash(request.node.name)) % 10**9}"
+    bed.tenant(name, 0.01, 1.0, memory=GIB)
+    yield name
+    for pid, (of, child) in list(bed.children.items()):
+        if of == name:
+            child.kill()
+            child.wait()
+            del bed.children[pid]
+    bed.http("DELETE", f"/tenants/{name}")
+
+
+def on_card(bed: Bed, *programs: Program) -> int:
+    """Bytes that the card holds for these processes."""
+    held = bed.timeline.memory(0)
+    return sum(held.get(program.pid, 0) for program in programs)
+
+
+def in_ledger(bed: Bed, tenant: str) -> int:
+    """Bytes that the daemon counts for the tenant."""
+    return next(int(t["memory_bytes"]) for t in bed.state()["tenants"] if t["name"] == tenant)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_family_is_counted_as_the_card_counts_it(bed: Bed, app: Path, tenant: str, kind: str) -> None:
+    program = Program(bed, tenant, app)
+    assert program.started == 0
+    assert program.used() == on_card(bed, program) == CONTEXT
+    assert program("info")[1:] == [GIB, GIB]
+    for bytes_ in (8 * MIB, 300 * 1024, 33 * MIB):
+        bytes_ -= bytes_ % 65536
+        assert program(f"take {kind} {bytes_ if kind != 'vmm' else (bytes_ + 2 * MIB) >> 21 << 21} 3") == [3, 0]
+        assert program.used() == on_card(bed, program)
+    assert program(f"give {kind} 9") == [9, 0]
+    program("sync")
+    assert program.used() == on_card(bed, program) == CONTEXT
+
+
+@pytest.mark.parametrize("kinds", [("alloc", "pool"), ("vmm", "array"), ("own", "managed"), ("mipmap", "pitch")])
+def test_two_processes_get_all_of_the_limit_and_no_more(
+    bed: Bed, app: Path, tenant: str, kinds: tuple[str, str]
+) -> None:
+    programs = [Program(bed, tenant, app), Program(bed, tenant, app)]
+    for _ in range(3):
+        for program in programs:
+            for kind in kinds:
+                assert program(f"take {kind} {4 * MIB} 17") == [17, 0]
+    got = [program(f"take {kind} {4 * MIB} 1000") for program in programs for kind in kinds]
+    assert [code for _, code in got] == [OUT_OF_MEMORY] * 4
+    assert GIB - 4 * MIB < on_card(bed, *programs) <= GIB
+    got = [program(f"take {kind} {2 * MIB} 4") for program in programs for kind in kinds]
+    assert on_card(bed, *programs) == GIB  # to the byte
+    assert got[-1][1] == OUT_OF_MEMORY
+    assert [program("info")[0] for program in programs] == [0, 0]
+    assert programs[0]("context")[1] == OUT_OF_MEMORY
+
+
+def test_what_one_frees_the_other_can_take(bed: Bed, app: Path, tenant: str) -> None:
+    first, second = Program(bed, tenant, app), Program(bed, tenant, app)
+    whole = (GIB - 2 * CONTEXT) // (4 * MIB)
+    assert first(f"take pool {4 * MIB} {whole}") == [whole, 0]
+    assert second(f"take alloc {4 * MIB} 1") == [0, OUT_OF_MEMORY]
+    assert first("give pool 100") == [100, 0]
+    first("sync")  # the pool shrinks, the library keeps some credit, and gives it up when it is asked
+    assert second(f"take alloc {4 * MIB} 101") == [100, OUT_OF_MEMORY]
+    assert on_card(bed, first, second) == GIB
+
+
+def test_a_killed_process_gives_all_back(bed: Bed, app: Path, tenant: str) -> None:
+    victim, heir = Program(bed, tenant, app), Program(bed, tenant, app)
+    for kind in ("alloc", "pool", "vmm", "array"):
+        victim(f"take {kind} {4 * MIB} 40")
+    assert heir(f"take alloc {4 * MIB} 1000")[1] == OUT_OF_MEMORY
+    victim.child.kill()
+    victim.child.wait()
+    wait_for(lambda: in_ledger(bed, tenant) == on_card(bed, heir), 2, "end of the dead process's memory")
+    assert heir(f"take alloc {4 * MIB} 1000")[0] >= 160
+    assert on_card(bed, heir) == GIB
+
+
+def test_contexts_are_counted_and_given_back(bed: Bed, app: Path, tenant: str) -> None:
+    program = Program(bed, tenant, app)
+    assert [program("context")[1] for _ in range(3)] == [0, 0, 0]
+    assert program.used() == on_card(bed, program) == 4 * CONTEXT
+    assert program("end")[1] == 0
+    assert program.used() == on_card(bed, program) == 3 * CONTEXT
+    program(f"take alloc {4 * MIB} 10")
+    program(f"take array {4 * MIB} 10")
+    assert program("primary")[1] == 0  # its end frees what was allocated in it
+    assert program.used() == on_card(bed, program) == 3 * CONTEXT
+    left = (GIB - 3 * CONTEXT - 16 * MIB) // (4 * MIB)
+    assert program(f"take alloc {4 * MIB} {left}") == [left, 0]
+    assert program("context")[1] == OUT_OF_MEMORY  # 16 MiB are left
+    assert program.used() == on_card(bed, program) == GIB - 16 * MIB
+
+
+def test_physical_memory_lives_until_the_last_handle_and_mapping(bed: Bed, app: Path, tenant: str) -> None:
+    program = Program(bed, tenant, app)
+    held = CONTEXT + 64 * MIB
+    assert program(f"take vmm {64 * MIB} 1") == [1, 0]
+    for step in ("map 3", "release", "retain", "unmap"):
+        assert program(step)[1] == 0
+        assert program.used() == on_card(bed, program) == held, step
+    assert program("release")[1] == 0
+    assert program.used() == on_card(bed, program) == CONTEXT
+    assert program(f"take vmm {64 * MIB} 1") == [1, 0]
+    assert [program(step)[1] for step in ("map 2", "release")] == [0, 0]
+    assert program.used() == on_card(bed, program) == held
+    assert program("unmap")[1] == 0
+    assert program.used() == on_card(bed, program) == CONTEXT
+
+
+def test_pools_are_counted_by_what_they_hold(bed: Bed, app: Path, tenant: str) -> None:
+    program = Program(bed, tenant, app)
+    assert program(f"take pool {MIB} 1") == [1, 0]
+    assert program.used() == on_card(bed, program) > CONTEXT + MIB  # a pool grows by more than was asked
+    assert program("give pool 1") == [1, 0]
+    assert program("trim")[1] == 0
+    assert program.used() == on_card(bed, program) == CONTEXT
+    assert program(f"take own {4 * MIB} 5") == [5, 0]
+    assert program("give own 5") == [5, 0]
+    assert program("destroy")[1] == 0
+    assert program.used() == on_card(bed, program) == CONTEXT
+
+
+def test_memory_of_graphs_is_counted(bed: Bed, app: Path, tenant: str) -> None:
+    program = Program(bed, tenant, app)
+    assert program(f"graph {64 * MIB}") == [1, 0]
+    assert program("sync")[1] == 0
+    assert program.used() == on_card(bed, program)
+
+
+def test_a_forked_child_takes_nothing_with_it(bed: Bed, app: Path, tenant: str) -> None:
+    program = Program(bed, tenant, app)
+    assert program(f"take alloc {4 * MIB} 10") == [10, 0]
+    assert program("fork") == [0, 7]
+    assert program.used() == on_card(bed, program) == in_ledger(bed, tenant)
+    assert program("give alloc 10") == [10, 0]
+    assert program.used() == on_card(bed, program) == CONTEXT
+
+
+NVML = """
+import json, sys, pynvml
+pynvml.nvmlInit()
+seen = []
+for i in range(pynvml.nvmlDeviceGetCount()):
+    handle = pynvml.nvmlDeviceGetHandleByIndex(i)
+    one = pynvml.nvmlDeviceGetMemoryInfo(handle)
+    two = pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2)
+    pids = [p.pid for p in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)]
+    seen.append([one.total, one.used, one.free, two.total, two.used, two.free, pids])
+print(json.dumps(seen), flush=True)
+"""
+
+
+def test_nvml_tells_a_tenant_of_its_own_memory_and_processes(bed: Bed, app: Path, tenant: str) -> None:
+    other = f"{tenant}o"
+    bed.tenant(other, 0.01, 1.0, memory=GIB)
+    stranger = Program(bed, other, app)
+    program = Program(bed, tenant, app)
+    stranger(f"take alloc {4 * MIB} 7")
+    program(f"take alloc {4 * MIB} 10")
+    monitor = bed.spawn(tenant, [sys.executable, "-c", NVML], stdout=subprocess.PIPE, text=True)
+    seen = json.loads(monitor.communicate(timeout=30)[0])
+    used = CONTEXT + 40 * MIB
+    assert program.used() == used
+    figures = [GIB, used, GIB - used]
+    assert seen[0] == [*figures, *figures, [program.pid]]
+    stranger.child.kill()
+    stranger.child.wait()
+
+
+MONITOR_THEN_CUDA = """
+import ctypes, os, pynvml
+pynvml.nvmlInit()
+first = pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(0)).total
+cuda = ctypes.CDLL("libcuda.so.1")
+context, pointer = ctypes.c_void_p(), ctypes.c_uint64()
+code = [cuda.cuInit(0), cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), cuda.cuCtxSetCurrent(context)]
+code.append(cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(512 << 20)))
+code.append(cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(512 << 20)))
+print(first, *code, flush=True)
+"""
+
+
+def test_a_process_may_begin_with_nvml(bed: Bed, tenant: str) -> None:
+    child = bed.spawn(tenant, [sys.executable, "-c", MONITOR_THEN_CUDA], stdout=subprocess.PIPE, text=True)
+    out = child.communicate(timeout=30)[0]
+    assert out.split() == [str(GIB), "0", "0", "0", "0", str(OUT_OF_MEMORY)]

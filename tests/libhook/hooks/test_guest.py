@@ -89,14 +89,15 @@ def test_a_process_without_cuda_is_left_alone(name: str, shared: Build, tmp_path
 @pytest.mark.skipif(shutil.which("strace") is None, reason="no strace here")
 @pytest.mark.parametrize("name", ["bash", "python", "ls"])
 def test_its_system_calls_are_those_of_being_loaded(name: str, tmp_path: Path) -> None:
-    """Beside opening and mapping the file nothing is added: no thread, no socket, no read of the environment's files."""
+    """Beside opening and mapping the file nothing is added: no thread, no socket, no other file."""
     counts = []
     for preload in ("", str(HOOK)):
         log = tmp_path / "strace"
         env = inside(GEMINI_SOCKET=str(tmp_path / "nobody.sock"))
         env.pop("LD_PRELOAD")
         preloaded = ["-E", f"LD_PRELOAD={preload}"] if preload else []
-        subprocess.run(["strace", "-f", *preloaded, "-o", str(log), *PROGRAMS[name]], env=env, check=True, stdout=subprocess.DEVNULL)  # fmt: skip
+        command = ["strace", "-f", *preloaded, "-o", str(log), *PROGRAMS[name]]
+        subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
         calls: dict[str, int] = {}
         for line in log.read_text().splitlines():
             if (call := re.match(r"\d+\s+(\w+)\(", line)) is not None:

@@ -1,4 +1,4 @@
-"""Device memory of a tenant: counted by every family of calls as the card counts it, never above the limit, all given back.
+"""Device memory of a tenant: counted by every family of calls as the card counts it, never above the limit, all back.
 
 What the card holds is read from the observer; what the tenant is told, from its own calls.
 """

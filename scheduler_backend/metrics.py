@@ -97,7 +97,12 @@ def achieved(server: Server, tenant: str, gpu: int) -> float:
     machine = server.node.machines[gpu]
     now_ns = time.monotonic_ns()
     window_ns = min(machine.policy.window_ns, max(1, now_ns - server.started_ns))
-    return min(1.0, machine.seats[tenant].window.used_ns(machine.now_ns) / window_ns)
+    return min(1.0, machine.usage_ns(tenant, now_ns)[1] / window_ns)
+
+
+def held_ns(server: Server, tenant: str, gpu: int) -> int:
+    """Held time up to now."""
+    return server.node.machines[gpu].usage_ns(tenant, time.monotonic_ns())[0]
 
 
 _SEAT = ("tenant", "gpu")
@@ -111,7 +116,7 @@ METRICS: tuple[Row, ...] = (
         _seats(lambda s, t, g: entitled(s, g).get(t, 0) / 1e6)),
     Row("gemini_achieved_ratio", _G, "GPU time held / elapsed over the last window.", _SEAT, _seats(achieved)),
     Row("gemini_held_seconds", _C, "GPU time held, grant to drain confirmed.", _SEAT,
-        _seats(lambda s, t, g: s.node.machines[g].seats[t].window.total_ns / 1e9)),
+        _seats(lambda s, t, g: held_ns(s, t, g) / 1e9)),
     Row("gemini_reported_busy_seconds", _C, "GPU time of its work, as its library measured it.", _SEAT,
         _seats(lambda s, t, g: s.tallies[t, g].busy_ns / 1e9)),
     Row("gemini_launches", _C, "Launches, as its library counted them.", _SEAT,

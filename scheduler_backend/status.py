@@ -19,7 +19,6 @@ from aiohttp import web
 
 from libhook.core import lib
 from scheduler_backend import metrics
-from scheduler_backend.core import events as ev
 from scheduler_backend.core.seat import State
 from scheduler_backend.problem import Problem
 from scheduler_backend.registry import Conflict, Registry, Unknown
@@ -39,7 +38,6 @@ def version() -> str:
 
 def state(server: Server) -> dict[str, Any]:
     """The answer of /state: the shape of `gemini ps --json`, and more."""
-    server.handle(ev.Tick())  # charge up to now
     node = server.node
     shares = [metrics.entitled(server, gpu.index) for gpu in server.gpus]
     return {
@@ -71,7 +69,7 @@ def _tenant(server: Server, name: str, shares: Sequence[dict[str, int]]) -> dict
     endpoint = server.endpoints[name]
     seats = [node.machines[gpu].seats[name] for gpu in spec.gpus]
     tallies = [server.tallies[name, gpu] for gpu in spec.gpus]
-    held_ns = [seat.window.total_ns for seat in seats]
+    held_ns = [metrics.held_ns(server, name, gpu) for gpu in spec.gpus]
     return {
         "name": name,
         "request": spec.request_ppm / 1e6,
@@ -176,7 +174,6 @@ def read_application(server: Server) -> web.Application:
         return web.json_response(state(server))
 
     async def show_metrics(_request: web.Request) -> web.Response:
-        server.handle(ev.Tick())
         return web.Response(body=metrics.render(server), headers={"Content-Type": "text/plain; version=0.0.4"})
 
     async def show_health(_request: web.Request) -> web.Response:

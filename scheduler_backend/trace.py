@@ -49,7 +49,7 @@ class Recorder:
             self._fd = -1  # tried again with the next flush
             return
         self._written = 0
-        line = _encode({"format": FORMAT, "part": part, **self._header}) + "\n"
+        line = _encode({**self._header, "format": FORMAT, "part": part}) + "\n"
         self._lines.insert(0, line)
         self._pending_bytes += len(line)
         self._header["part"] = part

@@ -724,6 +724,13 @@ class TokenMachine:
         self.unheard.update(client for _, client in event.clients)
         self.unheard_until_ns = max(self.unheard_until_ns, event.until_ns)
 
+    # --- for the record ---------------------------------------------------------------------------------------------
+    def usage_ns(self, name: str, now_ns: int) -> tuple[int, int]:
+        """Held time of a tenant up to now: of all time, and within the last window."""
+        seat = self.seats[name]
+        running_ns = max(0, now_ns - self.now_ns) if seat is self.holder else 0
+        return seat.window.total_ns + running_ns, min(seat.window.used_ns(now_ns) + running_ns, self.policy.window_ns)
+
     # --- proof ------------------------------------------------------------------------------------------------------
     def check(self) -> None:
         """Assert the invariants; for tests and the debug flag."""

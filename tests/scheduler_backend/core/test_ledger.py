@@ -1,0 +1,94 @@
+"""The memory account: never above the limit, never a refusal while a sibling sits on unused credit."""
+
+from __future__ import annotations
+
+from scheduler_backend.core import events as ev
+from scheduler_backend.core.ledger import Account
+
+MS = 1_000_000
+
+
+def account(limit: int, *clients: int) -> Account:
+    made = Account(0, limit, 20 * MS)
+    for client in clients:
+        made.join(client, 0)
+    return made
+
+
+def ask(made: Account, client: int, needed: int, credit: int = 0, now_ns: int = 0) -> list[ev.Action]:
+    return made.ask(ev.MemoryAsked(client, 0, needed, credit, 9), now_ns)
+
+
+def test_credit_is_given_where_it_costs_nobody_anything():
+    made = account(100, 1)
+    assert ask(made, 1, 40, 50) == [ev.MemReply(1, 0, 9, True, 50, 100, 90)]
+    made = account(100, 1, 2)
+    assert ask(made, 1, 40, 50) == [ev.MemReply(1, 0, 9, True, 30, 100, 70)]  # half of what is left
+    assert account(0, 1).ask(ev.MemoryAsked(1, 0, 1 << 50, 5, 9), 0) == [
+        ev.MemReply(1, 0, 9, True, 5, 0, (1 << 50) + 5)
+    ]
+
+
+def test_asking_for_nothing_tells_the_figures():
+    made = account(100, 1)
+    ask(made, 1, 30)
+    assert ask(made, 1, 0, 50) == [ev.MemReply(1, 0, 9, True, 0, 100, 30)]
+
+
+def test_who_never_gave_credit_is_refused_at_once():
+    made = account(100, 1, 2)
+    ask(made, 1, 100)
+    assert ask(made, 2, 1) == [ev.MemReply(2, 0, 9, False, 0, 100, 100)]
+
+
+def test_a_siblings_unused_credit_is_recalled_before_anyone_is_refused():
+    made = account(100, 1, 2)
+    ask(made, 1, 40, 60)  # gets 30 of credit
+    assert ask(made, 2, 50) == [ev.MemRecall(1, 0, 20)]
+    assert made.release(ev.MemoryReleased(1, 0, 30, True), 1) == [ev.MemReply(2, 0, 9, True, 0, 100, 90)]
+    assert ask(made, 2, 20) == [ev.MemReply(2, 0, 9, False, 0, 100, 90)]  # nobody has any left
+
+
+def test_an_ordinary_release_is_not_taken_for_the_answer():
+    made = account(100, 1, 2)
+    ask(made, 1, 40, 60)
+    ask(made, 2, 60)
+    assert made.release(ev.MemoryReleased(1, 0, 5, False), 1) == []
+    assert made.release(ev.MemoryReleased(1, 0, 25, True), 1) == [ev.MemReply(2, 0, 9, True, 0, 100, 100)]
+
+
+def test_a_frozen_sibling_delays_a_refusal_only_so_long():
+    made = account(100, 1, 2)
+    ask(made, 1, 40, 60)
+    ask(made, 2, 60, now_ns=5)
+    assert made.wake_ns == 20 * MS + 5
+    assert made.settle(19 * MS) == []
+    assert made.settle(20 * MS + 5) == [ev.MemReply(2, 0, 9, False, 0, 100, 70)]
+    assert made.wake_ns == 0
+
+
+def test_a_death_gives_all_back_and_answers_who_waits():
+    made = account(100, 1, 2)
+    ask(made, 1, 40, 60)
+    ask(made, 2, 60)
+    assert made.leave(1, 1) == [ev.MemReply(2, 0, 9, True, 0, 100, 60)]
+    made.leave(2, 1)
+    assert made.used_bytes == 0
+    made.check()
+
+
+def test_who_dies_waiting_is_answered_nothing():
+    made = account(100, 1, 2)
+    ask(made, 1, 40, 60)
+    ask(made, 2, 60)
+    assert made.leave(2, 1) == []
+    made.check()
+
+
+def test_a_limit_below_what_is_used_refuses_and_takes_nothing_away():
+    made = account(100, 1)
+    ask(made, 1, 80)
+    made.limit_bytes = 50
+    assert ask(made, 1, 1) == [ev.MemReply(1, 0, 9, False, 0, 50, 80)]
+    made.release(ev.MemoryReleased(1, 0, 500), 1)
+    assert made.used_bytes == 0

@@ -1,0 +1,121 @@
+"""Starting, reloading and ending the daemon as a process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.scheduler_backend.rig import ROOT, Rig, wait_for
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    with Rig() as made:
+        yield made
+
+
+def refusal(rig: Rig) -> str:
+    done = subprocess.run(
+        rig.command(),
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("gemini: ")
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+def test_a_second_daemon_says_so_in_one_line_and_disturbs_nothing(rig: Rig) -> None:
+    rig.tenant("a")
+    client = rig.client("a")
+    assert "runs on" in refusal(rig)
+    client.ask()
+    client.grant()
+
+
+def test_places_that_will_not_do(tmp_path: Path) -> None:
+    rig = Rig()
+    good = rig.state_dir
+    (tmp_path / "file").write_text("")
+    rig.state_dir = tmp_path / "file" / "state"
+    assert "cannot be written" in refusal(rig)
+    rig.state_dir = tmp_path / ("long" * 30)
+    assert "too long for a Unix socket (107)" in refusal(rig)
+    good.rmdir()
+
+
+def test_sigterm_ends_it_cleanly_and_leaves_no_socket(rig: Rig) -> None:
+    path = rig.tenant("a")
+    client = rig.client("a")
+    client.ask()
+    client.grant()
+    assert rig.stop(signal.SIGTERM) == 0
+    assert not os.path.exists(path)
+    assert not (rig.state_dir / "control.sock").exists()
+    assert "Traceback" not in rig.log()
+    assert client.shown() == 0
+
+
+def test_shutdown_by_http(rig: Rig) -> None:
+    assert rig.http("POST", "/shutdown")[0] == 200
+    assert rig.daemon is not None
+    assert rig.daemon.wait(10) == 0
+
+
+def test_it_ends_by_itself_some_time_after_the_last_tenant() -> None:
+    with Rig("--idle-exit", "0.3") as rig:
+        rig.tenant("a")
+        rig.http("DELETE", "/tenants/a")
+        assert rig.daemon is not None
+        assert rig.daemon.wait(10) == 0
+
+
+def test_shares_of_the_file_are_read_again_when_it_changes_and_on_sighup(tmp_path: Path) -> None:
+    file = tmp_path / "gemini.toml"
+    file.write_text("[tenants.a]\nrequest = 0.5\n[tenants.b]\nrequest = 0.5\n")
+    with Rig("--config", str(file)) as rig:
+        client = rig.client("a")
+        assert {tenant["name"]: tenant["request"] for tenant in rig.state()["tenants"]} == {"a": 0.5, "b": 0.5}
+        file.write_text("[tenants.a]\nrequest = 0.8\n[tenants.b]\nrequest = 0.2\n")  # b must shrink before a can grow
+        wait_for(lambda: rig.of("a")["request"] == 0.8, 5, "changed share")
+        file.write_text("[tenants.a]\nrequest = 0.8\n[tenants.b]\nrequest = 0.9\n")  # a mistake changes nothing
+        wait_for(lambda: "reload-refused" in rig.log(), 5, "refusal")
+        assert rig.of("b")["request"] == 0.2
+        file.write_text("[tenants.a]\nrequest = 0.1\n")
+        assert rig.daemon is not None
+        rig.daemon.send_signal(signal.SIGHUP)
+        wait_for(lambda: len(rig.state()["tenants"]) == 1, 5, "gone tenant")
+        assert rig.of("a")["request"] == 0.1
+        client.ask()
+        client.grant()
+
+
+def test_sixty_four_tenants_join_and_all_get_their_turn() -> None:
+    with Rig("--no-trace") as rig:
+        clients = []
+        for number in range(64):
+            rig.tenant(f"t{number}", 0.015)
+            clients.append(rig.client(f"t{number}"))
+        for client in clients:
+            client.ask()
+        waiting = dict(enumerate(clients))
+
+        def served() -> bool:
+            for number, client in list(waiting.items()):
+                message = client.receive(0)
+                if message is not None and message[0] == 4:
+                    client.give_back(message[1].epoch)
+                    del waiting[number]
+            return not waiting
+
+        wait_for(served, 20, "turn of everybody")

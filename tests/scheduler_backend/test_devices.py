@@ -1,0 +1,28 @@
+"""GPUs by index and UUID."""
+
+import pytest
+
+from scheduler_backend import devices
+from scheduler_backend.problem import Problem
+from tests.scheduler_backend.serve import GPUS
+
+
+def test_uuids_go_to_bytes_and_back():
+    text = "GPU-8d2c1f00-0102-0304-0506-0708090a0b0c"
+    raw = devices.uuid_bytes(text)
+    assert len(raw) == 16
+    assert raw[0] == 0x8D
+    assert devices.uuid_text(raw) == text
+    with pytest.raises(Problem, match="no GPU UUID"):
+        devices.uuid_bytes("GPU-xyz")
+
+
+@pytest.mark.parametrize("wanted", [1, "1", GPUS[1].uuid, GPUS[1].uuid.lower()])
+def test_a_gpu_is_found_by_index_or_uuid(wanted: object):
+    assert devices.find(GPUS, wanted) == 1
+
+
+@pytest.mark.parametrize("wanted", [2, -1, "7", "GPU-nowhere", None, True, 0.5])
+def test_what_is_not_there_is_named(wanted: object):
+    with pytest.raises(Problem, match="does not exist here; there is 0"):
+        devices.find(GPUS, wanted)

@@ -1,0 +1,64 @@
+"""Every metric of the table is exposed, with bounded labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from libhook import core
+from libhook.core import lib
+from scheduler_backend.metrics import METRICS
+from tests.scheduler_backend.rig import Rig, wait_for
+
+
+@pytest.fixture(scope="module")
+def rig() -> Iterator[Rig]:
+    with Rig() as made:
+        yield made
+
+
+def scrape(rig: Rig) -> dict[str, dict[tuple[str, ...], float]]:
+    status, text = rig.http("GET", "/metrics")
+    assert status == 200
+    return {
+        family.name: {
+            tuple(sample.labels[name] for name in sorted(sample.labels, reverse=True)): sample.value
+            for sample in family.samples
+        }
+        for family in text_string_to_metric_families(text)
+    }
+
+
+def test_all_of_the_table_is_there_and_counts(rig: Rig) -> None:
+    rig.tenant("a", 0.5, 0.6, gpus=[0])
+    client = rig.client("a")
+    client.ask()
+    grant = client.grant()
+    client.send(lib.WIRE_STATS, device=client.device(0), gate_waits=3, gate_wait_ns=10**9, valve_admissions=2)
+    client.give_back(grant.epoch, busy_ns=5 * 10**8, launches=77)
+    bad = rig.client("a")
+    bad.socket.send(b"nonsense")
+    bad.expect(lib.WIRE_ERROR)
+    wait_for(lambda: rig.of("a")["launches"] == 77)
+    found = scrape(rig)
+    assert {row.name for row in METRICS} <= set(found)
+    gpu = "GPU-00000000-1111-2222-3333-444444444444"
+    assert found["gemini_request_ratio"]["a", gpu] == 0.5
+    assert found["gemini_reported_busy_seconds"]["a", gpu] == 0.5
+    assert found["gemini_grants"]["a", gpu] == 1
+    assert found["gemini_gate_wait_seconds"]["a",] == 1.0
+    assert found["gemini_valve_admissions"]["a",] == 2
+    assert found["gemini_enforced"]["a",] == 1
+    assert sum(found["gemini_protocol_errors"].values()) == 1
+    rig.http("DELETE", "/tenants/a")
+    assert not scrape(rig)["gemini_request_ratio"]
+
+
+def test_names_follow_prometheus_conventions() -> None:
+    for row in METRICS:
+        assert row.name.startswith("gemini_")
+        assert not row.name.endswith("_total")  # added for counters
+        assert row.text.endswith(".")
+    assert core.lib.WIRE_VERSION == 1

@@ -1,0 +1,64 @@
+"""HTTP on the control socket."""
+
+from __future__ import annotations
+
+import re
+import stat
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from tests.scheduler_backend.rig import Rig
+
+
+@pytest.fixture(scope="module")
+def rig() -> Iterator[Rig]:
+    with Rig("--metrics-port", "0") as made:
+        yield made
+
+
+def test_the_state_has_the_shape_of_ps(rig: Rig) -> None:
+    rig.tenant("a", 0.5, 0.6, memory_bytes=1000)
+    rig.tenant("b", 0.3)
+    client = rig.client("a")
+    client.ask()
+    grant = client.grant()
+    state = rig.state()
+    assert set(state) >= {"device", "seconds", "window_s", "utilization", "handover_us", "tenants", "incarnation"}
+    assert state["devices"][0]["holder"] == "a"
+    assert state["devices"][0]["epoch"] == grant.epoch
+    a, b = state["tenants"]
+    assert (a["request"], a["limit"], a["memory_limit_bytes"], a["holding"]) == (0.5, 0.6, 1000, True)
+    assert a["entitled"] == pytest.approx(0.6)
+    assert b["entitled"] == pytest.approx(0.4)
+    assert a["held_ns"] > 0
+    assert a["clients"] == [client_pid for client_pid in a["clients"] if client_pid > 0]
+    later = rig.of("a")["held_ns"]
+    assert later > a["held_ns"]
+    client.give_back(grant.epoch)
+    for name in "ab":
+        rig.http("DELETE", f"/tenants/{name}")
+
+
+def test_health_version_and_what_is_not_there(rig: Rig) -> None:
+    assert rig.http("GET", "/healthz") == (200, "ok\n")
+    assert rig.http("GET", "/version")[1]["wire"] == 1
+    status, answer = rig.http("GET", "/nothing")
+    assert (status, answer["error"]) == (404, "GET /nothing: Not Found")
+    assert rig.http("POST", "/state", {})[0] == 405
+
+
+def test_the_control_socket_is_not_for_everybody(rig: Rig) -> None:
+    assert stat.S_IMODE((rig.state_dir / "control.sock").stat().st_mode) == 0o660
+
+
+def test_the_port_serves_the_reading_part_only(rig: Rig) -> None:
+    found = re.search(r"metrics address=\('127.0.0.1', (\d+)\)", rig.log())
+    assert found is not None
+    base = f"http://127.0.0.1:{found[1]}"
+    assert urllib.request.urlopen(f"{base}/healthz", timeout=5).read() == b"ok\n"
+    assert b"gemini_trace_lost_events" in urllib.request.urlopen(f"{base}/metrics", timeout=5).read()
+    request = urllib.request.Request(f"{base}/shutdown", method="POST")
+    with pytest.raises(urllib.error.HTTPError):
+        urllib.request.urlopen(request, timeout=5)

@@ -16,6 +16,7 @@ BENCHES = (
     "memory_limit",
     "faults",
     "fairness",
+    "placement",
 )
 
 

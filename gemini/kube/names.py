@@ -89,5 +89,9 @@ ENV_LOG_FILE = "GEMINI_LOG_FILE"
 ENV_SIM = "GEMINI_SIM"
 ENV_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 
+# Where a container finds the library and its daemon's socket; the device plugin mounts them there.
+LIBRARY_PATH = "/usr/local/lib/gemini/libgemini_hook.so"
+SOCKET_PATH = "/run/gemini/tenant.sock"
+
 POLICY_CLASSES = ("latency", "batch")
 SCOPES = ("pcie", "numa", "nvlink", "node")

@@ -1,0 +1,1 @@
+"""The scheduler extender: what kube-scheduler asks over HTTP. Only app.py may do I/O."""

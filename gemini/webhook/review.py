@@ -1,0 +1,292 @@
+"""Admission reviews (admission.k8s.io/v1): a request in, the answer with patch or refusal out.
+
+Pure. `mutate` turns every spelling of a share but gpushare's into our annotations and resources (a pod's resources
+cannot change later), names the scheduler, and puts library and socket into the environment. `validate` refuses what the
+allocator or the runtime could not keep, naming field, value and mend. `validate_binding` keeps others from binding
+sharepods. A request that makes no sense is refused, never an exception. Pods that want no device pass untouched, and
+so does anything that is no pod.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from gemini.kube import names
+from gemini.kube.pod import PodSpec, admission_fault, injected, parse_pod
+from gemini.kube.quantity import shown
+from gemini.kube.spelling import S2_ALIASES, S2_DOMAINS, S2_KEYS, InvalidPod
+from gemini.placement.model import GPU, Want
+from gemini.placement.policies import POLICIES, unknown
+
+DEFAULT_SCHEDULER = "default-scheduler"
+REFUSED = 422  # HTTP status of a refusal: the object makes no sense as it is
+FORBIDDEN = 403
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`scheduler`: the name that sharepods get; None: the extender stands behind the default scheduler."""
+
+    scheduler: str | None = None
+    types: frozenset[str] = names.DEVICE_TYPES
+    library: str = names.LIBRARY_PATH
+    socket: str = names.SOCKET_PATH
+    binders: frozenset[str] = frozenset()  # user names that may bind sharepods
+
+
+def mutate(review: object, settings: Settings) -> dict[str, Any]:
+    """The answer to /mutate, with a JSONPatch where the pod is a sharepod."""
+    request = _request(review)
+    if request.get("operation") != "CREATE" or not _is_pod(request):
+        return _answer(request)
+    try:
+        pod, spec = _read(request, settings)
+    except InvalidPod as error:
+        return _answer(request, str(error))
+    if not spec.wanted:
+        return _answer(request)
+    patch = _Patch(pod, spec, settings).operations()
+    return _answer(request, patch=patch)
+
+
+def validate(review: object, settings: Settings) -> dict[str, Any]:
+    """The answer to /validate for pods that are created or changed."""
+    request = _request(review)
+    operation = request.get("operation")
+    if operation not in ("CREATE", "UPDATE") or not _is_pod(request):
+        return _answer(request)
+    try:
+        if operation == "UPDATE":
+            _check_unchanged(request)
+        else:
+            _read(request, settings)
+    except InvalidPod as error:
+        return _answer(request, str(error))
+    return _answer(request)
+
+
+def validate_binding(review: object, pod: object, settings: Settings) -> dict[str, Any]:
+    """The answer for a pod's binding; `pod` is the pod it binds, None where there is none."""
+    request = _request(review)
+    user = request.get("userInfo")
+    who = user.get("username") if isinstance(user, dict) else None
+    if who in settings.binders or pod is None:
+        return _answer(request)
+    try:
+        wanted = parse_pod(pod, settings.types).wanted
+    except InvalidPod:
+        wanted = True  # it speaks our language, if badly
+    if not wanted:
+        return _answer(request)
+    mend = "leave spec.nodeName to the scheduler with the Gemini extender"
+    return _answer(request, f"binding: {shown(who)} may not bind a pod with a share of a card; {mend}", code=FORBIDDEN)
+
+
+# ---- requests and answers
+
+
+def _request(review: object) -> dict[str, Any]:
+    request = review.get("request") if isinstance(review, dict) else None
+    return request if isinstance(request, dict) else {}
+
+
+def _is_pod(request: dict[str, Any]) -> bool:
+    kind, pod = request.get("kind"), request.get("object")
+    said = kind.get("kind", "Pod") if isinstance(kind, dict) else "Pod"
+    return said == "Pod" and (not isinstance(pod, dict) or pod.get("kind", "Pod") == "Pod")
+
+
+def _answer(
+    request: dict[str, Any], refusal: str | None = None, patch: list[dict[str, Any]] | None = None, code: int = REFUSED
+) -> dict[str, Any]:
+    uid = request.get("uid")
+    if not isinstance(uid, str) or not uid:
+        uid, refusal = "", refusal or "request.uid: there is none; send an AdmissionReview of admission.k8s.io/v1"
+    response: dict[str, Any] = {"uid": uid, "allowed": refusal is None}
+    if refusal is not None:
+        response["status"] = {
+            "code": code,
+            "reason": "Forbidden" if code == FORBIDDEN else "Invalid",
+            "message": refusal,
+        }
+    elif patch:
+        response["patchType"] = "JSONPatch"
+        response["patch"] = base64.b64encode(json.dumps(patch, separators=(",", ":")).encode()).decode()
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
+
+
+def _read(request: dict[str, Any], settings: Settings) -> tuple[dict[str, Any], PodSpec]:
+    pod = request.get("object")
+    if not isinstance(pod, dict):
+        raise InvalidPod("request.object", f"{shown(pod)} is not an object; send the pod")
+    spec = parse_pod(pod, settings.types)
+    for given in (spec.ask.policies, *(t.policies for t in spec.ask.tenants)):
+        wrong = unknown(given or ())
+        if wrong is not None:
+            raise InvalidPod(names.GPU_POLICY, f"{shown(wrong)} is no policy; use some of {', '.join(POLICIES)}")
+    annotations = _annotations(pod)
+    for key in names.WRITTEN_KEYS:
+        if key in annotations:
+            raise InvalidPod(key, f"{shown(annotations[key])} is written by the scheduler alone; remove it")
+    if fault := admission_fault(pod, spec):
+        raise fault
+    scheduler = pod.get("spec", {}).get("schedulerName") or DEFAULT_SCHEDULER
+    ours = (settings.scheduler or DEFAULT_SCHEDULER, DEFAULT_SCHEDULER)
+    if spec.wanted and scheduler not in ours:
+        problem = f"{shown(scheduler)} knows nothing of shares; remove it, or use {ours[0]}"
+        raise InvalidPod("spec.schedulerName", problem)
+    return pod, spec
+
+
+def _annotations(pod: object) -> dict[str, Any]:
+    metadata = pod.get("metadata") if isinstance(pod, dict) else None
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return annotations if isinstance(annotations, dict) else {}
+
+
+def _check_unchanged(request: dict[str, Any]) -> None:
+    """What a pod was placed by cannot change under the scheduler's feet."""
+    old, new = _annotations(request.get("oldObject")), _annotations(request.get("object"))
+    for key in sorted({*old, *new}):
+        stem = key.removeprefix(f"{names.DOMAIN}/").partition(".")[0]
+        base = f"{names.DOMAIN}/{stem}"
+        fixed = key.startswith(f"{names.DOMAIN}/") and base not in names.WRITTEN_KEYS
+        if fixed and old.get(key) != new.get(key):
+            problem = f"{shown(new.get(key))} instead of {shown(old.get(key))} in a pod that exists"
+            raise InvalidPod(key, f"{problem}; create the pod anew")
+
+
+# ---- the patch
+
+
+class _Patch:
+    """The operations that make a sharepod out of a pod."""
+
+    def __init__(self, pod: dict[str, Any], spec: PodSpec, settings: Settings) -> None:
+        self.pod, self.spec, self.settings = pod, spec, settings
+        self.said: dict[str, str] = {}  # annotations to add
+        self.sharing = {c for t in spec.ask.tenants for c in t.containers if any(w.type == GPU for w in t.wants)}
+
+    def operations(self) -> list[dict[str, Any]]:
+        resources = self._resources()
+        result = [self._add_annotations()] if self.said else []
+        if (
+            self.settings.scheduler
+            and (self.pod["spec"].get("schedulerName") or DEFAULT_SCHEDULER) == DEFAULT_SCHEDULER
+        ):
+            result.append({"op": "add", "path": "/spec/schedulerName", "value": self.settings.scheduler})
+        for key in ("initContainers", "containers"):
+            for i, container in enumerate(self.pod["spec"].get(key) or []):
+                path = f"/spec/{key}/{i}"
+                changed = self._changed(container, resources.get(container["name"], {}))
+                if changed is not None:
+                    result.append({"op": "add", "path": f"{path}/resources", "value": changed})
+                if container["name"] in self.sharing:
+                    result.append({"op": "add", "path": f"{path}/env", "value": self._env(container)})
+        return result
+
+    def _add_annotations(self) -> dict[str, Any]:
+        return {"op": "add", "path": "/metadata/annotations", "value": {**_annotations(self.pod), **self.said}}
+
+    def _resources(self) -> dict[str, dict[str, int]]:
+        """Resources of our domain by container. A share said in resources is written as annotations too, since one
+        slot at least is asked in the resources and the share may be less."""
+        result = {name: dict(asked) for name, asked in injected(self.spec).items()}
+        for tenant, share in zip(self.spec.ask.tenants, self.spec.shares, strict=True):
+            for want in tenant.wants:
+                if want.type == GPU and share.spelling not in (names.KUBESHARE, names.ALIYUN):
+                    self._say(tenant.containers[0], want, share.spelling)
+                elif want.type != GPU:
+                    asked = result.setdefault(tenant.containers[0], {})
+                    asked[f"{names.DOMAIN}/{want.type}"] = want.core * want.count
+        converted = {t.containers[0] for t in self.spec.ask.tenants if self._by_resources(t.containers[0])}
+        if converted:
+            annotated = {**self.pod, "metadata": {**self.pod.get("metadata", {}), "annotations": self._all_said()}}
+            plain = _without_shares(annotated)
+            for name, asked in injected(parse_pod(plain, self.settings.types)).items():
+                result[name] = {**result.get(name, {}), **asked}
+        return result
+
+    def _all_said(self) -> dict[str, Any]:
+        return {**_annotations(self.pod), **self.said}
+
+    def _by_resources(self, container: str) -> bool:
+        return f"{names.GPU_REQUEST}.{container}" in self.said
+
+    def _say(self, container: str, want: Want, spelling: str) -> None:
+        annotations = _annotations(self.pod)
+        says = any(k in annotations or f"{k}.{container}" in annotations for k in names.SHARE_KEYS)
+        if spelling == names.DOMAIN and says:
+            return
+        self.said[f"{names.GPU_REQUEST}.{container}"] = f"{want.core}%"
+        if want.count > 1:
+            self.said[f"{names.GPU_COUNT}.{container}"] = str(want.count)
+        if want.memory is not None:
+            self.said[f"{names.GPU_MEMORY}.{container}"] = str(want.memory)
+        elif want.ratio and not want.follows:
+            self.said[f"{names.GPU_MEMORY_RATIO}.{container}"] = str(want.ratio)
+
+    def _changed(self, container: dict[str, Any], ours: dict[str, int]) -> dict[str, Any] | None:
+        """The container's resources with ours in place of what they were converted from; None: as they are."""
+        if not ours:
+            return None
+        given = container.get("resources")
+        result: dict[str, Any] = dict(given) if isinstance(given, dict) else {}
+        for part in ("limits", "requests"):
+            listed = result.get(part)
+            kept = (
+                {self._ours(k): v for k, v in listed.items() if not _converted(k)} if isinstance(listed, dict) else {}
+            )
+            result[part] = {**kept, **{key: str(amount) for key, amount in ours.items()}}
+        return result
+
+    def _ours(self, key: str) -> str:
+        """Devices of other types under our domain, which is what nodes have."""
+        domain, _, kind = key.partition("/")
+        return f"{names.DOMAIN}/{kind}" if domain in S2_DOMAINS and kind in self.settings.types else key
+
+    def _env(self, container: dict[str, Any]) -> list[dict[str, Any]]:
+        """The container's environment with the library in front of what it preloads itself."""
+        given = container.get("env")
+        env = [dict(v) for v in given if isinstance(v, dict)] if isinstance(given, list) else []
+        own = next((v for v in env if v.get("name") == names.ENV_PRELOAD), None)
+        others = [v for v in env if v.get("name") not in (names.ENV_PRELOAD, names.ENV_SOCKET)]
+        library = self.settings.library
+        behind = own.get("value") if own else None
+        if isinstance(behind, str) and behind and library not in behind.split(":"):
+            library = f"{library}:{behind}"
+        return [
+            *others,
+            {"name": names.ENV_PRELOAD, "value": library},
+            {"name": names.ENV_SOCKET, "value": f"ipc://{self.settings.socket}"},
+        ]
+
+
+def _converted(key: str) -> bool:
+    domain, _, rest = key.partition("/")
+    share = rest in S2_KEYS or rest in S2_ALIASES or rest == "gpu.shared"
+    return key == names.NVIDIA_GPU or (domain in S2_DOMAINS and share)
+
+
+def _without_shares(pod: dict[str, Any]) -> dict[str, Any]:
+    """The pod with no share in its resources, which its annotations say now."""
+    spec = dict(pod["spec"])
+    for key in ("initContainers", "containers"):
+        if isinstance(spec.get(key), list):
+            spec[key] = [_plain(container) for container in spec[key]]
+    return {**pod, "spec": spec}
+
+
+def _plain(container: dict[str, Any]) -> dict[str, Any]:
+    resources = container.get("resources")
+    if not isinstance(resources, dict):
+        return container
+    parts = {
+        part: {k: v for k, v in listed.items() if not _converted(k)}
+        for part, listed in resources.items()
+        if isinstance(listed, dict)
+    }
+    return {**container, "resources": parts}

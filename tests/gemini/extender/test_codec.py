@@ -1,0 +1,116 @@
+"""kube-scheduler's JSON in and out, by names and by whole nodes."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gemini.extender import codec
+from gemini.extender.codec import BadRequest, BindRequest, Victims
+
+POD = {"metadata": {"name": "p"}}
+
+
+def body(**given_keys: Any) -> bytes:
+    return json.dumps(given_keys).encode()
+
+
+def node(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "labels": {"x": "y"}}}
+
+
+def test_names_are_answered_with_names() -> None:
+    request = codec.read_filter(body(Pod=POD, NodeNames=["b", "a", "c"], Nodes=None))
+    assert (request.pod, request.names, request.nodes) == (POD, ("b", "a", "c"), None)
+    failed = {"b": ("InsufficientMemory", "no room"), "c": ("ModelMismatch", "V100")}
+    answer = json.loads(codec.write_filter(request, {"a"}, failed))
+    assert answer == {
+        "Nodes": None,
+        "NodeNames": ["a"],
+        "FailedNodes": {"b": "InsufficientMemory: no room"},
+        "FailedAndUnresolvableNodes": {"c": "ModelMismatch: V100"},
+        "Error": "",
+    }
+
+
+def test_whole_nodes_are_answered_with_whole_nodes() -> None:
+    request = codec.read_filter(body(Pod=POD, Nodes={"items": [node("a"), node("b")]}))
+    assert request.names == ("a", "b")
+    answer = json.loads(codec.write_filter(request, {"b"}, {"a": ("InsufficientCore", "full")}))
+    assert (answer["NodeNames"], answer["Nodes"]["items"]) == (None, [node("b")])
+
+
+def test_names_are_read_in_any_case_as_go_does() -> None:
+    assert codec.read_filter(body(pod=POD, nodenames=["a"])).names == ("a",)
+
+
+def test_scores_put_the_best_alone_on_top() -> None:
+    request = codec.read_filter(body(Pod=POD, NodeNames=["a", "b", "c", "d"]))
+    scores = json.loads(codec.write_scores(request, {"a": 2, "b": 0, "c": 1}))
+    assert [(s["Host"], s["Score"]) for s in scores] == [("a", 0), ("b", 10), ("c", 4), ("d", 0)]
+    assert {s["Score"] for s in json.loads(codec.write_scores(request, dict.fromkeys("abcd", 0)))} == {10}
+
+
+def test_a_bind_names_pod_and_node() -> None:
+    read = codec.read_bind(body(PodName="p", PodNamespace="default", PodUID="u", Node="n"))
+    assert read == BindRequest("p", "default", "u", "n")
+    assert json.loads(codec.write_bind("full")) == {"Error": "full"}
+
+
+def test_victims_come_as_uids_or_as_pods_and_go_as_uids() -> None:
+    meta = codec.read_preempt(
+        body(Pod=POD, NodeNameToMetaVictims={"n": {"Pods": [{"UID": "u"}], "NumPDBViolations": 1}})
+    )
+    pods = {"n": {"Pods": [{"metadata": {"uid": "u"}}], "NumPDBViolations": 1}}
+    whole = codec.read_preempt(body(Pod=POD, NodeNameToVictims=pods))
+    assert meta.victims == whole.victims == {"n": Victims(("u",), 1)}
+    answer = json.loads(codec.write_preempt(meta.victims))
+    assert answer == {"NodeNameToMetaVictims": {"n": {"Pods": [{"UID": "u"}], "NumPDBViolations": 1}}}
+
+
+@pytest.mark.parametrize(
+    ("read", "given_body", "problem"),
+    [
+        (codec.read_filter, b"{", "the body is not JSON"),
+        (codec.read_filter, b"[]", "the body is not an object"),
+        (codec.read_filter, b"\xff", "the body is not JSON"),
+        (codec.read_filter, body(NodeNames=["a"]), "Pod is not an object"),
+        (codec.read_filter, body(Pod=POD), "there are neither NodeNames nor Nodes"),
+        (codec.read_filter, body(Pod=POD, NodeNames="a"), "NodeNames is not a list of names"),
+        (codec.read_filter, body(Pod=POD, Nodes={"items": [{}]}), "Nodes.items.metadata is not an object"),
+        (codec.read_bind, body(PodName="p"), "podnamespace is not a name"),
+        (
+            codec.read_preempt,
+            body(Pod=POD, NodeNameToVictims={"n": {"Pods": [{}]}}),
+            "uid of a victim of n is not a name",
+        ),
+        (
+            codec.read_preempt,
+            body(Pod=POD, NodeNameToVictims={"n": {"NumPDBViolations": "x"}}),
+            "NumPDBViolations of n",
+        ),
+    ],
+)
+def test_what_is_no_request_is_one_line(read: Any, given_body: bytes, problem: str) -> None:
+    with pytest.raises(BadRequest, match="^" + problem):
+        read(given_body)
+
+
+KEYS = st.sampled_from(["Pod", "Nodes", "items", "metadata", "name", "Pods", "UID"])
+JSON: Any = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner),
+)
+
+
+@given(JSON, JSON, JSON)
+def test_no_body_makes_it_raise_anything_else(pod: Any, nodes: Any, victims: Any) -> None:
+    given_body = body(Pod=pod, Nodes=nodes, NodeNameToVictims=victims, PodName=pod)
+    for read in (codec.read_filter, codec.read_bind, codec.read_preempt):
+        with suppress(BadRequest):
+            read(given_body)

@@ -1,0 +1,212 @@
+"""Admission: what a sharepod becomes, what is refused, and that what was admitted still means the same."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gemini.kube import names
+from gemini.kube.pod import parse_pod
+from gemini.webhook.review import Settings, mutate, validate, validate_binding
+
+HERE = Settings(scheduler="gemini-scheduler", binders=frozenset({"system:serviceaccount:gemini:extender"}))
+
+
+def pod(*containers: dict[str, Any], init: Any = (), labels: Any = None, **annotations: str) -> dict[str, Any]:
+    said = {f"gemini.io/{k.replace('_', '-')}": v for k, v in annotations.items()}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "annotations": said, "labels": labels or {}},
+        "spec": {"containers": list(containers), "initContainers": list(init), "schedulerName": "default-scheduler"},
+    }
+
+
+def box(name: str, **resources: Any) -> dict[str, Any]:
+    return {"name": name, "image": "i", "resources": {"limits": resources, "requests": resources}}
+
+
+def of(name: str, key: str, amount: Any) -> dict[str, Any]:
+    return box(name, **{key: amount})
+
+
+def review(made: Any, operation: str = "CREATE", **more: Any) -> dict[str, Any]:
+    return {"request": {"uid": "u1", "operation": operation, "kind": {"kind": "Pod"}, "object": made, **more}}
+
+
+def patched(made: dict[str, Any]) -> dict[str, Any]:
+    answer = mutate(review(made), HERE)["response"]
+    assert answer["allowed"], answer
+    result: dict[str, Any] = copy.deepcopy(made)
+    for operation in json.loads(base64.b64decode(answer.get("patch", "W10="))):
+        assert operation["op"] == "add"
+        at: Any = result
+        *above, last = operation["path"].strip("/").split("/")
+        for key in above:
+            at = at[int(key)] if isinstance(at, list) else at[key]
+        at[last] = operation["value"]
+    return result
+
+
+PODS = [
+    pod({"name": "a"}, gpu_request="0.5"),
+    pod({"name": "a"}, {"name": "b"}, init=[{"name": "i"}], gpu_request="0.3", gpu_memory="4Gi"),
+    pod({"name": "a"}, gpu_request="0", gpu_memory="1Gi"),
+    pod({"name": "a"}, {"name": "b"}, **{"gpu_request.a": "0.2", "gpu_memory_ratio.b": "50"}),
+    pod(of("a", "nvidia.com/gpu", "2"), {"name": "b"}),
+    pod(of("a", "kubernetes.io/gpu", "50"), of("b", "koordinator.sh/gpu-memory-ratio", 30)),
+    pod(of("a", "gemini.io/gpu-memory", "4Gi")),
+    pod(of("a", "gemini.io/gpu-core", 300)),
+    pod(
+        box("a", **{"koordinator.sh/gpu.shared": 2, "koordinator.sh/gpu-core": 100, "koordinator.sh/gpu-memory": "8Gi"})
+    ),
+    pod(box("a", **{"koordinator.sh/gpu": 100, "koordinator.sh/rdma": 50, "cpu": "2"}), gpu_model="A100"),
+    pod(box("a", **{"nvidia.com/gpu": 1, "koordinator.sh/rdma": 10}), joint="rdma"),
+    pod({"name": "a"}, labels={"sharedgpu/gpu_request": "0.4", "sharedgpu/gpu_limit": "0.8"}),
+    pod(of("a", "aliyun.com/gpu-mem", "1024")),
+    pod(of("a", "koordinator.sh/gpu", 20), init=[of("i", "nvidia.com/gpu", 1)]),
+    pod(of("a", "koordinator.sh/fpga", 100)),
+]
+
+
+@pytest.mark.parametrize("made", PODS)
+def test_an_admitted_pod_means_what_it_meant(made: dict[str, Any]) -> None:
+    after = patched(made)
+    assert parse_pod(after).ask == parse_pod(made).ask
+    assert validate(review(after), HERE)["response"]["allowed"]
+    assert after["spec"]["schedulerName"] == "gemini-scheduler"
+
+
+@pytest.mark.parametrize("made", PODS)
+def test_every_container_with_a_share_asks_a_slot_save_in_gpushares_spelling(made: dict[str, Any]) -> None:
+    spec, after = parse_pod(made), patched(made)
+    sharing = {c for t in spec.ask.tenants for c in t.containers if t.wants[0].type == "gpu"}
+    for container in after["spec"]["containers"] + after["spec"]["initContainers"]:
+        limits = container.get("resources", {}).get("limits", {})
+        gpushare = names.ALIYUN_GPU_MEM in limits
+        assert (int(limits.get(names.RESOURCE_CORE, 0)) >= 1) == (container["name"] in sharing and not gpushare)
+        assert not any(key.startswith(("nvidia.com/gpu", "kubernetes.io/gpu", "koordinator.sh/")) for key in limits)
+        assert container.get("resources", {}).get("requests", {}) == limits
+
+
+@pytest.mark.parametrize("made", PODS)
+def test_admission_twice_is_admission_once(made: dict[str, Any]) -> None:
+    once = patched(made)
+    assert patched(once) == once
+
+
+def test_B3_nvidia_gpu_becomes_core_and_memory_of_our_domain_and_cpu_stays() -> None:
+    limits = patched(pod(box("a", **{"nvidia.com/gpu": "2", "cpu": "4", "memory": "8Gi"})))["spec"]["containers"][0]
+    assert limits["resources"]["limits"] == {
+        "cpu": "4",
+        "memory": "8Gi",
+        "gemini.io/gpu-core": "200",
+        "gemini.io/gpu-memory-ratio": "200",
+    }
+
+
+def test_the_library_goes_before_what_the_container_preloads_itself() -> None:
+    made = pod(
+        {"name": "a", "env": [{"name": "LD_PRELOAD", "value": "/x.so"}, {"name": "A", "value": "1"}]}, gpu_request="0.5"
+    )
+    assert patched(made)["spec"]["containers"][0]["env"] == [
+        {"name": "A", "value": "1"},
+        {"name": "LD_PRELOAD", "value": f"{names.LIBRARY_PATH}:/x.so"},
+        {"name": "GEMINI_SOCKET", "value": f"ipc://{names.SOCKET_PATH}"},
+    ]
+
+
+def test_pods_without_a_share_and_other_objects_pass_untouched() -> None:
+    for made in (pod({"name": "a"}), {"kind": "Deployment", "spec": {}}):
+        for answer in (mutate(review(made), HERE), validate(review(made), HERE)):
+            assert answer["response"] == {"uid": "u1", "allowed": True}
+
+
+def with_spec(**spec: Any) -> dict[str, Any]:
+    made = pod({"name": "a"}, gpu_request="0.5")
+    made["spec"].update(spec)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("made", "problem"),
+    [
+        (pod({"name": "a"}, gpu_request="1.5"), "gemini.io/gpu-request: 1.5 is above 1; "),
+        (pod({"name": "a"}, gpu_requst="0.5"), "gemini.io/gpu-requst: is no annotation"),
+        (pod({"name": "a"}, gpu_request="0.5", gpu_policy="best"), "gemini.io/gpu-policy: best is no policy"),
+        (
+            pod({"name": "a"}, gpu_request="0.5", allocation="{}"),
+            "gemini.io/allocation: {} is written by the scheduler",
+        ),
+        (with_spec(nodeName="n1"), "spec.nodeName: n1 is preset"),
+        (with_spec(schedulerName="volcano"), "spec.schedulerName: volcano knows nothing of shares"),
+        (with_spec(containers=[{"name": "a", "securityContext": {"privileged": True}}]), "spec.containers[0].security"),
+        (with_spec(containers=[{"name": "a", "env": [{"name": "NVIDIA_VISIBLE_DEVICES"}]}]), "spec.containers[0].env"),
+        ("pod", "request.object: pod is not an object"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_with_field_value_and_mend(made: Any, problem: str) -> None:
+    for answer in (mutate(review(made), HERE), validate(review(made), HERE)):
+        assert not answer["response"]["allowed"]
+        assert answer["response"]["status"]["message"].startswith(problem)
+        assert ";" in answer["response"]["status"]["message"]
+
+
+def test_the_share_of_a_pod_that_exists_cannot_change() -> None:
+    old, new = pod({"name": "a"}, gpu_request="0.5"), pod({"name": "a"}, gpu_request="0.9")
+    refused = validate(review(new, "UPDATE", oldObject=old), HERE)["response"]
+    assert refused["status"]["message"].startswith("gemini.io/gpu-request: 0.9 instead of 0.5")
+    bound = pod({"name": "a"}, gpu_request="0.5", assigned="true", allocation="{}")
+    assert validate(review(bound, "UPDATE", oldObject=old), HERE)["response"]["allowed"]
+
+
+def test_B23_only_our_own_scheduler_binds_sharepods() -> None:
+    binding = {"kind": "Binding"}
+    theirs = review(binding, userInfo={"username": "mallory"})
+    ours = review(binding, userInfo={"username": "system:serviceaccount:gemini:extender"})
+    shared, plain = pod({"name": "a"}, gpu_request="0.5"), pod({"name": "a"})
+    refused = validate_binding(theirs, shared, HERE)["response"]
+    assert (refused["allowed"], refused["status"]["code"]) == (False, 403)
+    assert validate_binding(theirs, plain, HERE)["response"]["allowed"]
+    assert validate_binding(theirs, None, HERE)["response"]["allowed"]
+    assert validate_binding(ours, shared, HERE)["response"]["allowed"]
+    assert not validate_binding(theirs, pod({"name": "a"}, gpu_what="1"), HERE)["response"]["allowed"]
+
+
+@pytest.mark.parametrize("given_review", [None, [], {}, {"request": 5}, {"request": {"operation": "CREATE"}}])
+def test_what_is_no_review_is_refused(given_review: Any) -> None:
+    for answer in (mutate(given_review, HERE), validate(given_review, HERE)):
+        assert answer["kind"] == "AdmissionReview"
+        assert not answer["response"]["allowed"]
+
+
+LEAVES: Any = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.text(max_size=3), st.sampled_from(["Pod", "a", "1"])
+)
+JSON: Any = st.recursive(
+    LEAVES, lambda i: st.lists(i, max_size=2) | st.dictionaries(st.text(max_size=4), i, max_size=2)
+)
+
+
+def paths(value: Any, so_far: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [so_far, *(path for key, inner in items for path in paths(inner, (*so_far, key)))]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_no_json_makes_it_raise(data: st.DataObject) -> None:
+    mutated = copy.deepcopy(review(data.draw(st.sampled_from(PODS))))
+    *above, last = data.draw(st.sampled_from([p for p in paths(mutated) if p]))
+    at: Any = mutated
+    for key in above:
+        at = at[key]
+    at[last] = data.draw(JSON)
+    for answer in (mutate(mutated, HERE), validate(mutated, HERE), validate_binding(mutated, mutated, HERE)):
+        assert isinstance(answer["response"]["allowed"], bool)

@@ -138,11 +138,14 @@ PASS(cuModuleLoadDataEx, "cuModuleLoadDataEx", 2010, ANY, "counts as context ove
 PASS(cuModuleLoadFatBinary, "cuModuleLoadFatBinary", 2000, ANY, "counts as context overhead")
 HOOK(cuModuleUnload, "cuModuleUnload", 2000, ANY, WATCHED)
 PASS(cuOccupancyAvailableDynamicSMemPerBlock, "cuOccupancyAvailableDynamicSMemPerBlock", 10020, ANY, "host arithmetic")
-PASS(cuOccupancyMaxActiveBlocksPerMultiprocessor, "cuOccupancyMaxActiveBlocksPerMultiprocessor", 6050, ANY, "host arithmetic")
-PASS(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", 7000, ANY, "host arithmetic")
+PASS(cuOccupancyMaxActiveBlocksPerMultiprocessor, "cuOccupancyMaxActiveBlocksPerMultiprocessor", 6050, ANY,
+    "host arithmetic")
+PASS(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", 7000,
+    ANY, "host arithmetic")
 PASS(cuOccupancyMaxActiveClusters, "cuOccupancyMaxActiveClusters", 11070, ANY, "host arithmetic")
 PASS(cuOccupancyMaxPotentialBlockSize, "cuOccupancyMaxPotentialBlockSize", 6050, ANY, "host arithmetic")
-PASS(cuOccupancyMaxPotentialBlockSizeWithFlags, "cuOccupancyMaxPotentialBlockSizeWithFlags", 7000, ANY, "host arithmetic")
+PASS(cuOccupancyMaxPotentialBlockSizeWithFlags, "cuOccupancyMaxPotentialBlockSizeWithFlags", 7000, ANY,
+    "host arithmetic")
 PASS(cuOccupancyMaxPotentialClusterSize, "cuOccupancyMaxPotentialClusterSize", 11070, ANY, "host arithmetic")
 
 /* Launches. */
@@ -242,9 +245,12 @@ PASS(cuStreamGetCaptureInfo_v3_ptsz, "cuStreamGetCaptureInfo", 12030, PER_THREAD
 PASS(cuStreamIsCapturing, "cuStreamIsCapturing", 10000, LEGACY, "edits a capture: no work")
 PASS(cuStreamIsCapturing_ptsz, "cuStreamIsCapturing", 10000, PER_THREAD, "edits a capture: no work")
 PASS(cuStreamUpdateCaptureDependencies, "cuStreamUpdateCaptureDependencies", 11030, LEGACY, "edits a capture: no work")
-PASS(cuStreamUpdateCaptureDependencies_v2, "cuStreamUpdateCaptureDependencies", 12030, LEGACY, "edits a capture: no work")
-PASS(cuStreamUpdateCaptureDependencies_ptsz, "cuStreamUpdateCaptureDependencies", 11030, PER_THREAD, "edits a capture: no work")
-PASS(cuStreamUpdateCaptureDependencies_v2_ptsz, "cuStreamUpdateCaptureDependencies", 12030, PER_THREAD, "edits a capture: no work")
+PASS(cuStreamUpdateCaptureDependencies_v2, "cuStreamUpdateCaptureDependencies", 12030, LEGACY,
+    "edits a capture: no work")
+PASS(cuStreamUpdateCaptureDependencies_ptsz, "cuStreamUpdateCaptureDependencies", 11030, PER_THREAD,
+    "edits a capture: no work")
+PASS(cuStreamUpdateCaptureDependencies_v2_ptsz, "cuStreamUpdateCaptureDependencies", 12030, PER_THREAD,
+    "edits a capture: no work")
 PASS(cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", 10010, ANY, "the mode is the thread's own")
 
 /* Graphs. */
@@ -438,7 +444,8 @@ PASS(cuMemFreeHost, "cuMemFreeHost", 2000, ANY, "host memory")
 PASS(cuMemGetAccess, "cuMemGetAccess", 10020, ANY, "holds no memory of its own")
 PASS(cuMemGetAddressRange_v2, "cuMemGetAddressRange", 3020, ANY, "holds no memory of its own")
 PASS(cuMemGetAllocationGranularity, "cuMemGetAllocationGranularity", 10020, ANY, "holds no memory of its own")
-PASS(cuMemGetAllocationPropertiesFromHandle, "cuMemGetAllocationPropertiesFromHandle", 10020, ANY, "holds no memory of its own")
+PASS(cuMemGetAllocationPropertiesFromHandle, "cuMemGetAllocationPropertiesFromHandle", 10020, ANY,
+    "holds no memory of its own")
 HOOK(cuMemGetInfo_v2, "cuMemGetInfo", 3020, ANY, VIRTUAL)
 PASS(cuMemHostAlloc, "cuMemHostAlloc", 2020, ANY, "host memory")
 PASS(cuMemHostGetDevicePointer_v2, "cuMemHostGetDevicePointer", 3020, ANY, "host memory")
@@ -446,7 +453,8 @@ PASS(cuMemHostGetFlags, "cuMemHostGetFlags", 2030, ANY, "host memory")
 PASS(cuMemHostRegister, "cuMemHostRegister", 4000, ANY, "host memory")
 PASS(cuMemHostRegister_v2, "cuMemHostRegister", 6050, ANY, "host memory")
 PASS(cuMemHostUnregister, "cuMemHostUnregister", 4000, ANY, "host memory")
-PASS(cuMemImportFromShareableHandle, "cuMemImportFromShareableHandle", 10020, ANY, "imported memory belongs to its exporter")
+PASS(cuMemImportFromShareableHandle, "cuMemImportFromShareableHandle", 10020, ANY,
+    "imported memory belongs to its exporter")
 HOOK(cuMemMap, "cuMemMap", 10020, ANY, COUNTED)
 HOOK(cuMemPoolCreate, "cuMemPoolCreate", 11020, ANY, COUNTED)
 HOOK(cuMemPoolDestroy, "cuMemPoolDestroy", 11020, ANY, COUNTED)
@@ -482,37 +490,62 @@ PASS(cuMipmappedArrayGetLevel, "cuMipmappedArrayGetLevel", 5000, ANY, "describes
 PASS(cuMipmappedArrayGetMemoryRequirements, "cuMipmappedArrayGetMemoryRequirements", 11060, ANY, "describes an array")
 
 /* Known by name only. */
-KNOWN(cuDeviceGetCliqueCount, "cuDeviceGetCliqueCount", 13040, ANY, "multicast and fabric objects: bind memory that was counted when it was made")
-KNOWN(cuDeviceGetCliqueInfo, "cuDeviceGetCliqueInfo", 13040, ANY, "multicast and fabric objects: bind memory that was counted when it was made")
-KNOWN(cuDeviceGetDevResource, "cuDeviceGetDevResource", 12040, ANY, "green contexts: a share of the SMs of a context that is known")
-KNOWN(cuDeviceGetExecAffinitySupport, "cuDeviceGetExecAffinitySupport", 11040, ANY, "green contexts: a share of the SMs of a context that is known")
-KNOWN(cuDeviceGetFabricClusterUuid, "cuDeviceGetFabricClusterUuid", 13040, ANY, "multicast and fabric objects: bind memory that was counted when it was made")
-KNOWN(cuDeviceGetHostAtomicCapabilities, "cuDeviceGetHostAtomicCapabilities", 13000, ANY, "describes the device, no memory figure in it")
+KNOWN(cuDeviceGetCliqueCount, "cuDeviceGetCliqueCount", 13040, ANY,
+    "multicast and fabric objects: bind memory that was counted when it was made")
+KNOWN(cuDeviceGetCliqueInfo, "cuDeviceGetCliqueInfo", 13040, ANY,
+    "multicast and fabric objects: bind memory that was counted when it was made")
+KNOWN(cuDeviceGetDevResource, "cuDeviceGetDevResource", 12040, ANY,
+    "green contexts: a share of the SMs of a context that is known")
+KNOWN(cuDeviceGetExecAffinitySupport, "cuDeviceGetExecAffinitySupport", 11040, ANY,
+    "green contexts: a share of the SMs of a context that is known")
+KNOWN(cuDeviceGetFabricClusterUuid, "cuDeviceGetFabricClusterUuid", 13040, ANY,
+    "multicast and fabric objects: bind memory that was counted when it was made")
+KNOWN(cuDeviceGetHostAtomicCapabilities, "cuDeviceGetHostAtomicCapabilities", 13000, ANY,
+    "describes the device, no memory figure in it")
 KNOWN(cuDeviceGetLuid, "cuDeviceGetLuid", 10000, ANY, "describes the device, no memory figure in it")
-KNOWN(cuDeviceGetNvSciSyncAttributes, "cuDeviceGetNvSciSyncAttributes", 10020, ANY, "describes the device, no memory figure in it")
-KNOWN(cuDeviceGetP2PAtomicCapabilities, "cuDeviceGetP2PAtomicCapabilities", 13000, ANY, "describes the device, no memory figure in it")
-KNOWN(cuDeviceGetTexture1DLinearMaxWidth, "cuDeviceGetTexture1DLinearMaxWidth", 11010, ANY, "texture and surface objects: descriptors only")
-KNOWN(cuDeviceRegisterAsyncNotification, "cuDeviceRegisterAsyncNotification", 12040, ANY, "describes the device, no memory figure in it")
-KNOWN(cuDeviceTotalMem, "cuDeviceTotalMem", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuDeviceUnregisterAsyncNotification, "cuDeviceUnregisterAsyncNotification", 12040, ANY, "describes the device, no memory figure in it")
-KNOWN(cuCtxFromGreenCtx, "cuCtxFromGreenCtx", 12040, ANY, "green contexts: a share of the SMs of a context that is known")
-KNOWN(cuCtxGetDevResource, "cuCtxGetDevResource", 12040, ANY, "green contexts: a share of the SMs of a context that is known")
-KNOWN(cuCtxGetExecAffinity, "cuCtxGetExecAffinity", 11040, ANY, "green contexts: a share of the SMs of a context that is known")
+KNOWN(cuDeviceGetNvSciSyncAttributes, "cuDeviceGetNvSciSyncAttributes", 10020, ANY,
+    "describes the device, no memory figure in it")
+KNOWN(cuDeviceGetP2PAtomicCapabilities, "cuDeviceGetP2PAtomicCapabilities", 13000, ANY,
+    "describes the device, no memory figure in it")
+KNOWN(cuDeviceGetTexture1DLinearMaxWidth, "cuDeviceGetTexture1DLinearMaxWidth", 11010, ANY,
+    "texture and surface objects: descriptors only")
+KNOWN(cuDeviceRegisterAsyncNotification, "cuDeviceRegisterAsyncNotification", 12040, ANY,
+    "describes the device, no memory figure in it")
+KNOWN(cuDeviceTotalMem, "cuDeviceTotalMem", 2000, ANY,
+    "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
+KNOWN(cuDeviceUnregisterAsyncNotification, "cuDeviceUnregisterAsyncNotification", 12040, ANY,
+    "describes the device, no memory figure in it")
+KNOWN(
+    cuCtxFromGreenCtx, "cuCtxFromGreenCtx", 12040, ANY, "green contexts: a share of the SMs of a context that is known")
+KNOWN(cuCtxGetDevResource, "cuCtxGetDevResource", 12040, ANY,
+    "green contexts: a share of the SMs of a context that is known")
+KNOWN(cuCtxGetExecAffinity, "cuCtxGetExecAffinity", 11040, ANY,
+    "green contexts: a share of the SMs of a context that is known")
 KNOWN(cuCtxRecordEvent, "cuCtxRecordEvent", 12050, ANY, "green contexts: a share of the SMs of a context that is known")
 KNOWN(cuCtxWaitEvent, "cuCtxWaitEvent", 12050, ANY, "green contexts: a share of the SMs of a context that is known")
-KNOWN(cuDevResourceGenerateDesc, "cuDevResourceGenerateDesc", 12040, ANY, "green contexts: a share of the SMs of a context that is known")
-KNOWN(cuDevSmResourceSplit, "cuDevSmResourceSplit", 13010, ANY, "green contexts: a share of the SMs of a context that is known")
-KNOWN(cuDevSmResourceSplitByCount, "cuDevSmResourceSplitByCount", 12040, ANY, "green contexts: a share of the SMs of a context that is known")
+KNOWN(cuDevResourceGenerateDesc, "cuDevResourceGenerateDesc", 12040, ANY,
+    "green contexts: a share of the SMs of a context that is known")
+KNOWN(cuDevSmResourceSplit, "cuDevSmResourceSplit", 13010, ANY,
+    "green contexts: a share of the SMs of a context that is known")
+KNOWN(cuDevSmResourceSplitByCount, "cuDevSmResourceSplitByCount", 12040, ANY,
+    "green contexts: a share of the SMs of a context that is known")
 KNOWN(cuGreenCtxCreate, "cuGreenCtxCreate", 12040, ANY, "green contexts: a share of the SMs of a context that is known")
-KNOWN(cuGreenCtxDestroy, "cuGreenCtxDestroy", 12040, ANY, "green contexts: a share of the SMs of a context that is known")
-KNOWN(cuGreenCtxGetDevResource, "cuGreenCtxGetDevResource", 12040, ANY, "green contexts: a share of the SMs of a context that is known")
+KNOWN(
+    cuGreenCtxDestroy, "cuGreenCtxDestroy", 12040, ANY, "green contexts: a share of the SMs of a context that is known")
+KNOWN(cuGreenCtxGetDevResource, "cuGreenCtxGetDevResource", 12040, ANY,
+    "green contexts: a share of the SMs of a context that is known")
 KNOWN(cuGreenCtxGetId, "cuGreenCtxGetId", 12090, ANY, "green contexts: a share of the SMs of a context that is known")
-KNOWN(cuGreenCtxRecordEvent, "cuGreenCtxRecordEvent", 12040, ANY, "green contexts: a share of the SMs of a context that is known")
-KNOWN(cuGreenCtxStreamCreate, "cuGreenCtxStreamCreate", 12050, ANY, "green contexts: a share of the SMs of a context that is known")
-KNOWN(cuGreenCtxWaitEvent, "cuGreenCtxWaitEvent", 12040, ANY, "green contexts: a share of the SMs of a context that is known")
+KNOWN(cuGreenCtxRecordEvent, "cuGreenCtxRecordEvent", 12040, ANY,
+    "green contexts: a share of the SMs of a context that is known")
+KNOWN(cuGreenCtxStreamCreate, "cuGreenCtxStreamCreate", 12050, ANY,
+    "green contexts: a share of the SMs of a context that is known")
+KNOWN(cuGreenCtxWaitEvent, "cuGreenCtxWaitEvent", 12040, ANY,
+    "green contexts: a share of the SMs of a context that is known")
 KNOWN(cuFuncGetParamCount, "cuFuncGetParamCount", 13020, ANY, "newer than the table")
-KNOWN(cuFuncSetBlockShape, "cuFuncSetBlockShape", 2000, ANY, "sets up a launch of the CUDA 2 style; the launch itself is known")
-KNOWN(cuFuncSetSharedSize, "cuFuncSetSharedSize", 2000, ANY, "sets up a launch of the CUDA 2 style; the launch itself is known")
+KNOWN(cuFuncSetBlockShape, "cuFuncSetBlockShape", 2000, ANY,
+    "sets up a launch of the CUDA 2 style; the launch itself is known")
+KNOWN(cuFuncSetSharedSize, "cuFuncSetSharedSize", 2000, ANY,
+    "sets up a launch of the CUDA 2 style; the launch itself is known")
 KNOWN(cuKernelGetParamCount, "cuKernelGetParamCount", 13020, ANY, "newer than the table")
 KNOWN(cuLinkAddData, "cuLinkAddData", 5050, ANY, "links device code on the host")
 KNOWN(cuLinkAddData_v2, "cuLinkAddData", 6050, ANY, "links device code on the host")
@@ -522,7 +555,8 @@ KNOWN(cuLinkComplete, "cuLinkComplete", 5050, ANY, "links device code on the hos
 KNOWN(cuLinkCreate, "cuLinkCreate", 5050, ANY, "links device code on the host")
 KNOWN(cuLinkCreate_v2, "cuLinkCreate", 6050, ANY, "links device code on the host")
 KNOWN(cuLinkDestroy, "cuLinkDestroy", 5050, ANY, "links device code on the host")
-KNOWN(cuModuleGetGlobal, "cuModuleGetGlobal", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
+KNOWN(cuModuleGetGlobal, "cuModuleGetGlobal", 2000, ANY,
+    "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
 KNOWN(cuModuleGetSurfRef, "cuModuleGetSurfRef", 3000, ANY, "texture references: no GPU time, no memory of their own")
 KNOWN(cuModuleGetTexRef, "cuModuleGetTexRef", 2000, ANY, "texture references: no GPU time, no memory of their own")
 KNOWN(cuParamSetSize, "cuParamSetSize", 2000, ANY, "sets up a launch of the CUDA 2 style; the launch itself is known")
@@ -536,58 +570,96 @@ KNOWN(cuTexRefCreate, "cuTexRefCreate", 2000, ANY, "texture references: no GPU t
 KNOWN(cuTexRefDestroy, "cuTexRefDestroy", 2000, ANY, "texture references: no GPU time, no memory of their own")
 KNOWN(cuTexRefGetAddress, "cuTexRefGetAddress", 2000, ANY, "texture references: no GPU time, no memory of their own")
 KNOWN(cuTexRefGetAddress_v2, "cuTexRefGetAddress", 3020, ANY, "texture references: no GPU time, no memory of their own")
-KNOWN(cuTexRefGetAddressMode, "cuTexRefGetAddressMode", 2000, ANY, "texture references: no GPU time, no memory of their own")
+KNOWN(cuTexRefGetAddressMode, "cuTexRefGetAddressMode", 2000, ANY,
+    "texture references: no GPU time, no memory of their own")
 KNOWN(cuTexRefGetArray, "cuTexRefGetArray", 2000, ANY, "texture references: no GPU time, no memory of their own")
-KNOWN(cuTexRefGetBorderColor, "cuTexRefGetBorderColor", 8000, ANY, "texture references: no GPU time, no memory of their own")
-KNOWN(cuTexRefGetFilterMode, "cuTexRefGetFilterMode", 2000, ANY, "texture references: no GPU time, no memory of their own")
+KNOWN(cuTexRefGetBorderColor, "cuTexRefGetBorderColor", 8000, ANY,
+    "texture references: no GPU time, no memory of their own")
+KNOWN(cuTexRefGetFilterMode, "cuTexRefGetFilterMode", 2000, ANY,
+    "texture references: no GPU time, no memory of their own")
 KNOWN(cuTexRefGetFlags, "cuTexRefGetFlags", 2000, ANY, "texture references: no GPU time, no memory of their own")
 KNOWN(cuTexRefGetFormat, "cuTexRefGetFormat", 2000, ANY, "texture references: no GPU time, no memory of their own")
-KNOWN(cuTexRefGetMaxAnisotropy, "cuTexRefGetMaxAnisotropy", 5000, ANY, "texture references: no GPU time, no memory of their own")
-KNOWN(cuTexRefGetMipmapFilterMode, "cuTexRefGetMipmapFilterMode", 5000, ANY, "texture references: no GPU time, no memory of their own")
-KNOWN(cuTexRefGetMipmapLevelBias, "cuTexRefGetMipmapLevelBias", 5000, ANY, "texture references: no GPU time, no memory of their own")
-KNOWN(cuTexRefGetMipmapLevelClamp, "cuTexRefGetMipmapLevelClamp", 5000, ANY, "texture references: no GPU time, no memory of their own")
-KNOWN(cuTexRefGetMipmappedArray, "cuTexRefGetMipmappedArray", 5000, ANY, "texture references: no GPU time, no memory of their own")
+KNOWN(cuTexRefGetMaxAnisotropy, "cuTexRefGetMaxAnisotropy", 5000, ANY,
+    "texture references: no GPU time, no memory of their own")
+KNOWN(cuTexRefGetMipmapFilterMode, "cuTexRefGetMipmapFilterMode", 5000, ANY,
+    "texture references: no GPU time, no memory of their own")
+KNOWN(cuTexRefGetMipmapLevelBias, "cuTexRefGetMipmapLevelBias", 5000, ANY,
+    "texture references: no GPU time, no memory of their own")
+KNOWN(cuTexRefGetMipmapLevelClamp, "cuTexRefGetMipmapLevelClamp", 5000, ANY,
+    "texture references: no GPU time, no memory of their own")
+KNOWN(cuTexRefGetMipmappedArray, "cuTexRefGetMipmappedArray", 5000, ANY,
+    "texture references: no GPU time, no memory of their own")
 KNOWN(cuTexRefSetAddress, "cuTexRefSetAddress", 2000, ANY, "texture references: no GPU time, no memory of their own")
 KNOWN(cuTexRefSetAddress_v2, "cuTexRefSetAddress", 3020, ANY, "texture references: no GPU time, no memory of their own")
-KNOWN(cuTexRefSetAddress2D, "cuTexRefSetAddress2D", 2020, ANY, "texture references: no GPU time, no memory of their own")
-KNOWN(cuTexRefSetAddress2D_v2, "cuTexRefSetAddress2D", 3020, ANY, "texture references: no GPU time, no memory of their own")
-KNOWN(cuTexRefSetAddress2D_v3, "cuTexRefSetAddress2D", 4010, ANY, "texture references: no GPU time, no memory of their own")
-KNOWN(cuTexRefSetAddressMode, "cuTexRefSetAddressMode", 2000, ANY, "texture references: no GPU time, no memory of their own")
+KNOWN(
+    cuTexRefSetAddress2D, "cuTexRefSetAddress2D", 2020, ANY, "texture references: no GPU time, no memory of their own")
+KNOWN(cuTexRefSetAddress2D_v2, "cuTexRefSetAddress2D", 3020, ANY,
+    "texture references: no GPU time, no memory of their own")
+KNOWN(cuTexRefSetAddress2D_v3, "cuTexRefSetAddress2D", 4010, ANY,
+    "texture references: no GPU time, no memory of their own")
+KNOWN(cuTexRefSetAddressMode, "cuTexRefSetAddressMode", 2000, ANY,
+    "texture references: no GPU time, no memory of their own")
 KNOWN(cuTexRefSetArray, "cuTexRefSetArray", 2000, ANY, "texture references: no GPU time, no memory of their own")
-KNOWN(cuTexRefSetBorderColor, "cuTexRefSetBorderColor", 8000, ANY, "texture references: no GPU time, no memory of their own")
-KNOWN(cuTexRefSetFilterMode, "cuTexRefSetFilterMode", 2000, ANY, "texture references: no GPU time, no memory of their own")
+KNOWN(cuTexRefSetBorderColor, "cuTexRefSetBorderColor", 8000, ANY,
+    "texture references: no GPU time, no memory of their own")
+KNOWN(cuTexRefSetFilterMode, "cuTexRefSetFilterMode", 2000, ANY,
+    "texture references: no GPU time, no memory of their own")
 KNOWN(cuTexRefSetFlags, "cuTexRefSetFlags", 2000, ANY, "texture references: no GPU time, no memory of their own")
 KNOWN(cuTexRefSetFormat, "cuTexRefSetFormat", 2000, ANY, "texture references: no GPU time, no memory of their own")
-KNOWN(cuTexRefSetMaxAnisotropy, "cuTexRefSetMaxAnisotropy", 5000, ANY, "texture references: no GPU time, no memory of their own")
-KNOWN(cuTexRefSetMipmapFilterMode, "cuTexRefSetMipmapFilterMode", 5000, ANY, "texture references: no GPU time, no memory of their own")
-KNOWN(cuTexRefSetMipmapLevelBias, "cuTexRefSetMipmapLevelBias", 5000, ANY, "texture references: no GPU time, no memory of their own")
-KNOWN(cuTexRefSetMipmapLevelClamp, "cuTexRefSetMipmapLevelClamp", 5000, ANY, "texture references: no GPU time, no memory of their own")
-KNOWN(cuTexRefSetMipmappedArray, "cuTexRefSetMipmappedArray", 5000, ANY, "texture references: no GPU time, no memory of their own")
+KNOWN(cuTexRefSetMaxAnisotropy, "cuTexRefSetMaxAnisotropy", 5000, ANY,
+    "texture references: no GPU time, no memory of their own")
+KNOWN(cuTexRefSetMipmapFilterMode, "cuTexRefSetMipmapFilterMode", 5000, ANY,
+    "texture references: no GPU time, no memory of their own")
+KNOWN(cuTexRefSetMipmapLevelBias, "cuTexRefSetMipmapLevelBias", 5000, ANY,
+    "texture references: no GPU time, no memory of their own")
+KNOWN(cuTexRefSetMipmapLevelClamp, "cuTexRefSetMipmapLevelClamp", 5000, ANY,
+    "texture references: no GPU time, no memory of their own")
+KNOWN(cuTexRefSetMipmappedArray, "cuTexRefSetMipmappedArray", 5000, ANY,
+    "texture references: no GPU time, no memory of their own")
 KNOWN(cuLaunchHostFunc_v2, "cuLaunchHostFunc", 13010, LEGACY, "host function of CUDA 13.2 and later: runs on the CPU")
-KNOWN(cuLaunchHostFunc_v2_ptsz, "cuLaunchHostFunc", 13010, PER_THREAD, "host function of CUDA 13.2 and later: runs on the CPU")
-KNOWN(cuStreamBeginRecaptureToGraph, "cuStreamBeginRecaptureToGraph", 13030, LEGACY, "capture into graphics or again into a graph: rare, the launch of the result is gated")
-KNOWN(cuStreamBeginRecaptureToGraph_ptsz, "cuStreamBeginRecaptureToGraph", 13030, PER_THREAD, "capture into graphics or again into a graph: rare, the launch of the result is gated")
-KNOWN(cuStreamGetDevResource, "cuStreamGetDevResource", 13010, LEGACY, "green contexts: a share of the SMs of a context that is known")
-KNOWN(cuStreamGetDevResource_ptsz, "cuStreamGetDevResource", 13010, PER_THREAD, "green contexts: a share of the SMs of a context that is known")
+KNOWN(cuLaunchHostFunc_v2_ptsz, "cuLaunchHostFunc", 13010, PER_THREAD,
+    "host function of CUDA 13.2 and later: runs on the CPU")
+KNOWN(cuStreamBeginRecaptureToGraph, "cuStreamBeginRecaptureToGraph", 13030, LEGACY,
+    "capture into graphics or again into a graph: rare, the launch of the result is gated")
+KNOWN(cuStreamBeginRecaptureToGraph_ptsz, "cuStreamBeginRecaptureToGraph", 13030, PER_THREAD,
+    "capture into graphics or again into a graph: rare, the launch of the result is gated")
+KNOWN(cuStreamGetDevResource, "cuStreamGetDevResource", 13010, LEGACY,
+    "green contexts: a share of the SMs of a context that is known")
+KNOWN(cuStreamGetDevResource_ptsz, "cuStreamGetDevResource", 13010, PER_THREAD,
+    "green contexts: a share of the SMs of a context that is known")
 KNOWN(cuStreamGetDevice, "cuStreamGetDevice", 12080, LEGACY, "describes a stream")
 KNOWN(cuStreamGetDevice_ptsz, "cuStreamGetDevice", 12080, PER_THREAD, "describes a stream")
-KNOWN(cuStreamGetGreenCtx, "cuStreamGetGreenCtx", 12040, ANY, "green contexts: a share of the SMs of a context that is known")
-KNOWN(cuStreamBeginCaptureToCig, "cuStreamBeginCaptureToCig", 13010, LEGACY, "capture into graphics or again into a graph: rare, the launch of the result is gated")
-KNOWN(cuStreamBeginCaptureToCig_ptsz, "cuStreamBeginCaptureToCig", 13010, PER_THREAD, "capture into graphics or again into a graph: rare, the launch of the result is gated")
-KNOWN(cuStreamEndCaptureToCig, "cuStreamEndCaptureToCig", 13010, LEGACY, "capture into graphics or again into a graph: rare, the launch of the result is gated")
-KNOWN(cuStreamEndCaptureToCig_ptsz, "cuStreamEndCaptureToCig", 13010, PER_THREAD, "capture into graphics or again into a graph: rare, the launch of the result is gated")
-KNOWN(cuGraphAddExternalSemaphoresSignalNode, "cuGraphAddExternalSemaphoresSignalNode", 11020, ANY, "external memory and semaphores belong to their exporter")
-KNOWN(cuGraphAddExternalSemaphoresWaitNode, "cuGraphAddExternalSemaphoresWaitNode", 11020, ANY, "external memory and semaphores belong to their exporter")
+KNOWN(cuStreamGetGreenCtx, "cuStreamGetGreenCtx", 12040, ANY,
+    "green contexts: a share of the SMs of a context that is known")
+KNOWN(cuStreamBeginCaptureToCig, "cuStreamBeginCaptureToCig", 13010, LEGACY,
+    "capture into graphics or again into a graph: rare, the launch of the result is gated")
+KNOWN(cuStreamBeginCaptureToCig_ptsz, "cuStreamBeginCaptureToCig", 13010, PER_THREAD,
+    "capture into graphics or again into a graph: rare, the launch of the result is gated")
+KNOWN(cuStreamEndCaptureToCig, "cuStreamEndCaptureToCig", 13010, LEGACY,
+    "capture into graphics or again into a graph: rare, the launch of the result is gated")
+KNOWN(cuStreamEndCaptureToCig_ptsz, "cuStreamEndCaptureToCig", 13010, PER_THREAD,
+    "capture into graphics or again into a graph: rare, the launch of the result is gated")
+KNOWN(cuGraphAddExternalSemaphoresSignalNode, "cuGraphAddExternalSemaphoresSignalNode", 11020, ANY,
+    "external memory and semaphores belong to their exporter")
+KNOWN(cuGraphAddExternalSemaphoresWaitNode, "cuGraphAddExternalSemaphoresWaitNode", 11020, ANY,
+    "external memory and semaphores belong to their exporter")
 KNOWN(cuGraphAddNode_v3, "cuGraphAddNode", 13040, ANY, "describes a graph")
-KNOWN(cuGraphConditionalHandleCreate, "cuGraphConditionalHandleCreate", 12030, ANY, "part of a graph, whose launch is gated")
+KNOWN(cuGraphConditionalHandleCreate, "cuGraphConditionalHandleCreate", 12030, ANY,
+    "part of a graph, whose launch is gated")
 KNOWN(cuGraphDebugDotPrint, "cuGraphDebugDotPrint", 11030, ANY, "describes a graph")
-KNOWN(cuGraphExecExternalSemaphoresSignalNodeSetParams, "cuGraphExecExternalSemaphoresSignalNodeSetParams", 11020, ANY, "external memory and semaphores belong to their exporter")
-KNOWN(cuGraphExecExternalSemaphoresWaitNodeSetParams, "cuGraphExecExternalSemaphoresWaitNodeSetParams", 11020, ANY, "external memory and semaphores belong to their exporter")
+KNOWN(cuGraphExecExternalSemaphoresSignalNodeSetParams, "cuGraphExecExternalSemaphoresSignalNodeSetParams", 11020, ANY,
+    "external memory and semaphores belong to their exporter")
+KNOWN(cuGraphExecExternalSemaphoresWaitNodeSetParams, "cuGraphExecExternalSemaphoresWaitNodeSetParams", 11020, ANY,
+    "external memory and semaphores belong to their exporter")
 KNOWN(cuGraphExecGetId, "cuGraphExecGetId", 13010, ANY, "describes a graph")
-KNOWN(cuGraphExternalSemaphoresSignalNodeGetParams, "cuGraphExternalSemaphoresSignalNodeGetParams", 11020, ANY, "external memory and semaphores belong to their exporter")
-KNOWN(cuGraphExternalSemaphoresSignalNodeSetParams, "cuGraphExternalSemaphoresSignalNodeSetParams", 11020, ANY, "external memory and semaphores belong to their exporter")
-KNOWN(cuGraphExternalSemaphoresWaitNodeGetParams, "cuGraphExternalSemaphoresWaitNodeGetParams", 11020, ANY, "external memory and semaphores belong to their exporter")
-KNOWN(cuGraphExternalSemaphoresWaitNodeSetParams, "cuGraphExternalSemaphoresWaitNodeSetParams", 11020, ANY, "external memory and semaphores belong to their exporter")
+KNOWN(cuGraphExternalSemaphoresSignalNodeGetParams, "cuGraphExternalSemaphoresSignalNodeGetParams", 11020, ANY,
+    "external memory and semaphores belong to their exporter")
+KNOWN(cuGraphExternalSemaphoresSignalNodeSetParams, "cuGraphExternalSemaphoresSignalNodeSetParams", 11020, ANY,
+    "external memory and semaphores belong to their exporter")
+KNOWN(cuGraphExternalSemaphoresWaitNodeGetParams, "cuGraphExternalSemaphoresWaitNodeGetParams", 11020, ANY,
+    "external memory and semaphores belong to their exporter")
+KNOWN(cuGraphExternalSemaphoresWaitNodeSetParams, "cuGraphExternalSemaphoresWaitNodeSetParams", 11020, ANY,
+    "external memory and semaphores belong to their exporter")
 KNOWN(cuGraphGetId, "cuGraphGetId", 13010, ANY, "describes a graph")
 KNOWN(cuGraphNodeGetContainingGraph, "cuGraphNodeGetContainingGraph", 13010, ANY, "describes a graph")
 KNOWN(cuGraphNodeGetLocalId, "cuGraphNodeGetLocalId", 13010, ANY, "describes a graph")
@@ -595,139 +667,242 @@ KNOWN(cuGraphNodeGetParams, "cuGraphNodeGetParams", 13020, ANY, "describes a gra
 KNOWN(cuGraphNodeGetToolsId, "cuGraphNodeGetToolsId", 13010, ANY, "describes a graph")
 KNOWN(cuGraphNodeSetParams_v2, "cuGraphNodeSetParams", 13040, ANY, "describes a graph")
 KNOWN(cuMemcpy2D, "cuMemcpy2D", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuMemcpy2DAsync, "cuMemcpy2DAsync", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuMemcpy2DUnaligned, "cuMemcpy2DUnaligned", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
+KNOWN(cuMemcpy2DAsync, "cuMemcpy2DAsync", 2000, ANY,
+    "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
+KNOWN(cuMemcpy2DUnaligned, "cuMemcpy2DUnaligned", 2000, ANY,
+    "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
 KNOWN(cuMemcpy3D, "cuMemcpy3D", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuMemcpy3DAsync, "cuMemcpy3DAsync", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
+KNOWN(cuMemcpy3DAsync, "cuMemcpy3DAsync", 2000, ANY,
+    "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
 KNOWN(cuMemcpy3DBatchAsync, "cuMemcpy3DBatchAsync", 12080, LEGACY, "batched copies")
 KNOWN(cuMemcpy3DBatchAsync_v2, "cuMemcpy3DBatchAsync", 13000, LEGACY, "batched copies")
 KNOWN(cuMemcpy3DBatchAsync_ptsz, "cuMemcpy3DBatchAsync", 12080, PER_THREAD, "batched copies")
 KNOWN(cuMemcpy3DBatchAsync_v2_ptsz, "cuMemcpy3DBatchAsync", 13000, PER_THREAD, "batched copies")
 KNOWN(cuMemcpy3DWithAttributesAsync, "cuMemcpy3DWithAttributesAsync", 13020, LEGACY, "copy of CUDA 13.1 and later")
-KNOWN(cuMemcpy3DWithAttributesAsync_ptsz, "cuMemcpy3DWithAttributesAsync", 13020, PER_THREAD, "copy of CUDA 13.1 and later")
-KNOWN(cuMemcpyAtoA, "cuMemcpyAtoA", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuMemcpyAtoD, "cuMemcpyAtoD", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuMemcpyAtoH, "cuMemcpyAtoH", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuMemcpyAtoHAsync, "cuMemcpyAtoHAsync", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
+KNOWN(cuMemcpy3DWithAttributesAsync_ptsz, "cuMemcpy3DWithAttributesAsync", 13020, PER_THREAD,
+    "copy of CUDA 13.1 and later")
+KNOWN(
+    cuMemcpyAtoA, "cuMemcpyAtoA", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
+KNOWN(
+    cuMemcpyAtoD, "cuMemcpyAtoD", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
+KNOWN(
+    cuMemcpyAtoH, "cuMemcpyAtoH", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
+KNOWN(cuMemcpyAtoHAsync, "cuMemcpyAtoHAsync", 2000, ANY,
+    "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
 KNOWN(cuMemcpyBatchAsync, "cuMemcpyBatchAsync", 12080, LEGACY, "batched copies")
 KNOWN(cuMemcpyBatchAsync_ptsz, "cuMemcpyBatchAsync", 12080, PER_THREAD, "batched copies")
-KNOWN(cuMemcpyDtoA, "cuMemcpyDtoA", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuMemcpyDtoD, "cuMemcpyDtoD", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync", 3000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuMemcpyDtoH, "cuMemcpyDtoH", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuMemcpyHtoA, "cuMemcpyHtoA", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuMemcpyHtoAAsync, "cuMemcpyHtoAAsync", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuMemcpyHtoD, "cuMemcpyHtoD", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
+KNOWN(
+    cuMemcpyDtoA, "cuMemcpyDtoA", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
+KNOWN(
+    cuMemcpyDtoD, "cuMemcpyDtoD", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
+KNOWN(cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync", 3000, ANY,
+    "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
+KNOWN(
+    cuMemcpyDtoH, "cuMemcpyDtoH", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
+KNOWN(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync", 2000, ANY,
+    "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
+KNOWN(
+    cuMemcpyHtoA, "cuMemcpyHtoA", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
+KNOWN(cuMemcpyHtoAAsync, "cuMemcpyHtoAAsync", 2000, ANY,
+    "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
+KNOWN(
+    cuMemcpyHtoD, "cuMemcpyHtoD", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
+KNOWN(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync", 2000, ANY,
+    "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
 KNOWN(cuMemcpyWithAttributesAsync, "cuMemcpyWithAttributesAsync", 13020, LEGACY, "copy of CUDA 13.1 and later")
 KNOWN(cuMemcpyWithAttributesAsync_ptsz, "cuMemcpyWithAttributesAsync", 13020, PER_THREAD, "copy of CUDA 13.1 and later")
 KNOWN(cuMemsetD16, "cuMemsetD16", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuMemsetD2D16, "cuMemsetD2D16", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuMemsetD2D32, "cuMemsetD2D32", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuMemsetD2D8, "cuMemsetD2D8", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
+KNOWN(cuMemsetD2D16, "cuMemsetD2D16", 2000, ANY,
+    "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
+KNOWN(cuMemsetD2D32, "cuMemsetD2D32", 2000, ANY,
+    "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
+KNOWN(
+    cuMemsetD2D8, "cuMemsetD2D8", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
 KNOWN(cuMemsetD32, "cuMemsetD32", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
 KNOWN(cuMemsetD8, "cuMemsetD8", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
 KNOWN(cuIpcGetEventHandle, "cuIpcGetEventHandle", 4010, ANY, "inter-process events: no work of their own")
 KNOWN(cuIpcOpenEventHandle, "cuIpcOpenEventHandle", 4010, ANY, "inter-process events: no work of their own")
 KNOWN(cuMemAlloc, "cuMemAlloc", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuMemAllocHost, "cuMemAllocHost", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuMemAllocPitch, "cuMemAllocPitch", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuMemBatchDecompressAsync, "cuMemBatchDecompressAsync", 12060, LEGACY, "decompression engine, not the compute engine")
-KNOWN(cuMemBatchDecompressAsync_ptsz, "cuMemBatchDecompressAsync", 12060, PER_THREAD, "decompression engine, not the compute engine")
-KNOWN(cuMemDiscardAndPrefetchBatchAsync, "cuMemDiscardAndPrefetchBatchAsync", 13000, LEGACY, "managed memory moves on the copy engines")
-KNOWN(cuMemDiscardAndPrefetchBatchAsync_ptsz, "cuMemDiscardAndPrefetchBatchAsync", 13000, PER_THREAD, "managed memory moves on the copy engines")
+KNOWN(cuMemAllocHost, "cuMemAllocHost", 2000, ANY,
+    "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
+KNOWN(cuMemAllocPitch, "cuMemAllocPitch", 2000, ANY,
+    "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
+KNOWN(cuMemBatchDecompressAsync, "cuMemBatchDecompressAsync", 12060, LEGACY,
+    "decompression engine, not the compute engine")
+KNOWN(cuMemBatchDecompressAsync_ptsz, "cuMemBatchDecompressAsync", 12060, PER_THREAD,
+    "decompression engine, not the compute engine")
+KNOWN(cuMemDiscardAndPrefetchBatchAsync, "cuMemDiscardAndPrefetchBatchAsync", 13000, LEGACY,
+    "managed memory moves on the copy engines")
+KNOWN(cuMemDiscardAndPrefetchBatchAsync_ptsz, "cuMemDiscardAndPrefetchBatchAsync", 13000, PER_THREAD,
+    "managed memory moves on the copy engines")
 KNOWN(cuMemDiscardBatchAsync, "cuMemDiscardBatchAsync", 13000, LEGACY, "managed memory moves on the copy engines")
-KNOWN(cuMemDiscardBatchAsync_ptsz, "cuMemDiscardBatchAsync", 13000, PER_THREAD, "managed memory moves on the copy engines")
+KNOWN(cuMemDiscardBatchAsync_ptsz, "cuMemDiscardBatchAsync", 13000, PER_THREAD,
+    "managed memory moves on the copy engines")
 KNOWN(cuMemFree, "cuMemFree", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuMemGetAddressRange, "cuMemGetAddressRange", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuMemGetDefaultMemPool, "cuMemGetDefaultMemPool", 13000, ANY, "a handle or description of memory that was counted when it was made")
-KNOWN(cuMemGetHandleForAddressRange, "cuMemGetHandleForAddressRange", 11070, ANY, "a handle or description of memory that was counted when it was made")
-KNOWN(cuMemGetInfo, "cuMemGetInfo", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuMemGetLocationInfo, "cuMemGetLocationInfo", 13040, ANY, "a handle or description of memory that was counted when it was made")
-KNOWN(cuMemGetMemPool, "cuMemGetMemPool", 13000, ANY, "a handle or description of memory that was counted when it was made")
-KNOWN(cuMemHostGetDevicePointer, "cuMemHostGetDevicePointer", 2020, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuMemMapArrayAsync, "cuMemMapArrayAsync", 11010, LEGACY, "sparse arrays: map memory that was counted when it was made")
-KNOWN(cuMemMapArrayAsync_ptsz, "cuMemMapArrayAsync", 11010, PER_THREAD, "sparse arrays: map memory that was counted when it was made")
+KNOWN(cuMemGetAddressRange, "cuMemGetAddressRange", 2000, ANY,
+    "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
+KNOWN(cuMemGetDefaultMemPool, "cuMemGetDefaultMemPool", 13000, ANY,
+    "a handle or description of memory that was counted when it was made")
+KNOWN(cuMemGetHandleForAddressRange, "cuMemGetHandleForAddressRange", 11070, ANY,
+    "a handle or description of memory that was counted when it was made")
+KNOWN(
+    cuMemGetInfo, "cuMemGetInfo", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
+KNOWN(cuMemGetLocationInfo, "cuMemGetLocationInfo", 13040, ANY,
+    "a handle or description of memory that was counted when it was made")
+KNOWN(cuMemGetMemPool, "cuMemGetMemPool", 13000, ANY,
+    "a handle or description of memory that was counted when it was made")
+KNOWN(cuMemHostGetDevicePointer, "cuMemHostGetDevicePointer", 2020, ANY,
+    "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
+KNOWN(cuMemMapArrayAsync, "cuMemMapArrayAsync", 11010, LEGACY,
+    "sparse arrays: map memory that was counted when it was made")
+KNOWN(cuMemMapArrayAsync_ptsz, "cuMemMapArrayAsync", 11010, PER_THREAD,
+    "sparse arrays: map memory that was counted when it was made")
 KNOWN(cuMemPoolExportPointer, "cuMemPoolExportPointer", 11020, ANY, "imported memory belongs to its exporter")
-KNOWN(cuMemPoolExportToShareableHandle, "cuMemPoolExportToShareableHandle", 11020, ANY, "imported memory belongs to its exporter")
-KNOWN(cuMemPoolImportFromShareableHandle, "cuMemPoolImportFromShareableHandle", 11020, ANY, "imported memory belongs to its exporter")
+KNOWN(cuMemPoolExportToShareableHandle, "cuMemPoolExportToShareableHandle", 11020, ANY,
+    "imported memory belongs to its exporter")
+KNOWN(cuMemPoolImportFromShareableHandle, "cuMemPoolImportFromShareableHandle", 11020, ANY,
+    "imported memory belongs to its exporter")
 KNOWN(cuMemPoolImportPointer, "cuMemPoolImportPointer", 11020, ANY, "imported memory belongs to its exporter")
 KNOWN(cuMemPrefetchBatchAsync, "cuMemPrefetchBatchAsync", 13000, LEGACY, "managed memory moves on the copy engines")
-KNOWN(cuMemPrefetchBatchAsync_ptsz, "cuMemPrefetchBatchAsync", 13000, PER_THREAD, "managed memory moves on the copy engines")
-KNOWN(cuMemSetMemPool, "cuMemSetMemPool", 13000, ANY, "a handle or description of memory that was counted when it was made")
-KNOWN(cuArray3DCreate, "cuArray3DCreate", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuArray3DGetDescriptor, "cuArray3DGetDescriptor", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuArrayCreate, "cuArrayCreate", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuArrayGetDescriptor, "cuArrayGetDescriptor", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
+KNOWN(cuMemPrefetchBatchAsync_ptsz, "cuMemPrefetchBatchAsync", 13000, PER_THREAD,
+    "managed memory moves on the copy engines")
+KNOWN(cuMemSetMemPool, "cuMemSetMemPool", 13000, ANY,
+    "a handle or description of memory that was counted when it was made")
+KNOWN(cuArray3DCreate, "cuArray3DCreate", 2000, ANY,
+    "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
+KNOWN(cuArray3DGetDescriptor, "cuArray3DGetDescriptor", 2000, ANY,
+    "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
+KNOWN(cuArrayCreate, "cuArrayCreate", 2000, ANY,
+    "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
+KNOWN(cuArrayGetDescriptor, "cuArrayGetDescriptor", 2000, ANY,
+    "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
 KNOWN(cuArrayGetPlane, "cuArrayGetPlane", 11020, ANY, "sparse arrays: map memory that was counted when it was made")
-KNOWN(cuArrayGetSparseProperties, "cuArrayGetSparseProperties", 11010, ANY, "sparse arrays: map memory that was counted when it was made")
-KNOWN(cuMipmappedArrayGetSparseProperties, "cuMipmappedArrayGetSparseProperties", 11010, ANY, "sparse arrays: map memory that was counted when it was made")
-KNOWN(cuCheckpointOperationComplete, "cuCheckpointOperationComplete", 13040, ANY, "checkpoints, core dumps and logs: tools, no work")
-KNOWN(cuCheckpointProcessCheckpoint, "cuCheckpointProcessCheckpoint", 12080, ANY, "checkpoints, core dumps and logs: tools, no work")
-KNOWN(cuCheckpointProcessGetRestoreThreadId, "cuCheckpointProcessGetRestoreThreadId", 12080, ANY, "checkpoints, core dumps and logs: tools, no work")
-KNOWN(cuCheckpointProcessGetState, "cuCheckpointProcessGetState", 12080, ANY, "checkpoints, core dumps and logs: tools, no work")
-KNOWN(cuCheckpointProcessLock, "cuCheckpointProcessLock", 12080, ANY, "checkpoints, core dumps and logs: tools, no work")
-KNOWN(cuCheckpointProcessRestore, "cuCheckpointProcessRestore", 12080, ANY, "checkpoints, core dumps and logs: tools, no work")
-KNOWN(cuCheckpointProcessUnlock, "cuCheckpointProcessUnlock", 12080, ANY, "checkpoints, core dumps and logs: tools, no work")
-KNOWN(cuCoredumpDeregisterCompleteCallback, "cuCoredumpDeregisterCompleteCallback", 13020, ANY, "checkpoints, core dumps and logs: tools, no work")
-KNOWN(cuCoredumpDeregisterStartCallback, "cuCoredumpDeregisterStartCallback", 13020, ANY, "checkpoints, core dumps and logs: tools, no work")
+KNOWN(cuArrayGetSparseProperties, "cuArrayGetSparseProperties", 11010, ANY,
+    "sparse arrays: map memory that was counted when it was made")
+KNOWN(cuMipmappedArrayGetSparseProperties, "cuMipmappedArrayGetSparseProperties", 11010, ANY,
+    "sparse arrays: map memory that was counted when it was made")
+KNOWN(cuCheckpointOperationComplete, "cuCheckpointOperationComplete", 13040, ANY,
+    "checkpoints, core dumps and logs: tools, no work")
+KNOWN(cuCheckpointProcessCheckpoint, "cuCheckpointProcessCheckpoint", 12080, ANY,
+    "checkpoints, core dumps and logs: tools, no work")
+KNOWN(cuCheckpointProcessGetRestoreThreadId, "cuCheckpointProcessGetRestoreThreadId", 12080, ANY,
+    "checkpoints, core dumps and logs: tools, no work")
+KNOWN(cuCheckpointProcessGetState, "cuCheckpointProcessGetState", 12080, ANY,
+    "checkpoints, core dumps and logs: tools, no work")
+KNOWN(
+    cuCheckpointProcessLock, "cuCheckpointProcessLock", 12080, ANY, "checkpoints, core dumps and logs: tools, no work")
+KNOWN(cuCheckpointProcessRestore, "cuCheckpointProcessRestore", 12080, ANY,
+    "checkpoints, core dumps and logs: tools, no work")
+KNOWN(cuCheckpointProcessUnlock, "cuCheckpointProcessUnlock", 12080, ANY,
+    "checkpoints, core dumps and logs: tools, no work")
+KNOWN(cuCoredumpDeregisterCompleteCallback, "cuCoredumpDeregisterCompleteCallback", 13020, ANY,
+    "checkpoints, core dumps and logs: tools, no work")
+KNOWN(cuCoredumpDeregisterStartCallback, "cuCoredumpDeregisterStartCallback", 13020, ANY,
+    "checkpoints, core dumps and logs: tools, no work")
 KNOWN(cuCoredumpGetAttribute, "cuCoredumpGetAttribute", 12010, ANY, "checkpoints, core dumps and logs: tools, no work")
-KNOWN(cuCoredumpGetAttributeGlobal, "cuCoredumpGetAttributeGlobal", 12010, ANY, "checkpoints, core dumps and logs: tools, no work")
-KNOWN(cuCoredumpRegisterCompleteCallback, "cuCoredumpRegisterCompleteCallback", 13020, ANY, "checkpoints, core dumps and logs: tools, no work")
-KNOWN(cuCoredumpRegisterStartCallback, "cuCoredumpRegisterStartCallback", 13020, ANY, "checkpoints, core dumps and logs: tools, no work")
+KNOWN(cuCoredumpGetAttributeGlobal, "cuCoredumpGetAttributeGlobal", 12010, ANY,
+    "checkpoints, core dumps and logs: tools, no work")
+KNOWN(cuCoredumpRegisterCompleteCallback, "cuCoredumpRegisterCompleteCallback", 13020, ANY,
+    "checkpoints, core dumps and logs: tools, no work")
+KNOWN(cuCoredumpRegisterStartCallback, "cuCoredumpRegisterStartCallback", 13020, ANY,
+    "checkpoints, core dumps and logs: tools, no work")
 KNOWN(cuCoredumpSetAttribute, "cuCoredumpSetAttribute", 12010, ANY, "checkpoints, core dumps and logs: tools, no work")
-KNOWN(cuCoredumpSetAttributeGlobal, "cuCoredumpSetAttributeGlobal", 12010, ANY, "checkpoints, core dumps and logs: tools, no work")
-KNOWN(cuDestroyExternalMemory, "cuDestroyExternalMemory", 10000, ANY, "external memory and semaphores belong to their exporter")
-KNOWN(cuDestroyExternalSemaphore, "cuDestroyExternalSemaphore", 10000, ANY, "external memory and semaphores belong to their exporter")
-KNOWN(cuExternalMemoryGetMappedBuffer, "cuExternalMemoryGetMappedBuffer", 10000, ANY, "external memory and semaphores belong to their exporter")
-KNOWN(cuExternalMemoryGetMappedMipmappedArray, "cuExternalMemoryGetMappedMipmappedArray", 10000, ANY, "external memory and semaphores belong to their exporter")
-KNOWN(cuFabricCpyBatchAsync, "cuFabricCpyBatchAsync", 13050, LEGACY, "multicast and fabric objects: bind memory that was counted when it was made")
-KNOWN(cuFabricCpyBatchAsync_ptsz, "cuFabricCpyBatchAsync", 13050, PER_THREAD, "multicast and fabric objects: bind memory that was counted when it was made")
-KNOWN(cuFlushGPUDirectRDMAWrites, "cuFlushGPUDirectRDMAWrites", 11030, ANY, "a handle or description of memory that was counted when it was made")
-KNOWN(cuGraphicsMapResources, "cuGraphicsMapResources", 3000, LEGACY, "graphics interop: the memory is the graphics API's")
-KNOWN(cuGraphicsMapResources_ptsz, "cuGraphicsMapResources", 7000, PER_THREAD, "graphics interop: the memory is the graphics API's")
-KNOWN(cuGraphicsResourceGetMappedMipmappedArray, "cuGraphicsResourceGetMappedMipmappedArray", 5000, ANY, "graphics interop: the memory is the graphics API's")
-KNOWN(cuGraphicsResourceGetMappedPointer, "cuGraphicsResourceGetMappedPointer", 3000, ANY, "graphics interop: the memory is the graphics API's")
-KNOWN(cuGraphicsResourceGetMappedPointer_v2, "cuGraphicsResourceGetMappedPointer", 3020, ANY, "graphics interop: the memory is the graphics API's")
-KNOWN(cuGraphicsResourceSetMapFlags, "cuGraphicsResourceSetMapFlags", 3000, ANY, "graphics interop: the memory is the graphics API's")
-KNOWN(cuGraphicsResourceSetMapFlags_v2, "cuGraphicsResourceSetMapFlags", 6050, ANY, "graphics interop: the memory is the graphics API's")
-KNOWN(cuGraphicsSubResourceGetMappedArray, "cuGraphicsSubResourceGetMappedArray", 3000, ANY, "graphics interop: the memory is the graphics API's")
-KNOWN(cuGraphicsUnmapResources, "cuGraphicsUnmapResources", 3000, LEGACY, "graphics interop: the memory is the graphics API's")
-KNOWN(cuGraphicsUnmapResources_ptsz, "cuGraphicsUnmapResources", 7000, PER_THREAD, "graphics interop: the memory is the graphics API's")
-KNOWN(cuGraphicsUnregisterResource, "cuGraphicsUnregisterResource", 3000, ANY, "graphics interop: the memory is the graphics API's")
-KNOWN(cuImportExternalMemory, "cuImportExternalMemory", 10000, ANY, "external memory and semaphores belong to their exporter")
-KNOWN(cuImportExternalSemaphore, "cuImportExternalSemaphore", 10000, ANY, "external memory and semaphores belong to their exporter")
-KNOWN(cuLogicalEndpointAddDevice, "cuLogicalEndpointAddDevice", 13030, ANY, "multicast and fabric objects: bind memory that was counted when it was made")
-KNOWN(cuLogicalEndpointBindAddr, "cuLogicalEndpointBindAddr", 13030, ANY, "multicast and fabric objects: bind memory that was counted when it was made")
-KNOWN(cuLogicalEndpointBindMem, "cuLogicalEndpointBindMem", 13030, ANY, "multicast and fabric objects: bind memory that was counted when it was made")
-KNOWN(cuLogicalEndpointCreate, "cuLogicalEndpointCreate", 13030, ANY, "multicast and fabric objects: bind memory that was counted when it was made")
-KNOWN(cuLogicalEndpointDestroy, "cuLogicalEndpointDestroy", 13030, ANY, "multicast and fabric objects: bind memory that was counted when it was made")
-KNOWN(cuLogicalEndpointExport, "cuLogicalEndpointExport", 13030, ANY, "multicast and fabric objects: bind memory that was counted when it was made")
-KNOWN(cuLogicalEndpointGetLimits, "cuLogicalEndpointGetLimits", 13030, ANY, "multicast and fabric objects: bind memory that was counted when it was made")
-KNOWN(cuLogicalEndpointIdRelease, "cuLogicalEndpointIdRelease", 13030, ANY, "multicast and fabric objects: bind memory that was counted when it was made")
-KNOWN(cuLogicalEndpointIdReserve, "cuLogicalEndpointIdReserve", 13030, ANY, "multicast and fabric objects: bind memory that was counted when it was made")
-KNOWN(cuLogicalEndpointImport, "cuLogicalEndpointImport", 13030, ANY, "multicast and fabric objects: bind memory that was counted when it was made")
-KNOWN(cuLogicalEndpointQuery, "cuLogicalEndpointQuery", 13030, ANY, "multicast and fabric objects: bind memory that was counted when it was made")
-KNOWN(cuLogicalEndpointUnbind, "cuLogicalEndpointUnbind", 13030, ANY, "multicast and fabric objects: bind memory that was counted when it was made")
+KNOWN(cuCoredumpSetAttributeGlobal, "cuCoredumpSetAttributeGlobal", 12010, ANY,
+    "checkpoints, core dumps and logs: tools, no work")
+KNOWN(cuDestroyExternalMemory, "cuDestroyExternalMemory", 10000, ANY,
+    "external memory and semaphores belong to their exporter")
+KNOWN(cuDestroyExternalSemaphore, "cuDestroyExternalSemaphore", 10000, ANY,
+    "external memory and semaphores belong to their exporter")
+KNOWN(cuExternalMemoryGetMappedBuffer, "cuExternalMemoryGetMappedBuffer", 10000, ANY,
+    "external memory and semaphores belong to their exporter")
+KNOWN(cuExternalMemoryGetMappedMipmappedArray, "cuExternalMemoryGetMappedMipmappedArray", 10000, ANY,
+    "external memory and semaphores belong to their exporter")
+KNOWN(cuFabricCpyBatchAsync, "cuFabricCpyBatchAsync", 13050, LEGACY,
+    "multicast and fabric objects: bind memory that was counted when it was made")
+KNOWN(cuFabricCpyBatchAsync_ptsz, "cuFabricCpyBatchAsync", 13050, PER_THREAD,
+    "multicast and fabric objects: bind memory that was counted when it was made")
+KNOWN(cuFlushGPUDirectRDMAWrites, "cuFlushGPUDirectRDMAWrites", 11030, ANY,
+    "a handle or description of memory that was counted when it was made")
+KNOWN(cuGraphicsMapResources, "cuGraphicsMapResources", 3000, LEGACY,
+    "graphics interop: the memory is the graphics API's")
+KNOWN(cuGraphicsMapResources_ptsz, "cuGraphicsMapResources", 7000, PER_THREAD,
+    "graphics interop: the memory is the graphics API's")
+KNOWN(cuGraphicsResourceGetMappedMipmappedArray, "cuGraphicsResourceGetMappedMipmappedArray", 5000, ANY,
+    "graphics interop: the memory is the graphics API's")
+KNOWN(cuGraphicsResourceGetMappedPointer, "cuGraphicsResourceGetMappedPointer", 3000, ANY,
+    "graphics interop: the memory is the graphics API's")
+KNOWN(cuGraphicsResourceGetMappedPointer_v2, "cuGraphicsResourceGetMappedPointer", 3020, ANY,
+    "graphics interop: the memory is the graphics API's")
+KNOWN(cuGraphicsResourceSetMapFlags, "cuGraphicsResourceSetMapFlags", 3000, ANY,
+    "graphics interop: the memory is the graphics API's")
+KNOWN(cuGraphicsResourceSetMapFlags_v2, "cuGraphicsResourceSetMapFlags", 6050, ANY,
+    "graphics interop: the memory is the graphics API's")
+KNOWN(cuGraphicsSubResourceGetMappedArray, "cuGraphicsSubResourceGetMappedArray", 3000, ANY,
+    "graphics interop: the memory is the graphics API's")
+KNOWN(cuGraphicsUnmapResources, "cuGraphicsUnmapResources", 3000, LEGACY,
+    "graphics interop: the memory is the graphics API's")
+KNOWN(cuGraphicsUnmapResources_ptsz, "cuGraphicsUnmapResources", 7000, PER_THREAD,
+    "graphics interop: the memory is the graphics API's")
+KNOWN(cuGraphicsUnregisterResource, "cuGraphicsUnregisterResource", 3000, ANY,
+    "graphics interop: the memory is the graphics API's")
+KNOWN(cuImportExternalMemory, "cuImportExternalMemory", 10000, ANY,
+    "external memory and semaphores belong to their exporter")
+KNOWN(cuImportExternalSemaphore, "cuImportExternalSemaphore", 10000, ANY,
+    "external memory and semaphores belong to their exporter")
+KNOWN(cuLogicalEndpointAddDevice, "cuLogicalEndpointAddDevice", 13030, ANY,
+    "multicast and fabric objects: bind memory that was counted when it was made")
+KNOWN(cuLogicalEndpointBindAddr, "cuLogicalEndpointBindAddr", 13030, ANY,
+    "multicast and fabric objects: bind memory that was counted when it was made")
+KNOWN(cuLogicalEndpointBindMem, "cuLogicalEndpointBindMem", 13030, ANY,
+    "multicast and fabric objects: bind memory that was counted when it was made")
+KNOWN(cuLogicalEndpointCreate, "cuLogicalEndpointCreate", 13030, ANY,
+    "multicast and fabric objects: bind memory that was counted when it was made")
+KNOWN(cuLogicalEndpointDestroy, "cuLogicalEndpointDestroy", 13030, ANY,
+    "multicast and fabric objects: bind memory that was counted when it was made")
+KNOWN(cuLogicalEndpointExport, "cuLogicalEndpointExport", 13030, ANY,
+    "multicast and fabric objects: bind memory that was counted when it was made")
+KNOWN(cuLogicalEndpointGetLimits, "cuLogicalEndpointGetLimits", 13030, ANY,
+    "multicast and fabric objects: bind memory that was counted when it was made")
+KNOWN(cuLogicalEndpointIdRelease, "cuLogicalEndpointIdRelease", 13030, ANY,
+    "multicast and fabric objects: bind memory that was counted when it was made")
+KNOWN(cuLogicalEndpointIdReserve, "cuLogicalEndpointIdReserve", 13030, ANY,
+    "multicast and fabric objects: bind memory that was counted when it was made")
+KNOWN(cuLogicalEndpointImport, "cuLogicalEndpointImport", 13030, ANY,
+    "multicast and fabric objects: bind memory that was counted when it was made")
+KNOWN(cuLogicalEndpointQuery, "cuLogicalEndpointQuery", 13030, ANY,
+    "multicast and fabric objects: bind memory that was counted when it was made")
+KNOWN(cuLogicalEndpointUnbind, "cuLogicalEndpointUnbind", 13030, ANY,
+    "multicast and fabric objects: bind memory that was counted when it was made")
 KNOWN(cuLogsCurrent, "cuLogsCurrent", 12090, ANY, "checkpoints, core dumps and logs: tools, no work")
 KNOWN(cuLogsDumpToFile, "cuLogsDumpToFile", 12090, ANY, "checkpoints, core dumps and logs: tools, no work")
 KNOWN(cuLogsDumpToMemory, "cuLogsDumpToMemory", 12090, ANY, "checkpoints, core dumps and logs: tools, no work")
 KNOWN(cuLogsRegisterCallback, "cuLogsRegisterCallback", 12090, ANY, "checkpoints, core dumps and logs: tools, no work")
-KNOWN(cuLogsUnregisterCallback, "cuLogsUnregisterCallback", 12090, ANY, "checkpoints, core dumps and logs: tools, no work")
-KNOWN(cuMulticastAddDevice, "cuMulticastAddDevice", 12010, ANY, "multicast and fabric objects: bind memory that was counted when it was made")
-KNOWN(cuMulticastBindAddr, "cuMulticastBindAddr", 12010, ANY, "multicast and fabric objects: bind memory that was counted when it was made")
-KNOWN(cuMulticastBindAddr_v2, "cuMulticastBindAddr", 13010, ANY, "multicast and fabric objects: bind memory that was counted when it was made")
-KNOWN(cuMulticastBindMem, "cuMulticastBindMem", 12010, ANY, "multicast and fabric objects: bind memory that was counted when it was made")
-KNOWN(cuMulticastBindMem_v2, "cuMulticastBindMem", 13010, ANY, "multicast and fabric objects: bind memory that was counted when it was made")
-KNOWN(cuMulticastCreate, "cuMulticastCreate", 12010, ANY, "multicast and fabric objects: bind memory that was counted when it was made")
-KNOWN(cuMulticastGetGranularity, "cuMulticastGetGranularity", 12010, ANY, "multicast and fabric objects: bind memory that was counted when it was made")
-KNOWN(cuMulticastUnbind, "cuMulticastUnbind", 12010, ANY, "multicast and fabric objects: bind memory that was counted when it was made")
-KNOWN(cuSignalExternalSemaphoresAsync, "cuSignalExternalSemaphoresAsync", 10000, LEGACY, "external memory and semaphores belong to their exporter")
-KNOWN(cuSignalExternalSemaphoresAsync_ptsz, "cuSignalExternalSemaphoresAsync", 10000, PER_THREAD, "external memory and semaphores belong to their exporter")
+KNOWN(cuLogsUnregisterCallback, "cuLogsUnregisterCallback", 12090, ANY,
+    "checkpoints, core dumps and logs: tools, no work")
+KNOWN(cuMulticastAddDevice, "cuMulticastAddDevice", 12010, ANY,
+    "multicast and fabric objects: bind memory that was counted when it was made")
+KNOWN(cuMulticastBindAddr, "cuMulticastBindAddr", 12010, ANY,
+    "multicast and fabric objects: bind memory that was counted when it was made")
+KNOWN(cuMulticastBindAddr_v2, "cuMulticastBindAddr", 13010, ANY,
+    "multicast and fabric objects: bind memory that was counted when it was made")
+KNOWN(cuMulticastBindMem, "cuMulticastBindMem", 12010, ANY,
+    "multicast and fabric objects: bind memory that was counted when it was made")
+KNOWN(cuMulticastBindMem_v2, "cuMulticastBindMem", 13010, ANY,
+    "multicast and fabric objects: bind memory that was counted when it was made")
+KNOWN(cuMulticastCreate, "cuMulticastCreate", 12010, ANY,
+    "multicast and fabric objects: bind memory that was counted when it was made")
+KNOWN(cuMulticastGetGranularity, "cuMulticastGetGranularity", 12010, ANY,
+    "multicast and fabric objects: bind memory that was counted when it was made")
+KNOWN(cuMulticastUnbind, "cuMulticastUnbind", 12010, ANY,
+    "multicast and fabric objects: bind memory that was counted when it was made")
+KNOWN(cuSignalExternalSemaphoresAsync, "cuSignalExternalSemaphoresAsync", 10000, LEGACY,
+    "external memory and semaphores belong to their exporter")
+KNOWN(cuSignalExternalSemaphoresAsync_ptsz, "cuSignalExternalSemaphoresAsync", 10000, PER_THREAD,
+    "external memory and semaphores belong to their exporter")
 KNOWN(cuSurfObjectCreate, "cuSurfObjectCreate", 5000, ANY, "texture and surface objects: descriptors only")
 KNOWN(cuSurfObjectDestroy, "cuSurfObjectDestroy", 5000, ANY, "texture and surface objects: descriptors only")
-KNOWN(cuSurfObjectGetResourceDesc, "cuSurfObjectGetResourceDesc", 5000, ANY, "texture and surface objects: descriptors only")
+KNOWN(cuSurfObjectGetResourceDesc, "cuSurfObjectGetResourceDesc", 5000, ANY,
+    "texture and surface objects: descriptors only")
 KNOWN(cuTensorMapEncodeIm2col, "cuTensorMapEncodeIm2col", 12000, ANY, "encodes a descriptor on the host")
 KNOWN(cuTensorMapEncodeIm2colWide, "cuTensorMapEncodeIm2colWide", 12080, ANY, "encodes a descriptor on the host")
 KNOWN(cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled", 12000, ANY, "encodes a descriptor on the host")
@@ -735,11 +910,16 @@ KNOWN(cuTensorMapReplaceAddress, "cuTensorMapReplaceAddress", 12000, ANY, "encod
 KNOWN(cuTensorMapSetAllocationClass, "cuTensorMapSetAllocationClass", 13050, ANY, "encodes a descriptor on the host")
 KNOWN(cuTexObjectCreate, "cuTexObjectCreate", 5000, ANY, "texture and surface objects: descriptors only")
 KNOWN(cuTexObjectDestroy, "cuTexObjectDestroy", 5000, ANY, "texture and surface objects: descriptors only")
-KNOWN(cuTexObjectGetResourceDesc, "cuTexObjectGetResourceDesc", 5000, ANY, "texture and surface objects: descriptors only")
-KNOWN(cuTexObjectGetResourceViewDesc, "cuTexObjectGetResourceViewDesc", 5000, ANY, "texture and surface objects: descriptors only")
-KNOWN(cuTexObjectGetTextureDesc, "cuTexObjectGetTextureDesc", 5000, ANY, "texture and surface objects: descriptors only")
-KNOWN(cuWaitExternalSemaphoresAsync, "cuWaitExternalSemaphoresAsync", 10000, LEGACY, "external memory and semaphores belong to their exporter")
-KNOWN(cuWaitExternalSemaphoresAsync_ptsz, "cuWaitExternalSemaphoresAsync", 10000, PER_THREAD, "external memory and semaphores belong to their exporter")
+KNOWN(cuTexObjectGetResourceDesc, "cuTexObjectGetResourceDesc", 5000, ANY,
+    "texture and surface objects: descriptors only")
+KNOWN(cuTexObjectGetResourceViewDesc, "cuTexObjectGetResourceViewDesc", 5000, ANY,
+    "texture and surface objects: descriptors only")
+KNOWN(
+    cuTexObjectGetTextureDesc, "cuTexObjectGetTextureDesc", 5000, ANY, "texture and surface objects: descriptors only")
+KNOWN(cuWaitExternalSemaphoresAsync, "cuWaitExternalSemaphoresAsync", 10000, LEGACY,
+    "external memory and semaphores belong to their exporter")
+KNOWN(cuWaitExternalSemaphoresAsync_ptsz, "cuWaitExternalSemaphoresAsync", 10000, PER_THREAD,
+    "external memory and semaphores belong to their exporter")
 
 #undef HOOK
 #undef PASS

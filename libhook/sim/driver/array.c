@@ -14,27 +14,22 @@ struct CUmipmappedArray_st {
     uint64_t bytes;
 };
 
-static size_t element_bytes(CUarray_format format)
-{
+static size_t element_bytes(CUarray_format format) {
     switch (format) {
     case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8:
-        return 1;
+    case CU_AD_FORMAT_SIGNED_INT8: return 1;
     case CU_AD_FORMAT_UNSIGNED_INT16:
     case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF:
-        return 2;
+    case CU_AD_FORMAT_HALF: return 2;
     case CU_AD_FORMAT_UNSIGNED_INT32:
     case CU_AD_FORMAT_SIGNED_INT32:
-    case CU_AD_FORMAT_FLOAT:
-        return 4;
+    case CU_AD_FORMAT_FLOAT: return 4;
     }
     return 0;
 }
 
 /* Everything about the array that follows from its shape; returns the bytes it takes. */
-static uint64_t lay_out(struct CUarray_st *array)
-{
+static uint64_t lay_out(struct CUarray_st *array) {
     const CUDA_ARRAY3D_DESCRIPTOR *s = &array->shape;
     array->row_bytes = s->Width * element_bytes(s->Format) * s->NumChannels;
     array->rows = s->Height ? s->Height : 1;
@@ -43,16 +38,14 @@ static uint64_t lay_out(struct CUarray_st *array)
     return array->pitch * array->rows * array->slices;
 }
 
-static CUresult check(const CUDA_ARRAY3D_DESCRIPTOR *s)
-{
+static CUresult check(const CUDA_ARRAY3D_DESCRIPTOR *s) {
     NEED(s && s->Width && s->Width <= 131072 && s->Height <= 131072 && s->Depth <= 16384, CUDA_ERROR_INVALID_VALUE);
     NEED(element_bytes(s->Format) && (s->NumChannels == 1 || s->NumChannels == 2 || s->NumChannels == 4),
-         CUDA_ERROR_INVALID_VALUE);
+        CUDA_ERROR_INVALID_VALUE);
     return CUDA_SUCCESS;
 }
 
-static CUresult memory(struct CUctx_st *ctx, uint64_t bytes, CUdeviceptr *out)
-{
+static CUresult memory(struct CUctx_st *ctx, uint64_t bytes, CUdeviceptr *out) {
     TRY(card_take(ctx->device, bytes));
     *out = heap_take(&(struct block){.bytes = bytes, .kind = BLOCK_ARRAY, .device = ctx->device, .ctx = ctx}, 4096);
     if (!*out)
@@ -60,8 +53,7 @@ static CUresult memory(struct CUctx_st *ctx, uint64_t bytes, CUdeviceptr *out)
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult cuArray3DCreate_v2(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *shape)
-{
+CUresult cuArray3DCreate_v2(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *shape) {
     struct CUctx_st *ctx;
     NEED(out, CUDA_ERROR_INVALID_VALUE);
     TRY(context_current(&ctx));
@@ -79,32 +71,28 @@ CUresult cuArray3DCreate_v2(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *shape)
     return result;
 }
 
-CUresult cuArrayCreate_v2(CUarray *out, const CUDA_ARRAY_DESCRIPTOR *shape)
-{
+CUresult cuArrayCreate_v2(CUarray *out, const CUDA_ARRAY_DESCRIPTOR *shape) {
     NEED(shape, CUDA_ERROR_INVALID_VALUE);
     return cuArray3DCreate_v2(out, &(CUDA_ARRAY3D_DESCRIPTOR){.Width = shape->Width,
-                                                              .Height = shape->Height,
-                                                              .Format = shape->Format,
-                                                              .NumChannels = shape->NumChannels});
+                                       .Height = shape->Height,
+                                       .Format = shape->Format,
+                                       .NumChannels = shape->NumChannels});
 }
 
-static CUresult array_of(CUarray handle, struct CUarray_st **out)
-{
+static CUresult array_of(CUarray handle, struct CUarray_st **out) {
     INIT();
     NEED(slab_has(SLAB_ARRAY, handle), CUDA_ERROR_INVALID_HANDLE);
     *out = handle;
     return CUDA_SUCCESS;
 }
 
-static void give(CUdeviceptr address)
-{
+static void give(CUdeviceptr address) {
     struct block block;
     if (heap_give(address, &block))
         card_give(block.device, block.bytes);
 }
 
-CUresult cuArrayDestroy(CUarray handle)
-{
+CUresult cuArrayDestroy(CUarray handle) {
     struct CUarray_st *array;
     TRY(array_of(handle, &array));
     NEED(!array->level_of, CUDA_ERROR_INVALID_HANDLE);
@@ -115,8 +103,7 @@ CUresult cuArrayDestroy(CUarray handle)
     return CUDA_SUCCESS;
 }
 
-CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *shape, CUarray handle)
-{
+CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *shape, CUarray handle) {
     struct CUarray_st *array;
     NEED(shape, CUDA_ERROR_INVALID_VALUE);
     TRY(array_of(handle, &array));
@@ -124,18 +111,16 @@ CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *shape, CUarray handl
     return CUDA_SUCCESS;
 }
 
-CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *shape, CUarray handle)
-{
+CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *shape, CUarray handle) {
     struct CUarray_st *array;
     NEED(shape, CUDA_ERROR_INVALID_VALUE);
     TRY(array_of(handle, &array));
-    *shape = (CUDA_ARRAY_DESCRIPTOR){array->shape.Width, array->shape.Height, array->shape.Format,
-                                     array->shape.NumChannels};
+    *shape =
+        (CUDA_ARRAY_DESCRIPTOR){array->shape.Width, array->shape.Height, array->shape.Format, array->shape.NumChannels};
     return CUDA_SUCCESS;
 }
 
-CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *needs, CUarray handle, CUdevice device)
-{
+CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *needs, CUarray handle, CUdevice device) {
     struct CUarray_st *array;
     NEED(needs, CUDA_ERROR_INVALID_VALUE);
     TRY(array_of(handle, &array));
@@ -144,8 +129,7 @@ CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *needs, CUa
     return CUDA_SUCCESS;
 }
 
-CUresult cuMipmappedArrayCreate(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels)
-{
+CUresult cuMipmappedArrayCreate(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels) {
     struct CUctx_st *ctx;
     uint64_t offset[LEVELS];
     NEED(out && levels && levels <= LEVELS, CUDA_ERROR_INVALID_VALUE);
@@ -180,16 +164,14 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRI
     return result;
 }
 
-static CUresult mipmap_of(CUmipmappedArray handle, struct CUmipmappedArray_st **out)
-{
+static CUresult mipmap_of(CUmipmappedArray handle, struct CUmipmappedArray_st **out) {
     INIT();
     NEED(slab_has(SLAB_MIPMAP, handle), CUDA_ERROR_INVALID_HANDLE);
     *out = handle;
     return CUDA_SUCCESS;
 }
 
-CUresult cuMipmappedArrayGetLevel(CUarray *array, CUmipmappedArray handle, unsigned int level)
-{
+CUresult cuMipmappedArrayGetLevel(CUarray *array, CUmipmappedArray handle, unsigned int level) {
     struct CUmipmappedArray_st *mipmap;
     TRY(mipmap_of(handle, &mipmap));
     NEED(array && level < mipmap->levels, CUDA_ERROR_INVALID_VALUE);
@@ -197,8 +179,7 @@ CUresult cuMipmappedArrayGetLevel(CUarray *array, CUmipmappedArray handle, unsig
     return CUDA_SUCCESS;
 }
 
-CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle)
-{
+CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle) {
     struct CUmipmappedArray_st *mipmap;
     TRY(mipmap_of(handle, &mipmap));
     TRY(capture_guard());
@@ -210,14 +191,12 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle)
     return CUDA_SUCCESS;
 }
 
-static bool lies_in(CUdeviceptr address, const struct CUctx_st *ctx)
-{
+static bool lies_in(CUdeviceptr address, const struct CUctx_st *ctx) {
     struct block block;
     return heap_find(address, &block) && block.kind == BLOCK_ARRAY && block.ctx == ctx;
 }
 
-void array_end_context(struct CUctx_st *ctx)
-{
+void array_end_context(struct CUctx_st *ctx) {
     for (uint32_t i = 0; i < slab[SLAB_MIPMAP].used; i++) {
         struct CUmipmappedArray_st *mipmap = slab_at(SLAB_MIPMAP, i);
         if (!mipmap || !lies_in(mipmap->address, ctx))
@@ -236,9 +215,8 @@ void array_end_context(struct CUctx_st *ctx)
     }
 }
 
-CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *needs, CUmipmappedArray handle,
-                                               CUdevice device)
-{
+CUresult cuMipmappedArrayGetMemoryRequirements(
+    CUDA_ARRAY_MEMORY_REQUIREMENTS *needs, CUmipmappedArray handle, CUdevice device) {
     struct CUmipmappedArray_st *mipmap;
     NEED(needs, CUDA_ERROR_INVALID_VALUE);
     TRY(mipmap_of(handle, &mipmap));

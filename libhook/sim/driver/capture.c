@@ -18,24 +18,20 @@ struct capture {
 
 static struct capture *all;
 
-static void lock(void)
-{
+static void lock(void) {
     pthread_mutex_lock(&driver.lock);
 }
 
-static void unlock(void)
-{
+static void unlock(void) {
     pthread_mutex_unlock(&driver.lock);
 }
 
-void capture_free_tips(struct node_set **tips)
-{
+void capture_free_tips(struct node_set **tips) {
     free(*tips);
     *tips = NULL;
 }
 
-static struct node_set *copy_tips(struct CUgraphNode_st *const *node, size_t count)
-{
+static struct node_set *copy_tips(struct CUgraphNode_st *const *node, size_t count) {
     struct node_set *set = malloc(sizeof(*set) + count * sizeof(set->node[0]));
     if (!set)
         return NULL;
@@ -45,8 +41,7 @@ static struct node_set *copy_tips(struct CUgraphNode_st *const *node, size_t cou
     return set;
 }
 
-static bool set_tips(struct node_set **tips, struct CUgraphNode_st *const *node, size_t count)
-{
+static bool set_tips(struct node_set **tips, struct CUgraphNode_st *const *node, size_t count) {
     struct node_set *set = copy_tips(node, count);
     if (!set)
         return false;
@@ -55,8 +50,7 @@ static bool set_tips(struct node_set **tips, struct CUgraphNode_st *const *node,
     return true;
 }
 
-static bool add_tips(struct node_set **tips, struct CUgraphNode_st *const *node, size_t count)
-{
+static bool add_tips(struct node_set **tips, struct CUgraphNode_st *const *node, size_t count) {
     size_t had = *tips ? (*tips)->count : 0;
     struct node_set *set = realloc(*tips, sizeof(*set) + (had + count) * sizeof(set->node[0]));
     if (!set)
@@ -73,34 +67,29 @@ static bool add_tips(struct node_set **tips, struct CUgraphNode_st *const *node,
     return true;
 }
 
-static struct capture *find(uint64_t id)
-{
+static struct capture *find(uint64_t id) {
     struct capture *capture = all;
     while (capture && capture->id != id)
         capture = capture->next;
     return capture;
 }
 
-static void invalidate(struct capture *capture)
-{
+static void invalidate(struct capture *capture) {
     if (capture)
         capture->status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
 }
 
-static bool blocks_legacy(const struct CUstream_st *stream)
-{
+static bool blocks_legacy(const struct CUstream_st *stream) {
     return stream->kind != STREAM_LEGACY && !(stream->flags & CU_STREAM_NON_BLOCKING);
 }
 
-static void join(struct CUstream_st *stream, struct capture *capture)
-{
+static void join(struct CUstream_st *stream, struct capture *capture) {
     atomic_store(&stream->capture, capture);
     if (blocks_legacy(stream))
         atomic_fetch_add(&stream->ctx->capturing_blocking, 1);
 }
 
-static void part(struct CUstream_st *stream)
-{
+static void part(struct CUstream_st *stream) {
     atomic_store(&stream->capture, NULL);
     capture_free_tips(&stream->tips);
     if (blocks_legacy(stream))
@@ -108,8 +97,7 @@ static void part(struct CUstream_st *stream)
 }
 
 /* Take every stream out, forget the capture. The graph is the caller's. */
-static void finish(struct capture *capture)
-{
+static void finish(struct capture *capture) {
     for (uint32_t i = 0; i < slab[SLAB_STREAM].used; i++) {
         struct CUstream_st *stream = slab_at(SLAB_STREAM, i);
         if (stream && atomic_load(&stream->capture) == capture)
@@ -126,16 +114,14 @@ static void finish(struct capture *capture)
 
 /* ---- what captures forbid ---- */
 
-CUresult capture_guard_slow(void)
-{
+CUresult capture_guard_slow(void) {
     CUresult result = CUDA_SUCCESS;
     if (thread.capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
         return CUDA_SUCCESS;
     lock();
     for (struct capture *c = all; c; c = c->next) {
         bool own = c->thread == &thread && c->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
-        bool anyones =
-            c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && thread.capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+        bool anyones = c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && thread.capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
         if (c->status != CU_STREAM_CAPTURE_STATUS_ACTIVE || !(own || anyones))
             continue;
         invalidate(c);
@@ -145,8 +131,7 @@ CUresult capture_guard_slow(void)
     return result;
 }
 
-static CUresult invalidate_streams(struct CUctx_st *ctx, bool blocking_only, CUresult error)
-{
+static CUresult invalidate_streams(struct CUctx_st *ctx, bool blocking_only, CUresult error) {
     CUresult result = CUDA_SUCCESS;
     lock();
     for (struct CUstream_st *stream = ctx->streams; stream; stream = stream->next) {
@@ -160,15 +145,13 @@ static CUresult invalidate_streams(struct CUctx_st *ctx, bool blocking_only, CUr
     return result;
 }
 
-CUresult capture_check_legacy_slow(struct CUstream_st *stream)
-{
+CUresult capture_check_legacy_slow(struct CUstream_st *stream) {
     if (!atomic_load(&stream->ctx->capturing_blocking))
         return CUDA_SUCCESS;
     return invalidate_streams(stream->ctx, true, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
 }
 
-CUresult capture_check_sync_slow(struct CUstream_st *stream)
-{
+CUresult capture_check_sync_slow(struct CUstream_st *stream) {
     if (stream->kind == STREAM_LEGACY)
         TRY(capture_check_legacy_slow(stream));
     lock();
@@ -178,22 +161,19 @@ CUresult capture_check_sync_slow(struct CUstream_st *stream)
     return capture ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : capture_guard_slow();
 }
 
-CUresult capture_check_context_slow(struct CUctx_st *ctx)
-{
+CUresult capture_check_context_slow(struct CUctx_st *ctx) {
     TRY(invalidate_streams(ctx, false, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED));
     return capture_guard_slow();
 }
 
-CUresult capture_check_event_slow(struct CUevent_st *event)
-{
+CUresult capture_check_event_slow(struct CUevent_st *event) {
     lock();
     invalidate(find(event->captured_id));
     unlock();
     return CUDA_ERROR_CAPTURED_EVENT;
 }
 
-void capture_abandon(struct CUstream_st *stream)
-{
+void capture_abandon(struct CUstream_st *stream) {
     lock();
     struct capture *capture = atomic_load(&stream->capture);
     if (capture) {
@@ -211,15 +191,13 @@ void capture_abandon(struct CUstream_st *stream)
 /* ---- what goes into captures ---- */
 
 /* With the lock held: the stream's capture, if it is still good for something. */
-static CUresult active(struct CUstream_st *stream, struct capture **out)
-{
+static CUresult active(struct CUstream_st *stream, struct capture **out) {
     *out = atomic_load(&stream->capture);
     NEED(*out, CUDA_ERROR_ILLEGAL_STATE);
     return (*out)->status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 }
 
-CUresult capture_op(struct CUstream_st *stream, const struct op *op)
-{
+CUresult capture_op(struct CUstream_st *stream, const struct op *op) {
     struct capture *capture;
     struct CUgraphNode_st *node;
     lock();
@@ -234,8 +212,7 @@ CUresult capture_op(struct CUstream_st *stream, const struct op *op)
     return result;
 }
 
-CUresult capture_record(struct CUstream_st *stream, struct CUevent_st *event, bool external)
-{
+CUresult capture_record(struct CUstream_st *stream, struct CUevent_st *event, bool external) {
     struct capture *capture;
     if (external)
         return capture_op(stream, &(struct op){.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD, .event = event});
@@ -252,13 +229,11 @@ CUresult capture_record(struct CUstream_st *stream, struct CUevent_st *event, bo
     return result;
 }
 
-bool capture_event_is_captured(const struct CUevent_st *event)
-{
+bool capture_event_is_captured(const struct CUevent_st *event) {
     return event->captured != NULL;
 }
 
-CUresult capture_wait(struct CUstream_st *stream, struct CUevent_st *event, bool external)
-{
+CUresult capture_wait(struct CUstream_st *stream, struct CUevent_st *event, bool external) {
     CUresult result = CUDA_SUCCESS;
     if (external)
         return capture_op(stream, &(struct op){.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT, .event = event});
@@ -296,9 +271,8 @@ CUresult capture_wait(struct CUstream_st *stream, struct CUevent_st *event, bool
 
 /* ---- begin, end, ask ---- */
 
-static CUresult begin(CUstream handle, CUgraph into, const CUgraphNode *needs, size_t count, CUstreamCaptureMode mode,
-                      bool per_thread)
-{
+static CUresult begin(
+    CUstream handle, CUgraph into, const CUgraphNode *needs, size_t count, CUstreamCaptureMode mode, bool per_thread) {
     struct CUstream_st *stream;
     struct CUgraph_st *graph = NULL;
     CUresult result = CUDA_SUCCESS;
@@ -333,8 +307,7 @@ static CUresult begin(CUstream handle, CUgraph into, const CUgraphNode *needs, s
 }
 
 /* Do all other streams of the capture end in something that the origin waits for? */
-static bool joined(const struct capture *capture)
-{
+static bool joined(const struct capture *capture) {
     const struct CUstream_st *origin = capture->origin;
     for (uint32_t i = 0; i < slab[SLAB_STREAM].used; i++) {
         struct CUstream_st *stream = slab_at(SLAB_STREAM, i);
@@ -347,8 +320,7 @@ static bool joined(const struct capture *capture)
     return true;
 }
 
-static CUresult end(CUstream handle, CUgraph *out, bool per_thread)
-{
+static CUresult end(CUstream handle, CUgraph *out, bool per_thread) {
     struct CUstream_st *stream;
     CUresult result = CUDA_SUCCESS;
     NEED(out, CUDA_ERROR_INVALID_VALUE);
@@ -381,13 +353,12 @@ static CUresult end(CUstream handle, CUgraph *out, bool per_thread)
 }
 
 static CUresult ask(CUstream handle, bool per_thread, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
-                    const CUgraphNode **needs, const CUgraphEdgeData **edges, size_t *count)
-{
+    const CUgraphNode **needs, const CUgraphEdgeData **edges, size_t *count) {
     struct CUstream_st *stream;
     NEED(status, CUDA_ERROR_INVALID_VALUE);
     TRY(stream_of(handle, per_thread, &stream));
     NEED(stream->kind != STREAM_LEGACY || !atomic_load(&stream->ctx->capturing_blocking),
-         CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+        CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
     lock();
     const struct capture *capture = atomic_load(&stream->capture);
     *status = capture ? capture->status : CU_STREAM_CAPTURE_STATUS_NONE;
@@ -406,8 +377,7 @@ static CUresult ask(CUstream handle, bool per_thread, CUstreamCaptureStatus *sta
     return CUDA_SUCCESS;
 }
 
-static CUresult update(CUstream handle, bool per_thread, CUgraphNode *needs, size_t count, unsigned int flags)
-{
+static CUresult update(CUstream handle, bool per_thread, CUgraphNode *needs, size_t count, unsigned int flags) {
     struct CUstream_st *stream;
     struct capture *capture;
     NEED((needs || !count) && flags <= 1, CUDA_ERROR_INVALID_VALUE);
@@ -420,8 +390,7 @@ static CUresult update(CUstream handle, bool per_thread, CUgraphNode *needs, siz
     return result;
 }
 
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
-{
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
     NEED(mode && (unsigned)*mode <= CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_ERROR_INVALID_VALUE);
     CUstreamCaptureMode before = thread.capture_mode;
     thread.capture_mode = *mode;
@@ -429,57 +398,44 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
     return CUDA_SUCCESS;
 }
 
-#define FLAVOUR(suffix, own)                                                                                          \
-    CUresult cuStreamBeginCapture_v2##suffix(CUstream stream, CUstreamCaptureMode mode)                               \
-    {                                                                                                                 \
-        return begin(stream, NULL, NULL, 0, mode, own);                                                               \
-    }                                                                                                                 \
-    CUresult cuStreamBeginCapture##suffix(CUstream stream)                                                            \
-    {                                                                                                                 \
-        return begin(stream, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_GLOBAL, own);                                      \
-    }                                                                                                                 \
-    CUresult cuStreamBeginCaptureToGraph##suffix(CUstream stream, CUgraph graph, const CUgraphNode *needs,            \
-                                                 const CUgraphEdgeData *edges, size_t count,                         \
-                                                 CUstreamCaptureMode mode)                                            \
-    {                                                                                                                 \
-        (void)edges;                                                                                                  \
-        NEED(graph, CUDA_ERROR_INVALID_VALUE);                                                                        \
-        return begin(stream, graph, needs, count, mode, own);                                                         \
-    }                                                                                                                 \
-    CUresult cuStreamEndCapture##suffix(CUstream stream, CUgraph *graph)                                              \
-    {                                                                                                                 \
-        return end(stream, graph, own);                                                                               \
-    }                                                                                                                 \
-    CUresult cuStreamIsCapturing##suffix(CUstream stream, CUstreamCaptureStatus *status)                              \
-    {                                                                                                                 \
-        return ask(stream, own, status, NULL, NULL, NULL, NULL, NULL);                                                \
-    }                                                                                                                 \
-    CUresult cuStreamGetCaptureInfo##suffix(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id)           \
-    {                                                                                                                 \
-        return ask(stream, own, status, id, NULL, NULL, NULL, NULL);                                                  \
-    }                                                                                                                 \
-    CUresult cuStreamGetCaptureInfo_v2##suffix(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,        \
-                                               CUgraph *graph, const CUgraphNode **needs, size_t *count)              \
-    {                                                                                                                 \
-        return ask(stream, own, status, id, graph, needs, NULL, count);                                               \
-    }                                                                                                                 \
-    CUresult cuStreamGetCaptureInfo_v3##suffix(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,        \
-                                               CUgraph *graph, const CUgraphNode **needs,                             \
-                                               const CUgraphEdgeData **edges, size_t *count)                          \
-    {                                                                                                                 \
-        return ask(stream, own, status, id, graph, needs, edges, count);                                              \
-    }                                                                                                                 \
-    CUresult cuStreamUpdateCaptureDependencies##suffix(CUstream stream, CUgraphNode *needs, size_t count,             \
-                                                       unsigned int flags)                                            \
-    {                                                                                                                 \
-        return update(stream, own, needs, count, flags);                                                              \
-    }                                                                                                                 \
-    CUresult cuStreamUpdateCaptureDependencies_v2##suffix(CUstream stream, CUgraphNode *needs,                        \
-                                                          const CUgraphEdgeData *edges, size_t count,                \
-                                                          unsigned int flags)                                         \
-    {                                                                                                                 \
-        (void)edges;                                                                                                  \
-        return update(stream, own, needs, count, flags);                                                              \
+#define FLAVOUR(suffix, own)                                                                                           \
+    CUresult cuStreamBeginCapture_v2##suffix(CUstream stream, CUstreamCaptureMode mode) {                              \
+        return begin(stream, NULL, NULL, 0, mode, own);                                                                \
+    }                                                                                                                  \
+    CUresult cuStreamBeginCapture##suffix(CUstream stream) {                                                           \
+        return begin(stream, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_GLOBAL, own);                                       \
+    }                                                                                                                  \
+    CUresult cuStreamBeginCaptureToGraph##suffix(CUstream stream, CUgraph graph, const CUgraphNode *needs,             \
+        const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode) {                                        \
+        (void)edges;                                                                                                   \
+        NEED(graph, CUDA_ERROR_INVALID_VALUE);                                                                         \
+        return begin(stream, graph, needs, count, mode, own);                                                          \
+    }                                                                                                                  \
+    CUresult cuStreamEndCapture##suffix(CUstream stream, CUgraph *graph) {                                             \
+        return end(stream, graph, own);                                                                                \
+    }                                                                                                                  \
+    CUresult cuStreamIsCapturing##suffix(CUstream stream, CUstreamCaptureStatus *status) {                             \
+        return ask(stream, own, status, NULL, NULL, NULL, NULL, NULL);                                                 \
+    }                                                                                                                  \
+    CUresult cuStreamGetCaptureInfo##suffix(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id) {          \
+        return ask(stream, own, status, id, NULL, NULL, NULL, NULL);                                                   \
+    }                                                                                                                  \
+    CUresult cuStreamGetCaptureInfo_v2##suffix(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,         \
+        CUgraph *graph, const CUgraphNode **needs, size_t *count) {                                                    \
+        return ask(stream, own, status, id, graph, needs, NULL, count);                                                \
+    }                                                                                                                  \
+    CUresult cuStreamGetCaptureInfo_v3##suffix(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,         \
+        CUgraph *graph, const CUgraphNode **needs, const CUgraphEdgeData **edges, size_t *count) {                     \
+        return ask(stream, own, status, id, graph, needs, edges, count);                                               \
+    }                                                                                                                  \
+    CUresult cuStreamUpdateCaptureDependencies##suffix(                                                                \
+        CUstream stream, CUgraphNode *needs, size_t count, unsigned int flags) {                                       \
+        return update(stream, own, needs, count, flags);                                                               \
+    }                                                                                                                  \
+    CUresult cuStreamUpdateCaptureDependencies_v2##suffix(                                                             \
+        CUstream stream, CUgraphNode *needs, const CUgraphEdgeData *edges, size_t count, unsigned int flags) {         \
+        (void)edges;                                                                                                   \
+        return update(stream, own, needs, count, flags);                                                               \
     }
 
 FLAVOUR(, false)

@@ -34,36 +34,30 @@ CUresult capture_check_legacy_slow(struct CUstream_st *stream);
 /* A stream is destroyed in the middle of its capture. */
 void capture_abandon(struct CUstream_st *stream);
 
-static inline bool capture_any(void)
-{
+static inline bool capture_any(void) {
     return __builtin_expect(atomic_load_explicit(&driver.captures, memory_order_relaxed) != 0, 0);
 }
 
 /* For calls that CUDA calls potentially unsafe: forbidden by captures of this thread and global ones of others. */
-static inline CUresult capture_guard(void)
-{
+static inline CUresult capture_guard(void) {
     return capture_any() ? capture_guard_slow() : CUDA_SUCCESS;
 }
 
 /* For synchronising with, and asking about, one stream; a context; an event. */
-static inline CUresult capture_check_sync(struct CUstream_st *stream)
-{
+static inline CUresult capture_check_sync(struct CUstream_st *stream) {
     return capture_any() ? capture_check_sync_slow(stream) : CUDA_SUCCESS;
 }
 
-static inline CUresult capture_check_context(struct CUctx_st *ctx)
-{
+static inline CUresult capture_check_context(struct CUctx_st *ctx) {
     return capture_any() ? capture_check_context_slow(ctx) : CUDA_SUCCESS;
 }
 
-static inline CUresult capture_check_event(struct CUevent_st *event)
-{
+static inline CUresult capture_check_event(struct CUevent_st *event) {
     return event->captured ? capture_check_event_slow(event) : CUDA_SUCCESS;
 }
 
 /* For work in a stream that does not capture: the legacy stream must not be used while a blocking one captures. */
-static inline CUresult capture_check_legacy(struct CUstream_st *stream)
-{
+static inline CUresult capture_check_legacy(struct CUstream_st *stream) {
     return capture_any() && stream->kind == STREAM_LEGACY ? capture_check_legacy_slow(stream) : CUDA_SUCCESS;
 }
 

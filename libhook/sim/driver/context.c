@@ -1,6 +1,7 @@
 /*
- * Contexts: created and primary ones, and each thread's stack of them. A process takes spec.context_bytes of the card for
- * each. On the device all contexts of a process are one for the time slices: a process is scheduled, not its contexts.
+ * Contexts: created and primary ones, and each thread's stack of them. A process takes spec.context_bytes of the card
+ * for each. On the device all contexts of a process are one for the time slices: a process is scheduled, not its
+ * contexts.
  */
 #include <stdlib.h>
 
@@ -18,8 +19,7 @@ struct change {
     int contexts;
 };
 
-static int account(struct sim_state *state, void *argument)
-{
+static int account(struct sim_state *state, void *argument) {
     const struct change *change = argument;
     uint32_t device = driver.physical[change->device];
     int at = engine_client(state, driver.seat.owner, device, true);
@@ -39,20 +39,17 @@ static int account(struct sim_state *state, void *argument)
 }
 
 /* The card is given out in pages of 2 MiB; small allocations share one. */
-static uint64_t room(uint64_t bytes)
-{
+static uint64_t room(uint64_t bytes) {
     uint64_t step = bytes > 1 << 20 ? 2 << 20 : 512;
     return bytes > UINT64_MAX - step ? bytes : (bytes + step - 1) / step * step;
 }
 
-CUresult card_take(CUdevice device, uint64_t bytes)
-{
+CUresult card_take(CUdevice device, uint64_t bytes) {
     struct change change = {device, room(bytes), true, 0};
     return sim_commit(&driver.seat, account, &change) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-void card_give(CUdevice device, uint64_t bytes)
-{
+void card_give(CUdevice device, uint64_t bytes) {
     struct change change = {device, room(bytes), false, 0};
     sim_commit(&driver.seat, account, &change);
 }
@@ -62,15 +59,13 @@ struct figures {
     uint64_t used;
 };
 
-static int read_figures(struct sim_state *state, void *argument)
-{
+static int read_figures(struct sim_state *state, void *argument) {
     struct figures *figures = argument;
     figures->used = engine_memory_used(state, driver.physical[figures->device]);
     return 0;
 }
 
-void card_figures(CUdevice device, uint64_t *used, uint64_t *total)
-{
+void card_figures(CUdevice device, uint64_t *used, uint64_t *total) {
     struct figures figures = {device, 0};
     sim_commit(&driver.seat, read_figures, &figures);
     *used = figures.used;
@@ -78,8 +73,7 @@ void card_figures(CUdevice device, uint64_t *used, uint64_t *total)
 }
 
 /* With driver.lock held. */
-static CUresult make(CUdevice device, unsigned int flags, bool primary, struct CUctx_st **out)
-{
+static CUresult make(CUdevice device, unsigned int flags, bool primary, struct CUctx_st **out) {
     struct change change = {device, spec()->context_bytes, true, 1};
     NEED(!sim_commit(&driver.seat, account, &change), CUDA_ERROR_OUT_OF_MEMORY);
     struct CUctx_st *ctx = slab_take(SLAB_CONTEXT, sizeof(*ctx));
@@ -102,8 +96,7 @@ static CUresult make(CUdevice device, unsigned int flags, bool primary, struct C
     return CUDA_SUCCESS;
 }
 
-static void end(struct CUctx_st *ctx)
-{
+static void end(struct CUctx_st *ctx) {
     queue_wait_context(ctx);
     memory_end_context(ctx);
     array_end_context(ctx);
@@ -123,13 +116,11 @@ static void end(struct CUctx_st *ctx)
     pthread_mutex_unlock(&driver.lock);
 }
 
-void context_forget_all(void)
-{
+void context_forget_all(void) {
     memset(driver.primary, 0, sizeof(driver.primary));
 }
 
-CUresult cuCtxCreate_v2(CUcontext *out, unsigned int flags, CUdevice device)
-{
+CUresult cuCtxCreate_v2(CUcontext *out, unsigned int flags, CUdevice device) {
     INIT();
     NEED(out && !(flags & ~(unsigned)CU_CTX_FLAGS_MASK), CUDA_ERROR_INVALID_VALUE);
     NEED(device_exists(device), CUDA_ERROR_INVALID_DEVICE);
@@ -143,26 +134,22 @@ CUresult cuCtxCreate_v2(CUcontext *out, unsigned int flags, CUdevice device)
     return result;
 }
 
-CUresult cuCtxCreate(CUcontext *out, unsigned int flags, CUdevice device)
-{
+CUresult cuCtxCreate(CUcontext *out, unsigned int flags, CUdevice device) {
     return cuCtxCreate_v2(out, flags, device);
 }
 
-CUresult cuCtxCreate_v3(CUcontext *out, CUexecAffinityParam *parameters, int count, unsigned int flags,
-                        CUdevice device)
-{
+CUresult cuCtxCreate_v3(
+    CUcontext *out, CUexecAffinityParam *parameters, int count, unsigned int flags, CUdevice device) {
     NEED(count == 0 && !parameters, CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY);
     return cuCtxCreate_v2(out, flags, device);
 }
 
-CUresult cuCtxCreate_v4(CUcontext *out, CUctxCreateParams *parameters, unsigned int flags, CUdevice device)
-{
+CUresult cuCtxCreate_v4(CUcontext *out, CUctxCreateParams *parameters, unsigned int flags, CUdevice device) {
     NEED(!parameters, CUDA_ERROR_NOT_SUPPORTED);
     return cuCtxCreate_v2(out, flags, device);
 }
 
-CUresult cuCtxDestroy_v2(CUcontext ctx)
-{
+CUresult cuCtxDestroy_v2(CUcontext ctx) {
     INIT();
     NEED(slab_has(SLAB_CONTEXT, ctx) && !ctx->primary, CUDA_ERROR_INVALID_CONTEXT);
     TRY(capture_guard());
@@ -172,13 +159,11 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxDestroy(CUcontext ctx)
-{
+CUresult cuCtxDestroy(CUcontext ctx) {
     return cuCtxDestroy_v2(ctx);
 }
 
-CUresult cuCtxAttach(CUcontext *out, unsigned int flags)
-{
+CUresult cuCtxAttach(CUcontext *out, unsigned int flags) {
     struct CUctx_st *ctx;
     NEED(out && !flags, CUDA_ERROR_INVALID_VALUE);
     TRY(context_current(&ctx));
@@ -187,8 +172,7 @@ CUresult cuCtxAttach(CUcontext *out, unsigned int flags)
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxDetach(CUcontext ctx)
-{
+CUresult cuCtxDetach(CUcontext ctx) {
     INIT();
     NEED(slab_has(SLAB_CONTEXT, ctx) && !ctx->primary, CUDA_ERROR_INVALID_CONTEXT);
     if (ctx->references > 0) {
@@ -198,8 +182,7 @@ CUresult cuCtxDetach(CUcontext ctx)
     return cuCtxDestroy_v2(ctx);
 }
 
-CUresult cuCtxPushCurrent_v2(CUcontext ctx)
-{
+CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
     INIT();
     NEED(slab_has(SLAB_CONTEXT, ctx), CUDA_ERROR_INVALID_CONTEXT);
     NEED(thread.depth < STACK, CUDA_ERROR_OUT_OF_MEMORY);
@@ -207,13 +190,11 @@ CUresult cuCtxPushCurrent_v2(CUcontext ctx)
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxPushCurrent(CUcontext ctx)
-{
+CUresult cuCtxPushCurrent(CUcontext ctx) {
     return cuCtxPushCurrent_v2(ctx);
 }
 
-CUresult cuCtxPopCurrent_v2(CUcontext *ctx)
-{
+CUresult cuCtxPopCurrent_v2(CUcontext *ctx) {
     INIT();
     NEED(thread.depth > 0, CUDA_ERROR_INVALID_CONTEXT);
     thread.depth--;
@@ -222,14 +203,12 @@ CUresult cuCtxPopCurrent_v2(CUcontext *ctx)
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxPopCurrent(CUcontext *ctx)
-{
+CUresult cuCtxPopCurrent(CUcontext *ctx) {
     return cuCtxPopCurrent_v2(ctx);
 }
 
 /* The top of the stack is replaced; NULL takes it off. */
-CUresult cuCtxSetCurrent(CUcontext ctx)
-{
+CUresult cuCtxSetCurrent(CUcontext ctx) {
     INIT();
     NEED(!ctx || slab_has(SLAB_CONTEXT, ctx), CUDA_ERROR_INVALID_CONTEXT);
     if (thread.depth > 0)
@@ -239,16 +218,14 @@ CUresult cuCtxSetCurrent(CUcontext ctx)
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxGetCurrent(CUcontext *ctx)
-{
+CUresult cuCtxGetCurrent(CUcontext *ctx) {
     INIT();
     NEED(ctx, CUDA_ERROR_INVALID_VALUE);
     *ctx = thread.depth ? thread.stack[thread.depth - 1] : NULL;
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxGetDevice(CUdevice *device)
-{
+CUresult cuCtxGetDevice(CUdevice *device) {
     struct CUctx_st *ctx;
     NEED(device, CUDA_ERROR_INVALID_VALUE);
     TRY(context_current(&ctx));
@@ -257,8 +234,7 @@ CUresult cuCtxGetDevice(CUdevice *device)
 }
 
 /* NULL is the current one. */
-static CUresult context_of(CUcontext handle, struct CUctx_st **out)
-{
+static CUresult context_of(CUcontext handle, struct CUctx_st **out) {
     if (!handle)
         return context_current(out);
     INIT();
@@ -267,8 +243,7 @@ static CUresult context_of(CUcontext handle, struct CUctx_st **out)
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext handle)
-{
+CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext handle) {
     struct CUctx_st *ctx;
     NEED(device, CUDA_ERROR_INVALID_VALUE);
     TRY(context_of(handle, &ctx));
@@ -276,8 +251,7 @@ CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext handle)
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxSynchronize_v2(CUcontext handle)
-{
+CUresult cuCtxSynchronize_v2(CUcontext handle) {
     struct CUctx_st *ctx;
     TRY(context_of(handle, &ctx));
     TRY(capture_check_context(ctx));
@@ -286,13 +260,11 @@ CUresult cuCtxSynchronize_v2(CUcontext handle)
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxSynchronize(void)
-{
+CUresult cuCtxSynchronize(void) {
     return cuCtxSynchronize_v2(NULL);
 }
 
-CUresult cuCtxGetFlags(unsigned int *flags)
-{
+CUresult cuCtxGetFlags(unsigned int *flags) {
     struct CUctx_st *ctx;
     NEED(flags, CUDA_ERROR_INVALID_VALUE);
     TRY(context_current(&ctx));
@@ -300,8 +272,7 @@ CUresult cuCtxGetFlags(unsigned int *flags)
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxSetFlags(unsigned int flags)
-{
+CUresult cuCtxSetFlags(unsigned int flags) {
     struct CUctx_st *ctx;
     NEED(!(flags & ~(unsigned)CU_CTX_FLAGS_MASK), CUDA_ERROR_INVALID_VALUE);
     TRY(context_current(&ctx));
@@ -309,8 +280,7 @@ CUresult cuCtxSetFlags(unsigned int flags)
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxGetId(CUcontext handle, unsigned long long *id)
-{
+CUresult cuCtxGetId(CUcontext handle, unsigned long long *id) {
     struct CUctx_st *ctx;
     NEED(id, CUDA_ERROR_INVALID_VALUE);
     TRY(context_of(handle, &ctx));
@@ -318,8 +288,7 @@ CUresult cuCtxGetId(CUcontext handle, unsigned long long *id)
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxGetApiVersion(CUcontext handle, unsigned int *version)
-{
+CUresult cuCtxGetApiVersion(CUcontext handle, unsigned int *version) {
     struct CUctx_st *ctx;
     NEED(version, CUDA_ERROR_INVALID_VALUE);
     TRY(context_of(handle, &ctx));
@@ -327,8 +296,7 @@ CUresult cuCtxGetApiVersion(CUcontext handle, unsigned int *version)
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxGetLimit(size_t *value, CUlimit limit)
-{
+CUresult cuCtxGetLimit(size_t *value, CUlimit limit) {
     struct CUctx_st *ctx;
     NEED(value && limit >= 0, CUDA_ERROR_INVALID_VALUE);
     NEED(limit < 8, CUDA_ERROR_UNSUPPORTED_LIMIT);
@@ -337,8 +305,7 @@ CUresult cuCtxGetLimit(size_t *value, CUlimit limit)
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxSetLimit(CUlimit limit, size_t value)
-{
+CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
     struct CUctx_st *ctx;
     NEED(limit >= 0, CUDA_ERROR_INVALID_VALUE);
     NEED(limit < 8, CUDA_ERROR_UNSUPPORTED_LIMIT);
@@ -347,8 +314,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxGetCacheConfig(CUfunc_cache *config)
-{
+CUresult cuCtxGetCacheConfig(CUfunc_cache *config) {
     struct CUctx_st *ctx;
     NEED(config, CUDA_ERROR_INVALID_VALUE);
     TRY(context_current(&ctx));
@@ -356,16 +322,14 @@ CUresult cuCtxGetCacheConfig(CUfunc_cache *config)
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxSetCacheConfig(CUfunc_cache config)
-{
+CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
     struct CUctx_st *ctx;
     TRY(context_current(&ctx));
     ctx->cache_config = config;
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxGetSharedMemConfig(CUsharedconfig *config)
-{
+CUresult cuCtxGetSharedMemConfig(CUsharedconfig *config) {
     struct CUctx_st *ctx;
     NEED(config, CUDA_ERROR_INVALID_VALUE);
     TRY(context_current(&ctx));
@@ -373,16 +337,14 @@ CUresult cuCtxGetSharedMemConfig(CUsharedconfig *config)
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
-{
+CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) {
     struct CUctx_st *ctx;
     TRY(context_current(&ctx));
     ctx->shared_config = config;
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
-{
+CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
     struct CUctx_st *ctx;
     TRY(context_current(&ctx));
     if (least)
@@ -392,14 +354,12 @@ CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxResetPersistingL2Cache(void)
-{
+CUresult cuCtxResetPersistingL2Cache(void) {
     struct CUctx_st *ctx;
     return context_current(&ctx);
 }
 
-CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
-{
+CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device) {
     CUresult result = CUDA_SUCCESS;
     INIT();
     NEED(out, CUDA_ERROR_INVALID_VALUE);
@@ -414,8 +374,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
     return result;
 }
 
-static CUresult release(CUdevice device, bool all)
-{
+static CUresult release(CUdevice device, bool all) {
     INIT();
     NEED(device_exists(device), CUDA_ERROR_INVALID_DEVICE);
     TRY(capture_guard());
@@ -430,28 +389,23 @@ static CUresult release(CUdevice device, bool all)
     return ctx || all ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
-{
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
     return release(device, false);
 }
 
-CUresult cuDevicePrimaryCtxRelease(CUdevice device)
-{
+CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
     return release(device, false);
 }
 
-CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
-{
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
     return release(device, true);
 }
 
-CUresult cuDevicePrimaryCtxReset(CUdevice device)
-{
+CUresult cuDevicePrimaryCtxReset(CUdevice device) {
     return release(device, true);
 }
 
-CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active)
-{
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active) {
     INIT();
     NEED(flags && active, CUDA_ERROR_INVALID_VALUE);
     NEED(device_exists(device), CUDA_ERROR_INVALID_DEVICE);
@@ -461,8 +415,7 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *a
     return CUDA_SUCCESS;
 }
 
-CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags)
-{
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags) {
     INIT();
     NEED(!(flags & ~(unsigned)CU_CTX_FLAGS_MASK), CUDA_ERROR_INVALID_VALUE);
     NEED(device_exists(device), CUDA_ERROR_INVALID_DEVICE);
@@ -472,7 +425,6 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags)
-{
+CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags) {
     return cuDevicePrimaryCtxSetFlags_v2(device, flags);
 }

@@ -1,7 +1,8 @@
 /*
- * Copies. Every one is a CUDA_MEMCPY3D inside: a linear copy is one row. Its ends decide the engine: between host and device the
- * copy engine of that direction; inside a card, between cards, and between host addresses (which costs nothing on the card)
- * the compute engine. The bytes move when the copy is submitted, or behind a pending host step in stream order.
+ * Copies. Every one is a CUDA_MEMCPY3D inside: a linear copy is one row. Its ends decide the engine: between host and
+ * device the copy engine of that direction; inside a card, between cards, and between host addresses (which costs
+ * nothing on the card) the compute engine. The bytes move when the copy is submitted, or behind a pending host step
+ * in stream order.
  */
 #include <stdlib.h>
 
@@ -20,8 +21,7 @@ struct end {
 
 /* Where does one end of a copy lie, and may all of it be touched? */
 static CUresult locate(CUmemorytype type, const void *host, CUdeviceptr pointer, CUarray array, size_t pitch,
-                       size_t height, const size_t at[3], const CUDA_MEMCPY3D *c, struct end *out)
-{
+    size_t height, const size_t at[3], const CUDA_MEMCPY3D *c, struct end *out) {
     struct block block;
     char *base;
     pitch = pitch ? pitch : c->WidthInBytes + at[0];
@@ -33,7 +33,7 @@ static CUresult locate(CUmemorytype type, const void *host, CUdeviceptr pointer,
         height = array->rows;
         NEED(at[0] + c->WidthInBytes <= array->row_bytes && at[1] + c->Height <= array->rows &&
                  at[2] + c->Depth <= array->slices,
-             CUDA_ERROR_INVALID_VALUE);
+            CUDA_ERROR_INVALID_VALUE);
         base = (char *)array->address;
         out->on_device = true;
         out->device = array->device;
@@ -57,43 +57,37 @@ static CUresult locate(CUmemorytype type, const void *host, CUdeviceptr pointer,
     return CUDA_SUCCESS;
 }
 
-static CUresult ends(const CUDA_MEMCPY3D *c, struct end *from, struct end *to)
-{
+static CUresult ends(const CUDA_MEMCPY3D *c, struct end *from, struct end *to) {
     const size_t from_at[3] = {c->srcXInBytes, c->srcY, c->srcZ}, to_at[3] = {c->dstXInBytes, c->dstY, c->dstZ};
     TRY(locate(c->srcMemoryType, c->srcHost, c->srcDevice, c->srcArray, c->srcPitch, c->srcHeight, from_at, c, from));
     return locate(c->dstMemoryType, c->dstHost, c->dstDevice, c->dstArray, c->dstPitch, c->dstHeight, to_at, c, to);
 }
 
-static bool empty(const CUDA_MEMCPY3D *c)
-{
+static bool empty(const CUDA_MEMCPY3D *c) {
     return !c->WidthInBytes || !c->Height || !c->Depth;
 }
 
-CUresult op_copy_check(const CUDA_MEMCPY3D *c)
-{
+CUresult op_copy_check(const CUDA_MEMCPY3D *c) {
     struct end from, to;
     return empty(c) ? CUDA_SUCCESS : ends(c, &from, &to);
 }
 
-void op_copy_move(const CUDA_MEMCPY3D *c)
-{
+void op_copy_move(const CUDA_MEMCPY3D *c) {
     struct end from, to;
     if (empty(c) || ends(c, &from, &to))
         return;
     for (size_t z = 0; z < c->Depth; z++)
         for (size_t y = 0; y < c->Height; y++)
-            memmove(to.start + z * to.slice + y * to.pitch, from.start + z * from.slice + y * from.pitch,
-                    c->WidthInBytes);
+            memmove(
+                to.start + z * to.slice + y * to.pitch, from.start + z * from.slice + y * from.pitch, c->WidthInBytes);
 }
 
-static bool run_move(void *argument)
-{
+static bool run_move(void *argument) {
     op_copy_move(argument);
     return true;
 }
 
-static CUresult price(const CUDA_MEMCPY3D *c, struct work *work)
-{
+static CUresult price(const CUDA_MEMCPY3D *c, struct work *work) {
     struct end from, to;
     const struct sim_spec *s = spec();
     TRY(ends(c, &from, &to));
@@ -108,8 +102,7 @@ static CUresult price(const CUDA_MEMCPY3D *c, struct work *work)
     return CUDA_SUCCESS;
 }
 
-CUresult op_copy_run(struct CUstream_st *stream, const CUDA_MEMCPY3D *c)
-{
+CUresult op_copy_run(struct CUstream_st *stream, const CUDA_MEMCPY3D *c) {
     struct work work = {0};
     if (empty(c))
         return CUDA_SUCCESS;
@@ -126,8 +119,7 @@ CUresult op_copy_run(struct CUstream_st *stream, const CUDA_MEMCPY3D *c)
 }
 
 /* Into the stream of this handle; a blocking copy is one in the default stream, waited for. */
-static CUresult submit(const CUDA_MEMCPY3D *c, CUstream handle, bool per_thread, bool blocking)
-{
+static CUresult submit(const CUDA_MEMCPY3D *c, CUstream handle, bool per_thread, bool blocking) {
     struct CUctx_st *ctx;
     struct CUstream_st *stream;
     TRY(context_current(&ctx));
@@ -154,65 +146,60 @@ static CUresult submit(const CUDA_MEMCPY3D *c, CUstream handle, bool per_thread,
 #define TO_ARRAY(a, at) .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = (a), .dstXInBytes = (at)
 
 /* A copy that waits for its end, in both flavours. */
-#define BLOCKING(name, parameters, ...)                               \
-    CUresult name parameters                                          \
-    {                                                                 \
-        return submit(&(CUDA_MEMCPY3D){__VA_ARGS__}, NULL, false, true); \
-    }                                                                 \
-    CUresult name##_ptds parameters                                   \
-    {                                                                 \
-        return submit(&(CUDA_MEMCPY3D){__VA_ARGS__}, NULL, true, true); \
+#define BLOCKING(name, parameters, ...)                                                                                \
+    CUresult name parameters {                                                                                         \
+        return submit(&(CUDA_MEMCPY3D){__VA_ARGS__}, NULL, false, true);                                               \
+    }                                                                                                                  \
+    CUresult name##_ptds parameters {                                                                                  \
+        return submit(&(CUDA_MEMCPY3D){__VA_ARGS__}, NULL, true, true);                                                \
     }
 
-#define ASYNC(name, parameters, ...)                                       \
-    CUresult name parameters                                               \
-    {                                                                      \
-        return submit(&(CUDA_MEMCPY3D){__VA_ARGS__}, stream, false, false); \
-    }                                                                      \
-    CUresult name##_ptsz parameters                                        \
-    {                                                                      \
-        return submit(&(CUDA_MEMCPY3D){__VA_ARGS__}, stream, true, false); \
+#define ASYNC(name, parameters, ...)                                                                                   \
+    CUresult name parameters {                                                                                         \
+        return submit(&(CUDA_MEMCPY3D){__VA_ARGS__}, stream, false, false);                                            \
+    }                                                                                                                  \
+    CUresult name##_ptsz parameters {                                                                                  \
+        return submit(&(CUDA_MEMCPY3D){__VA_ARGS__}, stream, true, false);                                             \
     }
 
 BLOCKING(cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t bytes), FROM_ANY(from), TO_ANY(to), LINEAR(bytes))
-BLOCKING(cuMemcpyHtoD_v2, (CUdeviceptr to, const void *from, size_t bytes), FROM_HOST(from), TO_DEVICE(to),
-         LINEAR(bytes))
+BLOCKING(
+    cuMemcpyHtoD_v2, (CUdeviceptr to, const void *from, size_t bytes), FROM_HOST(from), TO_DEVICE(to), LINEAR(bytes))
 BLOCKING(cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t bytes), FROM_DEVICE(from), TO_HOST(to), LINEAR(bytes))
-BLOCKING(cuMemcpyDtoD_v2, (CUdeviceptr to, CUdeviceptr from, size_t bytes), FROM_DEVICE(from), TO_DEVICE(to),
-         LINEAR(bytes))
+BLOCKING(
+    cuMemcpyDtoD_v2, (CUdeviceptr to, CUdeviceptr from, size_t bytes), FROM_DEVICE(from), TO_DEVICE(to), LINEAR(bytes))
 BLOCKING(cuMemcpyDtoA_v2, (CUarray to, size_t at, CUdeviceptr from, size_t bytes), FROM_DEVICE(from), TO_ARRAY(to, at),
-         LINEAR(bytes))
+    LINEAR(bytes))
 BLOCKING(cuMemcpyAtoD_v2, (CUdeviceptr to, CUarray from, size_t at, size_t bytes), FROM_ARRAY(from, at), TO_DEVICE(to),
-         LINEAR(bytes))
+    LINEAR(bytes))
 BLOCKING(cuMemcpyHtoA_v2, (CUarray to, size_t at, const void *from, size_t bytes), FROM_HOST(from), TO_ARRAY(to, at),
-         LINEAR(bytes))
+    LINEAR(bytes))
 BLOCKING(cuMemcpyAtoH_v2, (void *to, CUarray from, size_t at, size_t bytes), FROM_ARRAY(from, at), TO_HOST(to),
-         LINEAR(bytes))
+    LINEAR(bytes))
 BLOCKING(cuMemcpyAtoA_v2, (CUarray to, size_t to_at, CUarray from, size_t at, size_t bytes), FROM_ARRAY(from, at),
-         TO_ARRAY(to, to_at), LINEAR(bytes))
+    TO_ARRAY(to, to_at), LINEAR(bytes))
 BLOCKING(cuMemcpyPeer, (CUdeviceptr to, CUcontext to_ctx, CUdeviceptr from, CUcontext from_ctx, size_t bytes),
-         FROM_DEVICE(((void)to_ctx, (void)from_ctx, from)), TO_DEVICE(to), LINEAR(bytes))
+    FROM_DEVICE(((void)to_ctx, (void)from_ctx, from)), TO_DEVICE(to), LINEAR(bytes))
 
 ASYNC(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream), FROM_ANY(from), TO_ANY(to),
-      LINEAR(bytes))
+    LINEAR(bytes))
 ASYNC(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream), FROM_HOST(from),
-      TO_DEVICE(to), LINEAR(bytes))
-ASYNC(cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t bytes, CUstream stream), FROM_DEVICE(from),
-      TO_HOST(to), LINEAR(bytes))
+    TO_DEVICE(to), LINEAR(bytes))
+ASYNC(cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t bytes, CUstream stream), FROM_DEVICE(from), TO_HOST(to),
+    LINEAR(bytes))
 ASYNC(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream), FROM_DEVICE(from),
-      TO_DEVICE(to), LINEAR(bytes))
+    TO_DEVICE(to), LINEAR(bytes))
 ASYNC(cuMemcpyHtoAAsync_v2, (CUarray to, size_t at, const void *from, size_t bytes, CUstream stream), FROM_HOST(from),
-      TO_ARRAY(to, at), LINEAR(bytes))
+    TO_ARRAY(to, at), LINEAR(bytes))
 ASYNC(cuMemcpyAtoHAsync_v2, (void *to, CUarray from, size_t at, size_t bytes, CUstream stream), FROM_ARRAY(from, at),
-      TO_HOST(to), LINEAR(bytes))
+    TO_HOST(to), LINEAR(bytes))
 ASYNC(cuMemcpyPeerAsync,
-      (CUdeviceptr to, CUcontext to_ctx, CUdeviceptr from, CUcontext from_ctx, size_t bytes, CUstream stream),
-      FROM_DEVICE(((void)to_ctx, (void)from_ctx, from)), TO_DEVICE(to), LINEAR(bytes))
+    (CUdeviceptr to, CUcontext to_ctx, CUdeviceptr from, CUcontext from_ctx, size_t bytes, CUstream stream),
+    FROM_DEVICE(((void)to_ctx, (void)from_ctx, from)), TO_DEVICE(to), LINEAR(bytes))
 
 /* ---- given as structs ---- */
 
-static CUDA_MEMCPY3D from_2d(const CUDA_MEMCPY2D *c)
-{
+static CUDA_MEMCPY3D from_2d(const CUDA_MEMCPY2D *c) {
     return (CUDA_MEMCPY3D){
         .srcXInBytes = c->srcXInBytes,
         .srcY = c->srcY,
@@ -235,41 +222,37 @@ static CUDA_MEMCPY3D from_2d(const CUDA_MEMCPY2D *c)
 }
 
 /* The two structs differ by the contexts only, which lie where the other has reserved words. */
-static CUDA_MEMCPY3D from_peer(const CUDA_MEMCPY3D_PEER *c)
-{
+static CUDA_MEMCPY3D from_peer(const CUDA_MEMCPY3D_PEER *c) {
     CUDA_MEMCPY3D copy;
     _Static_assert(sizeof(copy) == sizeof(*c), "same layout");
     memcpy(&copy, c, sizeof(copy));
     return copy;
 }
 
-#define STRUCT_COPY(name, suffix, type, parameters, stream, blocking, convert) \
-    CUresult name parameters                                                   \
-    {                                                                          \
-        NEED(copy, CUDA_ERROR_INVALID_VALUE);                                  \
-        CUDA_MEMCPY3D c = convert;                                             \
-        return submit(&c, stream, false, blocking);                            \
-    }                                                                          \
-    CUresult name##suffix parameters                                           \
-    {                                                                          \
-        NEED(copy, CUDA_ERROR_INVALID_VALUE);                                  \
-        CUDA_MEMCPY3D c = convert;                                             \
-        return submit(&c, stream, true, blocking);                             \
+#define STRUCT_COPY(name, suffix, type, parameters, stream, blocking, convert)                                         \
+    CUresult name parameters {                                                                                         \
+        NEED(copy, CUDA_ERROR_INVALID_VALUE);                                                                          \
+        CUDA_MEMCPY3D c = convert;                                                                                     \
+        return submit(&c, stream, false, blocking);                                                                    \
+    }                                                                                                                  \
+    CUresult name##suffix parameters {                                                                                 \
+        NEED(copy, CUDA_ERROR_INVALID_VALUE);                                                                          \
+        CUDA_MEMCPY3D c = convert;                                                                                     \
+        return submit(&c, stream, true, blocking);                                                                     \
     }
 
 STRUCT_COPY(cuMemcpy2D_v2, _ptds, CUDA_MEMCPY2D, (const CUDA_MEMCPY2D *copy), NULL, true, from_2d(copy))
 STRUCT_COPY(cuMemcpy2DUnaligned_v2, _ptds, CUDA_MEMCPY2D, (const CUDA_MEMCPY2D *copy), NULL, true, from_2d(copy))
 STRUCT_COPY(cuMemcpy2DAsync_v2, _ptsz, CUDA_MEMCPY2D, (const CUDA_MEMCPY2D *copy, CUstream stream), stream, false,
-            from_2d(copy))
+    from_2d(copy))
 STRUCT_COPY(cuMemcpy3D_v2, _ptds, CUDA_MEMCPY3D, (const CUDA_MEMCPY3D *copy), NULL, true, *copy)
-STRUCT_COPY(cuMemcpy3DAsync_v2, _ptsz, CUDA_MEMCPY3D, (const CUDA_MEMCPY3D *copy, CUstream stream), stream, false,
-            *copy)
+STRUCT_COPY(
+    cuMemcpy3DAsync_v2, _ptsz, CUDA_MEMCPY3D, (const CUDA_MEMCPY3D *copy, CUstream stream), stream, false, *copy)
 STRUCT_COPY(cuMemcpy3DPeer, _ptds, CUDA_MEMCPY3D_PEER, (const CUDA_MEMCPY3D_PEER *copy), NULL, true, from_peer(copy))
 STRUCT_COPY(cuMemcpy3DPeerAsync, _ptsz, CUDA_MEMCPY3D_PEER, (const CUDA_MEMCPY3D_PEER *copy, CUstream stream), stream,
-            false, from_peer(copy))
+    false, from_peer(copy))
 
-static CUresult batch(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count, CUstream stream, bool own)
-{
+static CUresult batch(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count, CUstream stream, bool own) {
     NEED(to && from && bytes && count && stream, CUDA_ERROR_INVALID_VALUE);
     for (size_t i = 0; i < count; i++)
         TRY(submit(&(CUDA_MEMCPY3D){FROM_ANY(from[i]), TO_ANY(to[i]), LINEAR(bytes[i])}, stream, own, false));
@@ -277,15 +260,13 @@ static CUresult batch(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t 
 }
 
 CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
-                               CUmemcpyAttributes *attrs, size_t *attrs_idxs, size_t num_attrs, CUstream stream)
-{
+    CUmemcpyAttributes *attrs, size_t *attrs_idxs, size_t num_attrs, CUstream stream) {
     (void)attrs, (void)attrs_idxs, (void)num_attrs;
     return batch(dsts, srcs, sizes, count, stream, false);
 }
 
 CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
-                                    CUmemcpyAttributes *attrs, size_t *attrs_idxs, size_t num_attrs, CUstream stream)
-{
+    CUmemcpyAttributes *attrs, size_t *attrs_idxs, size_t num_attrs, CUstream stream) {
     (void)attrs, (void)attrs_idxs, (void)num_attrs;
     return batch(dsts, srcs, sizes, count, stream, true);
 }

@@ -79,16 +79,14 @@ static const struct {
     {134, 0},         /* NUMA node of its host side */
 };
 
-CUresult cuDeviceGetCount(int *count)
-{
+CUresult cuDeviceGetCount(int *count) {
     INIT();
     NEED(count, CUDA_ERROR_INVALID_VALUE);
     *count = driver.devices;
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGet(CUdevice *device, int ordinal)
-{
+CUresult cuDeviceGet(CUdevice *device, int ordinal) {
     INIT();
     NEED(device, CUDA_ERROR_INVALID_VALUE);
     NEED(device_exists(ordinal), CUDA_ERROR_INVALID_DEVICE);
@@ -96,8 +94,7 @@ CUresult cuDeviceGet(CUdevice *device, int ordinal)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetName(char *name, int length, CUdevice device)
-{
+CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
     INIT();
     NEED(name && length > 0, CUDA_ERROR_INVALID_VALUE);
     NEED(device_exists(device), CUDA_ERROR_INVALID_DEVICE);
@@ -105,8 +102,7 @@ CUresult cuDeviceGetName(char *name, int length, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
-{
+CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) {
     INIT();
     NEED(uuid, CUDA_ERROR_INVALID_VALUE);
     NEED(device_exists(device), CUDA_ERROR_INVALID_DEVICE);
@@ -114,13 +110,11 @@ CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
-{
+CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device) {
     return cuDeviceGetUuid_v2(uuid, device);
 }
 
-CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
-{
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
     INIT();
     NEED(bytes, CUDA_ERROR_INVALID_VALUE);
     NEED(device_exists(device), CUDA_ERROR_INVALID_DEVICE);
@@ -128,8 +122,7 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
-{
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device) {
     INIT();
     NEED(value && attribute > 0 && attribute < 160, CUDA_ERROR_INVALID_VALUE);
     NEED(device_exists(device), CUDA_ERROR_INVALID_DEVICE);
@@ -142,18 +135,16 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetProperties(CUdevprop *properties, CUdevice device)
-{
+CUresult cuDeviceGetProperties(CUdevprop *properties, CUdevice device) {
     INIT();
     NEED(properties, CUDA_ERROR_INVALID_VALUE);
     NEED(device_exists(device), CUDA_ERROR_INVALID_DEVICE);
-    *properties = (CUdevprop){1024, {1024, 1024, 64}, {2147483647, 65535, 65535}, 49152, 65536, 32, 2147483647,
-                              65536, 1980000, 512};
+    *properties = (CUdevprop){
+        1024, {1024, 1024, 64}, {2147483647, 65535, 65535}, 49152, 65536, 32, 2147483647, 65536, 1980000, 512};
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device)
-{
+CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device) {
     INIT();
     NEED(major && minor, CUDA_ERROR_INVALID_VALUE);
     NEED(device_exists(device), CUDA_ERROR_INVALID_DEVICE);
@@ -162,8 +153,7 @@ CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetPCIBusId(char *id, int length, CUdevice device)
-{
+CUresult cuDeviceGetPCIBusId(char *id, int length, CUdevice device) {
     INIT();
     NEED(id && length > 0, CUDA_ERROR_INVALID_VALUE);
     NEED(device_exists(device), CUDA_ERROR_INVALID_DEVICE);
@@ -171,8 +161,7 @@ CUresult cuDeviceGetPCIBusId(char *id, int length, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *id)
-{
+CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *id) {
     unsigned domain = 0, bus;
     INIT();
     NEED(device && id, CUDA_ERROR_INVALID_VALUE);
@@ -185,8 +174,7 @@ CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *id)
     return CUDA_ERROR_INVALID_DEVICE;
 }
 
-CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
-{
+CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
     INIT();
     NEED(can, CUDA_ERROR_INVALID_VALUE);
     NEED(device_exists(device) && device_exists(peer), CUDA_ERROR_INVALID_DEVICE);
@@ -194,8 +182,7 @@ CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CUdevice from, CUdevice to)
-{
+CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CUdevice from, CUdevice to) {
     INIT();
     NEED(value && attribute >= 1 && attribute <= 5, CUDA_ERROR_INVALID_VALUE);
     NEED(device_exists(from) && device_exists(to) && from != to, CUDA_ERROR_INVALID_DEVICE);
@@ -203,8 +190,7 @@ CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CU
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
-{
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) {
     struct CUctx_st *ctx;
     TRY(context_current(&ctx));
     NEED(!flags, CUDA_ERROR_INVALID_VALUE);
@@ -215,8 +201,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxDisablePeerAccess(CUcontext peer)
-{
+CUresult cuCtxDisablePeerAccess(CUcontext peer) {
     struct CUctx_st *ctx;
     TRY(context_current(&ctx));
     NEED(slab_has(SLAB_CONTEXT, peer), CUDA_ERROR_INVALID_CONTEXT);

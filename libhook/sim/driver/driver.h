@@ -1,11 +1,11 @@
 /*
  * driver.h - the objects of the simulated libcuda.so.1 inside one process, and the calls its parts make to one another.
  *
- * Theory. A CUDA handle is the address of an object in a slab of its type, so that any value a program hands in can be
- * told from a live handle (slab.h). What takes time is pushed into a queue (queue.h): a ring in the shared machine, whose
- * model decides when it runs. Bytes move at once, in the calling thread, when a copy is submitted; only behind a pending
- * host function do they wait for their turn (host.h). One operation of a stream is a struct op (op.h), whether it is
- * run, captured into a graph, or part of a graph that is launched.
+ * Theory. A CUDA handle is the address of an object in a slab of its type, so that any value a program hands in can
+ * be told from a live handle (slab.h). What takes time is pushed into a queue (queue.h): a ring in the shared
+ * machine, whose model decides when it runs. Bytes move at once, in the calling thread, when a copy is submitted;
+ * only behind a pending host function do they wait for their turn (host.h). One operation of a stream is a struct op
+ * (op.h), whether it is run, captured into a graph, or part of a graph that is launched.
  *
  * Locks, outermost first: driver.lock (objects, captures, graphs), a queue's mutex, the seat's mutex. None is held
  * while a callback of the program runs.
@@ -154,14 +154,12 @@ struct thread {
 extern struct driver driver;
 extern _Thread_local struct thread thread __attribute__((tls_model("initial-exec")));
 
-static inline const struct sim_spec *spec(void)
-{
+static inline const struct sim_spec *spec(void) {
     return &driver.seat.machine->spec;
 }
 
 /* The current context, or why there is none. */
-static inline CUresult context_current(struct CUctx_st **out)
-{
+static inline CUresult context_current(struct CUctx_st **out) {
     if (__builtin_expect(!driver.initialised, 0))
         return CUDA_ERROR_NOT_INITIALIZED;
     if (__builtin_expect(thread.depth == 0 || !thread.stack[thread.depth - 1], 0))
@@ -170,23 +168,22 @@ static inline CUresult context_current(struct CUctx_st **out)
     return __builtin_expect((*out)->head.live, 1) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-#define TRY(call)                                  \
-    do {                                           \
-        CUresult try_result = (call);              \
-        if (__builtin_expect(try_result != 0, 0))  \
-            return try_result;                     \
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        CUresult try_result = (call);                                                                                  \
+        if (__builtin_expect(try_result != 0, 0))                                                                      \
+            return try_result;                                                                                         \
     } while (0)
 
-#define NEED(condition, error) \
-    do {                       \
-        if (!(condition))      \
-            return (error);    \
+#define NEED(condition, error)                                                                                         \
+    do {                                                                                                               \
+        if (!(condition))                                                                                              \
+            return (error);                                                                                            \
     } while (0)
 
 #define INIT() NEED(driver.initialised, CUDA_ERROR_NOT_INITIALIZED)
 
-static inline bool device_exists(CUdevice device)
-{
+static inline bool device_exists(CUdevice device) {
     return device >= 0 && device < driver.devices;
 }
 

@@ -5,16 +5,14 @@
 #include "libhook/sim/driver/queue.h"
 #include "libhook/sim/driver/stream.h"
 
-CUresult event_of(CUevent handle, struct CUevent_st **out)
-{
+CUresult event_of(CUevent handle, struct CUevent_st **out) {
     INIT();
     NEED(slab_has(SLAB_EVENT, handle), CUDA_ERROR_INVALID_HANDLE);
     *out = handle;
     return CUDA_SUCCESS;
 }
 
-void event_keep_time(uint32_t queue, struct sim_entry *entry)
-{
+void event_keep_time(uint32_t queue, struct sim_entry *entry) {
     struct CUevent_st *event = (struct CUevent_st *)entry->arg;
     uint64_t index = atomic_load(&entry->index);
     if (!slab_has(SLAB_EVENT, event) || event->queue != queue || event->index != index || event->done_ns)
@@ -24,8 +22,7 @@ void event_keep_time(uint32_t queue, struct sim_entry *entry)
     event->done_ns = queue_event_ns(queue, index);
 }
 
-CUresult event_record(struct CUevent_st *event, struct CUstream_st *stream)
-{
+CUresult event_record(struct CUevent_st *event, struct CUstream_st *stream) {
     uint64_t index;
     NEED(event->ctx == stream->ctx, CUDA_ERROR_INVALID_HANDLE);
     TRY(queue_push(stream, &(struct work){.kind = SIM_EVENT, .arg = (uint64_t)event}, &index));
@@ -37,15 +34,13 @@ CUresult event_record(struct CUevent_st *event, struct CUstream_st *stream)
     return CUDA_SUCCESS;
 }
 
-CUresult event_wait(struct CUevent_st *event, struct CUstream_st *stream)
-{
+CUresult event_wait(struct CUevent_st *event, struct CUstream_st *stream) {
     if (!event->recorded || sim_seen_retired(&driver.seat, event->queue, event->index))
         return CUDA_SUCCESS;
     return queue_push(stream, &(struct work){.kind = SIM_WAIT, .arg = event->queue, .until = event->index}, NULL);
 }
 
-CUresult cuEventCreate(CUevent *event, unsigned int flags)
-{
+CUresult cuEventCreate(CUevent *event, unsigned int flags) {
     struct CUctx_st *ctx;
     NEED(event && flags < 8, CUDA_ERROR_INVALID_VALUE);
     TRY(context_current(&ctx));
@@ -57,8 +52,7 @@ CUresult cuEventCreate(CUevent *event, unsigned int flags)
     return CUDA_SUCCESS;
 }
 
-CUresult cuEventDestroy_v2(CUevent handle)
-{
+CUresult cuEventDestroy_v2(CUevent handle) {
     struct CUevent_st *event;
     TRY(event_of(handle, &event));
     capture_free_tips(&event->tips);
@@ -66,13 +60,11 @@ CUresult cuEventDestroy_v2(CUevent handle)
     return CUDA_SUCCESS;
 }
 
-CUresult cuEventDestroy(CUevent handle)
-{
+CUresult cuEventDestroy(CUevent handle) {
     return cuEventDestroy_v2(handle);
 }
 
-static CUresult record(CUevent handle, CUstream stream_handle, unsigned int flags, bool per_thread)
-{
+static CUresult record(CUevent handle, CUstream stream_handle, unsigned int flags, bool per_thread) {
     struct CUevent_st *event;
     struct CUstream_st *stream;
     TRY(event_of(handle, &event));
@@ -85,28 +77,23 @@ static CUresult record(CUevent handle, CUstream stream_handle, unsigned int flag
     return event_record(event, stream);
 }
 
-CUresult cuEventRecord(CUevent event, CUstream stream)
-{
+CUresult cuEventRecord(CUevent event, CUstream stream) {
     return record(event, stream, 0, false);
 }
 
-CUresult cuEventRecord_ptsz(CUevent event, CUstream stream)
-{
+CUresult cuEventRecord_ptsz(CUevent event, CUstream stream) {
     return record(event, stream, 0, true);
 }
 
-CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags)
-{
+CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags) {
     return record(event, stream, flags, false);
 }
 
-CUresult cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream, unsigned int flags)
-{
+CUresult cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream, unsigned int flags) {
     return record(event, stream, flags, true);
 }
 
-CUresult cuEventQuery(CUevent handle)
-{
+CUresult cuEventQuery(CUevent handle) {
     struct CUevent_st *event;
     TRY(event_of(handle, &event));
     TRY(capture_guard());
@@ -116,8 +103,7 @@ CUresult cuEventQuery(CUevent handle)
     return queue_entry_done(event->queue, event->index) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
-CUresult cuEventSynchronize(CUevent handle)
-{
+CUresult cuEventSynchronize(CUevent handle) {
     struct CUevent_st *event;
     TRY(event_of(handle, &event));
     TRY(capture_guard());
@@ -129,8 +115,7 @@ CUresult cuEventSynchronize(CUevent handle)
 }
 
 /* When did it happen? */
-static CUresult time_of(struct CUevent_st *event, uint64_t *ns)
-{
+static CUresult time_of(struct CUevent_st *event, uint64_t *ns) {
     NEED(event->recorded && !(event->flags & CU_EVENT_DISABLE_TIMING), CUDA_ERROR_INVALID_HANDLE);
     TRY(capture_check_event(event));
     if (!event->done_ns) {
@@ -145,8 +130,7 @@ static CUresult time_of(struct CUevent_st *event, uint64_t *ns)
     return CUDA_SUCCESS;
 }
 
-CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start_handle, CUevent end_handle)
-{
+CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start_handle, CUevent end_handle) {
     struct CUevent_st *start, *end;
     uint64_t start_ns, end_ns;
     NEED(milliseconds, CUDA_ERROR_INVALID_VALUE);
@@ -159,7 +143,6 @@ CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start_handle, CUeven
     return CUDA_SUCCESS;
 }
 
-CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
-{
+CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end) {
     return cuEventElapsedTime_v2(milliseconds, start, end);
 }

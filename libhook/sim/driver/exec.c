@@ -3,16 +3,14 @@
 
 #include "libhook/sim/driver/graph.h"
 
-static CUresult exec_of(CUgraphExec handle, struct CUgraphExec_st **out)
-{
+static CUresult exec_of(CUgraphExec handle, struct CUgraphExec_st **out) {
     INIT();
     NEED(slab_has(SLAB_EXEC, handle), CUDA_ERROR_INVALID_VALUE);
     *out = handle;
     return CUDA_SUCCESS;
 }
 
-CUresult exec_node(CUgraphExec handle, CUgraphNode original, CUgraphNodeType type, struct CUgraphNode_st **out)
-{
+CUresult exec_node(CUgraphExec handle, CUgraphNode original, CUgraphNodeType type, struct CUgraphNode_st **out) {
     struct CUgraphExec_st *exec;
     TRY(exec_of(handle, &exec));
     for (size_t i = 0; i < exec->count; i++)
@@ -23,8 +21,7 @@ CUresult exec_node(CUgraphExec handle, CUgraphNode original, CUgraphNodeType typ
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult instantiate(CUgraphExec *out, CUgraph handle, unsigned long long flags)
-{
+static CUresult instantiate(CUgraphExec *out, CUgraph handle, unsigned long long flags) {
     struct CUgraph_st *graph;
     NEED(out && !(flags & ~15ull), CUDA_ERROR_INVALID_VALUE);
     TRY(graph_of(handle, &graph));
@@ -47,13 +44,11 @@ static CUresult instantiate(CUgraphExec *out, CUgraph handle, unsigned long long
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
-{
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags) {
     return instantiate(exec, graph, flags);
 }
 
-CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *error_node, char *log, size_t bytes)
-{
+CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *error_node, char *log, size_t bytes) {
     CUresult result = instantiate(exec, graph, 0);
     if (error_node)
         *error_node = NULL;
@@ -62,13 +57,11 @@ CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *er
     return result;
 }
 
-CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *error_node, char *log, size_t bytes)
-{
+CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *error_node, char *log, size_t bytes) {
     return cuGraphInstantiate_v2(exec, graph, error_node, log, bytes);
 }
 
-CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params)
-{
+CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params) {
     NEED(params, CUDA_ERROR_INVALID_VALUE);
     CUresult result = instantiate(exec, graph, params->flags);
     params->hErrNode_out = NULL;
@@ -76,13 +69,11 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph, CUDA_GRA
     return result;
 }
 
-CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params)
-{
+CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params) {
     return cuGraphInstantiateWithParams(exec, graph, params);
 }
 
-CUresult cuGraphExecDestroy(CUgraphExec handle)
-{
+CUresult cuGraphExecDestroy(CUgraphExec handle) {
     struct CUgraphExec_st *exec;
     TRY(exec_of(handle, &exec));
     pthread_mutex_lock(&driver.lock);
@@ -93,8 +84,7 @@ CUresult cuGraphExecDestroy(CUgraphExec handle)
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t *flags)
-{
+CUresult cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t *flags) {
     struct CUgraphExec_st *exec;
     NEED(flags, CUDA_ERROR_INVALID_VALUE);
     TRY(exec_of(handle, &exec));
@@ -102,8 +92,7 @@ CUresult cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t *flags)
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphNodeSetEnabled(CUgraphExec handle, CUgraphNode original, unsigned int enabled)
-{
+CUresult cuGraphNodeSetEnabled(CUgraphExec handle, CUgraphNode original, unsigned int enabled) {
     struct CUgraphNode_st *at, *node;
     TRY(node_of(original, &at));
     NEED(at->op.type <= CU_GRAPH_NODE_TYPE_MEMSET, CUDA_ERROR_INVALID_VALUE);
@@ -112,8 +101,7 @@ CUresult cuGraphNodeSetEnabled(CUgraphExec handle, CUgraphNode original, unsigne
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphNodeGetEnabled(CUgraphExec handle, CUgraphNode original, unsigned int *enabled)
-{
+CUresult cuGraphNodeGetEnabled(CUgraphExec handle, CUgraphNode original, unsigned int *enabled) {
     struct CUgraphNode_st *at, *node;
     NEED(enabled, CUDA_ERROR_INVALID_VALUE);
     TRY(node_of(original, &at));
@@ -124,8 +112,7 @@ CUresult cuGraphNodeGetEnabled(CUgraphExec handle, CUgraphNode original, unsigne
 }
 
 /* With driver.lock held: may this graph take the place of the other? Then its operations are taken over. */
-static CUgraphExecUpdateResult update(struct CUgraph_st *old, struct CUgraph_st *new, CUgraphNode *at)
-{
+static CUgraphExecUpdateResult update(struct CUgraph_st *old, struct CUgraph_st *new, CUgraphNode *at) {
     *at = NULL;
     if (old->nodes != new->nodes)
         return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
@@ -148,8 +135,7 @@ static CUgraphExecUpdateResult update(struct CUgraph_st *old, struct CUgraph_st 
     return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 
-CUresult cuGraphExecUpdate_v2(CUgraphExec handle, CUgraph graph_handle, CUgraphExecUpdateResultInfo *info)
-{
+CUresult cuGraphExecUpdate_v2(CUgraphExec handle, CUgraph graph_handle, CUgraphExecUpdateResultInfo *info) {
     struct CUgraphExec_st *exec;
     struct CUgraph_st *graph;
     NEED(info, CUDA_ERROR_INVALID_VALUE);
@@ -162,8 +148,7 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec handle, CUgraph graph_handle, CUgraphE
     return info->result ? CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE : CUDA_SUCCESS;
 }
 
-CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *error_node, CUgraphExecUpdateResult *result)
-{
+CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *error_node, CUgraphExecUpdateResult *result) {
     CUgraphExecUpdateResultInfo info;
     NEED(error_node && result, CUDA_ERROR_INVALID_VALUE);
     CUresult code = cuGraphExecUpdate_v2(exec, graph, &info);
@@ -172,8 +157,7 @@ CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *error_n
     return code;
 }
 
-static CUresult launch(CUgraphExec handle, CUstream stream_handle, bool per_thread)
-{
+static CUresult launch(CUgraphExec handle, CUstream stream_handle, bool per_thread) {
     struct CUgraphExec_st *exec;
     struct CUstream_st *stream;
     TRY(exec_of(handle, &exec));
@@ -184,18 +168,15 @@ static CUresult launch(CUgraphExec handle, CUstream stream_handle, bool per_thre
     return graph_run(stream, exec->order, exec->count);
 }
 
-CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
-{
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
     return launch(exec, stream, false);
 }
 
-CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
-{
+CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
     return launch(exec, stream, true);
 }
 
-static CUresult upload(CUgraphExec handle, CUstream stream_handle, bool per_thread)
-{
+static CUresult upload(CUgraphExec handle, CUstream stream_handle, bool per_thread) {
     struct CUgraphExec_st *exec;
     struct CUstream_st *stream;
     TRY(exec_of(handle, &exec));
@@ -204,12 +185,10 @@ static CUresult upload(CUgraphExec handle, CUstream stream_handle, bool per_thre
     return CUDA_SUCCESS; /* what it would bring up costs nothing here */
 }
 
-CUresult cuGraphUpload(CUgraphExec exec, CUstream stream)
-{
+CUresult cuGraphUpload(CUgraphExec exec, CUstream stream) {
     return upload(exec, stream, false);
 }
 
-CUresult cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream)
-{
+CUresult cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream) {
     return upload(exec, stream, true);
 }

@@ -3,8 +3,7 @@
 
 enum { ATTRIBUTES = 16, SHARED_MOST = 232448, SHARED_SM = 233472, THREADS_SM = 2048, BLOCKS_SM = 32 };
 
-CUresult module_facts(CUfunction handle, struct CUctx_st *ctx, const struct kernel_facts **out)
-{
+CUresult module_facts(CUfunction handle, struct CUctx_st *ctx, const struct kernel_facts **out) {
     if (slab_has(SLAB_FUNCTION, handle)) {
         NEED(handle->module->ctx == ctx, CUDA_ERROR_INVALID_HANDLE);
         *out = handle->facts;
@@ -15,16 +14,14 @@ CUresult module_facts(CUfunction handle, struct CUctx_st *ctx, const struct kern
     return CUDA_SUCCESS;
 }
 
-static CUresult function_of(CUfunction handle, struct CUfunc_st **out)
-{
+static CUresult function_of(CUfunction handle, struct CUfunc_st **out) {
     INIT();
     NEED(slab_has(SLAB_FUNCTION, handle), CUDA_ERROR_INVALID_HANDLE);
     *out = handle;
     return CUDA_SUCCESS;
 }
 
-static CUresult kernel_of(CUkernel handle, struct CUkern_st **out)
-{
+static CUresult kernel_of(CUkernel handle, struct CUkern_st **out) {
     INIT();
     NEED(slab_has(SLAB_KERNEL, handle), CUDA_ERROR_INVALID_HANDLE);
     *out = handle;
@@ -32,8 +29,7 @@ static CUresult kernel_of(CUkernel handle, struct CUkern_st **out)
 }
 
 /* Attributes of either: a kernel may stand where a function is asked for. */
-static CUresult attributes_of(CUfunction handle, int **out)
-{
+static CUresult attributes_of(CUfunction handle, int **out) {
     INIT();
     if (slab_has(SLAB_FUNCTION, handle))
         *out = handle->attribute;
@@ -44,8 +40,7 @@ static CUresult attributes_of(CUfunction handle, int **out)
     return CUDA_SUCCESS;
 }
 
-CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction handle)
-{
+CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction handle) {
     int *attributes;
     NEED(value && attribute >= 0 && attribute < ATTRIBUTES, CUDA_ERROR_INVALID_VALUE);
     TRY(attributes_of(handle, &attributes));
@@ -53,8 +48,7 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
     return CUDA_SUCCESS;
 }
 
-CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value)
-{
+CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value) {
     int *attributes;
     NEED(attribute >= 8 && attribute < ATTRIBUTES, CUDA_ERROR_INVALID_VALUE);
     NEED(attribute != 8 || (value >= 0 && value <= SHARED_MOST), CUDA_ERROR_INVALID_VALUE);
@@ -63,41 +57,35 @@ CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, i
     return CUDA_SUCCESS;
 }
 
-CUresult cuKernelGetAttribute(int *value, CUfunction_attribute attribute, CUkernel kernel, CUdevice device)
-{
+CUresult cuKernelGetAttribute(int *value, CUfunction_attribute attribute, CUkernel kernel, CUdevice device) {
     INIT();
     NEED(device_exists(device), CUDA_ERROR_INVALID_DEVICE);
     return cuFuncGetAttribute(value, attribute, (CUfunction)kernel);
 }
 
-CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel kernel, CUdevice device)
-{
+CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel kernel, CUdevice device) {
     INIT();
     NEED(device_exists(device), CUDA_ERROR_INVALID_DEVICE);
     return cuFuncSetAttribute((CUfunction)kernel, attribute, value);
 }
 
-CUresult cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache config)
-{
+CUresult cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache config) {
     int *attributes;
     (void)config;
     return attributes_of(handle, &attributes);
 }
 
-CUresult cuFuncSetSharedMemConfig(CUfunction handle, CUsharedconfig config)
-{
+CUresult cuFuncSetSharedMemConfig(CUfunction handle, CUsharedconfig config) {
     return cuFuncSetCacheConfig(handle, config);
 }
 
-CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice device)
-{
+CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice device) {
     INIT();
     NEED(device_exists(device), CUDA_ERROR_INVALID_DEVICE);
     return cuFuncSetCacheConfig((CUfunction)kernel, config);
 }
 
-CUresult cuFuncGetModule(CUmodule *module, CUfunction handle)
-{
+CUresult cuFuncGetModule(CUmodule *module, CUfunction handle) {
     struct CUfunc_st *function;
     NEED(module, CUDA_ERROR_INVALID_VALUE);
     TRY(function_of(handle, &function));
@@ -105,8 +93,7 @@ CUresult cuFuncGetModule(CUmodule *module, CUfunction handle)
     return CUDA_SUCCESS;
 }
 
-CUresult cuFuncGetName(const char **name, CUfunction handle)
-{
+CUresult cuFuncGetName(const char **name, CUfunction handle) {
     struct CUfunc_st *function;
     NEED(name, CUDA_ERROR_INVALID_VALUE);
     TRY(function_of(handle, &function));
@@ -114,8 +101,7 @@ CUresult cuFuncGetName(const char **name, CUfunction handle)
     return CUDA_SUCCESS;
 }
 
-static CUresult parameter(const struct kernel_facts *facts, size_t index, size_t *offset, size_t *bytes)
-{
+static CUresult parameter(const struct kernel_facts *facts, size_t index, size_t *offset, size_t *bytes) {
     NEED(offset && index < facts->parameters, CUDA_ERROR_INVALID_VALUE);
     *offset = facts->parameter[index].offset;
     if (bytes)
@@ -123,22 +109,19 @@ static CUresult parameter(const struct kernel_facts *facts, size_t index, size_t
     return CUDA_SUCCESS;
 }
 
-CUresult cuFuncGetParamInfo(CUfunction handle, size_t index, size_t *offset, size_t *bytes)
-{
+CUresult cuFuncGetParamInfo(CUfunction handle, size_t index, size_t *offset, size_t *bytes) {
     struct CUfunc_st *function;
     TRY(function_of(handle, &function));
     return parameter(function->facts, index, offset, bytes);
 }
 
-CUresult cuKernelGetParamInfo(CUkernel handle, size_t index, size_t *offset, size_t *bytes)
-{
+CUresult cuKernelGetParamInfo(CUkernel handle, size_t index, size_t *offset, size_t *bytes) {
     struct CUkern_st *kernel;
     TRY(kernel_of(handle, &kernel));
     return parameter(kernel->facts, index, offset, bytes);
 }
 
-CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction handle)
-{
+CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction handle) {
     struct CUfunc_st *function;
     NEED(state, CUDA_ERROR_INVALID_VALUE);
     TRY(function_of(handle, &function));
@@ -146,14 +129,12 @@ CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction handle)
     return CUDA_SUCCESS;
 }
 
-CUresult cuFuncLoad(CUfunction handle)
-{
+CUresult cuFuncLoad(CUfunction handle) {
     struct CUfunc_st *function;
     return function_of(handle, &function);
 }
 
-CUresult cuKernelGetFunction(CUfunction *function, CUkernel handle)
-{
+CUresult cuKernelGetFunction(CUfunction *function, CUkernel handle) {
     struct CUkern_st *kernel;
     struct CUmod_st *module;
     NEED(function, CUDA_ERROR_INVALID_VALUE);
@@ -163,8 +144,7 @@ CUresult cuKernelGetFunction(CUfunction *function, CUkernel handle)
     return CUDA_SUCCESS;
 }
 
-CUresult cuKernelGetLibrary(CUlibrary *library, CUkernel handle)
-{
+CUresult cuKernelGetLibrary(CUlibrary *library, CUkernel handle) {
     struct CUkern_st *kernel;
     NEED(library, CUDA_ERROR_INVALID_VALUE);
     TRY(kernel_of(handle, &kernel));
@@ -172,8 +152,7 @@ CUresult cuKernelGetLibrary(CUlibrary *library, CUkernel handle)
     return CUDA_SUCCESS;
 }
 
-CUresult cuKernelGetName(const char **name, CUkernel handle)
-{
+CUresult cuKernelGetName(const char **name, CUkernel handle) {
     struct CUkern_st *kernel;
     NEED(name, CUDA_ERROR_INVALID_VALUE);
     TRY(kernel_of(handle, &kernel));
@@ -183,17 +162,15 @@ CUresult cuKernelGetName(const char **name, CUkernel handle)
 
 /* ---- occupancy: threads, blocks and shared memory of a multiprocessor; registers are taken as plenty ---- */
 
-static int resident(int threads, size_t shared)
-{
+static int resident(int threads, size_t shared) {
     int blocks = THREADS_SM / ((threads + 31) / 32 * 32);
     int by_shared = (int)(SHARED_SM / (shared + 1024));
     blocks = blocks < BLOCKS_SM ? blocks : BLOCKS_SM;
     return blocks < by_shared ? blocks : by_shared;
 }
 
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction handle, int threads,
-                                                              size_t shared, unsigned int flags)
-{
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    int *blocks, CUfunction handle, int threads, size_t shared, unsigned int flags) {
     int *attributes;
     NEED(blocks && threads > 0 && flags <= 1, CUDA_ERROR_INVALID_VALUE);
     TRY(attributes_of(handle, &attributes));
@@ -201,15 +178,12 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfun
     return CUDA_SUCCESS;
 }
 
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction handle, int threads, size_t shared)
-{
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction handle, int threads, size_t shared) {
     return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, handle, threads, shared, 0);
 }
 
 CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block, CUfunction handle,
-                                                   CUoccupancyB2DSize shared_of, size_t shared, int limit,
-                                                   unsigned int flags)
-{
+    CUoccupancyB2DSize shared_of, size_t shared, int limit, unsigned int flags) {
     int *attributes, best = 0;
     NEED(grid && block && flags <= 1 && limit >= 0, CUDA_ERROR_INVALID_VALUE);
     TRY(attributes_of(handle, &attributes));
@@ -226,14 +200,12 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block, CUfunc
     return CUDA_SUCCESS;
 }
 
-CUresult cuOccupancyMaxPotentialBlockSize(int *grid, int *block, CUfunction function, CUoccupancyB2DSize shared_of,
-                                          size_t shared, int limit)
-{
+CUresult cuOccupancyMaxPotentialBlockSize(
+    int *grid, int *block, CUfunction function, CUoccupancyB2DSize shared_of, size_t shared, int limit) {
     return cuOccupancyMaxPotentialBlockSizeWithFlags(grid, block, function, shared_of, shared, limit, 0);
 }
 
-CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction handle, int blocks, int threads)
-{
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction handle, int blocks, int threads) {
     int *attributes;
     NEED(bytes && blocks > 0 && threads > 0, CUDA_ERROR_INVALID_VALUE);
     TRY(attributes_of(handle, &attributes));
@@ -242,8 +214,7 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction handl
     return CUDA_SUCCESS;
 }
 
-CUresult cuOccupancyMaxPotentialClusterSize(int *cluster, CUfunction handle, const CUlaunchConfig *config)
-{
+CUresult cuOccupancyMaxPotentialClusterSize(int *cluster, CUfunction handle, const CUlaunchConfig *config) {
     int *attributes;
     NEED(cluster && config, CUDA_ERROR_INVALID_VALUE);
     TRY(attributes_of(handle, &attributes));
@@ -251,8 +222,7 @@ CUresult cuOccupancyMaxPotentialClusterSize(int *cluster, CUfunction handle, con
     return CUDA_SUCCESS;
 }
 
-CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction handle, const CUlaunchConfig *config)
-{
+CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction handle, const CUlaunchConfig *config) {
     int *attributes;
     NEED(clusters && config, CUDA_ERROR_INVALID_VALUE);
     TRY(attributes_of(handle, &attributes));

@@ -11,13 +11,11 @@ struct CUuserObject_st {
     unsigned int references;
 };
 
-struct CUgraph_st *graph_make(void)
-{
+struct CUgraph_st *graph_make(void) {
     return slab_take(SLAB_GRAPH, sizeof(struct CUgraph_st));
 }
 
-static void drop_object(struct CUuserObject_st *object, unsigned int count)
-{
+static void drop_object(struct CUuserObject_st *object, unsigned int count) {
     object->references -= count < object->references ? count : object->references;
     if (object->references)
         return;
@@ -26,15 +24,13 @@ static void drop_object(struct CUuserObject_st *object, unsigned int count)
     slab_give(SLAB_USER_OBJECT, object);
 }
 
-static void end_node(struct CUgraphNode_st *node)
-{
+static void end_node(struct CUgraphNode_st *node) {
     op_drop(&node->op);
     free(node->need);
     slab_give(SLAB_NODE, node);
 }
 
-void graph_end(struct CUgraph_st *graph)
-{
+void graph_end(struct CUgraph_st *graph) {
     for (size_t i = 0; i < graph->nodes; i++)
         end_node(graph->node[i]);
     for (size_t i = 0; i < graph->objects; i++)
@@ -44,24 +40,21 @@ void graph_end(struct CUgraph_st *graph)
     slab_give(SLAB_GRAPH, graph);
 }
 
-CUresult graph_of(CUgraph handle, struct CUgraph_st **out)
-{
+CUresult graph_of(CUgraph handle, struct CUgraph_st **out) {
     INIT();
     NEED(slab_has(SLAB_GRAPH, handle), CUDA_ERROR_INVALID_VALUE);
     *out = handle;
     return CUDA_SUCCESS;
 }
 
-CUresult node_of(CUgraphNode handle, struct CUgraphNode_st **out)
-{
+CUresult node_of(CUgraphNode handle, struct CUgraphNode_st **out) {
     INIT();
     NEED(slab_has(SLAB_NODE, handle), CUDA_ERROR_INVALID_VALUE);
     *out = handle;
     return CUDA_SUCCESS;
 }
 
-CUresult graph_need(struct CUgraphNode_st *node, struct CUgraphNode_st *on)
-{
+CUresult graph_need(struct CUgraphNode_st *node, struct CUgraphNode_st *on) {
     for (size_t i = 0; i < node->needs; i++)
         if (node->need[i] == on)
             return CUDA_SUCCESS;
@@ -73,8 +66,7 @@ CUresult graph_need(struct CUgraphNode_st *node, struct CUgraphNode_st *on)
 }
 
 CUresult graph_add(struct CUgraph_st *graph, const struct op *op, struct CUgraphNode_st *const *needs, size_t count,
-                   struct CUgraphNode_st **out)
-{
+    struct CUgraphNode_st **out) {
     for (size_t i = 0; i < count; i++)
         NEED(slab_has(SLAB_NODE, needs[i]) && needs[i]->graph == graph, CUDA_ERROR_INVALID_VALUE);
     struct CUgraphNode_st **grown = realloc(graph->node, (graph->nodes + 1) * sizeof(*grown));
@@ -98,8 +90,7 @@ CUresult graph_add(struct CUgraph_st *graph, const struct op *op, struct CUgraph
     return CUDA_SUCCESS;
 }
 
-CUresult graph_clone(const struct CUgraph_st *graph, struct CUgraph_st **out)
-{
+CUresult graph_clone(const struct CUgraph_st *graph, struct CUgraph_st **out) {
     struct CUgraph_st *copy = graph_make();
     CUresult result = copy ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     for (size_t i = 0; !result && i < graph->nodes; i++) {
@@ -123,8 +114,7 @@ CUresult graph_clone(const struct CUgraph_st *graph, struct CUgraph_st **out)
     return result;
 }
 
-struct CUgraphNode_st **graph_order(struct CUgraph_st *graph)
-{
+struct CUgraphNode_st **graph_order(struct CUgraph_st *graph) {
     struct CUgraphNode_st **order = calloc(graph->nodes + 1, sizeof(*order));
     size_t count = 0;
     for (size_t i = 0; order && i < graph->nodes; i++)
@@ -150,8 +140,7 @@ struct CUgraphNode_st **graph_order(struct CUgraph_st *graph)
     return order;
 }
 
-bool graph_reaches(struct CUgraph_st *graph, const struct node_set *from, const struct CUgraphNode_st *node)
-{
+bool graph_reaches(struct CUgraph_st *graph, const struct node_set *from, const struct CUgraphNode_st *node) {
     for (size_t i = 0; i < graph->nodes; i++)
         graph->node[i]->mark = 0;
     for (size_t i = 0; from && i < from->count; i++)
@@ -170,8 +159,7 @@ bool graph_reaches(struct CUgraph_st *graph, const struct node_set *from, const 
 
 /* ---- launching ---- */
 
-static CUresult flush(struct CUstream_st *stream, struct work *work)
-{
+static CUresult flush(struct CUstream_st *stream, struct work *work) {
     CUresult result = CUDA_SUCCESS;
     if (work->kernels)
         result = queue_push(stream, work, NULL);
@@ -179,8 +167,7 @@ static CUresult flush(struct CUstream_st *stream, struct work *work)
     return result;
 }
 
-CUresult graph_run(struct CUstream_st *stream, struct CUgraphNode_st *const *order, size_t count)
-{
+CUresult graph_run(struct CUstream_st *stream, struct CUgraphNode_st *const *order, size_t count) {
     struct work work = {.kind = SIM_KERNEL};
     for (size_t i = 0; i < count; i++) {
         const struct op *op = &order[i]->op;
@@ -201,16 +188,14 @@ CUresult graph_run(struct CUstream_st *stream, struct CUgraphNode_st *const *ord
 
 /* ---- the program's calls ---- */
 
-CUresult cuGraphCreate(CUgraph *graph, unsigned int flags)
-{
+CUresult cuGraphCreate(CUgraph *graph, unsigned int flags) {
     INIT();
     NEED(graph && !flags, CUDA_ERROR_INVALID_VALUE);
     *graph = graph_make();
     return *graph ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult cuGraphDestroy(CUgraph handle)
-{
+CUresult cuGraphDestroy(CUgraph handle) {
     struct CUgraph_st *graph;
     TRY(graph_of(handle, &graph));
     NEED(!graph->parent, CUDA_ERROR_INVALID_VALUE);
@@ -220,8 +205,7 @@ CUresult cuGraphDestroy(CUgraph handle)
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphClone(CUgraph *out, CUgraph handle)
-{
+CUresult cuGraphClone(CUgraph *out, CUgraph handle) {
     struct CUgraph_st *graph;
     NEED(out, CUDA_ERROR_INVALID_VALUE);
     TRY(graph_of(handle, &graph));
@@ -231,8 +215,7 @@ CUresult cuGraphClone(CUgraph *out, CUgraph handle)
     return result;
 }
 
-CUresult cuGraphNodeFindInClone(CUgraphNode *node, CUgraphNode original, CUgraph handle)
-{
+CUresult cuGraphNodeFindInClone(CUgraphNode *node, CUgraphNode original, CUgraph handle) {
     struct CUgraph_st *graph;
     NEED(node, CUDA_ERROR_INVALID_VALUE);
     TRY(graph_of(handle, &graph));
@@ -244,8 +227,7 @@ CUresult cuGraphNodeFindInClone(CUgraphNode *node, CUgraphNode original, CUgraph
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType *type)
-{
+CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType *type) {
     struct CUgraphNode_st *node;
     NEED(type, CUDA_ERROR_INVALID_VALUE);
     TRY(node_of(handle, &node));
@@ -259,23 +241,20 @@ struct list {
     size_t room, count;
 };
 
-static void list_add(struct list *list, CUgraphNode node)
-{
+static void list_add(struct list *list, CUgraphNode node) {
     if (list->to && list->count < list->room)
         list->to[list->count] = node;
     list->count++;
 }
 
-static CUresult list_end(const struct list *list, size_t *count)
-{
+static CUresult list_end(const struct list *list, size_t *count) {
     for (size_t i = list->count; list->to && i < list->room; i++)
         list->to[i] = NULL;
     *count = list->to && list->count > list->room ? list->room : list->count;
     return CUDA_SUCCESS;
 }
 
-static CUresult list_nodes(CUgraph handle, CUgraphNode *nodes, size_t *count, bool roots_only)
-{
+static CUresult list_nodes(CUgraph handle, CUgraphNode *nodes, size_t *count, bool roots_only) {
     struct CUgraph_st *graph;
     NEED(count, CUDA_ERROR_INVALID_VALUE);
     TRY(graph_of(handle, &graph));
@@ -286,18 +265,15 @@ static CUresult list_nodes(CUgraph handle, CUgraphNode *nodes, size_t *count, bo
     return list_end(&list, count);
 }
 
-CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
-{
+CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count) {
     return list_nodes(graph, nodes, count, false);
 }
 
-CUresult cuGraphGetRootNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
-{
+CUresult cuGraphGetRootNodes(CUgraph graph, CUgraphNode *nodes, size_t *count) {
     return list_nodes(graph, nodes, count, true);
 }
 
-CUresult cuGraphNodeGetDependencies(CUgraphNode handle, CUgraphNode *needs, size_t *count)
-{
+CUresult cuGraphNodeGetDependencies(CUgraphNode handle, CUgraphNode *needs, size_t *count) {
     struct CUgraphNode_st *node;
     NEED(count, CUDA_ERROR_INVALID_VALUE);
     TRY(node_of(handle, &node));
@@ -307,8 +283,7 @@ CUresult cuGraphNodeGetDependencies(CUgraphNode handle, CUgraphNode *needs, size
     return list_end(&list, count);
 }
 
-CUresult cuGraphNodeGetDependentNodes(CUgraphNode handle, CUgraphNode *dependents, size_t *count)
-{
+CUresult cuGraphNodeGetDependentNodes(CUgraphNode handle, CUgraphNode *dependents, size_t *count) {
     struct CUgraphNode_st *node;
     NEED(count, CUDA_ERROR_INVALID_VALUE);
     TRY(node_of(handle, &node));
@@ -320,8 +295,7 @@ CUresult cuGraphNodeGetDependentNodes(CUgraphNode handle, CUgraphNode *dependent
     return list_end(&list, count);
 }
 
-CUresult cuGraphGetEdges(CUgraph handle, CUgraphNode *from, CUgraphNode *to, size_t *count)
-{
+CUresult cuGraphGetEdges(CUgraph handle, CUgraphNode *from, CUgraphNode *to, size_t *count) {
     struct CUgraph_st *graph;
     size_t total;
     NEED(count && !from == !to, CUDA_ERROR_INVALID_VALUE);
@@ -336,57 +310,50 @@ CUresult cuGraphGetEdges(CUgraph handle, CUgraphNode *from, CUgraphNode *to, siz
     return list_end(&ends, count);
 }
 
-static void plain_edges(CUgraphEdgeData *edges, size_t count)
-{
+static void plain_edges(CUgraphEdgeData *edges, size_t count) {
     if (edges)
         memset(edges, 0, count * sizeof(*edges));
 }
 
-CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edges, size_t *count)
-{
+CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edges, size_t *count) {
     TRY(cuGraphGetEdges(graph, from, to, count));
     plain_edges(edges, *count);
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *needs, CUgraphEdgeData *edges, size_t *count)
-{
+CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *needs, CUgraphEdgeData *edges, size_t *count) {
     TRY(cuGraphNodeGetDependencies(node, needs, count));
     plain_edges(edges, *count);
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgraphNode *dependents, CUgraphEdgeData *edges,
-                                         size_t *count)
-{
+CUresult cuGraphNodeGetDependentNodes_v2(
+    CUgraphNode node, CUgraphNode *dependents, CUgraphEdgeData *edges, size_t *count) {
     TRY(cuGraphNodeGetDependentNodes(node, dependents, count));
     plain_edges(edges, *count);
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddDependencies(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to, size_t count)
-{
+CUresult cuGraphAddDependencies(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to, size_t count) {
     struct CUgraph_st *graph;
     NEED((from && to) || !count, CUDA_ERROR_INVALID_VALUE);
     TRY(graph_of(handle, &graph));
     for (size_t i = 0; i < count; i++) {
         NEED(slab_has(SLAB_NODE, from[i]) && slab_has(SLAB_NODE, to[i]) && from[i] != to[i] &&
                  from[i]->graph == graph && to[i]->graph == graph,
-             CUDA_ERROR_INVALID_VALUE);
+            CUDA_ERROR_INVALID_VALUE);
         TRY(graph_need(to[i], from[i]));
     }
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
-                                   const CUgraphEdgeData *edges, size_t count)
-{
+CUresult cuGraphAddDependencies_v2(
+    CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edges, size_t count) {
     (void)edges;
     return cuGraphAddDependencies(graph, from, to, count);
 }
 
-static bool forget_need(struct CUgraphNode_st *node, const struct CUgraphNode_st *on)
-{
+static bool forget_need(struct CUgraphNode_st *node, const struct CUgraphNode_st *on) {
     for (size_t i = 0; i < node->needs; i++)
         if (node->need[i] == on) {
             node->need[i] = node->need[--node->needs];
@@ -395,8 +362,7 @@ static bool forget_need(struct CUgraphNode_st *node, const struct CUgraphNode_st
     return false;
 }
 
-CUresult cuGraphRemoveDependencies(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to, size_t count)
-{
+CUresult cuGraphRemoveDependencies(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to, size_t count) {
     struct CUgraph_st *graph;
     NEED((from && to) || !count, CUDA_ERROR_INVALID_VALUE);
     TRY(graph_of(handle, &graph));
@@ -405,15 +371,13 @@ CUresult cuGraphRemoveDependencies(CUgraph handle, const CUgraphNode *from, cons
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
-                                      const CUgraphEdgeData *edges, size_t count)
-{
+CUresult cuGraphRemoveDependencies_v2(
+    CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edges, size_t count) {
     (void)edges;
     return cuGraphRemoveDependencies(graph, from, to, count);
 }
 
-CUresult cuGraphDestroyNode(CUgraphNode handle)
-{
+CUresult cuGraphDestroyNode(CUgraphNode handle) {
     struct CUgraphNode_st *node;
     TRY(node_of(handle, &node));
     struct CUgraph_st *graph = node->graph;
@@ -432,16 +396,14 @@ CUresult cuGraphDestroyNode(CUgraphNode handle)
 
 /* ---- objects that live as long as a graph ---- */
 
-static CUresult object_of(CUuserObject handle, unsigned int count, struct CUuserObject_st **out)
-{
+static CUresult object_of(CUuserObject handle, unsigned int count, struct CUuserObject_st **out) {
     INIT();
     NEED(slab_has(SLAB_USER_OBJECT, handle) && count, CUDA_ERROR_INVALID_VALUE);
     *out = handle;
     return CUDA_SUCCESS;
 }
 
-CUresult cuUserObjectCreate(CUuserObject *out, void *value, CUhostFn destroy, unsigned int count, unsigned int flags)
-{
+CUresult cuUserObjectCreate(CUuserObject *out, void *value, CUhostFn destroy, unsigned int count, unsigned int flags) {
     INIT();
     NEED(out && destroy && count && flags == 1, CUDA_ERROR_INVALID_VALUE);
     struct CUuserObject_st *object = slab_take(SLAB_USER_OBJECT, sizeof(*object));
@@ -453,24 +415,21 @@ CUresult cuUserObjectCreate(CUuserObject *out, void *value, CUhostFn destroy, un
     return CUDA_SUCCESS;
 }
 
-CUresult cuUserObjectRetain(CUuserObject handle, unsigned int count)
-{
+CUresult cuUserObjectRetain(CUuserObject handle, unsigned int count) {
     struct CUuserObject_st *object;
     TRY(object_of(handle, count, &object));
     object->references += count;
     return CUDA_SUCCESS;
 }
 
-CUresult cuUserObjectRelease(CUuserObject handle, unsigned int count)
-{
+CUresult cuUserObjectRelease(CUuserObject handle, unsigned int count) {
     struct CUuserObject_st *object;
     TRY(object_of(handle, count, &object));
     drop_object(object, count);
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphRetainUserObject(CUgraph handle, CUuserObject object_handle, unsigned int count, unsigned int flags)
-{
+CUresult cuGraphRetainUserObject(CUgraph handle, CUuserObject object_handle, unsigned int count, unsigned int flags) {
     struct CUgraph_st *graph;
     struct CUuserObject_st *object;
     NEED(flags <= 1, CUDA_ERROR_INVALID_VALUE);
@@ -485,8 +444,7 @@ CUresult cuGraphRetainUserObject(CUgraph handle, CUuserObject object_handle, uns
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphReleaseUserObject(CUgraph handle, CUuserObject object_handle, unsigned int count)
-{
+CUresult cuGraphReleaseUserObject(CUgraph handle, CUuserObject object_handle, unsigned int count) {
     struct CUgraph_st *graph;
     struct CUuserObject_st *object;
     TRY(graph_of(handle, &graph));

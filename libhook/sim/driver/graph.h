@@ -1,9 +1,10 @@
 /*
  * graph.h - graphs, their nodes, and executable graphs. Everything here is under driver.lock unless it says otherwise.
  *
- * Theory. A node owns its operation (arguments copied, op_keep). An executable graph is a clone whose nodes stand in an
- * order that keeps all dependencies; launching it appends them to the stream in that order, back-to-back kernels, copies inside
- * the card and memsets as one entry. So branches of a graph run one after another, as on one engine they would.
+ * Theory. A node owns its operation (arguments copied, op_keep). An executable graph is a clone whose nodes stand in
+ * an order that keeps all dependencies; launching it appends them to the stream in that order, back-to-back kernels,
+ * copies inside the card and memsets as one entry. So branches of a graph run one after another, as on one engine
+ * they would.
  */
 #ifndef GEMINI_SIM_GRAPH_H
 #define GEMINI_SIM_GRAPH_H
@@ -44,7 +45,7 @@ void graph_end(struct CUgraph_st *graph);
 
 /* Add a node; the operation is copied. */
 CUresult graph_add(struct CUgraph_st *graph, const struct op *op, struct CUgraphNode_st *const *needs, size_t count,
-                   struct CUgraphNode_st **out);
+    struct CUgraphNode_st **out);
 CUresult graph_need(struct CUgraphNode_st *node, struct CUgraphNode_st *on);
 CUresult graph_clone(const struct CUgraph_st *graph, struct CUgraph_st **out);
 

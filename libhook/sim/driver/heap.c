@@ -15,8 +15,7 @@ static size_t blocks, room;
 static int memory_fd = -1;
 static uint64_t heap_base, heap_bytes;
 
-static size_t lower_bound(uint64_t address)
-{
+static size_t lower_bound(uint64_t address) {
     size_t low = 0, high = blocks;
     while (low < high) {
         size_t middle = (low + high) / 2;
@@ -28,8 +27,7 @@ static size_t lower_bound(uint64_t address)
     return low;
 }
 
-static bool insert(size_t at, const struct block *what)
-{
+static bool insert(size_t at, const struct block *what) {
     if (blocks == room) {
         size_t more = room ? 2 * room : 256;
         struct block *grown = realloc(table, more * sizeof(*table));
@@ -44,13 +42,11 @@ static bool insert(size_t at, const struct block *what)
     return true;
 }
 
-static void erase(size_t at)
-{
+static void erase(size_t at) {
     memmove(&table[at], &table[at + 1], (--blocks - at) * sizeof(*table));
 }
 
-static bool open_heap(void)
-{
+static bool open_heap(void) {
     int errors = errno;
     memory_fd = memfd_create("gemini-sim-memory", MFD_CLOEXEC);
     for (heap_bytes = 1ull << 43; memory_fd >= 0 && heap_bytes > 1ull << 28; heap_bytes /= 2) {
@@ -66,8 +62,7 @@ static bool open_heap(void)
     return false;
 }
 
-uint64_t heap_take(const struct block *what, uint64_t alignment)
-{
+uint64_t heap_take(const struct block *what, uint64_t alignment) {
     uint64_t found = 0, need = (what->bytes + GRANULE - 1) / GRANULE * GRANULE;
     pthread_mutex_lock(&lock);
     if (!heap_base && !open_heap())
@@ -99,8 +94,7 @@ out:
     return found;
 }
 
-bool heap_enter(const struct block *what)
-{
+bool heap_enter(const struct block *what) {
     pthread_mutex_lock(&lock);
     size_t at = lower_bound(what->address);
     if (what->kind == BLOCK_MAPPED) /* behind the reservation with the same start */
@@ -112,16 +106,14 @@ bool heap_enter(const struct block *what)
 }
 
 /* The entry that starts at the address; of a reservation and a mapping with one start, the mapping. */
-static size_t exact(uint64_t address)
-{
+static size_t exact(uint64_t address) {
     size_t at = lower_bound(address);
     while (at + 1 < blocks && table[at + 1].address == address)
         at++;
     return at < blocks && table[at].address == address && table[at].kind != BLOCK_FREE ? at : SIZE_MAX;
 }
 
-static void merge_hole(size_t at)
-{
+static void merge_hole(size_t at) {
     if (at + 1 < blocks && table[at + 1].kind == BLOCK_FREE &&
         table[at + 1].address == table[at].address + table[at].room) {
         table[at].room += table[at + 1].room;
@@ -133,8 +125,7 @@ static void merge_hole(size_t at)
     }
 }
 
-bool heap_give(uint64_t address, struct block *out)
-{
+bool heap_give(uint64_t address, struct block *out) {
     pthread_mutex_lock(&lock);
     size_t at = exact(address);
     bool found = at != SIZE_MAX;
@@ -157,8 +148,7 @@ bool heap_give(uint64_t address, struct block *out)
     return found;
 }
 
-bool heap_find(uint64_t address, struct block *out)
-{
+bool heap_find(uint64_t address, struct block *out) {
     bool found = false;
     pthread_mutex_lock(&lock);
     size_t at = lower_bound(address + 1);
@@ -176,8 +166,7 @@ bool heap_find(uint64_t address, struct block *out)
     return found;
 }
 
-bool heap_update(uint64_t address, const struct block *what)
-{
+bool heap_update(uint64_t address, const struct block *what) {
     pthread_mutex_lock(&lock);
     size_t at = exact(address);
     if (at != SIZE_MAX)
@@ -186,8 +175,7 @@ bool heap_update(uint64_t address, const struct block *what)
     return at != SIZE_MAX;
 }
 
-bool heap_next(uint64_t address, struct block *out)
-{
+bool heap_next(uint64_t address, struct block *out) {
     pthread_mutex_lock(&lock);
     size_t at = lower_bound(address);
     while (at < blocks && table[at].kind == BLOCK_FREE)
@@ -199,14 +187,12 @@ bool heap_next(uint64_t address, struct block *out)
     return found;
 }
 
-int heap_descriptor(uint64_t address, uint64_t *offset)
-{
+int heap_descriptor(uint64_t address, uint64_t *offset) {
     *offset = address - heap_base;
     return memory_fd;
 }
 
-void heap_forget_all(void)
-{
+void heap_forget_all(void) {
     pthread_mutex_init(&lock, NULL);
     if (memory_fd >= 0)
         close(memory_fd);

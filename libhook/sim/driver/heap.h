@@ -58,8 +58,7 @@ int heap_descriptor(uint64_t address, uint64_t *offset);
 
 void heap_forget_all(void);
 
-static inline bool block_on_device(enum block_kind kind)
-{
+static inline bool block_on_device(enum block_kind kind) {
     return kind != BLOCK_HOST && kind != BLOCK_REGISTERED && kind != BLOCK_FREE && kind != BLOCK_RESERVED;
 }
 

@@ -22,13 +22,11 @@ static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
 static struct pending *first, **last = &first;
 static bool started;
 
-bool host_running(void)
-{
+bool host_running(void) {
     return started;
 }
 
-void host_forget(void)
-{
+void host_forget(void) {
     pthread_mutex_init(&lock, NULL);
     pthread_cond_init(&wake, NULL);
     first = NULL;
@@ -37,13 +35,11 @@ void host_forget(void)
 }
 
 /* Has everything before this step in its queue been done, so that it is at the head? */
-static bool due(const struct pending *pending)
-{
+static bool due(const struct pending *pending) {
     return pending->index == 0 || sim_seen_retired(&driver.seat, pending->queue, pending->index - 1);
 }
 
-static void *work(void *unused)
-{
+static void *work(void *unused) {
     (void)unused;
     for (;;) {
         pthread_mutex_lock(&lock);
@@ -93,8 +89,7 @@ static void *work(void *unused)
     return NULL;
 }
 
-static bool start(void)
-{
+static bool start(void) {
     pthread_t thread_id;
     sigset_t all, before;
     sigfillset(&all); /* the program's signals are its own threads' matter */
@@ -106,8 +101,7 @@ static bool start(void)
     return started;
 }
 
-CUresult host_push(struct CUstream_st *stream, const struct host_step *step)
-{
+CUresult host_push(struct CUstream_st *stream, const struct host_step *step) {
     struct pending *pending = calloc(1, sizeof(*pending));
     if (!pending)
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -1,9 +1,9 @@
 /*
  * host.h - what the CPU does in stream order: host functions, stream memory operations, copies behind either.
  *
- * Each such step is a SIM_HOST entry in its queue. One thread of the process, started with the first step, waits until
- * the model says that a step has come to the head, carries it out and marks the entry done. Steps that wait (for a value
- * in memory) do not keep the thread from others.
+ * Each such step is a SIM_HOST entry in its queue. One thread of the process, started with the first step, waits
+ * until the model says that a step has come to the head, carries it out and marks the entry done. Steps that wait
+ * (for a value in memory) do not keep the thread from others.
  */
 #ifndef GEMINI_SIM_HOST_H
 #define GEMINI_SIM_HOST_H
@@ -21,8 +21,7 @@ struct host_step {
 CUresult host_push(struct CUstream_st *stream, const struct host_step *step);
 
 /* Is a step outstanding anywhere in the process? Then copies must wait for their turn, too. */
-static inline bool host_outstanding(void)
-{
+static inline bool host_outstanding(void) {
     return __builtin_expect(atomic_load_explicit(&driver.host_pending, memory_order_acquire) != 0, 0);
 }
 

@@ -1,10 +1,10 @@
 /*
  * Reads device code as far as the simulator needs it: names of kernels, where their parameters lie, global variables.
  *
- * PTX is searched for `.entry` and `.global`. A cubin is an ELF file: kernels are the function symbols marked as entries
- * (st_other & 0x10), their parameters stand in `.nv.info.NAME` as records (format 4, attribute 0x17): index, ordinal,
- * offset, size << 18; 0x2f is the register count. A fat binary is a list of both; compressed members (LZ4, which is
- * undone here, or zstd, which is not): the first member whose kernels can be read counts.
+ * PTX is searched for `.entry` and `.global`. A cubin is an ELF file: kernels are the function symbols marked as
+ * entries (st_other & 0x10), their parameters stand in `.nv.info.NAME` as records (format 4, attribute 0x17): index,
+ * ordinal, offset, size << 18; 0x2f is the register count. A fat binary is a list of both; compressed members (LZ4,
+ * which is undone here, or zstd, which is not): the first member whose kernels can be read counts.
  */
 #include <ctype.h>
 #include <elf.h>
@@ -13,8 +13,7 @@
 
 #include "libhook/sim/driver/module.h"
 
-static struct kernel_facts *add_kernel(struct image *image, const char *name, size_t length)
-{
+static struct kernel_facts *add_kernel(struct image *image, const char *name, size_t length) {
     struct kernel_facts *grown = realloc(image->kernel, (image->kernels + 1) * sizeof(*grown));
     if (!grown)
         return NULL;
@@ -28,8 +27,7 @@ static struct kernel_facts *add_kernel(struct image *image, const char *name, si
     return facts;
 }
 
-static void add_global(struct image *image, const char *name, size_t length, size_t bytes)
-{
+static void add_global(struct image *image, const char *name, size_t length, size_t bytes) {
     struct symbol *grown = realloc(image->global, (image->globals + 1) * sizeof(*grown));
     if (!grown)
         return;
@@ -39,14 +37,12 @@ static void add_global(struct image *image, const char *name, size_t length, siz
 
 /* ---- PTX ---- */
 
-static size_t type_bytes(const char *type)
-{
+static size_t type_bytes(const char *type) {
     static const struct {
         const char *name;
         size_t bytes;
-    } types[] = {{".u64", 8}, {".s64", 8}, {".b64", 8}, {".f64", 8}, {".u32", 4}, {".s32", 4}, {".b32", 4},
-                 {".f32", 4}, {".u16", 2}, {".s16", 2}, {".b16", 2}, {".f16", 2}, {".u8", 1},  {".s8", 1},
-                 {".b8", 1},  {".b128", 16}};
+    } types[] = {{".u64", 8}, {".s64", 8}, {".b64", 8}, {".f64", 8}, {".u32", 4}, {".s32", 4}, {".b32", 4}, {".f32", 4},
+        {".u16", 2}, {".s16", 2}, {".b16", 2}, {".f16", 2}, {".u8", 1}, {".s8", 1}, {".b8", 1}, {".b128", 16}};
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         size_t length = strlen(types[i].name);
         if (strncmp(type, types[i].name, length) == 0 && !isalnum((unsigned char)type[length]))
@@ -55,8 +51,7 @@ static size_t type_bytes(const char *type)
     return 0;
 }
 
-static const char *skip_space(const char *at)
-{
+static const char *skip_space(const char *at) {
     for (;;) {
         at += strspn(at, " \t\r\n");
         if (at[0] == '/' && at[1] == '/')
@@ -66,8 +61,7 @@ static const char *skip_space(const char *at)
     }
 }
 
-static size_t word(const char *at)
-{
+static size_t word(const char *at) {
     size_t length = 0;
     while (isalnum((unsigned char)at[length]) || strchr("_$%.", at[length] ? at[length] : ' '))
         length++;
@@ -75,8 +69,7 @@ static size_t word(const char *at)
 }
 
 /* One declaration like `.align 8 .b8 name[24]`: where its name is, its size and alignment. */
-static const char *declaration(const char *at, const char *end, size_t *length, size_t *bytes, size_t *align)
-{
+static const char *declaration(const char *at, const char *end, size_t *length, size_t *bytes, size_t *align) {
     const char *name = NULL;
     *bytes = *align = *length = 0;
     while ((at = skip_space(at)) < end) {
@@ -107,8 +100,7 @@ static const char *declaration(const char *at, const char *end, size_t *length, 
     return name;
 }
 
-static void ptx_parameters(struct kernel_facts *facts, const char *at, const char *end)
-{
+static void ptx_parameters(struct kernel_facts *facts, const char *at, const char *end) {
     uint32_t offset = 0;
     while (at < end && facts->parameters < 64) {
         const char *comma = memchr(at, ',', (size_t)(end - at));
@@ -125,8 +117,7 @@ static void ptx_parameters(struct kernel_facts *facts, const char *at, const cha
     }
 }
 
-static CUresult read_ptx(struct image *image, const char *text)
-{
+static CUresult read_ptx(struct image *image, const char *text) {
     NEED(strstr(text, ".version"), CUDA_ERROR_INVALID_PTX);
     for (const char *at = text; (at = strstr(at, ".entry")) != NULL;) {
         at = skip_space(at + 6);
@@ -158,8 +149,7 @@ static CUresult read_ptx(struct image *image, const char *text)
 
 /* ---- cubin ---- */
 
-static void read_info(struct kernel_facts *facts, const uint8_t *at, const uint8_t *end)
-{
+static void read_info(struct kernel_facts *facts, const uint8_t *at, const uint8_t *end) {
     while (at + 4 <= end) {
         uint8_t format = at[0], attribute = at[1];
         uint16_t bytes = (uint16_t)(at[2] | at[3] << 8);
@@ -180,11 +170,10 @@ static void read_info(struct kernel_facts *facts, const uint8_t *at, const uint8
     }
 }
 
-static CUresult read_elf(struct image *image, const uint8_t *data, size_t known_bytes)
-{
+static CUresult read_elf(struct image *image, const uint8_t *data, size_t known_bytes) {
     const Elf64_Ehdr *header = (const Elf64_Ehdr *)data;
     NEED(header->e_ident[EI_CLASS] == ELFCLASS64 && header->e_shentsize == sizeof(Elf64_Shdr) && header->e_shnum,
-         CUDA_ERROR_INVALID_IMAGE);
+        CUDA_ERROR_INVALID_IMAGE);
     NEED(header->e_machine == 190 /* EM_CUDA */, CUDA_ERROR_NO_BINARY_FOR_GPU);
     const Elf64_Shdr *section = (const Elf64_Shdr *)(data + header->e_shoff);
     size_t end = header->e_shoff + header->e_shnum * sizeof(*section);
@@ -210,16 +199,15 @@ static CUresult read_elf(struct image *image, const uint8_t *data, size_t known_
             continue;
         for (uint32_t k = 0; k < image->kernels; k++)
             if (strcmp(image->kernel[k].name, name + 9) == 0)
-                read_info(&image->kernel[k], data + section[i].sh_offset,
-                          data + section[i].sh_offset + section[i].sh_size);
+                read_info(
+                    &image->kernel[k], data + section[i].sh_offset, data + section[i].sh_offset + section[i].sh_size);
     }
     return CUDA_SUCCESS;
 }
 
 /* ---- fat binary ---- */
 
-static bool unpack_lz4(const uint8_t *from, size_t from_bytes, uint8_t *to, size_t to_bytes)
-{
+static bool unpack_lz4(const uint8_t *from, size_t from_bytes, uint8_t *to, size_t to_bytes) {
     const uint8_t *end = from + from_bytes;
     size_t at = 0;
     while (from < end) {
@@ -258,8 +246,7 @@ struct member {
 };
 enum { MEMBER_PTX = 1, MEMBER_ELF = 2, MEMBER_LZ4 = 0x2000, MEMBER_ZSTD = 0x8000 };
 
-static CUresult read_member(struct image *image, const struct member *member, const uint8_t *data)
-{
+static CUresult read_member(struct image *image, const struct member *member, const uint8_t *data) {
     uint8_t *unpacked = NULL;
     CUresult result = CUDA_SUCCESS;
     if (member->flags & MEMBER_LZ4) {
@@ -279,8 +266,7 @@ out:
     return result;
 }
 
-static CUresult read_fat(struct image *image, const uint8_t *data)
-{
+static CUresult read_fat(struct image *image, const uint8_t *data) {
     uint16_t header_bytes;
     uint64_t bytes;
     memcpy(&header_bytes, data + 6, 2);
@@ -297,8 +283,7 @@ static CUresult read_fat(struct image *image, const uint8_t *data)
 
 /* ---- any ---- */
 
-static void know_times(struct image *image)
-{
+static void know_times(struct image *image) {
     for (uint32_t i = 0; i < image->kernels; i++) {
         struct kernel_facts *facts = &image->kernel[i];
         facts->collective = strcmp(facts->name, "gemini_collective") == 0;
@@ -310,8 +295,7 @@ static void know_times(struct image *image)
     }
 }
 
-CUresult image_read(const void *data, struct image **out)
-{
+CUresult image_read(const void *data, struct image **out) {
     const uint8_t *bytes = data;
     uint32_t magic;
     CUresult result;
@@ -339,8 +323,7 @@ CUresult image_read(const void *data, struct image **out)
     return CUDA_SUCCESS;
 }
 
-CUresult image_read_file(const char *path, struct image **out)
-{
+CUresult image_read_file(const char *path, struct image **out) {
     NEED(path, CUDA_ERROR_INVALID_VALUE);
     FILE *file = fopen(path, "re");
     NEED(file, CUDA_ERROR_FILE_NOT_FOUND);
@@ -357,8 +340,7 @@ CUresult image_read_file(const char *path, struct image **out)
     return result;
 }
 
-void image_drop(struct image *image)
-{
+void image_drop(struct image *image) {
     if (__atomic_sub_fetch(&image->references, 1, __ATOMIC_ACQ_REL))
         return;
     for (uint32_t i = 0; i < image->kernels; i++)
@@ -370,8 +352,7 @@ void image_drop(struct image *image)
     free(image);
 }
 
-const struct kernel_facts *image_kernel(const struct image *image, const char *name)
-{
+const struct kernel_facts *image_kernel(const struct image *image, const char *name) {
     for (uint32_t i = 0; i < image->kernels; i++)
         if (strcmp(image->kernel[i].name, name) == 0)
             return &image->kernel[i];

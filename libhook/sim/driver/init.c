@@ -15,8 +15,7 @@ _Thread_local struct thread thread __attribute__((tls_model("initial-exec")));
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void forget(void)
-{
+static void forget(void) {
     if (!driver.initialised)
         return;
     host_forget();
@@ -32,8 +31,7 @@ static void forget(void)
     pthread_mutex_init(&start_lock, NULL);
 }
 
-CUresult cuInit(unsigned int flags)
-{
+CUresult cuInit(unsigned int flags) {
     static bool watching_forks;
     char why[256];
     CUresult result = CUDA_SUCCESS;
@@ -62,15 +60,13 @@ CUresult cuInit(unsigned int flags)
 }
 
 /* A process that ends in an orderly way leaves the machine at once; any other is found dead by the rest. */
-__attribute__((destructor)) static void leave(void)
-{
+__attribute__((destructor)) static void leave(void) {
     if (driver.initialised && !host_running())
         sim_rise(&driver.seat);
     driver.initialised = false;
 }
 
-CUresult cuDriverGetVersion(int *version)
-{
+CUresult cuDriverGetVersion(int *version) {
     struct sim_spec wanted;
     char why[256];
     NEED(version, CUDA_ERROR_INVALID_VALUE);
@@ -83,39 +79,28 @@ CUresult cuDriverGetVersion(int *version)
     return CUDA_SUCCESS;
 }
 
-CUresult cuGetErrorName(CUresult error, const char **name)
-{
+CUresult cuGetErrorName(CUresult error, const char **name) {
     NEED(name, CUDA_ERROR_INVALID_VALUE);
     switch (error) {
-#define NAME(code, value, words) \
-    case code:                   \
-        *name = #code;           \
-        return CUDA_SUCCESS;
+#define NAME(code, value, words)                                                                                       \
+    case code: *name = #code; return CUDA_SUCCESS;
         CUDA_ERRORS(NAME)
-    default:
-        *name = NULL;
-        return CUDA_ERROR_INVALID_VALUE;
+    default: *name = NULL; return CUDA_ERROR_INVALID_VALUE;
     }
 }
 
-CUresult cuGetErrorString(CUresult error, const char **words)
-{
+CUresult cuGetErrorString(CUresult error, const char **words) {
     NEED(words, CUDA_ERROR_INVALID_VALUE);
     switch (error) {
-#define WORDS(code, value, text) \
-    case code:                   \
-        *words = text;           \
-        return CUDA_SUCCESS;
+#define WORDS(code, value, text)                                                                                       \
+    case code: *words = text; return CUDA_SUCCESS;
         CUDA_ERRORS(WORDS)
-    default:
-        *words = NULL;
-        return CUDA_ERROR_INVALID_VALUE;
+    default: *words = NULL; return CUDA_ERROR_INVALID_VALUE;
     }
 }
 
 /* Private tables belong to NVIDIA's own libraries; there is nothing honest to answer. */
-CUresult cuGetExportTable(const void **table, const CUuuid *id)
-{
+CUresult cuGetExportTable(const void **table, const CUuuid *id) {
     NEED(table && id, CUDA_ERROR_INVALID_VALUE);
     *table = NULL;
     return CUDA_ERROR_NOT_FOUND;

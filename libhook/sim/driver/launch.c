@@ -1,7 +1,7 @@
 /*
  * Launches of every kind. A kernel computes nothing; it takes its time. `gemini_spin` says how long in its first
- * argument, in nanoseconds; `gemini_collective(ns, group, peers)` runs that long once `peers` of the group run; any other
- * takes what the table file or spec.kernel_ns says.
+ * argument, in nanoseconds; `gemini_collective(ns, group, peers)` runs that long once `peers` of the group run; any
+ * other takes what the table file or spec.kernel_ns says.
  */
 #include <stdlib.h>
 
@@ -12,8 +12,8 @@
 #include "libhook/sim/driver/queue.h"
 
 /* Argument number i, 8 bytes of it, wherever the launch put it. */
-static bool argument(const struct kernel_facts *facts, void **params, void **extra, uint32_t i, void *to, size_t bytes)
-{
+static bool argument(
+    const struct kernel_facts *facts, void **params, void **extra, uint32_t i, void *to, size_t bytes) {
     if (i >= facts->parameters)
         return false;
     if (params) {
@@ -36,8 +36,7 @@ static bool argument(const struct kernel_facts *facts, void **params, void **ext
     return true;
 }
 
-static CUresult check_shape(const CUDA_KERNEL_NODE_PARAMS *p)
-{
+static CUresult check_shape(const CUDA_KERNEL_NODE_PARAMS *p) {
     uint64_t threads = (uint64_t)p->blockDimX * p->blockDimY * p->blockDimZ;
     NEED(p->gridDimX && p->gridDimY && p->gridDimZ && threads, CUDA_ERROR_INVALID_VALUE);
     NEED(p->gridDimX <= 2147483647u && p->gridDimY <= 65535 && p->gridDimZ <= 65535, CUDA_ERROR_INVALID_VALUE);
@@ -46,8 +45,7 @@ static CUresult check_shape(const CUDA_KERNEL_NODE_PARAMS *p)
     return CUDA_SUCCESS;
 }
 
-static CUresult time_of(const struct kernel_facts *facts, void **params, void **extra, struct work *work)
-{
+static CUresult time_of(const struct kernel_facts *facts, void **params, void **extra, struct work *work) {
     work->kind = SIM_KERNEL;
     work->kernels = 1;
     work->duration_ns = facts->fixed_ns;
@@ -55,15 +53,14 @@ static CUresult time_of(const struct kernel_facts *facts, void **params, void **
         NEED(argument(facts, params, extra, 0, &work->duration_ns, 8), CUDA_ERROR_INVALID_VALUE);
         if (facts->collective) {
             NEED(argument(facts, params, extra, 1, &work->arg, 8) && argument(facts, params, extra, 2, &work->peers, 4),
-                 CUDA_ERROR_INVALID_VALUE);
+                CUDA_ERROR_INVALID_VALUE);
             work->kind = SIM_COLLECTIVE;
         }
     }
     return CUDA_SUCCESS;
 }
 
-CUresult op_kernel_resolve(struct op_kernel *kernel)
-{
+CUresult op_kernel_resolve(struct op_kernel *kernel) {
     struct work work = {0};
     struct CUctx_st *ctx = kernel->params.ctx;
     if (!ctx)
@@ -78,9 +75,8 @@ CUresult op_kernel_resolve(struct op_kernel *kernel)
     return CUDA_SUCCESS;
 }
 
-static CUresult launch(const CUDA_KERNEL_NODE_PARAMS *params, CUstream handle, bool per_thread,
-                       const CUlaunchConfig *config)
-{
+static CUresult launch(
+    const CUDA_KERNEL_NODE_PARAMS *params, CUstream handle, bool per_thread, const CUlaunchConfig *config) {
     struct CUctx_st *current;
     struct CUstream_st *stream;
     const struct kernel_facts *facts;
@@ -114,71 +110,66 @@ static CUresult launch(const CUDA_KERNEL_NODE_PARAMS *params, CUstream handle, b
     return CUDA_SUCCESS;
 }
 
-#define PARAMS                                                                                                       \
-    (&(CUDA_KERNEL_NODE_PARAMS){.func = function, .gridDimX = grid_dim_x, .gridDimY = grid_dim_y,                    \
-                                .gridDimZ = grid_dim_z, .blockDimX = block_dim_x, .blockDimY = block_dim_y,          \
-                                .blockDimZ = block_dim_z, .sharedMemBytes = shared_mem_bytes,                        \
-                                .kernelParams = kernel_params, .extra = extra})
+#define PARAMS                                                                                                         \
+    (&(CUDA_KERNEL_NODE_PARAMS){.func = function,                                                                      \
+        .gridDimX = grid_dim_x,                                                                                        \
+        .gridDimY = grid_dim_y,                                                                                        \
+        .gridDimZ = grid_dim_z,                                                                                        \
+        .blockDimX = block_dim_x,                                                                                      \
+        .blockDimY = block_dim_y,                                                                                      \
+        .blockDimZ = block_dim_z,                                                                                      \
+        .sharedMemBytes = shared_mem_bytes,                                                                            \
+        .kernelParams = kernel_params,                                                                                 \
+        .extra = extra})
 
 CUresult cuLaunchKernel(CUfunction function, unsigned int grid_dim_x, unsigned int grid_dim_y, unsigned int grid_dim_z,
-                        unsigned int block_dim_x, unsigned int block_dim_y, unsigned int block_dim_z,
-                        unsigned int shared_mem_bytes, CUstream stream, void **kernel_params, void **extra)
-{
+    unsigned int block_dim_x, unsigned int block_dim_y, unsigned int block_dim_z, unsigned int shared_mem_bytes,
+    CUstream stream, void **kernel_params, void **extra) {
     return launch(PARAMS, stream, false, NULL);
 }
 
 CUresult cuLaunchKernel_ptsz(CUfunction function, unsigned int grid_dim_x, unsigned int grid_dim_y,
-                             unsigned int grid_dim_z, unsigned int block_dim_x, unsigned int block_dim_y,
-                             unsigned int block_dim_z, unsigned int shared_mem_bytes, CUstream stream,
-                             void **kernel_params, void **extra)
-{
+    unsigned int grid_dim_z, unsigned int block_dim_x, unsigned int block_dim_y, unsigned int block_dim_z,
+    unsigned int shared_mem_bytes, CUstream stream, void **kernel_params, void **extra) {
     return launch(PARAMS, stream, true, NULL);
 }
 
 /* All blocks of a cooperative launch must fit on the card at once. */
-static CUresult cooperative(const CUDA_KERNEL_NODE_PARAMS *params, CUstream stream, bool per_thread)
-{
+static CUresult cooperative(const CUDA_KERNEL_NODE_PARAMS *params, CUstream stream, bool per_thread) {
     int blocks;
-    TRY(cuOccupancyMaxActiveBlocksPerMultiprocessor(
-        &blocks, params->func, (int)(params->blockDimX * params->blockDimY * params->blockDimZ),
-        params->sharedMemBytes));
+    TRY(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, params->func,
+        (int)(params->blockDimX * params->blockDimY * params->blockDimZ), params->sharedMemBytes));
     NEED((uint64_t)params->gridDimX * params->gridDimY * params->gridDimZ <= (uint64_t)blocks * 132,
-         CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+        CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
     return launch(params, stream, per_thread, NULL);
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_dim_x, unsigned int grid_dim_y,
-                                   unsigned int grid_dim_z, unsigned int block_dim_x, unsigned int block_dim_y,
-                                   unsigned int block_dim_z, unsigned int shared_mem_bytes, CUstream stream,
-                                   void **kernel_params)
-{
+    unsigned int grid_dim_z, unsigned int block_dim_x, unsigned int block_dim_y, unsigned int block_dim_z,
+    unsigned int shared_mem_bytes, CUstream stream, void **kernel_params) {
     void **extra = NULL;
     return cooperative(PARAMS, stream, false);
 }
 
 CUresult cuLaunchCooperativeKernel_ptsz(CUfunction function, unsigned int grid_dim_x, unsigned int grid_dim_y,
-                                        unsigned int grid_dim_z, unsigned int block_dim_x, unsigned int block_dim_y,
-                                        unsigned int block_dim_z, unsigned int shared_mem_bytes, CUstream stream,
-                                        void **kernel_params)
-{
+    unsigned int grid_dim_z, unsigned int block_dim_x, unsigned int block_dim_y, unsigned int block_dim_z,
+    unsigned int shared_mem_bytes, CUstream stream, void **kernel_params) {
     void **extra = NULL;
     return cooperative(PARAMS, stream, true);
 }
 
-CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsigned int count, unsigned int flags)
-{
+CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsigned int count, unsigned int flags) {
     NEED(launches && count && flags < 4, CUDA_ERROR_INVALID_VALUE);
     for (unsigned int i = 0; i < count; i++) {
         const CUDA_LAUNCH_PARAMS *p = &launches[i];
         TRY(cuLaunchCooperativeKernel(p->function, p->gridDimX, p->gridDimY, p->gridDimZ, p->blockDimX, p->blockDimY,
-                                      p->blockDimZ, p->sharedMemBytes, p->hStream, p->kernelParams));
+            p->blockDimZ, p->sharedMemBytes, p->hStream, p->kernelParams));
     }
     return CUDA_SUCCESS;
 }
 
-static CUresult launch_ex(const CUlaunchConfig *config, CUfunction function, void **kernel_params, void **extra,
-                          bool per_thread)
-{
+static CUresult launch_ex(
+    const CUlaunchConfig *config, CUfunction function, void **kernel_params, void **extra, bool per_thread) {
     NEED(config && (config->attrs || !config->numAttrs), CUDA_ERROR_INVALID_VALUE);
     const CUDA_KERNEL_NODE_PARAMS params = {
         .func = function,
@@ -195,19 +186,16 @@ static CUresult launch_ex(const CUlaunchConfig *config, CUfunction function, voi
     return launch(&params, config->hStream, per_thread, config);
 }
 
-CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **kernel_params, void **extra)
-{
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **kernel_params, void **extra) {
     return launch_ex(config, function, kernel_params, extra, false);
 }
 
-CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function, void **kernel_params, void **extra)
-{
+CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function, void **kernel_params, void **extra) {
     return launch_ex(config, function, kernel_params, extra, true);
 }
 
 /* The launches of CUDA 2, whose arguments were set one by one beforehand: there are none to find here. */
-CUresult cuLaunchGridAsync(CUfunction function, int width, int height, CUstream stream)
-{
+CUresult cuLaunchGridAsync(CUfunction function, int width, int height, CUstream stream) {
     unsigned int grid_dim_x = (unsigned int)width, grid_dim_y = (unsigned int)height, grid_dim_z = 1;
     unsigned int block_dim_x = 1, block_dim_y = 1, block_dim_z = 1, shared_mem_bytes = 0;
     void **kernel_params = NULL, **extra = NULL;
@@ -215,13 +203,11 @@ CUresult cuLaunchGridAsync(CUfunction function, int width, int height, CUstream 
     return launch(PARAMS, stream, false, NULL);
 }
 
-CUresult cuLaunchGrid(CUfunction function, int width, int height)
-{
+CUresult cuLaunchGrid(CUfunction function, int width, int height) {
     return cuLaunchGridAsync(function, width, height, NULL);
 }
 
-CUresult cuLaunch(CUfunction function)
-{
+CUresult cuLaunch(CUfunction function) {
     return cuLaunchGridAsync(function, 1, 1, NULL);
 }
 
@@ -234,8 +220,7 @@ struct call {
     void *data;
 };
 
-static bool run_call(void *argument)
-{
+static bool run_call(void *argument) {
     const struct call *call = argument;
     if (call->function)
         call->function(call->data);
@@ -244,8 +229,7 @@ static bool run_call(void *argument)
     return true;
 }
 
-static CUresult push_call(struct CUstream_st *stream, const struct call *what)
-{
+static CUresult push_call(struct CUstream_st *stream, const struct call *what) {
     struct call *call = malloc(sizeof(*call));
     NEED(call, CUDA_ERROR_OUT_OF_MEMORY);
     *call = *what;
@@ -255,31 +239,26 @@ static CUresult push_call(struct CUstream_st *stream, const struct call *what)
     return result;
 }
 
-CUresult op_host_run(struct CUstream_st *stream, const CUDA_HOST_NODE_PARAMS *host)
-{
+CUresult op_host_run(struct CUstream_st *stream, const CUDA_HOST_NODE_PARAMS *host) {
     return push_call(stream, &(struct call){.function = host->fn, .data = host->userData});
 }
 
-static CUresult launch_host(CUstream handle, CUhostFn function, void *data, bool per_thread)
-{
+static CUresult launch_host(CUstream handle, CUhostFn function, void *data, bool per_thread) {
     struct CUstream_st *stream;
     NEED(function, CUDA_ERROR_INVALID_VALUE);
     TRY(stream_of(handle, per_thread, &stream));
     return op_submit(stream, &(struct op){.type = CU_GRAPH_NODE_TYPE_HOST, .host = {function, data}});
 }
 
-CUresult cuLaunchHostFunc(CUstream stream, CUhostFn fn, void *user_data)
-{
+CUresult cuLaunchHostFunc(CUstream stream, CUhostFn fn, void *user_data) {
     return launch_host(stream, fn, user_data, false);
 }
 
-CUresult cuLaunchHostFunc_ptsz(CUstream stream, CUhostFn fn, void *user_data)
-{
+CUresult cuLaunchHostFunc_ptsz(CUstream stream, CUhostFn fn, void *user_data) {
     return launch_host(stream, fn, user_data, true);
 }
 
-static CUresult add_callback(CUstream handle, CUstreamCallback callback, void *data, unsigned int flags, bool own)
-{
+static CUresult add_callback(CUstream handle, CUstreamCallback callback, void *data, unsigned int flags, bool own) {
     struct CUstream_st *stream;
     NEED(callback && !flags, CUDA_ERROR_INVALID_VALUE);
     TRY(stream_of(handle, own, &stream));
@@ -289,12 +268,10 @@ static CUresult add_callback(CUstream handle, CUstreamCallback callback, void *d
     return push_call(stream, &(struct call){.callback = callback, .stream = handle, .data = data});
 }
 
-CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void *user_data, unsigned int flags)
-{
+CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void *user_data, unsigned int flags) {
     return add_callback(stream, callback, user_data, flags, false);
 }
 
-CUresult cuStreamAddCallback_ptsz(CUstream stream, CUstreamCallback callback, void *user_data, unsigned int flags)
-{
+CUresult cuStreamAddCallback_ptsz(CUstream stream, CUstreamCallback callback, void *user_data, unsigned int flags) {
     return add_callback(stream, callback, user_data, flags, true);
 }

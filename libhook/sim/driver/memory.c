@@ -15,14 +15,12 @@
 
 enum { GRAIN = 512, PITCH = 512 };
 
-static uint64_t grains(uint64_t bytes)
-{
+static uint64_t grains(uint64_t bytes) {
     return (bytes + GRAIN - 1) / GRAIN * GRAIN;
 }
 
 /* Take it of the card and of the heap. If the card is full, unused memory of this process's pools is given up first. */
-static CUresult take(struct CUctx_st *ctx, size_t bytes, enum block_kind kind, unsigned int flags, CUdeviceptr *out)
-{
+static CUresult take(struct CUctx_st *ctx, size_t bytes, enum block_kind kind, unsigned int flags, CUdeviceptr *out) {
     bool of_card = kind != BLOCK_HOST;
     NEED(bytes < 1ull << 46, CUDA_ERROR_OUT_OF_MEMORY);
     if (of_card && card_take(ctx->device, grains(bytes))) {
@@ -30,19 +28,18 @@ static CUresult take(struct CUctx_st *ctx, size_t bytes, enum block_kind kind, u
         TRY(card_take(ctx->device, grains(bytes)));
     }
     *out = heap_take(&(struct block){.bytes = bytes,
-                                     .kind = kind,
-                                     .device = ctx->device,
-                                     .flags = flags,
-                                     .id = atomic_fetch_add(&driver.next_id, 1) + 1,
-                                     .ctx = ctx},
-                     of_card && bytes >= 2 << 20 ? 2 << 20 : 4096);
+                         .kind = kind,
+                         .device = ctx->device,
+                         .flags = flags,
+                         .id = atomic_fetch_add(&driver.next_id, 1) + 1,
+                         .ctx = ctx},
+        of_card && bytes >= 2 << 20 ? 2 << 20 : 4096);
     if (!*out && of_card)
         card_give(ctx->device, grains(bytes));
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
-{
+CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes) {
     struct CUctx_st *ctx;
     NEED(pointer && bytes, CUDA_ERROR_INVALID_VALUE);
     TRY(context_current(&ctx));
@@ -50,8 +47,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
     return take(ctx, bytes, BLOCK_DEVICE, 0, pointer);
 }
 
-CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, size_t height, unsigned int element)
-{
+CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, size_t height, unsigned int element) {
     struct CUctx_st *ctx;
     NEED(pointer && pitch && width && height, CUDA_ERROR_INVALID_VALUE);
     NEED(element == 4 || element == 8 || element == 16, CUDA_ERROR_INVALID_VALUE);
@@ -61,8 +57,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, s
     return take(ctx, *pitch * height, BLOCK_DEVICE, 0, pointer);
 }
 
-CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned int flags)
-{
+CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned int flags) {
     struct CUctx_st *ctx;
     NEED(pointer && bytes && (flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST), CUDA_ERROR_INVALID_VALUE);
     TRY(context_current(&ctx));
@@ -70,14 +65,12 @@ CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned int flag
     return take(ctx, bytes, BLOCK_MANAGED, flags, pointer);
 }
 
-CUresult memory_global(struct CUctx_st *ctx, struct symbol *symbol)
-{
+CUresult memory_global(struct CUctx_st *ctx, struct symbol *symbol) {
     return take(ctx, symbol->bytes, BLOCK_DEVICE, 0, &symbol->address);
 }
 
 /* Freeing waits for the work of the device, as the real call does. */
-CUresult cuMemFree_v2(CUdeviceptr pointer)
-{
+CUresult cuMemFree_v2(CUdeviceptr pointer) {
     struct block block;
     INIT();
     if (!pointer)
@@ -95,8 +88,7 @@ CUresult cuMemFree_v2(CUdeviceptr pointer)
     return CUDA_SUCCESS;
 }
 
-void memory_end_context(struct CUctx_st *ctx)
-{
+void memory_end_context(struct CUctx_st *ctx) {
     struct block block;
     for (uint64_t at = 0; heap_next(at, &block); at = block.address + 1) {
         if (block.ctx != ctx)
@@ -113,8 +105,7 @@ void memory_end_context(struct CUctx_st *ctx)
     }
 }
 
-CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
-{
+CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     struct CUctx_st *ctx;
     uint64_t used, total;
     NEED(free_bytes && total_bytes, CUDA_ERROR_INVALID_VALUE);
@@ -125,8 +116,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr pointer)
-{
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr pointer) {
     struct block block;
     INIT();
     NEED(heap_find(pointer, &block) && block.kind != BLOCK_RESERVED, CUDA_ERROR_NOT_FOUND);
@@ -139,8 +129,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr p
 
 /* ---- host memory ---- */
 
-CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned int flags)
-{
+CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned int flags) {
     struct CUctx_st *ctx;
     NEED(pointer && bytes && flags < 8, CUDA_ERROR_INVALID_VALUE);
     TRY(context_current(&ctx));
@@ -148,55 +137,53 @@ CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned int flags)
     return take(ctx, bytes, BLOCK_HOST, flags, (CUdeviceptr *)pointer);
 }
 
-CUresult cuMemAllocHost_v2(void **pointer, size_t bytes)
-{
+CUresult cuMemAllocHost_v2(void **pointer, size_t bytes) {
     return cuMemHostAlloc(pointer, bytes, 0);
 }
 
-CUresult cuMemFreeHost(void *pointer)
-{
+CUresult cuMemFreeHost(void *pointer) {
     struct block block;
     INIT();
     TRY(capture_guard());
     NEED(heap_find((uint64_t)pointer, &block) && block.address == (uint64_t)pointer && block.kind == BLOCK_HOST,
-         CUDA_ERROR_INVALID_VALUE);
+        CUDA_ERROR_INVALID_VALUE);
     queue_wait_device(block.device);
     heap_give(block.address, &block);
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned int flags)
-{
+CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned int flags) {
     struct CUctx_st *ctx;
     struct block block;
     NEED(pointer && bytes && flags < 16, CUDA_ERROR_INVALID_VALUE);
     TRY(context_current(&ctx));
     TRY(capture_guard());
     NEED(!heap_find((uint64_t)pointer, &block), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
-    block = (struct block){.address = (uint64_t)pointer, .bytes = bytes, .kind = BLOCK_REGISTERED, .flags = flags,
-                           .device = ctx->device, .ctx = ctx};
+    block = (struct block){.address = (uint64_t)pointer,
+        .bytes = bytes,
+        .kind = BLOCK_REGISTERED,
+        .flags = flags,
+        .device = ctx->device,
+        .ctx = ctx};
     return heap_enter(&block) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult cuMemHostRegister(void *pointer, size_t bytes, unsigned int flags)
-{
+CUresult cuMemHostRegister(void *pointer, size_t bytes, unsigned int flags) {
     return cuMemHostRegister_v2(pointer, bytes, flags);
 }
 
-CUresult cuMemHostUnregister(void *pointer)
-{
+CUresult cuMemHostUnregister(void *pointer) {
     struct block block;
     INIT();
     TRY(capture_guard());
     NEED(heap_find((uint64_t)pointer, &block) && block.kind == BLOCK_REGISTERED && block.address == (uint64_t)pointer,
-         CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+        CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
     queue_wait_device(block.device);
     heap_give(block.address, &block);
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *device_pointer, void *pointer, unsigned int flags)
-{
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *device_pointer, void *pointer, unsigned int flags) {
     struct block block;
     INIT();
     NEED(device_pointer && !flags && heap_find((uint64_t)pointer, &block), CUDA_ERROR_INVALID_VALUE);
@@ -204,8 +191,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *device_pointer, void *pointer
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemHostGetFlags(unsigned int *flags, void *pointer)
-{
+CUresult cuMemHostGetFlags(unsigned int *flags, void *pointer) {
     struct block block;
     INIT();
     NEED(flags && heap_find((uint64_t)pointer, &block) && block.kind == BLOCK_HOST, CUDA_ERROR_INVALID_VALUE);
@@ -215,28 +201,24 @@ CUresult cuMemHostGetFlags(unsigned int *flags, void *pointer)
 
 /* ---- managed memory: simply memory here; advice and prefetches have nothing to move ---- */
 
-static CUresult managed(CUdeviceptr pointer, size_t bytes)
-{
+static CUresult managed(CUdeviceptr pointer, size_t bytes) {
     struct block block;
     INIT();
     NEED(bytes && heap_find(pointer, &block) && block.kind == BLOCK_MANAGED, CUDA_ERROR_INVALID_VALUE);
     return pointer + bytes <= block.address + block.bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuMemAdvise(CUdeviceptr pointer, size_t count, CUmem_advise advice, CUdevice device)
-{
+CUresult cuMemAdvise(CUdeviceptr pointer, size_t count, CUmem_advise advice, CUdevice device) {
     (void)device;
     NEED(advice >= 1 && advice <= 6, CUDA_ERROR_INVALID_VALUE);
     return managed(pointer, count);
 }
 
-CUresult cuMemAdvise_v2(CUdeviceptr pointer, size_t count, CUmem_advise advice, CUmemLocation location)
-{
+CUresult cuMemAdvise_v2(CUdeviceptr pointer, size_t count, CUmem_advise advice, CUmemLocation location) {
     return cuMemAdvise(pointer, count, advice, location.id);
 }
 
-static CUresult prefetch(CUdeviceptr pointer, size_t bytes, bool to_device, CUstream handle, bool per_thread)
-{
+static CUresult prefetch(CUdeviceptr pointer, size_t bytes, bool to_device, CUstream handle, bool per_thread) {
     struct CUstream_st *stream;
     TRY(managed(pointer, bytes));
     TRY(stream_of(handle, per_thread, &stream));
@@ -246,42 +228,36 @@ static CUresult prefetch(CUdeviceptr pointer, size_t bytes, bool to_device, CUst
     return queue_push(stream, &work, NULL);
 }
 
-CUresult cuMemPrefetchAsync(CUdeviceptr pointer, size_t count, CUdevice device, CUstream stream)
-{
+CUresult cuMemPrefetchAsync(CUdeviceptr pointer, size_t count, CUdevice device, CUstream stream) {
     return prefetch(pointer, count, device >= 0, stream, false);
 }
 
-CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr pointer, size_t count, CUdevice device, CUstream stream)
-{
+CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr pointer, size_t count, CUdevice device, CUstream stream) {
     return prefetch(pointer, count, device >= 0, stream, true);
 }
 
-CUresult cuMemPrefetchAsync_v2(CUdeviceptr pointer, size_t count, CUmemLocation location, unsigned int flags,
-                               CUstream stream)
-{
+CUresult cuMemPrefetchAsync_v2(
+    CUdeviceptr pointer, size_t count, CUmemLocation location, unsigned int flags, CUstream stream) {
     NEED(!flags, CUDA_ERROR_INVALID_VALUE);
     return prefetch(pointer, count, location.type == CU_MEM_LOCATION_TYPE_DEVICE, stream, false);
 }
 
-CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr pointer, size_t count, CUmemLocation location, unsigned int flags,
-                                    CUstream stream)
-{
+CUresult cuMemPrefetchAsync_v2_ptsz(
+    CUdeviceptr pointer, size_t count, CUmemLocation location, unsigned int flags, CUstream stream) {
     NEED(!flags, CUDA_ERROR_INVALID_VALUE);
     return prefetch(pointer, count, location.type == CU_MEM_LOCATION_TYPE_DEVICE, stream, true);
 }
 
-CUresult cuMemRangeGetAttribute(void *data, size_t bytes, CUmem_range_attribute attribute, CUdeviceptr pointer,
-                                size_t count)
-{
+CUresult cuMemRangeGetAttribute(
+    void *data, size_t bytes, CUmem_range_attribute attribute, CUdeviceptr pointer, size_t count) {
     NEED(data && bytes >= 4 && attribute >= 1 && attribute <= 8, CUDA_ERROR_INVALID_VALUE);
     TRY(managed(pointer, count));
     *(int *)data = attribute == 1 ? 0 : CU_DEVICE_INVALID;
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemRangeGetAttributes(void **data, size_t *bytes, CUmem_range_attribute *attributes, size_t number,
-                                 CUdeviceptr pointer, size_t count)
-{
+CUresult cuMemRangeGetAttributes(
+    void **data, size_t *bytes, CUmem_range_attribute *attributes, size_t number, CUdeviceptr pointer, size_t count) {
     NEED(data && bytes && attributes && number, CUDA_ERROR_INVALID_VALUE);
     for (size_t i = 0; i < number; i++)
         TRY(cuMemRangeGetAttribute(data[i], bytes[i], attributes[i], pointer, count));
@@ -298,8 +274,7 @@ struct ipc {
 };
 enum { IPC_MAGIC = 0x47494d49 };
 
-CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer)
-{
+CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer) {
     struct block block;
     struct ipc ipc = {.magic = IPC_MAGIC, .pid = getpid()};
     INIT();
@@ -312,8 +287,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer)
     return CUDA_SUCCESS;
 }
 
-CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pointer, CUipcMemHandle handle, unsigned int flags)
-{
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pointer, CUipcMemHandle handle, unsigned int flags) {
     struct CUctx_st *ctx;
     struct ipc ipc;
     char path[64];
@@ -329,25 +303,26 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pointer, CUipcMemHandle handle, unsi
     char *base = mmap(NULL, ipc.bytes + before, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)(ipc.offset - before));
     close(fd);
     NEED(base != MAP_FAILED, CUDA_ERROR_MAP_FAILED);
-    struct block block = {.address = (uint64_t)base + before, .bytes = ipc.bytes, .kind = BLOCK_IMPORTED,
-                          .device = (CUdevice)ipc.device, .ctx = ctx};
+    struct block block = {.address = (uint64_t)base + before,
+        .bytes = ipc.bytes,
+        .kind = BLOCK_IMPORTED,
+        .device = (CUdevice)ipc.device,
+        .ctx = ctx};
     heap_enter(&block);
     *pointer = block.address;
     return CUDA_SUCCESS;
 }
 
-CUresult cuIpcOpenMemHandle(CUdeviceptr *pointer, CUipcMemHandle handle, unsigned int flags)
-{
+CUresult cuIpcOpenMemHandle(CUdeviceptr *pointer, CUipcMemHandle handle, unsigned int flags) {
     return cuIpcOpenMemHandle_v2(pointer, handle, flags);
 }
 
-CUresult cuIpcCloseMemHandle(CUdeviceptr pointer)
-{
+CUresult cuIpcCloseMemHandle(CUdeviceptr pointer) {
     struct block block;
     INIT();
     TRY(capture_guard());
     NEED(heap_find(pointer, &block) && block.kind == BLOCK_IMPORTED && block.address == pointer,
-         CUDA_ERROR_INVALID_VALUE);
+        CUDA_ERROR_INVALID_VALUE);
     queue_wait_device(block.device);
     heap_give(pointer, &block);
     munmap((void *)(pointer & ~4095ull), block.bytes + (pointer & 4095));
@@ -356,8 +331,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr pointer)
 
 /* ---- what a pointer is ---- */
 
-static CUresult attribute_of(const struct block *b, CUdeviceptr pointer, CUpointer_attribute attribute, void *data)
-{
+static CUresult attribute_of(const struct block *b, CUdeviceptr pointer, CUpointer_attribute attribute, void *data) {
     bool host = !block_on_device(b->kind);
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -366,49 +340,27 @@ static CUresult attribute_of(const struct block *b, CUdeviceptr pointer, CUpoint
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(unsigned int *)data = host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
         return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-        *(CUdeviceptr *)data = pointer;
-        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: *(CUdeviceptr *)data = pointer; return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
         NEED(host || b->kind == BLOCK_MANAGED, CUDA_ERROR_INVALID_VALUE);
         *(void **)data = (void *)pointer;
         return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-        *(unsigned int *)data = 0;
-        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: *(unsigned int *)data = 0; return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-        *(unsigned long long *)data = b->id;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-        *(unsigned int *)data = b->kind == BLOCK_MANAGED;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        *(int *)data = b->device;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        *(int *)data = b->kind == BLOCK_DEVICE;
-        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: *(unsigned long long *)data = b->id; return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED: *(unsigned int *)data = b->kind == BLOCK_MANAGED; return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)data = b->device; return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: *(int *)data = b->kind == BLOCK_DEVICE; return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-        *(CUdeviceptr *)data = b->address;
-        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR: *(CUdeviceptr *)data = b->address; return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-        *(size_t *)data = b->bytes;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_MAPPED:
-        *(int *)data = 1;
-        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE: *(size_t *)data = b->bytes; return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPED: *(int *)data = 1; return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         *(uint64_t *)data = b->kind == BLOCK_MAPPED ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0;
         return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-        *(int *)data = 0;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        *(int *)data = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: *(int *)data = 0; return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: *(int *)data = CU_MEM_ACCESS_FLAGS_PROT_READWRITE; return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         *(CUmemoryPool *)data = b->kind == BLOCK_POOLED ? b->of : NULL;
         return CUDA_SUCCESS;
@@ -416,8 +368,7 @@ static CUresult attribute_of(const struct block *b, CUdeviceptr pointer, CUpoint
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr pointer)
-{
+CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr pointer) {
     struct block block;
     INIT();
     NEED(data && heap_find(pointer, &block) && block.kind != BLOCK_RESERVED, CUDA_ERROR_INVALID_VALUE);
@@ -425,8 +376,7 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
 }
 
 /* Of a pointer CUDA does not know, each attribute is its zero: that is how programs tell plain host memory. */
-CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **data, CUdeviceptr pointer)
-{
+CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **data, CUdeviceptr pointer) {
     struct block block;
     INIT();
     NEED(attributes && data && count, CUDA_ERROR_INVALID_VALUE);
@@ -435,27 +385,21 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
         if (known && attribute_of(&block, pointer, attributes[i], data[i]) == CUDA_SUCCESS)
             continue;
         switch (attributes[i]) {
-        case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-            *(int *)data[i] = CU_DEVICE_INVALID;
-            break;
+        case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)data[i] = CU_DEVICE_INVALID; break;
         case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
         case CU_POINTER_ATTRIBUTE_IS_MANAGED:
         case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
         case CU_POINTER_ATTRIBUTE_MAPPED:
         case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-        case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-            *(int *)data[i] = 0;
-            break;
-        default:
-            *(uint64_t *)data[i] = 0;
+        case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: *(int *)data[i] = 0; break;
+        default: *(uint64_t *)data[i] = 0;
         }
     }
     return CUDA_SUCCESS;
 }
 
-CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr pointer)
-{
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr pointer) {
     struct block block;
     INIT();
     NEED(value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, CUDA_ERROR_INVALID_VALUE);

@@ -6,8 +6,7 @@
 #include "libhook/sim/driver/capture.h"
 #include "libhook/sim/driver/queue.h"
 
-static void set_attributes(int *attribute, const struct kernel_facts *facts)
-{
+static void set_attributes(int *attribute, const struct kernel_facts *facts) {
     attribute[0] = (int)facts->max_threads;
     attribute[1] = (int)facts->shared_bytes;
     attribute[3] = (int)facts->local_bytes;
@@ -18,8 +17,7 @@ static void set_attributes(int *attribute, const struct kernel_facts *facts)
 }
 
 /* With driver.lock held; takes over the reference to the image. */
-static struct CUmod_st *make_module(struct CUctx_st *ctx, struct image *image, struct CUlib_st *library)
-{
+static struct CUmod_st *make_module(struct CUctx_st *ctx, struct image *image, struct CUlib_st *library) {
     struct CUmod_st *module = slab_take(SLAB_MODULE, sizeof(*module));
     if (!module)
         return NULL;
@@ -42,8 +40,7 @@ static struct CUmod_st *make_module(struct CUctx_st *ctx, struct image *image, s
     return module;
 }
 
-static void end_module(struct CUmod_st *module)
-{
+static void end_module(struct CUmod_st *module) {
     for (uint32_t i = 0; i < module->image->kernels; i++)
         if (module->function[i])
             slab_give(SLAB_FUNCTION, module->function[i]);
@@ -56,8 +53,7 @@ static void end_module(struct CUmod_st *module)
     slab_give(SLAB_MODULE, module);
 }
 
-static CUresult load(struct image *image, CUmodule *out)
-{
+static CUresult load(struct image *image, CUmodule *out) {
     struct CUctx_st *ctx;
     CUresult result = context_current(&ctx);
     if (result) {
@@ -70,8 +66,7 @@ static CUresult load(struct image *image, CUmodule *out)
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult cuModuleLoadData(CUmodule *module, const void *data)
-{
+CUresult cuModuleLoadData(CUmodule *module, const void *data) {
     struct CUctx_st *ctx;
     struct image *image;
     NEED(module && data, CUDA_ERROR_INVALID_VALUE);
@@ -81,20 +76,17 @@ CUresult cuModuleLoadData(CUmodule *module, const void *data)
     return load(image, module);
 }
 
-CUresult cuModuleLoadDataEx(CUmodule *module, const void *data, unsigned int count, CUjit_option *options,
-                            void **values)
-{
+CUresult cuModuleLoadDataEx(
+    CUmodule *module, const void *data, unsigned int count, CUjit_option *options, void **values) {
     NEED(!count || (options && values), CUDA_ERROR_INVALID_VALUE);
     return cuModuleLoadData(module, data);
 }
 
-CUresult cuModuleLoadFatBinary(CUmodule *module, const void *data)
-{
+CUresult cuModuleLoadFatBinary(CUmodule *module, const void *data) {
     return cuModuleLoadData(module, data);
 }
 
-CUresult cuModuleLoad(CUmodule *module, const char *path)
-{
+CUresult cuModuleLoad(CUmodule *module, const char *path) {
     struct CUctx_st *ctx;
     struct image *image;
     NEED(module && path, CUDA_ERROR_INVALID_VALUE);
@@ -104,16 +96,14 @@ CUresult cuModuleLoad(CUmodule *module, const char *path)
     return load(image, module);
 }
 
-static CUresult module_of(CUmodule handle, struct CUmod_st **out)
-{
+static CUresult module_of(CUmodule handle, struct CUmod_st **out) {
     INIT();
     NEED(slab_has(SLAB_MODULE, handle), CUDA_ERROR_INVALID_HANDLE);
     *out = handle;
     return CUDA_SUCCESS;
 }
 
-CUresult cuModuleUnload(CUmodule handle)
-{
+CUresult cuModuleUnload(CUmodule handle) {
     struct CUmod_st *module;
     TRY(module_of(handle, &module));
     NEED(!module->library, CUDA_ERROR_NOT_PERMITTED);
@@ -123,8 +113,7 @@ CUresult cuModuleUnload(CUmodule handle)
     return CUDA_SUCCESS;
 }
 
-void module_end_context(struct CUctx_st *ctx)
-{
+void module_end_context(struct CUctx_st *ctx) {
     for (uint32_t i = 0; i < slab[SLAB_MODULE].used; i++) {
         struct CUmod_st *module = slab_at(SLAB_MODULE, i);
         if (!module || module->ctx != ctx)
@@ -136,8 +125,7 @@ void module_end_context(struct CUctx_st *ctx)
     }
 }
 
-CUresult cuModuleGetFunction(CUfunction *out, CUmodule handle, const char *name)
-{
+CUresult cuModuleGetFunction(CUfunction *out, CUmodule handle, const char *name) {
     struct CUmod_st *module;
     NEED(out && name, CUDA_ERROR_INVALID_VALUE);
     TRY(module_of(handle, &module));
@@ -147,8 +135,7 @@ CUresult cuModuleGetFunction(CUfunction *out, CUmodule handle, const char *name)
     return CUDA_SUCCESS;
 }
 
-CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule handle)
-{
+CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule handle) {
     struct CUmod_st *module;
     NEED(count, CUDA_ERROR_INVALID_VALUE);
     TRY(module_of(handle, &module));
@@ -156,8 +143,7 @@ CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule handle)
     return CUDA_SUCCESS;
 }
 
-CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int count, CUmodule handle)
-{
+CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int count, CUmodule handle) {
     struct CUmod_st *module;
     NEED(functions, CUDA_ERROR_INVALID_VALUE);
     TRY(module_of(handle, &module));
@@ -166,8 +152,7 @@ CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int count, C
     return CUDA_SUCCESS;
 }
 
-static CUresult global_of(struct CUmod_st *module, const char *name, CUdeviceptr *pointer, size_t *bytes)
-{
+static CUresult global_of(struct CUmod_st *module, const char *name, CUdeviceptr *pointer, size_t *bytes) {
     for (uint32_t i = 0; i < module->image->globals; i++) {
         struct symbol *symbol = &module->global[i];
         if (strcmp(symbol->name, name) != 0)
@@ -183,16 +168,14 @@ static CUresult global_of(struct CUmod_st *module, const char *name, CUdeviceptr
     return CUDA_ERROR_NOT_FOUND;
 }
 
-CUresult cuModuleGetGlobal_v2(CUdeviceptr *pointer, size_t *bytes, CUmodule handle, const char *name)
-{
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *pointer, size_t *bytes, CUmodule handle, const char *name) {
     struct CUmod_st *module;
     NEED(name && (pointer || bytes), CUDA_ERROR_INVALID_VALUE);
     TRY(module_of(handle, &module));
     return global_of(module, name, pointer, bytes);
 }
 
-CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
-{
+CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode) {
     NEED(mode, CUDA_ERROR_INVALID_VALUE);
     *mode = 2; /* lazy */
     return CUDA_SUCCESS;
@@ -200,8 +183,7 @@ CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 
 /* ---- libraries: code that belongs to no context until it is used in one ---- */
 
-static CUresult load_library(struct image *image, CUlibrary *out)
-{
+static CUresult load_library(struct image *image, CUlibrary *out) {
     struct CUlib_st *library = slab_take(SLAB_LIBRARY, sizeof(*library));
     NEED(library, CUDA_ERROR_OUT_OF_MEMORY);
     library->image = image;
@@ -219,10 +201,9 @@ static CUresult load_library(struct image *image, CUlibrary *out)
     return CUDA_SUCCESS;
 }
 
-CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jit_options,
-                           void **jit_options_values, unsigned int num_jit_options, CUlibraryOption *library_options,
-                           void **library_option_values, unsigned int num_library_options)
-{
+CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jit_options, void **jit_options_values,
+    unsigned int num_jit_options, CUlibraryOption *library_options, void **library_option_values,
+    unsigned int num_library_options) {
     struct image *image;
     (void)jit_options, (void)jit_options_values, (void)num_jit_options;
     (void)library_options, (void)library_option_values, (void)num_library_options;
@@ -234,10 +215,8 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
 }
 
 CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *file_name, CUjit_option *jit_options,
-                               void **jit_options_values, unsigned int num_jit_options,
-                               CUlibraryOption *library_options, void **library_option_values,
-                               unsigned int num_library_options)
-{
+    void **jit_options_values, unsigned int num_jit_options, CUlibraryOption *library_options,
+    void **library_option_values, unsigned int num_library_options) {
     struct image *image;
     (void)jit_options, (void)jit_options_values, (void)num_jit_options;
     (void)library_options, (void)library_option_values, (void)num_library_options;
@@ -248,16 +227,14 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *file_name, CUjit_
     return load_library(image, library);
 }
 
-static CUresult library_of(CUlibrary handle, struct CUlib_st **out)
-{
+static CUresult library_of(CUlibrary handle, struct CUlib_st **out) {
     INIT();
     NEED(slab_has(SLAB_LIBRARY, handle), CUDA_ERROR_INVALID_HANDLE);
     *out = handle;
     return CUDA_SUCCESS;
 }
 
-CUresult cuLibraryUnload(CUlibrary handle)
-{
+CUresult cuLibraryUnload(CUlibrary handle) {
     struct CUlib_st *library;
     TRY(library_of(handle, &library));
     TRY(capture_guard());
@@ -275,8 +252,7 @@ CUresult cuLibraryUnload(CUlibrary handle)
 }
 
 /* The library's module in the current context, made when it is first asked for. */
-static CUresult library_module(struct CUlib_st *library, struct CUmod_st **out)
-{
+static CUresult library_module(struct CUlib_st *library, struct CUmod_st **out) {
     struct CUctx_st *ctx;
     TRY(context_current(&ctx));
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -300,16 +276,14 @@ static CUresult library_module(struct CUlib_st *library, struct CUmod_st **out)
     return result;
 }
 
-CUresult cuLibraryGetModule(CUmodule *module, CUlibrary handle)
-{
+CUresult cuLibraryGetModule(CUmodule *module, CUlibrary handle) {
     struct CUlib_st *library;
     NEED(module, CUDA_ERROR_INVALID_VALUE);
     TRY(library_of(handle, &library));
     return library_module(library, module);
 }
 
-CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary handle, const char *name)
-{
+CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary handle, const char *name) {
     struct CUlib_st *library;
     NEED(kernel && name, CUDA_ERROR_INVALID_VALUE);
     TRY(library_of(handle, &library));
@@ -319,8 +293,7 @@ CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary handle, const char *name
     return CUDA_SUCCESS;
 }
 
-CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary handle)
-{
+CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary handle) {
     struct CUlib_st *library;
     NEED(count, CUDA_ERROR_INVALID_VALUE);
     TRY(library_of(handle, &library));
@@ -328,8 +301,7 @@ CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary handle)
     return CUDA_SUCCESS;
 }
 
-CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int count, CUlibrary handle)
-{
+CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int count, CUlibrary handle) {
     struct CUlib_st *library;
     NEED(kernels, CUDA_ERROR_INVALID_VALUE);
     TRY(library_of(handle, &library));
@@ -338,8 +310,7 @@ CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int count, CUlibr
     return CUDA_SUCCESS;
 }
 
-CUresult cuLibraryGetGlobal(CUdeviceptr *pointer, size_t *bytes, CUlibrary handle, const char *name)
-{
+CUresult cuLibraryGetGlobal(CUdeviceptr *pointer, size_t *bytes, CUlibrary handle, const char *name) {
     struct CUlib_st *library;
     struct CUmod_st *module;
     NEED(name && (pointer || bytes), CUDA_ERROR_INVALID_VALUE);
@@ -348,13 +319,11 @@ CUresult cuLibraryGetGlobal(CUdeviceptr *pointer, size_t *bytes, CUlibrary handl
     return global_of(module, name, pointer, bytes);
 }
 
-CUresult cuLibraryGetManaged(CUdeviceptr *pointer, size_t *bytes, CUlibrary handle, const char *name)
-{
+CUresult cuLibraryGetManaged(CUdeviceptr *pointer, size_t *bytes, CUlibrary handle, const char *name) {
     return cuLibraryGetGlobal(pointer, bytes, handle, name);
 }
 
-CUresult cuLibraryGetUnifiedFunction(void **function, CUlibrary handle, const char *name)
-{
+CUresult cuLibraryGetUnifiedFunction(void **function, CUlibrary handle, const char *name) {
     struct CUlib_st *library;
     NEED(function && name, CUDA_ERROR_INVALID_VALUE);
     TRY(library_of(handle, &library));

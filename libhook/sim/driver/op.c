@@ -9,37 +9,29 @@
 #include "libhook/sim/driver/pool.h"
 #include "libhook/sim/driver/queue.h"
 
-CUresult op_submit(struct CUstream_st *stream, const struct op *op)
-{
+CUresult op_submit(struct CUstream_st *stream, const struct op *op) {
     if (stream_capturing(stream))
         return capture_op(stream, op);
     TRY(capture_check_legacy(stream));
     return op_run(stream, op);
 }
 
-CUresult op_run(struct CUstream_st *stream, const struct op *op)
-{
+CUresult op_run(struct CUstream_st *stream, const struct op *op) {
     switch (op->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
         return queue_push(stream,
-                          &(struct work){.kind = op->kernel.facts->collective ? SIM_COLLECTIVE : SIM_KERNEL,
-                                         .kernels = 1,
-                                         .duration_ns = op->kernel.duration_ns,
-                                         .arg = op->kernel.group,
-                                         .peers = op->kernel.peers},
-                          NULL);
-    case CU_GRAPH_NODE_TYPE_MEMCPY:
-        return op_copy_run(stream, &op->copy);
-    case CU_GRAPH_NODE_TYPE_MEMSET:
-        return op_set_run(stream, &op->set);
-    case CU_GRAPH_NODE_TYPE_HOST:
-        return op_host_run(stream, &op->host);
-    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-        return event_record(op->event, stream);
-    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-        return event_wait(op->event, stream);
-    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-        return op_memory_run(stream, &op->memory);
+            &(struct work){.kind = op->kernel.facts->collective ? SIM_COLLECTIVE : SIM_KERNEL,
+                .kernels = 1,
+                .duration_ns = op->kernel.duration_ns,
+                .arg = op->kernel.group,
+                .peers = op->kernel.peers},
+            NULL);
+    case CU_GRAPH_NODE_TYPE_MEMCPY: return op_copy_run(stream, &op->copy);
+    case CU_GRAPH_NODE_TYPE_MEMSET: return op_set_run(stream, &op->set);
+    case CU_GRAPH_NODE_TYPE_HOST: return op_host_run(stream, &op->host);
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD: return event_record(op->event, stream);
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT: return event_wait(op->event, stream);
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: return op_memory_run(stream, &op->memory);
     case CU_GRAPH_NODE_TYPE_GRAPH: {
         struct CUgraphNode_st **order = graph_order(op->graph);
         NEED(order, CUDA_ERROR_OUT_OF_MEMORY);
@@ -53,8 +45,7 @@ CUresult op_run(struct CUstream_st *stream, const struct op *op)
 }
 
 /* Own copies of a kernel's arguments, where its image says how long they are. */
-static CUresult keep_arguments(struct op_kernel *to, const struct op_kernel *from)
-{
+static CUresult keep_arguments(struct op_kernel *to, const struct op_kernel *from) {
     const struct kernel_facts *facts = from->facts;
     const char *buffer = NULL;
     to->arguments = NULL;
@@ -84,8 +75,7 @@ static CUresult keep_arguments(struct op_kernel *to, const struct op_kernel *fro
     return CUDA_SUCCESS;
 }
 
-CUresult op_keep(struct op *to, const struct op *from)
-{
+CUresult op_keep(struct op *to, const struct op *from) {
     *to = *from;
     if (from->type == CU_GRAPH_NODE_TYPE_KERNEL)
         return keep_arguments(&to->kernel, &from->kernel);
@@ -100,8 +90,7 @@ CUresult op_keep(struct op *to, const struct op *from)
     return CUDA_SUCCESS;
 }
 
-void op_drop(struct op *op)
-{
+void op_drop(struct op *op) {
     if (op->type == CU_GRAPH_NODE_TYPE_KERNEL)
         free(op->kernel.arguments);
     if (op->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP)

@@ -1,8 +1,8 @@
 /*
- * Memory pools. `used` is what the program holds, `reserved` what the pool took of the card, in steps of 2 MiB. What is
- * freed stays reserved until a synchronisation finds more than the release threshold unused. A free takes effect when it
- * is called and not in stream order: addresses may be handed out again earlier than on a real card, which no kernel
- * that computes nothing can notice.
+ * Memory pools. `used` is what the program holds, `reserved` what the pool took of the card, in steps of 2 MiB. What
+ * is freed stays reserved until a synchronisation finds more than the release threshold unused. A free takes effect
+ * when it is called and not in stream order: addresses may be handed out again earlier than on a real card, which no
+ * kernel that computes nothing can notice.
  */
 #include "libhook/sim/driver/pool.h"
 
@@ -15,8 +15,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* over the pools' figu
 static struct CUmemPoolHandle_st *default_pool[SIM_DEVICES], *current_pool[SIM_DEVICES], *graph_pool[SIM_DEVICES];
 _Atomic uint32_t pool_count;
 
-static struct CUmemPoolHandle_st *make(CUdevice device)
-{
+static struct CUmemPoolHandle_st *make(CUdevice device) {
     struct CUmemPoolHandle_st *pool = slab_take(SLAB_POOL, sizeof(*pool));
     if (!pool)
         return NULL;
@@ -29,8 +28,7 @@ static struct CUmemPoolHandle_st *make(CUdevice device)
     return pool;
 }
 
-CUresult pool_default(CUdevice device, struct CUmemPoolHandle_st **out)
-{
+CUresult pool_default(CUdevice device, struct CUmemPoolHandle_st **out) {
     pthread_mutex_lock(&lock);
     if (!default_pool[device])
         default_pool[device] = make(device);
@@ -39,8 +37,7 @@ CUresult pool_default(CUdevice device, struct CUmemPoolHandle_st **out)
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult pool_of_graphs(CUdevice device, struct CUmemPoolHandle_st **out)
-{
+CUresult pool_of_graphs(CUdevice device, struct CUmemPoolHandle_st **out) {
     pthread_mutex_lock(&lock);
     if (!graph_pool[device] && (graph_pool[device] = make(device)))
         graph_pool[device]->threshold = UINT64_MAX; /* given back by cuDeviceGraphMemTrim only */
@@ -49,8 +46,7 @@ CUresult pool_of_graphs(CUdevice device, struct CUmemPoolHandle_st **out)
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-void pool_forget_all(void)
-{
+void pool_forget_all(void) {
     pthread_mutex_init(&lock, NULL);
     memset(default_pool, 0, sizeof(default_pool));
     memset(current_pool, 0, sizeof(current_pool));
@@ -59,8 +55,7 @@ void pool_forget_all(void)
 }
 
 /* With the lock held. */
-static void trim(struct CUmemPoolHandle_st *pool, uint64_t keep)
-{
+static void trim(struct CUmemPoolHandle_st *pool, uint64_t keep) {
     uint64_t need = (pool->used + STEP - 1) / STEP * STEP;
     uint64_t target = need > keep ? need : keep;
     if (pool->reserved <= target)
@@ -70,8 +65,7 @@ static void trim(struct CUmemPoolHandle_st *pool, uint64_t keep)
     pool->reserved = target;
 }
 
-void pool_trim_all_slow(void)
-{
+void pool_trim_all_slow(void) {
     pthread_mutex_lock(&lock);
     for (uint32_t i = 0; i < slab[SLAB_POOL].used; i++) {
         struct CUmemPoolHandle_st *pool = slab_at(SLAB_POOL, i);
@@ -81,8 +75,7 @@ void pool_trim_all_slow(void)
     pthread_mutex_unlock(&lock);
 }
 
-CUresult pool_take(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx, size_t bytes, CUdeviceptr *out)
-{
+CUresult pool_take(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx, size_t bytes, CUdeviceptr *out) {
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     uint64_t room = ((uint64_t)bytes + GRAIN - 1) / GRAIN * GRAIN;
     pthread_mutex_lock(&lock);
@@ -94,12 +87,12 @@ CUresult pool_take(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx, size_t
         goto out;
     pool->reserved += more;
     *out = heap_take(&(struct block){.bytes = bytes,
-                                     .kind = pool->host ? BLOCK_HOST : BLOCK_POOLED,
-                                     .device = pool->device,
-                                     .id = atomic_fetch_add(&driver.next_id, 1) + 1,
-                                     .ctx = ctx,
-                                     .of = pool},
-                     GRAIN);
+                         .kind = pool->host ? BLOCK_HOST : BLOCK_POOLED,
+                         .device = pool->device,
+                         .id = atomic_fetch_add(&driver.next_id, 1) + 1,
+                         .ctx = ctx,
+                         .of = pool},
+        GRAIN);
     if (!*out)
         goto out;
     pool->used = need;
@@ -111,8 +104,7 @@ out:
     return result;
 }
 
-CUresult pool_give(CUdeviceptr pointer)
-{
+CUresult pool_give(CUdeviceptr pointer) {
     struct block block;
     NEED(heap_find(pointer, &block) && block.address == pointer, CUDA_ERROR_INVALID_VALUE);
     if (block.kind != BLOCK_POOLED || !slab_has(SLAB_POOL, block.of))
@@ -125,32 +117,28 @@ CUresult pool_give(CUdeviceptr pointer)
     return CUDA_SUCCESS;
 }
 
-static CUresult pool_of(CUmemoryPool handle, struct CUmemPoolHandle_st **out)
-{
+static CUresult pool_of(CUmemoryPool handle, struct CUmemPoolHandle_st **out) {
     INIT();
     NEED(slab_has(SLAB_POOL, handle), CUDA_ERROR_INVALID_VALUE);
     *out = handle;
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
-{
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device) {
     INIT();
     NEED(pool, CUDA_ERROR_INVALID_VALUE);
     NEED(device_exists(device), CUDA_ERROR_INVALID_DEVICE);
     return pool_default(device, pool);
 }
 
-CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
-{
+CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device) {
     TRY(cuDeviceGetDefaultMemPool(pool, device));
     if (slab_has(SLAB_POOL, current_pool[device]))
         *pool = current_pool[device];
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle)
-{
+CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle) {
     struct CUmemPoolHandle_st *pool;
     INIT();
     NEED(device_exists(device), CUDA_ERROR_INVALID_DEVICE);
@@ -160,13 +148,12 @@ CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle)
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props)
-{
+CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props) {
     INIT();
     NEED(out && props && props->allocType == CU_MEM_ALLOCATION_TYPE_PINNED, CUDA_ERROR_INVALID_VALUE);
     bool host = props->location.type != CU_MEM_LOCATION_TYPE_DEVICE;
     NEED(host ? props->location.type >= CU_MEM_LOCATION_TYPE_HOST : device_exists(props->location.id),
-         CUDA_ERROR_INVALID_VALUE);
+        CUDA_ERROR_INVALID_VALUE);
     pthread_mutex_lock(&lock);
     *out = make(host ? 0 : props->location.id);
     if (*out) {
@@ -178,8 +165,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props)
 }
 
 /* What is still held in it goes with its free, as documented. */
-CUresult cuMemPoolDestroy(CUmemoryPool handle)
-{
+CUresult cuMemPoolDestroy(CUmemoryPool handle) {
     struct CUmemPoolHandle_st *pool;
     struct block block;
     TRY(pool_of(handle, &pool));
@@ -197,8 +183,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle)
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t bytes)
-{
+CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t bytes) {
     struct CUmemPoolHandle_st *pool;
     TRY(pool_of(handle, &pool));
     pthread_mutex_lock(&lock);
@@ -207,8 +192,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t bytes)
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)
-{
+CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value) {
     struct CUmemPoolHandle_st *pool;
     NEED(value, CUDA_ERROR_INVALID_VALUE);
     TRY(pool_of(handle, &pool));
@@ -218,9 +202,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribut
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
         pool->reuse[attribute - 1] = *(int *)value;
         return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
-        pool->threshold = *(uint64_t *)value;
-        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: pool->threshold = *(uint64_t *)value; return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
         NEED(*(uint64_t *)value == 0, CUDA_ERROR_INVALID_VALUE);
         pool->reserved_high = pool->reserved;
@@ -229,13 +211,11 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribut
         NEED(*(uint64_t *)value == 0, CUDA_ERROR_INVALID_VALUE);
         pool->used_high = pool->used;
         return CUDA_SUCCESS;
-    default:
-        return CUDA_ERROR_INVALID_VALUE;
+    default: return CUDA_ERROR_INVALID_VALUE;
     }
 }
 
-CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)
-{
+CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value) {
     struct CUmemPoolHandle_st *pool;
     NEED(value, CUDA_ERROR_INVALID_VALUE);
     TRY(pool_of(handle, &pool));
@@ -248,14 +228,13 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribut
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *map, size_t count)
-{
+CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *map, size_t count) {
     struct CUmemPoolHandle_st *pool;
     NEED(map || !count, CUDA_ERROR_INVALID_VALUE);
     TRY(pool_of(handle, &pool));
     for (size_t i = 0; i < count; i++) {
         NEED(map[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE && device_exists(map[i].location.id),
-             CUDA_ERROR_INVALID_DEVICE);
+            CUDA_ERROR_INVALID_DEVICE);
         NEED(map[i].location.id != pool->device || map[i].flags, CUDA_ERROR_INVALID_DEVICE);
         uint32_t bit = 1u << map[i].location.id;
         pool->access = map[i].flags ? pool->access | bit : pool->access & ~bit;
@@ -263,8 +242,7 @@ CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *map, siz
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool handle, CUmemLocation *location)
-{
+CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool handle, CUmemLocation *location) {
     struct CUmemPoolHandle_st *pool;
     NEED(flags && location, CUDA_ERROR_INVALID_VALUE);
     TRY(pool_of(handle, &pool));
@@ -273,8 +251,7 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool handle, CUmem
     return CUDA_SUCCESS;
 }
 
-static CUresult take(CUdeviceptr *out, size_t bytes, CUmemoryPool handle, CUstream stream_handle, bool per_thread)
-{
+static CUresult take(CUdeviceptr *out, size_t bytes, CUmemoryPool handle, CUstream stream_handle, bool per_thread) {
     struct CUmemPoolHandle_st *pool = handle;
     struct CUstream_st *stream;
     NEED(out && bytes, CUDA_ERROR_INVALID_VALUE);
@@ -284,8 +261,8 @@ static CUresult take(CUdeviceptr *out, size_t bytes, CUmemoryPool handle, CUstre
     NEED(slab_has(SLAB_POOL, pool), CUDA_ERROR_INVALID_VALUE);
     if (stream_capturing(stream)) {
         struct op op = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
-                        .owns_memory = true,
-                        .alloc = {.poolProps = pool->props, .bytesize = bytes}};
+            .owns_memory = true,
+            .alloc = {.poolProps = pool->props, .bytesize = bytes}};
         if (!pool->host)
             TRY(pool_of_graphs(pool->device, &pool));
         TRY(pool_take(pool, stream->ctx, bytes, &op.alloc.dptr));
@@ -296,30 +273,25 @@ static CUresult take(CUdeviceptr *out, size_t bytes, CUmemoryPool handle, CUstre
     return pool_take(pool, stream->ctx, bytes, out);
 }
 
-CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream)
-{
+CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream) {
     return take(pointer, bytes, NULL, stream, false);
 }
 
-CUresult cuMemAllocAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUstream stream)
-{
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUstream stream) {
     return take(pointer, bytes, NULL, stream, true);
 }
 
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
-{
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream) {
     NEED(pool, CUDA_ERROR_INVALID_VALUE);
     return take(pointer, bytes, pool, stream, false);
 }
 
-CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
-{
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream) {
     NEED(pool, CUDA_ERROR_INVALID_VALUE);
     return take(pointer, bytes, pool, stream, true);
 }
 
-static CUresult give(CUdeviceptr pointer, CUstream handle, bool per_thread)
-{
+static CUresult give(CUdeviceptr pointer, CUstream handle, bool per_thread) {
     struct CUstream_st *stream;
     TRY(stream_of(handle, per_thread, &stream));
     if (stream_capturing(stream))
@@ -328,12 +300,10 @@ static CUresult give(CUdeviceptr pointer, CUstream handle, bool per_thread)
     return pool_give(pointer);
 }
 
-CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
-{
+CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream) {
     return give(pointer, stream, false);
 }
 
-CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
-{
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream) {
     return give(pointer, stream, true);
 }

@@ -17,8 +17,7 @@ struct CUmemPoolHandle_st {
 /* Give unused memory above each pool's release threshold back to the card, as happens when a program synchronises. */
 void pool_trim_all_slow(void);
 extern _Atomic uint32_t pool_count;
-static inline void pool_trim_all(void)
-{
+static inline void pool_trim_all(void) {
     if (atomic_load_explicit(&pool_count, memory_order_relaxed))
         pool_trim_all_slow();
 }

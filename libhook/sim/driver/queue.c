@@ -12,8 +12,7 @@ struct registration {
     struct sim_seat *seat;
 };
 
-static int enrol(struct sim_state *state, void *argument)
-{
+static int enrol(struct sim_state *state, void *argument) {
     struct registration *r = argument;
     uint32_t device = driver.physical[r->queue->device];
     int client = engine_client(state, r->seat->owner, device, true);
@@ -36,8 +35,7 @@ static int enrol(struct sim_state *state, void *argument)
 }
 
 /* With driver.lock held: a queue nobody uses on this device and with this priority, a new one, or one to share. */
-static struct queue *find(int device, int priority)
-{
+static struct queue *find(int device, int priority) {
     struct queue *shared = NULL;
     for (uint32_t i = 0; i < made; i++) {
         struct queue *q = &queues[i];
@@ -52,8 +50,7 @@ static struct queue *find(int device, int priority)
     return shared;
 }
 
-CUresult queue_of(struct CUstream_st *stream, struct queue **out)
-{
+CUresult queue_of(struct CUstream_st *stream, struct queue **out) {
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&driver.lock);
     struct queue *q = stream->queue;
@@ -86,8 +83,7 @@ CUresult queue_of(struct CUstream_st *stream, struct queue **out)
     return result;
 }
 
-void queue_leave(struct CUstream_st *stream)
-{
+void queue_leave(struct CUstream_st *stream) {
     if (!stream->queue)
         return;
     stream->queue->users--;
@@ -96,15 +92,13 @@ void queue_leave(struct CUstream_st *stream)
     stream->queue = NULL;
 }
 
-void queue_forget_all(void)
-{
+void queue_forget_all(void) {
     memset(queues, 0, sizeof(queues));
     made = 0;
 }
 
 /* With the queue's mutex held. */
-static uint64_t append(struct queue *q, const struct work *work)
-{
+static uint64_t append(struct queue *q, const struct work *work) {
     uint64_t index = q->tail;
     while (index - __atomic_load_n(&driver.seat.seen_head[q->number], __ATOMIC_ACQUIRE) >= SIM_RING) {
         sim_commit(&driver.seat, NULL, NULL);
@@ -131,16 +125,14 @@ static uint64_t append(struct queue *q, const struct work *work)
     return index;
 }
 
-static void append_wait(struct queue *q, const struct queue *on, uint64_t last)
-{
+static void append_wait(struct queue *q, const struct queue *on, uint64_t last) {
     if (on == q || last == 0 || sim_seen_retired(&driver.seat, on->number, last - 1))
         return;
     append(q, &(struct work){.kind = SIM_WAIT, .arg = on->number, .until = last - 1});
 }
 
 /* What the default-stream rules make this push wait for. Blocking streams that were never used cost nothing. */
-static void obey_legacy_rules(struct CUstream_st *stream, struct queue *q)
-{
+static void obey_legacy_rules(struct CUstream_st *stream, struct queue *q) {
     struct CUctx_st *ctx = stream->ctx;
     if (stream->kind == STREAM_LEGACY) {
         if (!atomic_load_explicit(&ctx->blocking_streams, memory_order_relaxed))
@@ -157,12 +149,12 @@ static void obey_legacy_rules(struct CUstream_st *stream, struct queue *q)
     }
 }
 
-CUresult queue_push(struct CUstream_st *stream, const struct work *work, uint64_t *index)
-{
+CUresult queue_push(struct CUstream_st *stream, const struct work *work, uint64_t *index) {
     struct queue *q = __atomic_load_n(&stream->queue, __ATOMIC_ACQUIRE);
     if (__builtin_expect(!q, 0))
         TRY(queue_of(stream, &q));
-    bool walk = stream->kind == STREAM_LEGACY && atomic_load_explicit(&stream->ctx->blocking_streams, memory_order_relaxed);
+    bool walk =
+        stream->kind == STREAM_LEGACY && atomic_load_explicit(&stream->ctx->blocking_streams, memory_order_relaxed);
     if (walk) /* the list of streams must stand still */
         pthread_mutex_lock(&driver.lock);
     pthread_mutex_lock(&q->mutex);
@@ -177,19 +169,16 @@ CUresult queue_push(struct CUstream_st *stream, const struct work *work, uint64_
     return CUDA_SUCCESS;
 }
 
-bool queue_entry_done(uint32_t queue, uint64_t index)
-{
+bool queue_entry_done(uint32_t queue, uint64_t index) {
     return sim_retired(&driver.seat, queue, index);
 }
 
-void queue_wait_entry(uint32_t queue, uint64_t index)
-{
+void queue_wait_entry(uint32_t queue, uint64_t index) {
     sim_wait(&driver.seat, queue, index, 0);
 }
 
 /* Everything that this stream's next operation would wait for, too. */
-bool queue_stream_idle(struct CUstream_st *stream)
-{
+bool queue_stream_idle(struct CUstream_st *stream) {
     struct queue *q = __atomic_load_n(&stream->queue, __ATOMIC_ACQUIRE);
     uint64_t last = atomic_load_explicit(&stream->last, memory_order_acquire);
     if (q && last && !queue_entry_done(q->number, last - 1))
@@ -210,15 +199,13 @@ struct place {
     uint64_t last;
 };
 
-static void wait_places(const struct place *places, int count)
-{
+static void wait_places(const struct place *places, int count) {
     for (int i = 0; i < count; i++)
         queue_wait_entry(places[i].queue, places[i].last);
 }
 
 /* With driver.lock held. */
-static int add_place(struct place *places, int count, const struct CUstream_st *stream)
-{
+static int add_place(struct place *places, int count, const struct CUstream_st *stream) {
     uint64_t last = atomic_load(&stream->last);
     if (!stream->queue || !last)
         return count;
@@ -231,8 +218,7 @@ static int add_place(struct place *places, int count, const struct CUstream_st *
     return count + 1;
 }
 
-void queue_wait_stream(struct CUstream_st *stream)
-{
+void queue_wait_stream(struct CUstream_st *stream) {
     struct place places[SIM_QUEUES];
     int count = 0;
     pthread_mutex_lock(&driver.lock);
@@ -245,8 +231,7 @@ void queue_wait_stream(struct CUstream_st *stream)
     wait_places(places, count);
 }
 
-void queue_wait_context(struct CUctx_st *ctx)
-{
+void queue_wait_context(struct CUctx_st *ctx) {
     struct place places[SIM_QUEUES];
     int count = 0;
     pthread_mutex_lock(&driver.lock);
@@ -256,8 +241,7 @@ void queue_wait_context(struct CUctx_st *ctx)
     wait_places(places, count);
 }
 
-void queue_wait_device(CUdevice device)
-{
+void queue_wait_device(CUdevice device) {
     struct place places[SIM_QUEUES];
     int count = 0;
     pthread_mutex_lock(&driver.lock);
@@ -270,13 +254,11 @@ void queue_wait_device(CUdevice device)
     wait_places(places, count);
 }
 
-struct sim_entry *queue_entry(uint32_t queue, uint64_t index)
-{
+struct sim_entry *queue_entry(uint32_t queue, uint64_t index) {
     return &queues[queue].ring->entry[index % SIM_RING];
 }
 
-uint64_t queue_event_ns(uint32_t queue, uint64_t index)
-{
+uint64_t queue_event_ns(uint32_t queue, uint64_t index) {
     struct sim_entry *entry = queue_entry(queue, index);
     uint64_t done = atomic_load_explicit(&entry->done, memory_order_acquire);
     bool same = atomic_load_explicit(&entry->index, memory_order_acquire) == index;

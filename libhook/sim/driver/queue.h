@@ -30,7 +30,7 @@ CUresult queue_of(struct CUstream_st *stream, struct queue **out);
 void queue_leave(struct CUstream_st *stream);
 void queue_forget_all(void);
 
-/* Append work to the stream, behind what its default-stream rules make it wait for. *index, if not NULL, is its place. */
+/* Append work to the stream, behind what its default-stream rules make it wait for. *index (or NULL): its place. */
 CUresult queue_push(struct CUstream_st *stream, const struct work *work, uint64_t *index);
 
 /* Has everything that was pushed so far been done? */

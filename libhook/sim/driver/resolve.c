@@ -1,7 +1,8 @@
 /*
- * cuGetProcAddress, answered from the one table. Semantics as documented: the newest entry whose version is not above the
- * one asked for; with flag 0x2 the per-thread variant where there is one. A name that is not there is a success with a
- * NULL pointer and its status (the v2 call), or NOT_FOUND (the v1 call); a version above the driver's is INVALID_VALUE.
+ * cuGetProcAddress, answered from the one table. Semantics as documented: the newest entry whose version is not above
+ * the one asked for; with flag 0x2 the per-thread variant where there is one. A name that is not there is a success
+ * with a NULL pointer and its status (the v2 call), or NOT_FOUND (the v1 call); a version above the driver's is
+ * INVALID_VALUE.
  */
 #include <stdlib.h>
 
@@ -24,22 +25,19 @@ enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 static const struct row *sorted[ROWS];
 static pthread_once_t sorted_once = PTHREAD_ONCE_INIT;
 
-static int by_name(const void *a, const void *b)
-{
+static int by_name(const void *a, const void *b) {
     const struct row *p = *(const struct row *const *)a, *q = *(const struct row *const *)b;
     int order = strcmp(p->name, q->name);
     return order ? order : p->since - q->since;
 }
 
-static void sort(void)
-{
+static void sort(void) {
     for (int i = 0; i < ROWS; i++)
         sorted[i] = &rows[i];
     qsort(sorted, ROWS, sizeof(sorted[0]), by_name);
 }
 
-static void *find(const char *name, int version, bool per_thread, CUdriverProcAddressQueryResult *status)
-{
+static void *find(const char *name, int version, bool per_thread, CUdriverProcAddressQueryResult *status) {
     int low = 0, high = ROWS;
     void *best[3] = {NULL, NULL, NULL};
     pthread_once(&sorted_once, sort);
@@ -65,9 +63,8 @@ static void *find(const char *name, int version, bool per_thread, CUdriverProcAd
     return best[LEGACY] ? best[LEGACY] : best[ANY];
 }
 
-CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cuda_version, cuuint64_t flags,
-                             CUdriverProcAddressQueryResult *symbol_status)
-{
+CUresult cuGetProcAddress_v2(
+    const char *symbol, void **pfn, int cuda_version, cuuint64_t flags, CUdriverProcAddressQueryResult *symbol_status) {
     CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     int version;
     TRY(cuDriverGetVersion(&version));
@@ -80,7 +77,6 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cuda_version, c
     return CUDA_SUCCESS;
 }
 
-CUresult cuGetProcAddress(const char *symbol, void **pfn, int cuda_version, cuuint64_t flags)
-{
+CUresult cuGetProcAddress(const char *symbol, void **pfn, int cuda_version, cuuint64_t flags) {
     return cuGetProcAddress_v2(symbol, pfn, cuda_version, flags, NULL);
 }

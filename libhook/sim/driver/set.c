@@ -6,13 +6,11 @@
 #include "libhook/sim/driver/host.h"
 #include "libhook/sim/driver/queue.h"
 
-static size_t rows(const CUDA_MEMSET_NODE_PARAMS *set)
-{
+static size_t rows(const CUDA_MEMSET_NODE_PARAMS *set) {
     return set->height ? set->height : 1;
 }
 
-CUresult op_set_check(const CUDA_MEMSET_NODE_PARAMS *set)
-{
+CUresult op_set_check(const CUDA_MEMSET_NODE_PARAMS *set) {
     struct block block;
     size_t row = set->width * set->elementSize;
     NEED(set->elementSize == 1 || set->elementSize == 2 || set->elementSize == 4, CUDA_ERROR_INVALID_VALUE);
@@ -26,8 +24,7 @@ CUresult op_set_check(const CUDA_MEMSET_NODE_PARAMS *set)
     return CUDA_SUCCESS;
 }
 
-void op_set_move(const CUDA_MEMSET_NODE_PARAMS *set)
-{
+void op_set_move(const CUDA_MEMSET_NODE_PARAMS *set) {
     if (op_set_check(set))
         return;
     for (size_t y = 0; y < rows(set); y++) {
@@ -43,14 +40,12 @@ void op_set_move(const CUDA_MEMSET_NODE_PARAMS *set)
     }
 }
 
-static bool run_set(void *argument)
-{
+static bool run_set(void *argument) {
     op_set_move(argument);
     return true;
 }
 
-CUresult op_set_run(struct CUstream_st *stream, const CUDA_MEMSET_NODE_PARAMS *set)
-{
+CUresult op_set_run(struct CUstream_st *stream, const CUDA_MEMSET_NODE_PARAMS *set) {
     uint64_t bytes = set->width * set->elementSize * rows(set);
     if (!bytes)
         return CUDA_SUCCESS;
@@ -63,15 +58,13 @@ CUresult op_set_run(struct CUstream_st *stream, const CUDA_MEMSET_NODE_PARAMS *s
         op_set_move(set);
     }
     struct work work = {.kind = SIM_KERNEL};
-    work.duration_ns =
-        spec()->copy_latency_ns + (uint64_t)((double)bytes * 1e9 / (double)spec()->device_bytes_per_s);
+    work.duration_ns = spec()->copy_latency_ns + (uint64_t)((double)bytes * 1e9 / (double)spec()->device_bytes_per_s);
     return queue_push(stream, &work, NULL);
 }
 
 /* Memsets of device memory do not wait, even the ones without a stream: they go into the default stream. */
 static CUresult submit(CUdeviceptr to, size_t pitch, unsigned int value, unsigned int element, size_t width,
-                       size_t height, CUstream handle, bool per_thread)
-{
+    size_t height, CUstream handle, bool per_thread) {
     struct CUctx_st *ctx;
     struct CUstream_st *stream;
     struct op op = {.type = CU_GRAPH_NODE_TYPE_MEMSET, .set = {to, pitch, value, element, width, height}};
@@ -81,42 +74,34 @@ static CUresult submit(CUdeviceptr to, size_t pitch, unsigned int value, unsigne
     return op_submit(stream, &op);
 }
 
-#define SETS(name, type, element)                                                                                   \
-    CUresult cuMemset##name##_v2(CUdeviceptr to, type value, size_t count)                                          \
-    {                                                                                                               \
-        return submit(to, 0, value, element, count, 1, NULL, false);                                                \
-    }                                                                                                               \
-    CUresult cuMemset##name##_v2_ptds(CUdeviceptr to, type value, size_t count)                                     \
-    {                                                                                                               \
-        return submit(to, 0, value, element, count, 1, NULL, true);                                                 \
-    }                                                                                                               \
-    CUresult cuMemset##name##Async(CUdeviceptr to, type value, size_t count, CUstream stream)                       \
-    {                                                                                                               \
-        return submit(to, 0, value, element, count, 1, stream, false);                                              \
-    }                                                                                                               \
-    CUresult cuMemset##name##Async_ptsz(CUdeviceptr to, type value, size_t count, CUstream stream)                  \
-    {                                                                                                               \
-        return submit(to, 0, value, element, count, 1, stream, true);                                               \
+#define SETS(name, type, element)                                                                                      \
+    CUresult cuMemset##name##_v2(CUdeviceptr to, type value, size_t count) {                                           \
+        return submit(to, 0, value, element, count, 1, NULL, false);                                                   \
+    }                                                                                                                  \
+    CUresult cuMemset##name##_v2_ptds(CUdeviceptr to, type value, size_t count) {                                      \
+        return submit(to, 0, value, element, count, 1, NULL, true);                                                    \
+    }                                                                                                                  \
+    CUresult cuMemset##name##Async(CUdeviceptr to, type value, size_t count, CUstream stream) {                        \
+        return submit(to, 0, value, element, count, 1, stream, false);                                                 \
+    }                                                                                                                  \
+    CUresult cuMemset##name##Async_ptsz(CUdeviceptr to, type value, size_t count, CUstream stream) {                   \
+        return submit(to, 0, value, element, count, 1, stream, true);                                                  \
     }
 
-#define SETS_2D(name, type, element)                                                                                \
-    CUresult cuMemset##name##_v2(CUdeviceptr to, size_t pitch, type value, size_t width, size_t height)             \
-    {                                                                                                               \
-        return submit(to, pitch, value, element, width, height, NULL, false);                                       \
-    }                                                                                                               \
-    CUresult cuMemset##name##_v2_ptds(CUdeviceptr to, size_t pitch, type value, size_t width, size_t height)        \
-    {                                                                                                               \
-        return submit(to, pitch, value, element, width, height, NULL, true);                                        \
-    }                                                                                                               \
-    CUresult cuMemset##name##Async(CUdeviceptr to, size_t pitch, type value, size_t width, size_t height,           \
-                                   CUstream stream)                                                                 \
-    {                                                                                                               \
-        return submit(to, pitch, value, element, width, height, stream, false);                                     \
-    }                                                                                                               \
-    CUresult cuMemset##name##Async_ptsz(CUdeviceptr to, size_t pitch, type value, size_t width, size_t height,      \
-                                        CUstream stream)                                                            \
-    {                                                                                                               \
-        return submit(to, pitch, value, element, width, height, stream, true);                                      \
+#define SETS_2D(name, type, element)                                                                                   \
+    CUresult cuMemset##name##_v2(CUdeviceptr to, size_t pitch, type value, size_t width, size_t height) {              \
+        return submit(to, pitch, value, element, width, height, NULL, false);                                          \
+    }                                                                                                                  \
+    CUresult cuMemset##name##_v2_ptds(CUdeviceptr to, size_t pitch, type value, size_t width, size_t height) {         \
+        return submit(to, pitch, value, element, width, height, NULL, true);                                           \
+    }                                                                                                                  \
+    CUresult cuMemset##name##Async(                                                                                    \
+        CUdeviceptr to, size_t pitch, type value, size_t width, size_t height, CUstream stream) {                      \
+        return submit(to, pitch, value, element, width, height, stream, false);                                        \
+    }                                                                                                                  \
+    CUresult cuMemset##name##Async_ptsz(                                                                               \
+        CUdeviceptr to, size_t pitch, type value, size_t width, size_t height, CUstream stream) {                      \
+        return submit(to, pitch, value, element, width, height, stream, true);                                         \
     }
 
 SETS(D8, unsigned char, 1)

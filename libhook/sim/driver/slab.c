@@ -9,15 +9,14 @@ enum { SLOTS = 1 << 20 };
 struct slab slab[SLABS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-void *slab_take(enum slab_type type, size_t size)
-{
+void *slab_take(enum slab_type type, size_t size) {
     struct slab *s = &slab[type];
     struct slab_head *object = NULL;
     pthread_mutex_lock(&lock);
     if (!s->base) {
         s->stride = (size + 63) & ~(size_t)63;
-        void *base = mmap(NULL, s->stride * SLOTS, PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void *base =
+            mmap(NULL, s->stride * SLOTS, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         s->base = base == MAP_FAILED ? NULL : base;
     }
     /* Prefer slots never used, up to a point: the longer a dead handle stays dead the better. */
@@ -37,8 +36,7 @@ void *slab_take(enum slab_type type, size_t size)
     return object;
 }
 
-void slab_give(enum slab_type type, void *value)
-{
+void slab_give(enum slab_type type, void *value) {
     struct slab *s = &slab[type];
     struct slab_head *object = value;
     pthread_mutex_lock(&lock);
@@ -53,14 +51,12 @@ void slab_give(enum slab_type type, void *value)
     pthread_mutex_unlock(&lock);
 }
 
-void *slab_at(enum slab_type type, uint32_t i)
-{
+void *slab_at(enum slab_type type, uint32_t i) {
     struct slab_head *object = (struct slab_head *)(slab[type].base + slab[type].stride * i);
     return object->live ? object : NULL;
 }
 
-void slab_forget_all(void)
-{
+void slab_forget_all(void) {
     pthread_mutex_init(&lock, NULL);
     memset(slab, 0, sizeof(slab)); /* the parent's objects stay mapped and are never looked at again */
 }

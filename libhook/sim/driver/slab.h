@@ -1,7 +1,7 @@
 /*
- * slab.h - handles that can be told from garbage. Each type of object has one slab: a reserved stretch of addresses from
- * which objects are cut. A value is a live handle iff it points at the start of an object there that is marked live. Slots
- * are reused oldest first, so a dangling handle is noticed for as long as can be.
+ * slab.h - handles that can be told from garbage. Each type of object has one slab: a reserved stretch of addresses
+ * from which objects are cut. A value is a live handle iff it points at the start of an object there that is marked
+ * live. Slots are reused oldest first, so a dangling handle is noticed for as long as can be.
  */
 #ifndef GEMINI_SIM_SLAB_H
 #define GEMINI_SIM_SLAB_H
@@ -52,8 +52,7 @@ void *slab_at(enum slab_type type, uint32_t i);
 /* In a forked child: no handle of the parent lives on. */
 void slab_forget_all(void);
 
-static inline bool slab_has(enum slab_type type, const void *value)
-{
+static inline bool slab_has(enum slab_type type, const void *value) {
     const struct slab *s = &slab[type];
     size_t offset = (size_t)((const char *)value - s->base);
     return s->base && (const char *)value >= s->base && offset < (size_t)s->used * s->stride &&

@@ -9,8 +9,7 @@
 
 enum { LEAST_PRIORITY = 0, GREATEST_PRIORITY = -5 };
 
-struct CUstream_st *stream_make(struct CUctx_st *ctx, enum stream_kind kind, unsigned int flags, int priority)
-{
+struct CUstream_st *stream_make(struct CUctx_st *ctx, enum stream_kind kind, unsigned int flags, int priority) {
     struct CUstream_st *stream = slab_take(SLAB_STREAM, sizeof(*stream));
     if (!stream)
         return NULL;
@@ -24,8 +23,7 @@ struct CUstream_st *stream_make(struct CUctx_st *ctx, enum stream_kind kind, uns
     return stream;
 }
 
-void stream_end(struct CUstream_st *stream)
-{
+void stream_end(struct CUstream_st *stream) {
     for (struct CUstream_st **at = &stream->ctx->streams; *at; at = &(*at)->next)
         if (*at == stream) {
             *at = stream->next;
@@ -36,8 +34,7 @@ void stream_end(struct CUstream_st *stream)
 }
 
 /* The per-thread streams end with their thread. */
-static void end_of_thread(void *unused)
-{
+static void end_of_thread(void *unused) {
     (void)unused;
     if (!driver.initialised)
         return;
@@ -53,14 +50,12 @@ static void end_of_thread(void *unused)
 static pthread_key_t thread_key;
 static pthread_once_t thread_key_once = PTHREAD_ONCE_INIT;
 
-static void make_thread_key(void)
-{
+static void make_thread_key(void) {
     pthread_key_create(&thread_key, end_of_thread);
 }
 
 /* This thread's own stream in the context. */
-static CUresult thread_stream(struct CUctx_st *ctx, struct CUstream_st **out)
-{
+static CUresult thread_stream(struct CUctx_st *ctx, struct CUstream_st **out) {
     struct CUstream_st *last = thread.streams;
     if (last && last->head.live && last->ctx == ctx && last->kind == STREAM_THREAD) {
         *out = last;
@@ -79,8 +74,7 @@ static CUresult thread_stream(struct CUctx_st *ctx, struct CUstream_st **out)
     return stream ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult stream_of(CUstream handle, bool per_thread, struct CUstream_st **out)
-{
+CUresult stream_of(CUstream handle, bool per_thread, struct CUstream_st **out) {
     struct CUctx_st *ctx;
     if ((uintptr_t)handle > 2) {
         INIT();
@@ -95,8 +89,7 @@ CUresult stream_of(CUstream handle, bool per_thread, struct CUstream_st **out)
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int priority)
-{
+CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int priority) {
     struct CUctx_st *ctx;
     NEED(out && flags <= CU_STREAM_NON_BLOCKING, CUDA_ERROR_INVALID_VALUE);
     TRY(context_current(&ctx));
@@ -107,13 +100,11 @@ CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int prior
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult cuStreamCreate(CUstream *out, unsigned int flags)
-{
+CUresult cuStreamCreate(CUstream *out, unsigned int flags) {
     return cuStreamCreateWithPriority(out, flags, 0);
 }
 
-CUresult cuStreamDestroy_v2(CUstream handle)
-{
+CUresult cuStreamDestroy_v2(CUstream handle) {
     INIT();
     NEED(slab_has(SLAB_STREAM, handle) && handle->kind == STREAM_CREATED, CUDA_ERROR_INVALID_HANDLE);
     capture_abandon(handle);
@@ -123,21 +114,18 @@ CUresult cuStreamDestroy_v2(CUstream handle)
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamDestroy(CUstream handle)
-{
+CUresult cuStreamDestroy(CUstream handle) {
     return cuStreamDestroy_v2(handle);
 }
 
-static CUresult query(CUstream handle, bool per_thread)
-{
+static CUresult query(CUstream handle, bool per_thread) {
     struct CUstream_st *stream;
     TRY(stream_of(handle, per_thread, &stream));
     TRY(capture_check_sync(stream));
     return queue_stream_idle(stream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
-static CUresult synchronize(CUstream handle, bool per_thread)
-{
+static CUresult synchronize(CUstream handle, bool per_thread) {
     struct CUstream_st *stream;
     TRY(stream_of(handle, per_thread, &stream));
     TRY(capture_check_sync(stream));
@@ -146,8 +134,7 @@ static CUresult synchronize(CUstream handle, bool per_thread)
     return CUDA_SUCCESS;
 }
 
-static CUresult wait_event(CUstream handle, CUevent event_handle, unsigned int flags, bool per_thread)
-{
+static CUresult wait_event(CUstream handle, CUevent event_handle, unsigned int flags, bool per_thread) {
     struct CUstream_st *stream;
     struct CUevent_st *event;
     NEED(flags <= 1, CUDA_ERROR_INVALID_VALUE);
@@ -159,8 +146,7 @@ static CUresult wait_event(CUstream handle, CUevent event_handle, unsigned int f
     return event_wait(event, stream);
 }
 
-static CUresult get_flags(CUstream handle, bool per_thread, unsigned int *flags)
-{
+static CUresult get_flags(CUstream handle, bool per_thread, unsigned int *flags) {
     struct CUstream_st *stream;
     NEED(flags, CUDA_ERROR_INVALID_VALUE);
     TRY(stream_of(handle, per_thread, &stream));
@@ -168,8 +154,7 @@ static CUresult get_flags(CUstream handle, bool per_thread, unsigned int *flags)
     return CUDA_SUCCESS;
 }
 
-static CUresult get_priority(CUstream handle, bool per_thread, int *priority)
-{
+static CUresult get_priority(CUstream handle, bool per_thread, int *priority) {
     struct CUstream_st *stream;
     NEED(priority, CUDA_ERROR_INVALID_VALUE);
     TRY(stream_of(handle, per_thread, &stream));
@@ -177,8 +162,7 @@ static CUresult get_priority(CUstream handle, bool per_thread, int *priority)
     return CUDA_SUCCESS;
 }
 
-static CUresult get_id(CUstream handle, bool per_thread, unsigned long long *id)
-{
+static CUresult get_id(CUstream handle, bool per_thread, unsigned long long *id) {
     struct CUstream_st *stream;
     NEED(id, CUDA_ERROR_INVALID_VALUE);
     TRY(stream_of(handle, per_thread, &stream));
@@ -186,8 +170,7 @@ static CUresult get_id(CUstream handle, bool per_thread, unsigned long long *id)
     return CUDA_SUCCESS;
 }
 
-static CUresult get_ctx(CUstream handle, bool per_thread, CUcontext *ctx, CUgreenCtx *green)
-{
+static CUresult get_ctx(CUstream handle, bool per_thread, CUcontext *ctx, CUgreenCtx *green) {
     struct CUstream_st *stream;
     NEED(ctx, CUDA_ERROR_INVALID_VALUE);
     TRY(stream_of(handle, per_thread, &stream));
@@ -197,8 +180,7 @@ static CUresult get_ctx(CUstream handle, bool per_thread, CUcontext *ctx, CUgree
     return CUDA_SUCCESS;
 }
 
-static CUresult get_attribute(CUstream handle, bool per_thread, CUstreamAttrID attribute, CUstreamAttrValue *value)
-{
+static CUresult get_attribute(CUstream handle, bool per_thread, CUstreamAttrID attribute, CUstreamAttrValue *value) {
     struct CUstream_st *stream;
     NEED(value && attribute > 0 && attribute < 20, CUDA_ERROR_INVALID_VALUE);
     TRY(stream_of(handle, per_thread, &stream));
@@ -208,9 +190,8 @@ static CUresult get_attribute(CUstream handle, bool per_thread, CUstreamAttrID a
     return CUDA_SUCCESS;
 }
 
-static CUresult set_attribute(CUstream handle, bool per_thread, CUstreamAttrID attribute,
-                              const CUstreamAttrValue *value)
-{
+static CUresult set_attribute(
+    CUstream handle, bool per_thread, CUstreamAttrID attribute, const CUstreamAttrValue *value) {
     struct CUstream_st *stream;
     NEED(value && attribute > 0 && attribute < 20, CUDA_ERROR_INVALID_VALUE);
     TRY(stream_of(handle, per_thread, &stream));
@@ -218,8 +199,7 @@ static CUresult set_attribute(CUstream handle, bool per_thread, CUstreamAttrID a
     return CUDA_SUCCESS;
 }
 
-static CUresult copy_attributes(CUstream to_handle, CUstream from_handle, bool per_thread)
-{
+static CUresult copy_attributes(CUstream to_handle, CUstream from_handle, bool per_thread) {
     struct CUstream_st *to, *from;
     TRY(stream_of(to_handle, per_thread, &to));
     TRY(stream_of(from_handle, per_thread, &from));
@@ -227,40 +207,37 @@ static CUresult copy_attributes(CUstream to_handle, CUstream from_handle, bool p
     return CUDA_SUCCESS;
 }
 
-static CUresult attach(CUstream handle, bool per_thread, CUdeviceptr pointer)
-{
+static CUresult attach(CUstream handle, bool per_thread, CUdeviceptr pointer) {
     struct CUstream_st *stream;
     NEED(pointer, CUDA_ERROR_INVALID_VALUE);
     return stream_of(handle, per_thread, &stream); /* managed memory is simply memory here */
 }
 
 /* Both flavours of a call, which differ by what stream 0 means. */
-#define FLAVOURS(name, parameters, body)                   \
-    CUresult name parameters                               \
-    {                                                      \
-        const bool per_thread = false;                     \
-        return body;                                       \
-    }                                                      \
-    CUresult name##_ptsz parameters                        \
-    {                                                      \
-        const bool per_thread = true;                      \
-        return body;                                       \
+#define FLAVOURS(name, parameters, body)                                                                               \
+    CUresult name parameters {                                                                                         \
+        const bool per_thread = false;                                                                                 \
+        return body;                                                                                                   \
+    }                                                                                                                  \
+    CUresult name##_ptsz parameters {                                                                                  \
+        const bool per_thread = true;                                                                                  \
+        return body;                                                                                                   \
     }
 
 FLAVOURS(cuStreamQuery, (CUstream stream), query(stream, per_thread))
 FLAVOURS(cuStreamSynchronize, (CUstream stream), synchronize(stream, per_thread))
 FLAVOURS(cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned int flags),
-         wait_event(stream, event, flags, per_thread))
+    wait_event(stream, event, flags, per_thread))
 FLAVOURS(cuStreamGetFlags, (CUstream stream, unsigned int *flags), get_flags(stream, per_thread, flags))
 FLAVOURS(cuStreamGetPriority, (CUstream stream, int *priority), get_priority(stream, per_thread, priority))
 FLAVOURS(cuStreamGetId, (CUstream stream, unsigned long long *id), get_id(stream, per_thread, id))
 FLAVOURS(cuStreamGetCtx, (CUstream stream, CUcontext *ctx), get_ctx(stream, per_thread, ctx, NULL))
-FLAVOURS(cuStreamGetCtx_v2, (CUstream stream, CUcontext *ctx, CUgreenCtx *green),
-         get_ctx(stream, per_thread, ctx, green))
+FLAVOURS(
+    cuStreamGetCtx_v2, (CUstream stream, CUcontext *ctx, CUgreenCtx *green), get_ctx(stream, per_thread, ctx, green))
 FLAVOURS(cuStreamGetAttribute, (CUstream stream, CUstreamAttrID attribute, CUstreamAttrValue *value),
-         get_attribute(stream, per_thread, attribute, value))
+    get_attribute(stream, per_thread, attribute, value))
 FLAVOURS(cuStreamSetAttribute, (CUstream stream, CUstreamAttrID attribute, const CUstreamAttrValue *value),
-         set_attribute(stream, per_thread, attribute, value))
+    set_attribute(stream, per_thread, attribute, value))
 FLAVOURS(cuStreamCopyAttributes, (CUstream to, CUstream from), copy_attributes(to, from, per_thread))
 FLAVOURS(cuStreamAttachMemAsync, (CUstream stream, CUdeviceptr pointer, size_t bytes, unsigned int flags),
-         ((void)bytes, (void)flags, attach(stream, per_thread, pointer)))
+    ((void)bytes, (void)flags, attach(stream, per_thread, pointer)))

@@ -13,8 +13,7 @@ struct CUstream_st *stream_make(struct CUctx_st *ctx, enum stream_kind kind, uns
 /* With driver.lock held: gone, its context's list included. */
 void stream_end(struct CUstream_st *stream);
 
-static inline bool stream_capturing(struct CUstream_st *stream)
-{
+static inline bool stream_capturing(struct CUstream_st *stream) {
     return __builtin_expect(atomic_load_explicit(&stream->capture, memory_order_relaxed) != NULL, 0);
 }
 

@@ -1,14 +1,13 @@
 /*
- * CUDA_VISIBLE_DEVICES, as CUDA documents it: a list of numbers or of beginnings of UUIDs; the devices named are all there
- * are, in that order; the first entry that names none ends the list.
+ * CUDA_VISIBLE_DEVICES, as CUDA documents it: a list of numbers or of beginnings of UUIDs; the devices named are all
+ * there are, in that order; the first entry that names none ends the list.
  */
 #include <stdlib.h>
 
 #include "libhook/sim/driver/driver.h"
 
 /* The card that this entry names, or -1. */
-static int named(const char *entry, size_t length)
-{
+static int named(const char *entry, size_t length) {
     char uuid[48], *end;
     long number = strtol(entry, &end, 10);
     if (end == entry + length && length)
@@ -25,8 +24,7 @@ static int named(const char *entry, size_t length)
     return found;
 }
 
-void visible_devices(const char *list)
-{
+void visible_devices(const char *list) {
     driver.devices = 0;
     if (!list) {
         for (uint32_t i = 0; i < spec()->gpus; i++)

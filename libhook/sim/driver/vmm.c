@@ -1,7 +1,7 @@
 /*
  * The virtual memory API: physical memory is a memfd of its own, counted against the card as long as its handle or a
- * mapping of it lives; imported memory is its exporter's. Reserved addresses hold no memory. A mapping can be touched once
- * cuMemSetAccess said so.
+ * mapping of it lives; imported memory is its exporter's. Reserved addresses hold no memory. A mapping can be touched
+ * once cuMemSetAccess said so.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -24,8 +24,7 @@ struct physical {
     bool imported;
 };
 
-static void drop(struct physical *physical)
-{
+static void drop(struct physical *physical) {
     if (--physical->references)
         return;
     close(physical->fd);
@@ -34,8 +33,7 @@ static void drop(struct physical *physical)
     slab_give(SLAB_PHYSICAL, physical);
 }
 
-static CUresult check_prop(const CUmemAllocationProp *prop)
-{
+static CUresult check_prop(const CUmemAllocationProp *prop) {
     NEED(prop && prop->type == CU_MEM_ALLOCATION_TYPE_PINNED, CUDA_ERROR_INVALID_VALUE);
     NEED((unsigned)prop->requestedHandleTypes <= CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CUDA_ERROR_NOT_SUPPORTED);
     if (prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
@@ -43,9 +41,8 @@ static CUresult check_prop(const CUmemAllocationProp *prop)
     return prop->location.type >= CU_MEM_LOCATION_TYPE_HOST ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
-                                       CUmemAllocationGranularity_flags option)
-{
+CUresult cuMemGetAllocationGranularity(
+    size_t *granularity, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option) {
     INIT();
     NEED(granularity && option >= 0 && option <= 1, CUDA_ERROR_INVALID_VALUE);
     TRY(check_prop(prop));
@@ -53,8 +50,7 @@ CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocatio
     return CUDA_SUCCESS;
 }
 
-static struct physical *make(int fd, uint64_t bytes, const CUmemAllocationProp *prop, bool imported)
-{
+static struct physical *make(int fd, uint64_t bytes, const CUmemAllocationProp *prop, bool imported) {
     struct physical *physical = slab_take(SLAB_PHYSICAL, sizeof(*physical));
     if (!physical)
         return NULL;
@@ -66,9 +62,8 @@ static struct physical *make(int fd, uint64_t bytes, const CUmemAllocationProp *
     return physical;
 }
 
-CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop,
-                     unsigned long long flags)
-{
+CUresult cuMemCreate(
+    CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop, unsigned long long flags) {
     INIT();
     NEED(handle && bytes && bytes % GRAIN == 0 && !flags, CUDA_ERROR_INVALID_VALUE);
     TRY(check_prop(prop));
@@ -89,16 +84,14 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
     return CUDA_SUCCESS;
 }
 
-static CUresult physical_of(CUmemGenericAllocationHandle handle, struct physical **out)
-{
+static CUresult physical_of(CUmemGenericAllocationHandle handle, struct physical **out) {
     INIT();
     *out = (struct physical *)handle;
     NEED(slab_has(SLAB_PHYSICAL, *out) && (*out)->handles > 0, CUDA_ERROR_INVALID_VALUE);
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
-{
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
     struct physical *physical;
     TRY(physical_of(handle, &physical));
     pthread_mutex_lock(&driver.lock);
@@ -108,8 +101,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
-{
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address) {
     struct block block;
     INIT();
     NEED(handle && heap_find((uint64_t)address, &block) && block.kind == BLOCK_MAPPED, CUDA_ERROR_INVALID_VALUE);
@@ -122,8 +114,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
-{
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle) {
     struct physical *physical;
     NEED(prop, CUDA_ERROR_INVALID_VALUE);
     TRY(physical_of(handle, &physical));
@@ -131,23 +122,21 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmem
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHandle handle,
-                                      CUmemAllocationHandleType type, unsigned long long flags)
-{
+CUresult cuMemExportToShareableHandle(
+    void *shareable, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type, unsigned long long flags) {
     struct physical *physical;
     NEED(shareable && !flags, CUDA_ERROR_INVALID_VALUE);
     TRY(physical_of(handle, &physical));
     NEED(type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && physical->prop.requestedHandleTypes & type,
-         CUDA_ERROR_INVALID_VALUE);
+        CUDA_ERROR_INVALID_VALUE);
     int fd = fcntl(physical->fd, F_DUPFD_CLOEXEC, 0);
     NEED(fd >= 0, CUDA_ERROR_OPERATING_SYSTEM);
     *(int *)shareable = fd;
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *os_handle,
-                                        CUmemAllocationHandleType type)
-{
+CUresult cuMemImportFromShareableHandle(
+    CUmemGenericAllocationHandle *handle, void *os_handle, CUmemAllocationHandleType type) {
     struct stat status;
     struct CUctx_st *ctx;
     NEED(handle && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CUDA_ERROR_INVALID_VALUE);
@@ -163,9 +152,8 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
     return *handle ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult cuMemAddressReserve(CUdeviceptr *pointer, size_t bytes, size_t alignment, CUdeviceptr wanted,
-                             unsigned long long flags)
-{
+CUresult cuMemAddressReserve(
+    CUdeviceptr *pointer, size_t bytes, size_t alignment, CUdeviceptr wanted, unsigned long long flags) {
     INIT();
     NEED(pointer && bytes && bytes % GRAIN == 0 && !flags, CUDA_ERROR_INVALID_VALUE);
     NEED(!(alignment & (alignment - 1)), CUDA_ERROR_INVALID_VALUE);
@@ -182,13 +170,11 @@ CUresult cuMemAddressReserve(CUdeviceptr *pointer, size_t bytes, size_t alignmen
     return heap_enter(&block) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult cuMemAddressFree(CUdeviceptr pointer, size_t bytes)
-{
+CUresult cuMemAddressFree(CUdeviceptr pointer, size_t bytes) {
     struct block block, inside;
     INIT();
-    NEED(heap_find(pointer, &block) && block.kind == BLOCK_RESERVED && block.address == pointer &&
-             block.bytes == bytes,
-         CUDA_ERROR_INVALID_VALUE);
+    NEED(heap_find(pointer, &block) && block.kind == BLOCK_RESERVED && block.address == pointer && block.bytes == bytes,
+        CUDA_ERROR_INVALID_VALUE);
     NEED(!heap_next(pointer + 1, &inside) || inside.address >= pointer + bytes, CUDA_ERROR_INVALID_VALUE);
     heap_give(pointer, &block);
     munmap((void *)pointer, bytes);
@@ -196,38 +182,39 @@ CUresult cuMemAddressFree(CUdeviceptr pointer, size_t bytes)
 }
 
 /* The reservation that holds all of this range, with no mapping in its way. */
-static bool inside_reservation(CUdeviceptr pointer, size_t bytes)
-{
+static bool inside_reservation(CUdeviceptr pointer, size_t bytes) {
     struct block block, other;
     if (!heap_find(pointer, &block) || block.kind != BLOCK_RESERVED || pointer + bytes > block.address + block.bytes)
         return false;
     return !heap_next(pointer + 1, &other) || other.address >= pointer + bytes;
 }
 
-CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
-                  unsigned long long flags)
-{
+CUresult cuMemMap(
+    CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags) {
     struct physical *physical;
     TRY(physical_of(handle, &physical));
     NEED(!flags && !offset && bytes && bytes <= physical->bytes && inside_reservation(pointer, bytes),
-         CUDA_ERROR_INVALID_VALUE);
+        CUDA_ERROR_INVALID_VALUE);
     void *at = mmap((void *)pointer, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, physical->fd, 0);
     NEED(at != MAP_FAILED, CUDA_ERROR_MAP_FAILED);
-    struct block block = {.address = pointer, .bytes = bytes, .room = bytes, .kind = BLOCK_MAPPED, .of = physical,
-                          .device = physical->prop.location.id};
+    struct block block = {.address = pointer,
+        .bytes = bytes,
+        .room = bytes,
+        .kind = BLOCK_MAPPED,
+        .of = physical,
+        .device = physical->prop.location.id};
     pthread_mutex_lock(&driver.lock);
     physical->references++;
     pthread_mutex_unlock(&driver.lock);
     return heap_enter(&block) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes)
-{
+CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes) {
     struct block block;
     INIT();
     TRY(capture_guard());
-    NEED(heap_find(pointer, &block) && block.kind == BLOCK_MAPPED && block.address == pointer,
-         CUDA_ERROR_INVALID_VALUE);
+    NEED(
+        heap_find(pointer, &block) && block.kind == BLOCK_MAPPED && block.address == pointer, CUDA_ERROR_INVALID_VALUE);
     queue_wait_device(block.device < 0 ? 0 : block.device);
     for (uint64_t at = pointer; at < pointer + bytes; at = block.address + block.bytes) {
         NEED(heap_find(at, &block) && block.kind == BLOCK_MAPPED && block.address == at, CUDA_ERROR_INVALID_VALUE);
@@ -240,15 +227,14 @@ CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes)
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemSetAccess(CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc *desc, size_t count)
-{
+CUresult cuMemSetAccess(CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc *desc, size_t count) {
     struct block block;
     int access = PROT_NONE;
     INIT();
     NEED(pointer && bytes && desc && count, CUDA_ERROR_INVALID_VALUE);
     for (size_t i = 0; i < count; i++) {
         NEED(desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || device_exists(desc[i].location.id),
-             CUDA_ERROR_INVALID_DEVICE);
+            CUDA_ERROR_INVALID_DEVICE);
         access |= desc[i].flags ? PROT_READ : 0;
         access |= desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? PROT_WRITE : 0;
     }
@@ -260,8 +246,7 @@ CUresult cuMemSetAccess(CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc
     return mprotect((void *)pointer, bytes, access) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr pointer)
-{
+CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr pointer) {
     struct block block;
     INIT();
     NEED(flags && location && heap_find(pointer, &block) && block.kind == BLOCK_MAPPED, CUDA_ERROR_INVALID_VALUE);

@@ -2,9 +2,9 @@
  * engine.h - the simulated hardware: moves a sim_state forward in time. Pure: no clock, no syscall, no lock; it reads
  * the rings and the tails it is given and writes the state only.
  *
- * The model. The compute engine of a device runs one kernel at a time. A context (one process on one device) keeps it as
- * long as it has something to run; while another context has work too, it loses it at the end of its time slice, in the
- * middle of a kernel if need be (spec.switch_ns of idle time), and the others follow in turn. A switch away from a
+ * The model. The compute engine of a device runs one kernel at a time. A context (one process on one device) keeps it
+ * as long as it has something to run; while another context has work too, it loses it at the end of its time slice, in
+ * the middle of a kernel if need be (spec.switch_ns of idle time), and the others follow in turn. A switch away from a
  * context with nothing to run costs spec.drained_ns. Within a context the queue with the best priority whose head has
  * been ready longest is next, and a kernel is not preempted by its own process. The two copy engines serve whoever was
  * ready first, to the end. Waits, events and marks take no time.

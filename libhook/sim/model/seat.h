@@ -24,9 +24,9 @@ struct sim_seat {
     } watch[SIM_PROCESSES];
 };
 
-/* Take a seat at the machine that `text` (GEMINI_SIM) describes: the one of that id, made if it is not there. One that is there
- * but differs in what the text names is replaced if nobody sits at it, else it is used as it is. With `make` false a
- * machine that is not there is -ENOENT. Returns 0 or -errno and a line in `why`. */
+/* Take a seat at the machine that `text` (GEMINI_SIM) describes: the one of that id, made if it is not there. One that
+ * is there but differs in what the text names is replaced if nobody sits at it, else it is used as it is. With `make`
+ * false a machine that is not there is -ENOENT. Returns 0 or -errno and a line in `why`. */
 int sim_sit(struct sim_seat *seat, const char *text, bool make, char *why, size_t why_size);
 
 /* Give everything back, as if the process had died. */
@@ -37,8 +37,8 @@ void sim_forget(struct sim_seat *seat);
 
 uint64_t sim_now(void);
 
-/* Bring the state to now, apply `change` to it (may be NULL) and commit. `change` may run more than once, each time on a
- * fresh copy, and must touch nothing but the state and `argument`. What it returns comes back; not 0: without its
+/* Bring the state to now, apply `change` to it (may be NULL) and commit. `change` may run more than once, each time on
+ * a fresh copy, and must touch nothing but the state and `argument`. What it returns comes back; not 0: without its
  * changes. It may keep what it reads. */
 typedef int (*sim_change)(struct sim_state *state, void *argument);
 int sim_commit(struct sim_seat *seat, sim_change change, void *argument);

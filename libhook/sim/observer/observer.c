@@ -10,8 +10,7 @@ struct observer {
     struct sim_seat seat;
 };
 
-int observer_open(const char *spec, int make, struct observer **out, char *why, int why_size)
-{
+int observer_open(const char *spec, int make, struct observer **out, char *why, int why_size) {
     struct observer *observer = malloc(sizeof(*observer));
     int error = observer ? sim_sit(&observer->seat, spec, make, why, (size_t)why_size) : -ENOMEM;
     if (error) {
@@ -22,19 +21,16 @@ int observer_open(const char *spec, int make, struct observer **out, char *why, 
     return 0;
 }
 
-void observer_close(struct observer *observer)
-{
+void observer_close(struct observer *observer) {
     sim_rise(&observer->seat);
     free(observer);
 }
 
-uint32_t observer_devices(struct observer *observer)
-{
+uint32_t observer_devices(struct observer *observer) {
     return observer->seat.machine->spec.gpus;
 }
 
-int observer_device(struct observer *observer, uint32_t device, char name[64], uint8_t uuid[16], uint64_t *memory)
-{
+int observer_device(struct observer *observer, uint32_t device, char name[64], uint8_t uuid[16], uint64_t *memory) {
     const struct sim_machine *machine = observer->seat.machine;
     if (device >= machine->spec.gpus)
         return -ENODEV;
@@ -51,8 +47,7 @@ struct reading {
     int room, count;
 };
 
-static int read_clients(struct sim_state *state, void *argument)
-{
+static int read_clients(struct sim_state *state, void *argument) {
     struct reading *reading = argument;
     reading->now_ns = state->now_ns;
     reading->switches = state->device[reading->device].switches;
@@ -75,8 +70,7 @@ static int read_clients(struct sim_state *state, void *argument)
     return 0;
 }
 
-int observer_read(struct observer *observer, uint32_t device, uint64_t *now_ns, struct observer_busy *out, int room)
-{
+int observer_read(struct observer *observer, uint32_t device, uint64_t *now_ns, struct observer_busy *out, int room) {
     struct reading reading = {.device = device, .out = out, .room = room};
     if (device >= observer->seat.machine->spec.gpus)
         return -ENODEV;
@@ -85,15 +79,13 @@ int observer_read(struct observer *observer, uint32_t device, uint64_t *now_ns, 
     return reading.count;
 }
 
-uint64_t observer_switches(struct observer *observer, uint32_t device)
-{
+uint64_t observer_switches(struct observer *observer, uint32_t device) {
     struct reading reading = {.device = device};
     sim_commit(&observer->seat, read_clients, &reading);
     return reading.switches;
 }
 
-static int flush(struct sim_state *state, void *argument)
-{
+static int flush(struct sim_state *state, void *argument) {
     struct reading *reading = argument;
     engine_flush(state, reading->device);
     reading->log_next = state->device[reading->device].log_next;
@@ -101,8 +93,7 @@ static int flush(struct sim_state *state, void *argument)
 }
 
 int observer_segments(struct observer *observer, uint32_t device, uint64_t *sequence, uint64_t *lost,
-                      struct observer_segment *out, int room)
-{
+    struct observer_segment *out, int room) {
     struct reading reading = {.device = device};
     int count = 0;
     if (device >= observer->seat.machine->spec.gpus)

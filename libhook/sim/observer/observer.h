@@ -36,7 +36,7 @@ int observer_read(struct observer *observer, uint32_t device, uint64_t *now_ns, 
 /* Log records from *sequence on, oldest first; returns how many and moves *sequence behind the last. *lost counts
  * those that were overwritten before they were read. */
 int observer_segments(struct observer *observer, uint32_t device, uint64_t *sequence, uint64_t *lost,
-                      struct observer_segment *out, int room);
+    struct observer_segment *out, int room);
 
 /* Context switches of the device so far. */
 uint64_t observer_switches(struct observer *observer, uint32_t device);

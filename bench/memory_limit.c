@@ -2,7 +2,8 @@
  * memory_limit.c - allocates blocks of one kind until the driver refuses, then says how many it got and waits; or times
  * allocate-and-free pairs. Runs as a tenant or without. Kinds: alloc pool vmm array.
  *
- *     memory_limit fill KIND BLOCK_BYTES      prints {"blocks": N, "code": C}, ends when stdin does
+ *     memory_limit fill KIND BLOCK_BYTES      says "context", waits for a byte, prints {"blocks": N, "code": C},
+ *                                             ends when stdin does
  *     memory_limit time KIND BLOCK_BYTES N    prints {"pair_ns": [...]}, N batches of 20 pairs
  */
 #define _GNU_SOURCE
@@ -86,12 +87,16 @@ int main(int argc, char **argv) {
     union block block;
     if (strcmp(argv[1], "fill") == 0) {
         int blocks = 0;
+        char word;
+        printf("context\n");
+        fflush(stdout);
+        if (read(0, &word, 1) != 1)
+            return 0;
         while ((code = take(kind, bytes, &block)) == 0)
             blocks++;
         printf("{\"blocks\": %d, \"code\": %d}\n", blocks, code);
         fflush(stdout);
-        char end;
-        while (read(0, &end, 1) > 0)
+        while (read(0, &word, 1) > 0)
             ;
         return 0;
     }

@@ -39,12 +39,16 @@ def fill(program: Path, kinds: tuple[str, str], tokens: bool) -> dict[str, Any]:
     """Two processes, one after the other, take what they can get; bytes on the card at the end."""
     with Bed(tokens=tokens, sim="memory=80GiB" if tokens else "memory=1GiB") as bed:
         bed.tenant("m", 0.5, 1.0, memory=GIB)
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        children: list[Any] = [
+            bed.spawn("m", [program, "fill", kind, str(BLOCK)], text=True, **pipes) for kind in kinds
+        ]
+        for child in children:  # both have their contexts, which count too, before either fills up
+            child.stdout.readline()
         got = []
-        for kind in kinds:
-            child = bed.spawn(
-                "m", [program, "fill", kind, str(BLOCK)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            )
-            assert child.stdout is not None
+        for child in children:
+            child.stdin.write("x")
+            child.stdin.flush()
             got.append(json.loads(child.stdout.readline()))
         held = sum(bed.timeline.memory(0).values())
     return {

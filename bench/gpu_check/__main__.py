@@ -97,7 +97,11 @@ def bring_c_parts(environment: dict[str, str]) -> str | None:
     """Build the C parts, or take the bundle's; returns why there are none."""
     if shutil.which(os.environ.get("CC", "gcc")):
         done = subprocess.run(
-            [sys.executable, "-m", "libhook.build"], cwd=ROOT, env=environment, capture_output=True, text=True
+            [sys.executable, "-m", "libhook.build"],
+            cwd=ROOT,
+            env={**environment, "GEMINI_CFFI_MODE": "abi"},  # API mode wants Python.h and setuptools
+            capture_output=True,
+            text=True,
         )
         if done.returncode == 0:
             return None

@@ -1,4 +1,4 @@
-"""Processes that come and go at once: each has a seat of its own on the simulated machine (libhook/sim/model/machine.c)."""
+"""Processes that come and go at once: each has a seat of its own on the machine (libhook/sim/model/machine.c)."""
 
 from __future__ import annotations
 

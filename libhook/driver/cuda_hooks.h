@@ -18,7 +18,8 @@
  * To hook one more function: make its row a HOOK with its class; the link fails until the library defines it.
  * Names, versions and variants are those of CUDA's public headers, 13.0 (rows) and 13.5 (names newer than 13.0).
  */
-/* clang-format off: one row, one line */
+/* One row, one line. */
+/* clang-format off */
 #ifndef HOOK
 #define HOOK(symbol, name, since, flavour, class_)
 #endif

@@ -6,6 +6,8 @@
 #define INSIDE_POLL_NS 20000ull  /* a thread is inside for as long as one driver call takes */
 #define DRAIN_POLL_NS 30000ull   /* how late the end of a drain may be seen: part of every hand-over */
 #define DRAIN_SLEEP_NS 200000ull
+#define SPIN_LEAD_NS 50000ull /* the wake-up from a timed sleep, on a small VM */
+#define SPIN_NS 100000ull     /* past the predicted end */
 #define IDLE_POLL_NS 100000ull   /* how late idleness may be seen where the program does not synchronise */
 #define VALVE_LEAST_NS 5000000ull /* numbers.md and design 4.3: max(5 ms, twice the prediction) */
 #define VALVE_OPEN_NS 1000000ull
@@ -178,6 +180,7 @@ static uint32_t step_closing(struct token *token, const struct token_view *view,
         return actions;
     }
     token->state = TOKEN_DRAINING;
+    token->expected_ns = now_ns;
     token->valve_ns = now_ns + most(VALVE_LEAST_NS, 2 * least(view->inflight_ns, UINT32_MAX));
     token->deadline_ns = now_ns;
     return 0;
@@ -201,11 +204,19 @@ static uint32_t step_draining(struct token *token, const struct token_view *view
         token->valves++;
         return TOKEN_ADMIT;
     }
-    /* Look more often the nearer the predicted end; predictions tend to be too long. A drain that takes very long is
-     * looked at less often. */
+    /* Sleep until shortly before the work should be over, then look without sleeping for a moment: a wake-up costs more
+     * than the whole hand-over should. Predictions tend to be too long, so the sleep is cut in pieces. A drain that takes
+     * very long is looked at less often. */
     uint64_t since = now_ns - token->closed_ns;
-    uint64_t poll = most(DRAIN_POLL_NS, since / 64);
-    uint64_t deadline = now_ns + most(poll, least(view->inflight_ns / 2, DRAIN_SLEEP_NS));
+    uint64_t poll = most(DRAIN_POLL_NS, since / 64), deadline;
+    if (view->inflight_ns)
+        token->expected_ns = now_ns + view->inflight_ns;
+    if (view->inflight_ns > SPIN_LEAD_NS)
+        deadline = now_ns + least(view->inflight_ns - SPIN_LEAD_NS, most(view->inflight_ns / 2, DRAIN_SLEEP_NS));
+    else if (now_ns < token->expected_ns + SPIN_NS)
+        deadline = now_ns;
+    else
+        deadline = now_ns + poll;
     if (view->needed && token->valve_ns > now_ns)
         deadline = least(deadline, token->valve_ns);
     uint32_t actions = renew(token, view, now_ns, &deadline);

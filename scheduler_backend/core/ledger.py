@@ -1,9 +1,9 @@
 """The bytes of one tenant on one GPU: who holds how many, within the limit. The truth; the processes' books are copies.
 
 A process reserves before it allocates and may get some credit beyond, so that small allocations cost no message. The
-daemon cannot see which part of it is unused; so before anyone is refused, siblings that were ever given credit are
-asked for it back, and the refusal waits for their answers (or their death, or recall_ns: a frozen process must not
-freeze others).
+daemon cannot see which part of it is unused; so before anyone is refused, all siblings that hold anything are asked for
+it, and the refusal waits for their answers, or their death (one that ended a moment ago may not have been noticed yet),
+or recall_ns: a frozen process must not freeze others.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ class Account:
         self.limit_bytes = limit_bytes  # 0: not limited; may be lowered below what is used
         self.held: dict[int, int] = {}  # client -> bytes, allocated or credit
         self.refusals = 0
-        self._credit: dict[int, int] = {}  # client -> the most of it that may be unused credit
-        self._keepers: set[int] = set()  # clients that work with credit: what they free they may keep as such
         self._recall_ns = recall_ns
         self._pending: list[_Pending] = []
 
@@ -48,20 +46,13 @@ class Account:
     def join(self, client: int, held_bytes: int) -> None:
         """A process came, with what it says it holds (after a reconnection; the daemon may be the one who forgot)."""
         self.held[client] = held_bytes
-        self._credit[client] = held_bytes
-        if held_bytes:
-            self._keepers.add(client)  # it may be one; the daemon that knew is gone
 
     def ask(self, event: ev.MemoryAsked, now_ns: int) -> list[ev.Action]:
         """Reserve, or recall siblings' credit first, or refuse."""
         reply = self._try(event)
         if reply is not None:
             return [reply]
-        asked = {
-            client
-            for client, held in self.held.items()
-            if held > 0 and client != event.client and (client in self._keepers or self._credit.get(client, 0) > 0)
-        }
+        asked = {client for client, held in self.held.items() if held > 0 and client != event.client}
         if not asked:
             return [self._refuse(event)]
         missing = self.used_bytes + event.needed_bytes - self.limit_bytes
@@ -73,9 +64,7 @@ class Account:
         client = event.client
         held = self.held.get(client, 0)
         self.held[client] = held - min(event.freed_bytes, held)
-        self._credit[client] = min(self._credit.get(client, 0), self.held[client])
         if event.recalled:
-            self._credit[client] = 0  # it gave all that it did not use
             for pending in self._pending:
                 pending.asked.discard(client)
         return self.settle(now_ns)
@@ -83,8 +72,6 @@ class Account:
     def leave(self, client: int, now_ns: int) -> list[ev.Action]:
         """A process died: all its bytes are back."""
         self.held.pop(client, None)
-        self._credit.pop(client, None)
-        self._keepers.discard(client)
         self._pending = [pending for pending in self._pending if pending.event.client != client]
         for pending in self._pending:
             pending.asked.discard(client)
@@ -114,11 +101,8 @@ class Account:
                 return None
             credit = min(credit, left // max(1, len(self.held)))
         taken = event.needed_bytes + credit
-        if event.credit_bytes:
-            self._keepers.add(event.client)
         if taken:
             self.held[event.client] = self.held.get(event.client, 0) + taken
-            self._credit[event.client] = self._credit.get(event.client, 0) + credit
         return ev.MemReply(event.client, self.gpu, event.serial, True, credit, self.limit_bytes, used + taken)
 
     def _refuse(self, event: ev.MemoryAsked) -> ev.MemReply:
@@ -128,5 +112,4 @@ class Account:
     def check(self) -> None:
         """Assert the invariants."""
         assert all(held >= 0 for held in self.held.values()), "a process holds less than nothing"
-        assert set(self._credit) <= set(self.held), "credit of a process that is not here"
         assert all(pending.event.client in self.held for pending in self._pending), "a dead process waits for memory"

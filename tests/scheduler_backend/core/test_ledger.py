@@ -35,10 +35,10 @@ def test_asking_for_nothing_tells_the_figures():
     assert ask(made, 1, 0, 50) == [ev.MemReply(1, 0, 9, True, 0, 100, 30)]
 
 
-def test_who_never_gave_credit_is_refused_at_once():
+def test_beside_siblings_that_hold_nothing_a_refusal_comes_at_once():
     made = account(100, 1, 2)
     ask(made, 1, 100)
-    assert ask(made, 2, 1) == [ev.MemReply(2, 0, 9, False, 0, 100, 100)]
+    assert ask(made, 1, 1) == [ev.MemReply(1, 0, 9, False, 0, 100, 100)]
 
 
 def test_a_siblings_unused_credit_is_recalled_before_anyone_is_refused():
@@ -46,7 +46,15 @@ def test_a_siblings_unused_credit_is_recalled_before_anyone_is_refused():
     ask(made, 1, 40, 60)  # gets 30 of credit
     assert ask(made, 2, 50) == [ev.MemRecall(1, 0, 20)]
     assert made.release(ev.MemoryReleased(1, 0, 30, True), 1) == [ev.MemReply(2, 0, 9, True, 0, 100, 90)]
-    assert ask(made, 2, 20) == [ev.MemReply(2, 0, 9, False, 0, 100, 90)]  # nobody has any left
+    assert ask(made, 2, 20) == [ev.MemRecall(1, 0, 10)]  # again: it may have kept what it freed since
+    assert made.release(ev.MemoryReleased(1, 0, 0, True), 2) == [ev.MemReply(2, 0, 9, False, 0, 100, 90)]
+
+
+def test_a_sibling_that_died_unnoticed_is_waited_for():
+    made = account(100, 1, 2)
+    ask(made, 1, 100)
+    assert ask(made, 2, 60) == [ev.MemRecall(1, 0, 60)]
+    assert made.leave(1, 1) == [ev.MemReply(2, 0, 9, True, 0, 100, 60)]
 
 
 def test_an_ordinary_release_is_not_taken_for_the_answer():

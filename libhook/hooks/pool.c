@@ -6,10 +6,10 @@
  * call the pool is asked (CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) and the books are settled: what it did not take becomes
  * credit for the next allocation, so that a warm pool costs no message.
  *
- * By how much does a pool grow? By the request rounded up to a step of the driver's; NVIDIA's takes 32 MiB. Where that
- * much cannot be had, the request itself (in pages) is tried, unless a growth beyond the request was seen before; then
- * what the pool holds free. A pool that took more after all has its allocation freed again and the caller gets
- * out-of-memory.
+ * By how much does a pool grow? By the request rounded up to a step of the driver's, which is learned from the growths
+ * that are seen; until then it is taken for the 32 MiB of NVIDIA's. Where that much cannot be had, the request itself (in
+ * pages) is tried, then what the pool holds free. A pool that took more after all has its allocation freed again and the
+ * caller gets out-of-memory.
  *
  * Several threads settle at once: what their reservations are worth lies in one `promised` sum per device, from which
  * growth is paid, whoever sees it first. An answer of the driver that is older than the last settling is asked anew.
@@ -31,13 +31,14 @@
 
 static const uint64_t STEP = 32ull << 20;
 static const uint64_t PAGE = 2ull << 20;
+static const uint64_t PIECE = 64ull << 10;
 
 bool memory_pools_used;
 
 /* All under the lock of the books (account_lock). */
 static uint64_t promised[WIRE_MAX_DEVICES];
 static uint32_t settled;   /* grows with each settling; read without the lock before the driver is asked */
-static uint64_t seen_step; /* a pool grew beyond its request, in steps of at least this */
+static uint64_t step = 32ull << 20; /* by which pools grow, as far as is known */
 static uint64_t orphans;   /* counted up for their keys */
 
 /* An allocation on its way. */
@@ -86,6 +87,16 @@ static int device_of(CUmemoryPool pool) {
     return -1;
 }
 
+/* All growths are multiples of the step: the least power of two that divides each of them is not below it. One that goes
+ * beyond that says that we know nothing yet. */
+static void learn(uint64_t grown, uint64_t asked) {
+    uint64_t divides = grown & -grown;
+    if (grown > round_up(asked, step))
+        step = STEP;
+    else if (divides < step)
+        step = divides > PIECE ? divides : PIECE;
+}
+
 /*
  * Make the books agree with the pool. `claim` bytes of `promised` are the caller's and come back if they are not needed.
  * With `may_ask`, growth that nobody reserved is reserved now: -ENOMEM if that is refused (it stays uncounted then).
@@ -105,8 +116,8 @@ static int settle(CUmemoryPool pool, int device, uint64_t claim, uint64_t asked,
         struct ledger_entry *entry = ledger_find(ledger, LEDGER_POOL, key_of(pool));
         uint64_t before = entry == NULL ? 0 : entry->bytes;
         uint64_t grown = entry != NULL && now > before ? now - before : 0;
-        if (claim > 0 && grown > round_up(asked, PAGE) && grown % PAGE == 0)
-            seen_step = grown < STEP ? grown & -grown : STEP;
+        if (claim > 0 && grown > 0)
+            learn(grown, asked);
         uint64_t paid = grown < promised[device] ? grown : promised[device];
         promised[device] -= paid;
         uint64_t own = claim > paid ? claim - paid : 0;
@@ -175,8 +186,8 @@ static CUresult begin(struct claim *claim, CUmemoryPool pool, int device, size_t
     if (claim->device < 0)
         return CUDA_SUCCESS;
     claim->pool = pool;
-    uint64_t most = round_up(bytes, STEP);
-    uint64_t least = round_up(bytes, seen_step > PAGE ? seen_step : PAGE);
+    uint64_t most = round_up(bytes, __atomic_load_n(&step, __ATOMIC_RELAXED));
+    uint64_t least = round_up(bytes, PAGE);
     if (claim_bytes(claim, most) || (least < most && claim_bytes(claim, least)))
         return CUDA_SUCCESS;
     if (fits_in_free_part(claim))

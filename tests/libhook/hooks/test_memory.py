@@ -6,6 +6,7 @@ What the card holds is read from the observer; what the tenant is told, from its
 from __future__ import annotations
 
 import json
+import select
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -248,3 +249,79 @@ def test_a_process_may_begin_with_nvml(bed: Bed, tenant: str) -> None:
     child = bed.spawn(tenant, [sys.executable, "-c", MONITOR_THEN_CUDA], stdout=subprocess.PIPE, text=True)
     out = child.communicate(timeout=30)[0]
     assert out.split() == [str(GIB), "0", "0", "0", "0", str(OUT_OF_MEMORY)]
+
+
+@pytest.mark.parametrize("mib", [4, 40], ids=["with room", "at the limit"])
+def test_many_threads_leave_nothing_behind(bed: Bed, build: Build, tenant: str, mib: int) -> None:
+    program = build(APPS / "threads.c", "threads", str(SIM / "libcuda.so.1"))
+    highest = 0
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    children = [bed.spawn(tenant, [program, "400", str(mib)], **pipes) for _ in range(2)]
+    while any(not select.select([child.stdout], [], [], 0.0005)[0] for child in children):
+        held = bed.timeline.memory(0)
+        highest = max(highest, sum(held.get(child.pid, 0) for child in children))
+    for child in children:
+        assert child.stdout is not None
+        taken, refused, changed, wrong, used = map(int, child.stdout.readline().split())
+        assert taken > 50
+        assert (refused > 0) == (mib == 40)
+        assert (changed, wrong) == (0, 0)
+        assert used >= CONTEXT
+    assert highest <= GIB
+    assert sum(bed.timeline.memory(0).get(child.pid, 0) for child in children) == 2 * CONTEXT
+    last = Program(bed, tenant, build(APPS / "memory.c", "memory", str(SIM / "libcuda.so.1")))
+    room = (GIB - 3 * CONTEXT) // (4 * MIB)
+    assert last(f"take alloc {4 * MIB} 1000") == [room, OUT_OF_MEMORY]  # what the threads' processes kept is recalled
+
+
+def test_cards_are_told_apart_by_uuid(bed: Bed, app: Path, tenant: str) -> None:
+    """CUDA's device 0 is NVML's card 1 here: memory is counted, limited and told on that card, and only there."""
+    second = bed.spawn(
+        tenant, [app], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={"CUDA_VISIBLE_DEVICES": "1"}
+    )
+    assert second.stdin is not None
+    assert second.stdout is not None
+    assert second.stdout.readline() == "0\n"
+    second.stdin.write(f"take alloc {4 * MIB} 10\n")
+    second.stdin.flush()
+    assert second.stdout.readline() == "10 0\n"
+    assert bed.timeline.memory(1).get(second.pid) == CONTEXT + 40 * MIB
+    monitor = bed.spawn(tenant, [sys.executable, "-c", NVML], stdout=subprocess.PIPE, text=True)
+    seen = json.loads(monitor.communicate(timeout=30)[0])
+    assert [card[1] for card in seen] == [0, CONTEXT + 40 * MIB]
+    assert [card[6] for card in seen] == [[], [second.pid]]
+    first = Program(bed, tenant, app)  # on card 0, which has a limit of its own
+    assert first.used() == CONTEXT
+    assert first(f"take alloc {4 * MIB} 1000")[0] == (GIB - CONTEXT) // (4 * MIB)
+
+
+SPAWNS = """
+import ctypes, os, subprocess, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+context, pointer = ctypes.c_void_p(), ctypes.c_uint64()
+assert [cuda.cuInit(0), cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)] == [0, 0]
+assert cuda.cuCtxSetCurrent(context) == 0
+assert cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(512 << 20)) == 0
+def answers(lines):
+    return [lines.splitlines()[i] for i in (0, 1)]
+ask = f"take alloc {4 << 20} 1000\\n"
+one = subprocess.run([sys.argv[1]], input=ask, capture_output=True, text=True).stdout          # vfork, exec
+two = subprocess.run([sys.argv[1]], input=ask, capture_output=True, text=True, preexec_fn=lambda: None).stdout  # fork
+read, write = os.pipe()
+os.set_inheritable(read, True)
+pid = os.posix_spawn("/bin/bash", ["bash", "-c", f"exec {sys.argv[1]} <&{read}"], os.environ)  # spawn, exec twice
+os.write(write, ask.encode())
+os.close(write)
+os.close(read)
+print(*answers(one), *answers(two), os.waitpid(pid, 0)[1], flush=True)
+print(cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(400 << 20)), flush=True)
+"""
+
+
+def test_children_by_fork_vfork_and_spawn_are_processes_of_their_own(bed: Bed, app: Path, tenant: str) -> None:
+    parent = bed.spawn(tenant, [sys.executable, "-c", SPAWNS, app], stdout=subprocess.PIPE, text=True)
+    out = parent.communicate(timeout=60)[0].splitlines()
+    room = (GIB - 512 * MIB - 2 * CONTEXT) // (4 * MIB)
+    # Each child got what the parent left, gave it back at its end, and the parent's own was untouched.
+    assert out[-2] == f"0 {room} {OUT_OF_MEMORY} 0 {room} {OUT_OF_MEMORY} 0"
+    assert out[-1] == "0"

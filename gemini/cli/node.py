@@ -190,6 +190,7 @@ def start_daemon(node: Node, *options: str, detached: bool = True) -> subprocess
 def ensure_daemon(node: Node) -> None:
     """See that a daemon answers: the one that runs, else one started here that ends with its last tenant."""
     if answers(node):
+        check_machine(node)
         return
     node.prepare()
     try:
@@ -199,6 +200,31 @@ def ensure_daemon(node: Node) -> None:
                 start_daemon(node, f"--idle-exit={IDLE_EXIT_SECONDS:g}")
     except PermissionError as error:
         raise Problem(f"{error.filename} cannot be written; choose another --state-dir") from None
+
+
+def check_machine(node: Node) -> None:
+    """Problem where the daemon that runs serves other cards than are meant: a program would run outside its share."""
+    served = {device["uuid"]: device for device in ask(node, "GET", "/state").get("devices", [])}
+    simulated = any(device.get("simulated") for device in served.values())
+    if simulated != (node.sim is not None):
+        kind, mend = ("simulated", "add --sim") if simulated else ("real", "leave --sim out")
+        raise Problem(f"the daemon at {node.control} serves {kind} GPUs; {mend}, or use another --state-dir")
+    if node.sim is not None and not simulated_cards(node.sim) & set(served):
+        raise Problem(
+            f"the daemon at {node.control} serves another simulated machine than --sim={node.sim}; "
+            "use the same id=, or another --state-dir"
+        )
+
+
+def simulated_cards(sim: str) -> set[str]:
+    """UUIDs of a simulated machine, which is made if need be; Problem where its text says no machine."""
+    from libhook.observer import Timeline
+
+    try:
+        with Timeline(sim) as timeline:
+            return {device.uuid for device in timeline.devices()}
+    except OSError as error:
+        raise Problem(f"--sim={sim}: {error.strerror or error}; write it such as gpus=2,memory=80GiB") from None
 
 
 def need_driver(node: Node) -> None:
@@ -214,6 +240,8 @@ def need_driver(node: Node) -> None:
             raise Problem(
                 f"no NVIDIA driver on this machine ({name} is not found); install it, or add --sim for a simulated GPU"
             ) from None
+    if node.sim is not None:
+        simulated_cards(node.sim)
 
 
 def tenant_environment(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 
+from gemini.cli.node import Node, need_driver
 from scheduler_backend import config
 
 
@@ -16,6 +17,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     settings = config.read_settings(args)
+    node = Node(settings.state_dir, settings.sim)
+    node.prepare()
+    need_driver(node)
     from scheduler_backend import app
 
     app.serve(settings)

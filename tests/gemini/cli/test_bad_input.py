@@ -88,6 +88,22 @@ def test_no_driver_and_no_simulation_is_said(tmp_path: Path) -> None:
     refused(gemini("run", "--state-dir", str(tmp_path), "--", "true"), 125, "driver", "--sim")
 
 
+@pytest.mark.parametrize(
+    ("words", "hold"),
+    [
+        (["--metrics-port", "99999999"], "99999999"),
+        (["--config", "/nonexistent.toml"], "/nonexistent.toml"),
+        (["--sim=gpus=nine"], "nine"),
+        (["--nonsense"], "--nonsense"),
+    ],
+)
+def test_the_daemon_refuses_in_one_line(tmp_path: Path, words: list[str], hold: str) -> None:
+    done = gemini("serve", "--state-dir", str(tmp_path / "s"), "--sim", *words)
+    assert done.returncode in (1, 2)
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert hold in done.stderr
+
+
 def test_the_load_generator_refuses_in_one_line() -> None:
     for words in (["--seconds", "x"], ["--streams", "0"], ["--kernel-us", "nan"], ["word"]):
         done = gemini("load", *words)

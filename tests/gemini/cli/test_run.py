@@ -133,6 +133,23 @@ def test_a_second_daemon_is_refused_in_one_line_and_disturbs_nothing(place: Plac
     assert [tenant["name"] for tenant in place.state()["tenants"]] == ["a"]
 
 
+def test_a_daemon_of_another_machine_is_refused(place: Place) -> None:
+    assert place.gemini("run", "--", "true").returncode == 0
+    place.sim = f"{place.sim}-other"
+    other = place.gemini("run", "--", "true")
+    assert other.returncode == 125
+    assert len(other.stderr.splitlines()) == 1
+    assert "another simulated machine" in other.stderr
+
+
+def test_a_simulated_machine_that_is_none_is_refused(place: Place) -> None:
+    place.sim = f"nonsense=3,id={place.id}"
+    done = place.gemini("run", "--", "true")
+    assert done.returncode == 125
+    assert len(done.stderr.splitlines()) == 1
+    assert "nonsense" in done.stderr
+
+
 def test_a_stale_socket_is_replaced(place: Place) -> None:
     import socket
 

@@ -22,10 +22,6 @@ static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
 static struct pending *first, **last = &first;
 static bool started;
 
-bool host_running(void) {
-    return started;
-}
-
 void host_forget(void) {
     pthread_mutex_init(&lock, NULL);
     pthread_cond_init(&wake, NULL);

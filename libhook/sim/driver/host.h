@@ -25,7 +25,6 @@ static inline bool host_outstanding(void) {
     return __builtin_expect(atomic_load_explicit(&driver.host_pending, memory_order_acquire) != 0, 0);
 }
 
-bool host_running(void); /* does the thread exist? */
 void host_forget(void);
 
 #endif

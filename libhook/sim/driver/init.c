@@ -59,11 +59,11 @@ CUresult cuInit(unsigned int flags) {
     return result;
 }
 
-/* A process that ends in an orderly way leaves the machine at once; any other is found dead by the rest. */
+/* A process that ends in an orderly way leaves the machine at once; any other is found dead by the rest. Threads may
+ * still be inside of the driver, so nothing is unmapped. */
 __attribute__((destructor)) static void leave(void) {
-    if (driver.initialised && !host_running())
-        sim_rise(&driver.seat);
-    driver.initialised = false;
+    if (driver.initialised)
+        sim_leave(&driver.seat);
 }
 
 CUresult cuDriverGetVersion(int *version) {

@@ -198,6 +198,21 @@ int sim_commit(struct sim_seat *seat, sim_change change, void *argument) {
     return result;
 }
 
+static int remove_all(struct sim_state *state, void *owner) {
+    engine_remove_owner(state, *(uint64_t *)owner);
+    return 0;
+}
+
+void sim_leave(struct sim_seat *seat) {
+    struct timespec patience;
+    clock_gettime(CLOCK_REALTIME, &patience);
+    patience.tv_sec += 1;
+    if (pthread_mutex_timedlock(&seat->mutex, &patience))
+        return;
+    commit(seat, remove_all, &seat->owner);
+    pthread_mutex_unlock(&seat->mutex);
+}
+
 bool sim_retired(struct sim_seat *seat, uint32_t queue, uint64_t index) {
     if (sim_seen_retired(seat, queue, index))
         return true;

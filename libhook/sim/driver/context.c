@@ -109,6 +109,7 @@ static void end(struct CUctx_st *ctx) {
         pthread_mutex_lock(&driver.lock);
         stream_end(stream);
     }
+    queue_end_context(ctx);
     struct change change = {ctx->device, spec()->context_bytes, false, -1};
     sim_commit(&driver.seat, account, &change);
     driver.contexts[ctx->device]--;

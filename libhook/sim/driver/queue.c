@@ -35,11 +35,12 @@ static int enrol(struct sim_state *state, void *argument) {
 }
 
 /* With driver.lock held: a queue nobody uses on this device and with this priority, a new one, or one to share. */
-static struct queue *find(int device, int priority) {
+static struct queue *find(const struct CUctx_st *ctx, int priority) {
     struct queue *shared = NULL;
+    int device = ctx->device;
     for (uint32_t i = 0; i < made; i++) {
         struct queue *q = &queues[i];
-        if (q->device == device && q->priority == priority && q->users == 0)
+        if ((q->ctx == ctx || !q->ctx) && q->device == device && q->priority == priority && q->users == 0)
             return q;
         if (q->device == device && (!shared || q->users < shared->users))
             shared = q;
@@ -55,7 +56,7 @@ CUresult queue_of(struct CUstream_st *stream, struct queue **out) {
     pthread_mutex_lock(&driver.lock);
     struct queue *q = stream->queue;
     if (!q) {
-        q = find(stream->ctx->device, stream->priority);
+        q = find(stream->ctx, stream->priority);
         if (q == &queues[made]) {
             pthread_mutex_init(&q->mutex, NULL);
             q->number = made;
@@ -73,6 +74,7 @@ CUresult queue_of(struct CUstream_st *stream, struct queue **out) {
         }
         if (!result) {
             q->users++;
+            q->ctx = stream->ctx;
             if (stream->kind != STREAM_LEGACY && !(stream->flags & CU_STREAM_NON_BLOCKING))
                 atomic_fetch_add(&stream->ctx->blocking_streams, 1);
             __atomic_store_n(&stream->queue, q, __ATOMIC_RELEASE);
@@ -90,6 +92,12 @@ void queue_leave(struct CUstream_st *stream) {
     if (stream->kind != STREAM_LEGACY && !(stream->flags & CU_STREAM_NON_BLOCKING))
         atomic_fetch_sub(&stream->ctx->blocking_streams, 1);
     stream->queue = NULL;
+}
+
+void queue_end_context(const struct CUctx_st *ctx) {
+    for (uint32_t i = 0; i < made; i++)
+        if (queues[i].ctx == ctx)
+            queues[i].ctx = NULL;
 }
 
 void queue_forget_all(void) {
@@ -231,12 +239,21 @@ void queue_wait_stream(struct CUstream_st *stream) {
     wait_places(places, count);
 }
 
+/* With driver.lock held: all that was ever pushed into the queue. */
+static int add_queue(struct place *places, int count, const struct queue *q) {
+    uint64_t tail = atomic_load(&q->ring->tail);
+    if (tail)
+        places[count++] = (struct place){q->number, tail - 1};
+    return count;
+}
+
 void queue_wait_context(struct CUctx_st *ctx) {
     struct place places[SIM_QUEUES];
     int count = 0;
     pthread_mutex_lock(&driver.lock);
-    for (struct CUstream_st *stream = ctx->streams; stream; stream = stream->next)
-        count = add_place(places, count, stream);
+    for (uint32_t i = 0; i < made; i++)
+        if (queues[i].ctx == ctx)
+            count = add_queue(places, count, &queues[i]);
     pthread_mutex_unlock(&driver.lock);
     wait_places(places, count);
 }
@@ -245,11 +262,9 @@ void queue_wait_device(CUdevice device) {
     struct place places[SIM_QUEUES];
     int count = 0;
     pthread_mutex_lock(&driver.lock);
-    for (uint32_t i = 0; i < made; i++) {
-        uint64_t tail = atomic_load(&queues[i].ring->tail);
-        if (queues[i].device == device && tail)
-            places[count++] = (struct place){i, tail - 1};
-    }
+    for (uint32_t i = 0; i < made; i++)
+        if (queues[i].device == device)
+            count = add_queue(places, count, &queues[i]);
     pthread_mutex_unlock(&driver.lock);
     wait_places(places, count);
 }

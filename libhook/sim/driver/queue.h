@@ -22,12 +22,14 @@ struct queue {
     struct sim_ring *ring;
     uint64_t tail; /* own copy of ring->tail; under mutex */
     uint32_t number;
+    struct CUctx_st *ctx; /* of the stream that took it last: its work outlives a destroyed stream; under driver.lock */
     int device, priority, users; /* users: streams; under driver.lock. device -1: not yet registered */
 };
 
 /* The stream's queue, bound now if it has none. */
 CUresult queue_of(struct CUstream_st *stream, struct queue **out);
 void queue_leave(struct CUstream_st *stream);
+void queue_end_context(const struct CUctx_st *ctx); /* with driver.lock held: its queues are drained and free */
 void queue_forget_all(void);
 
 /* Append work to the stream, behind what its default-stream rules make it wait for. *index (or NULL): its place. */

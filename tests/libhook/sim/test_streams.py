@@ -218,3 +218,16 @@ def test_launches_of_many_threads_all_run(machine: Machine) -> None:
     child = machine.start(work)
     assert child.value() >= 14
     assert machine.timeline.busy()[1][child.pid] == 7 * 200 * 10_000
+
+
+def test_work_outlives_its_stream_and_the_context_waits_for_it(machine: Machine) -> None:
+    def work() -> float:
+        cuda = Cuda()
+        stream = cuda.stream(1)
+        cuda.spin(20 * MS, stream)
+        cuda.cuStreamDestroy_v2(stream)
+        return timed_ms(cuda.cuCtxSynchronize)
+
+    child = machine.start(work)
+    assert child.value() > 15
+    assert machine.timeline.busy()[1][child.pid] == 20 * MS

@@ -1,8 +1,8 @@
-"""A real card's own timeline, out of the stamps that gemini-load's kernels leave (`gemini-load --stamps`).
+"""Shares out of a card's own record as single pieces of work: a simulated card's segments, a real card's stamps.
 
-Each kernel stores when it began and ended by %globaltimer, a clock that all processes on the card share. Under the
-card's native time slicing a kernel's span may hold a slice of somebody else's; therefore no kernel counts for more than
-its asked length (and the clock's resolution, at most 2 us).
+A real card has no observer. There each kernel of `gemini-load --stamps` stores when it began and ended by %globaltimer,
+a clock that all processes on the card share. Under the card's native time slicing a kernel's span may hold a slice of
+somebody else's; therefore no kernel counts for more than its asked length (and the clock's resolution, at most 2 us).
 """
 
 from __future__ import annotations
@@ -38,18 +38,21 @@ def record(segments: Segments, programs: int, settle_ns: int) -> tuple[Times, ND
     own = [segments[segments[:, 2] == index] for index in range(programs)]
     if not all(len(part) for part in own):
         raise ValueError("not every program left a stamp")
-    at = np.arange(
-        max(part[0, 0] for part in own) + settle_ns, min(part[-1, 1] for part in own), STEP_NS, dtype=np.int64
-    )
+    begin, end = max(part[0, 0] for part in own) + settle_ns, min(part[-1, 1] for part in own)
+    at = np.arange(begin, end, STEP_NS, dtype=np.int64)
     if len(at) < 2:
         raise ValueError("the programs did not run together")
-    columns = []
-    for part in own:
-        done = np.concatenate([[0], np.cumsum(part[:, 1] - part[:, 0])])
-        knots = np.maximum.accumulate(part[:, :2].ravel())  # neighbours may overlap by the clock's resolution
-        values = np.column_stack([done[:-1], done[1:]]).ravel()
-        columns.append(np.interp(at, knots, values).astype(np.int64))
-    return at, np.stack(columns, axis=1)
+    return at, np.stack([worked(part, at) for part in own], axis=1)
+
+
+def worked(part: Segments, at: Times) -> NDArray[np.int64]:
+    """How long one program had worked at each of the moments, exactly: `part` is its pieces, in order."""
+    if not len(part):
+        return np.zeros(len(at), dtype=np.int64)
+    done = np.concatenate([[0], np.cumsum(part[:, 1] - part[:, 0])])
+    knots = np.maximum.accumulate(part[:, :2].ravel())  # neighbours may overlap by the clock's resolution
+    values = np.column_stack([done[:-1], done[1:]]).ravel()
+    return np.asarray(np.interp(at, knots, values), dtype=np.int64)
 
 
 def idle_us(segments: Segments) -> NDArray[np.float64]:

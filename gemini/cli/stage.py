@@ -78,14 +78,16 @@ class Stage:
     def play(self, governed: bool, seconds: float, show: Show) -> Record:
         """Run all loads, with `governed` as tenants, else as plain processes; measure for so long; end them."""
         with self._playing(governed):
-            source = self._by_timeline if self.timeline else self._by_daemon
-            if self.timeline or governed:
-                self._until_all_run(source)
+            if self.timeline:
+                self._until_all_run(self._by_timeline)
                 time.sleep(SETTLE_SECONDS)
-                record = self._watch(source, seconds, show)
+                return self._watch(seconds, show)
+            if governed:
+                self._until_all_run(self._by_daemon)
+                self._follow(seconds + SETTLE_SECONDS, show)
             else:
                 time.sleep(seconds + 2 * SETTLE_SECONDS)
-        return record if self.timeline else self._stamped(governed)
+        return self._stamped(governed)
 
     @contextmanager
     def _playing(self, governed: bool) -> Iterator[None]:
@@ -175,29 +177,45 @@ class Stage:
                 raise Problem(f"no kernel of {', '.join(idle)} ran within {START_SECONDS:g} s; see gemini check")
             time.sleep(SAMPLE_SECONDS)
 
-    def _watch(self, source: Callable[[], tuple[int, list[int]]], seconds: float, show: Show) -> Record:
+    def _watch(self, seconds: float, show: Show) -> Record:
+        """Measure on a simulated card: all pieces of work from now on, which give shares over any window exactly."""
+        numbers = {load.pid: index for index, load in enumerate(self.loads.values())}
+        pieces: list[tuple[int, int, int]] = []
+        sequence = self.timeline.segments(0, 0)[0]
+        lost = self.timeline.lost
+        begin_ns = time.monotonic_ns()
+        end_ns = begin_ns + int(seconds * 1e9)
+        at, busy = [begin_ns], [[0] * len(numbers)]
+        while at[-1] < end_ns:
+            show(at, busy)
+            time.sleep(max(0.001, min(SHOWN_SECONDS, (end_ns - at[-1]) / 1e9)))
+            self._check_alive()
+            at.append(time.monotonic_ns())
+            sequence, segments = self.timeline.segments(0, sequence)
+            row = list(busy[-1])
+            for pid, start_ns, stop_ns, *_ in segments:
+                if pid in numbers:
+                    pieces.append((start_ns, stop_ns, numbers[pid]))
+                    row[numbers[pid]] += stop_ns - start_ns
+            busy.append(row)
+        show(at, busy)
+        if self.timeline.lost > lost:
+            raise Problem(
+                "pieces of the card's record were overwritten before they were read; give a larger --kernel-us"
+            )
+        every = np.array(sorted(pieces), dtype=np.int64).reshape(-1, 3)
+        grid = np.arange(begin_ns, end_ns + 1, stamps.STEP_NS, dtype=np.int64)
+        columns = [stamps.worked(every[every[:, 2] == index], grid) for index in range(len(numbers))]
+        return Record(grid, np.stack(columns, axis=1), [float(us) for us in stamps.idle_us(every)])
+
+    def _follow(self, seconds: float, show: Show) -> None:
+        """Pass the time on a real card: what is shown is the daemon's account, the record comes from the stamps."""
         at: list[int] = []
         busy: list[list[int]] = []
-        idle: list[float] = []
-        sequence = self.timeline.segments(0, 0)[0] if self.timeline else 0
-        last: tuple[int, int] | None = None  # process and end of the last segment seen
-        begin_ns = time.monotonic_ns()
-        next_shown_ns = begin_ns
-        while True:
-            now_ns, row = source()
+        while not at or at[-1] - at[0] < seconds * 1e9:
+            now_ns, row = self._by_daemon()
             at.append(now_ns)
             busy.append(row)
-            over = now_ns - begin_ns >= seconds * 1e9
-            if over or now_ns >= next_shown_ns:
-                if self.timeline:
-                    sequence, segments = self.timeline.segments(0, sequence)
-                    for pid, start_ns, end_ns, *_ in segments:
-                        if last is not None and last[0] != pid:
-                            idle.append((start_ns - last[1]) / 1e3)
-                        last = (pid, end_ns)
-                self._check_alive()
-                show(at, busy)
-                next_shown_ns += int(SHOWN_SECONDS * 1e9)
-            if over:
-                return Record(np.array(at, dtype=np.int64), np.array(busy, dtype=np.int64), idle)
-            time.sleep(SAMPLE_SECONDS)
+            self._check_alive()
+            show(at, busy)
+            time.sleep(SHOWN_SECONDS)

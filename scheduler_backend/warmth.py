@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from typing import Any
 
@@ -27,7 +28,7 @@ from scheduler_backend.timer import Timer
 
 LEAD_NS = 100_000  # begin so long before the quota ends: one cold rehearsal
 LATE_NS = 800_000  # stop so long after it: Returns come 260 to 860 us after it (p10, p90), two hops and a drain
-PAUSE_NS = 40_000  # between two rehearsals: who is waited for may come here
+PAUSE_NS = 150_000  # between two rehearsals: who is waited for may come here
 
 
 class Warmth:
@@ -72,6 +73,7 @@ class Warmth:
         if not self._due_ns or not self._due_ns - 2 * LEAD_NS <= now_ns < self._due_ns + LATE_NS:
             self._turning = False
             return
+        os.sched_yield()  # ZeroMQ's thread may wait for this very CPU with what we wait for
         if now_ns >= self._rest_until_ns:
             self._rehearse(now_ns)
             self._rest_until_ns = time.monotonic_ns() + PAUSE_NS

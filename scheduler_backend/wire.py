@@ -83,6 +83,7 @@ def _returned(client: int, gpu: int, message: Any) -> ev.Event:
         message.launches,
         message.burst_ns,
         message.gap_ns,
+        message.held_ns,
     )
 
 

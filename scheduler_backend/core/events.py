@@ -88,6 +88,7 @@ class TokenReturned(NamedTuple):
     launches: int = 0
     burst_ns: int = 0
     gap_ns: int = 0
+    held_ns: int = 0  # receipt of the Grant to drain confirmed, by the client's clock
 
 
 class MemoryAsked(NamedTuple):

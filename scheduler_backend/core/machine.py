@@ -91,6 +91,8 @@ class TokenMachine:
         self.holder: Seat | None = None
         self.epoch = 0  # of the last grant
         self.granted_ns = 0
+        self.hop_ns = 0  # what its messages take, there and back
+        self.charge_from_ns = 0  # when the grant was given; alone, when it was there (see _measure_hop)
         self.quota_until_ns = 0
         self.closing_ns = 0  # when it was asked back
         self.contended = False  # the grant is one of those that end
@@ -98,6 +100,7 @@ class TokenMachine:
         self.settled_until_ns = 0  # the quota whose prolongation has been decided
         self.silent = 0  # prolongations since the last sign of life
         self.free_since_ns = now_ns
+        self._hops: dict[str, int] = {}  # tenant -> smoothed time that its messages take
         self._busy_ns = 0  # what the clients of this grant reported
         self._launches = 0
         # after a restart
@@ -119,6 +122,8 @@ class TokenMachine:
             self._message(event)
         elif kind is not ev.Tick:
             _NODE_EVENTS[kind](self, event)
+        if kind is ev.Tick:
+            self._lapse_leases()  # by the clock alone: a message that is being read may be followed by the very renewal
         self._settle()
         return actions
 
@@ -135,7 +140,7 @@ class TokenMachine:
 
     def _move(self, seat: Seat, event: Any) -> None:
         row = TRANSITIONS.get((seat.state, type(event)))
-        seat.story.append((self.now_ns, seat.state.value, event))
+        seat.story.append((self.now_ns, seat.state, event))
         if row is None:
             raise InvalidTransition(f"{seat.name}: {type(event).__name__} while {seat.state.value}: {seat.tell()}")
         row.run(self, seat, event)
@@ -145,14 +150,14 @@ class TokenMachine:
     # --- time and accounts ------------------------------------------------------------------------------------------
     def _advance(self, now_ns: int) -> None:
         """Charge the holder for the time since the last event; move the virtual now on, but not over gaps."""
-        held_ns = now_ns - self.now_ns
+        held_ns = now_ns - max(self.now_ns, self.charge_from_ns)
         self.now_ns = now_ns
         holder = self.holder
         if holder is None or held_ns <= 0:
             return
         holder.window.add(now_ns - held_ns, now_ns)
         if holder.limit_ppm < WHOLE_PPM:
-            holder.credit += held_ns * holder.limit_ppm
+            holder.credit += (now_ns - holder.filled_ns) * holder.limit_ppm
             holder.drain(held_ns)
             holder.filled_ns = now_ns
         holder.clock += held_ns * SCALE // holder.weight_ppm
@@ -175,6 +180,17 @@ class TokenMachine:
         for seat in self.waiting.values():
             total += seat.request_ppm
         return total
+
+    def _measure_hop(self, seat: Seat, member: Member, held_ns: int) -> None:
+        """What lies between our view of a grant and the client's own (receipt to drain confirmed): two messages.
+
+        A limited tenant alone would pay for them with its limit at each of its steps, so there they are not charged:
+        the least of all tenants', and hop_most_ns at most. Beside others everyone pays alike, and they are held time.
+        """
+        if held_ns > 0:
+            hop_ns = min(max(0, self.now_ns - member.granted_ns - held_ns), self.policy.hop_most_ns)
+            known_ns = self._hops.get(seat.name)
+            self._hops[seat.name] = hop_ns if known_ns is None else (3 * known_ns + hop_ns) // 4
 
     def _charge_stray(self, seat: Seat, member: Member, busy_ns: int) -> None:
         """Who overran is charged on while the token is elsewhere; who lost its lease, for the work it then reports."""
@@ -295,6 +311,7 @@ class TokenMachine:
             return
         self._busy_ns += event.busy_ns
         self._launches += event.launches
+        self._measure_hop(seat, member, event.held_ns)
         member.standing = Standing.WAITS if event.want_more or member.asks_again else Standing.QUIET
         member.asks_again = False
         self._after_hold(seat)
@@ -334,12 +351,15 @@ class TokenMachine:
     def _take(self, seat: Seat, event: Take) -> None:
         """it is next"""
         now_ns = self.now_ns
-        seat.fill(now_ns, self._bucket(seat)[0])
+        if seat.limit_ppm < WHOLE_PPM:
+            seat.fill(now_ns, self._bucket(seat)[0])
         del self.waiting[seat.name]
         self.holder = seat
         self.epoch = self._epochs.take()
         self.granted_ns = now_ns
+        self.hop_ns = min(self._hops.values(), default=0)
         self.quota_until_ns = now_ns + self._first_quota_ns(seat)
+        self.charge_from_ns = now_ns if self.contended else now_ns + self.hop_ns
         self.closing_ns = self.settled_until_ns = self.silent = 0
         self._busy_ns = self._launches = 0
         seat.woken = False
@@ -410,8 +430,8 @@ class TokenMachine:
         """A process of the holder stopped holding; if it was the last, the grant is over."""
         if seat.with_standing(Standing.HOLDS):
             return
-        held_ns = self.now_ns - self.granted_ns
-        overuse_ns = max(0, self.now_ns - self.quota_until_ns)
+        held_ns = max(0, self.now_ns - self.charge_from_ns)
+        overuse_ns = max(0, self.now_ns - self.quota_until_ns - self.hop_ns)
         self._actions.append(ev.Page(seat.name, self.gpu, 0))
         self._actions.append(
             ev.Charged(seat.name, self.gpu, self.epoch, held_ns, overuse_ns, self._busy_ns, self._launches)
@@ -471,6 +491,7 @@ class TokenMachine:
         lease_ns = self._lease_ns()
         member.standing = Standing.HOLDS
         member.epoch = self.epoch
+        member.granted_ns = self.now_ns
         member.lease_until_ns = self.now_ns + lease_ns
         member.asks_again = False
         left_ns = self.quota_until_ns - self.now_ns
@@ -503,8 +524,7 @@ class TokenMachine:
 
     # --- after each event -------------------------------------------------------------------------------------------
     def _settle(self) -> None:
-        """Leases, overruns, the next holder, preemption, prolongation; then when to come back."""
-        self._lapse_leases()
+        """The next holder, preemption, prolongation; then when to come back."""
         for seat in self.waiting.values():
             if seat.throttled and seat.resume_ns <= self.now_ns:
                 self._throttle(seat)
@@ -675,6 +695,7 @@ class TokenMachine:
 
     def _tenant_removed(self, event: ev.TenantRemoved) -> None:
         seat = self.seats.pop(event.name)
+        self._hops.pop(event.name, None)
         for client in list(seat.members):
             self._actions.append(ev.Revoke(client, self.gpu, seat.members[client].epoch, ev.SHUTDOWN))
             self._client_died(ev.ClientDied(client))
@@ -728,7 +749,7 @@ class TokenMachine:
     def usage_ns(self, name: str, now_ns: int) -> tuple[int, int]:
         """Held time of a tenant up to now: of all time, and within the last window."""
         seat = self.seats[name]
-        running_ns = max(0, now_ns - self.now_ns) if seat is self.holder else 0
+        running_ns = max(0, now_ns - max(self.now_ns, self.charge_from_ns)) if seat is self.holder else 0
         return seat.window.total_ns + running_ns, min(seat.window.used_ns(now_ns) + running_ns, self.policy.window_ns)
 
     # --- proof ------------------------------------------------------------------------------------------------------

@@ -40,6 +40,7 @@ class Policy(NamedTuple):
     company_ns: int = 10_000 * MS  # who asked or came within this time may come again
     latency_ahead_ns: int = 50 * MS  # how far a latency tenant may get ahead of what it is owed
     alone_stall_ns: int = 12 * MS  # a limited tenant alone runs and pauses in steps of about this
+    hop_most_ns: int = 300_000  # of the messages' time that is not charged
     recall_ns: int = 20 * MS  # how long a refusal of memory waits for siblings' unused credit
 
 

@@ -40,12 +40,13 @@ class Standing(Enum):
 class Member:
     """One process of the tenant."""
 
-    __slots__ = ("asks_again", "client", "epoch", "lease_until_ns", "standing", "stray_since_ns")
+    __slots__ = ("asks_again", "client", "epoch", "granted_ns", "lease_until_ns", "standing", "stray_since_ns")
 
     def __init__(self, client: int) -> None:
         self.client = client
         self.standing = Standing.QUIET
         self.epoch = 0  # of the grant it holds or strayed with
+        self.granted_ns = 0
         self.lease_until_ns = 0
         self.asks_again = False  # it asked while its grant was closing
         self.stray_since_ns = 0  # charged up to here, for one that overran; 0 for one whose lease ran out
@@ -64,7 +65,7 @@ class Seat:
         self.members: dict[int, Member] = {}
         self.bursts = Bursts()
         self.window = Window(policy.window_ns)
-        self.story: deque[tuple[int, str, object]] = deque(maxlen=STORY_LENGTH)
+        self.story: deque[tuple[int, State, object]] = deque(maxlen=STORY_LENGTH)
         self.clock = 0
         self.arrived = 0  # serial of its last arrival among the waiting
         self.woken = False  # it came back from idle and has not held since
@@ -115,4 +116,4 @@ class Seat:
 
     def tell(self) -> str:
         """Its story, for an exception's text."""
-        return "; ".join(f"{now_ns} {state} {event}" for now_ns, state, event in self.story)
+        return "; ".join(f"{now_ns} {state.value} {event}" for now_ns, state, event in self.story)

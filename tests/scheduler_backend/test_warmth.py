@@ -15,9 +15,13 @@ def test_it_rehearses_around_the_time_and_stops():
         context = zmq.Context()
         warmth = Warmth(asyncio.get_running_loop(), context, Policy())
         before = warmth._node.epochs.last
-        warmth.expect(time.monotonic_ns() + 2 * MS)
-        await asyncio.sleep(0.05)
-        rehearsed = warmth._node.epochs.last - before
+        rehearsed = 0
+        for _ in range(50):  # a machine that stalls may miss one
+            warmth.expect(time.monotonic_ns() + 2 * MS)
+            await asyncio.sleep(0.02)
+            if rehearsed := warmth._node.epochs.last - before:
+                break
+        await asyncio.sleep(0.02)
         turning = warmth._turning
         warmth.expect(0)
         warmth.close()

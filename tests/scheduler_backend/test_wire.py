@@ -25,9 +25,9 @@ def test_a_token_request_is_an_ask_or_a_renewal():
 
 
 def test_a_return_carries_flags_and_figures():
-    message = core.new(lib.WIRE_RETURN, 1, device=1, epoch=9, busy_ns=3, launches=4, burst_ns=5, gap_ns=6)
+    message = core.new(lib.WIRE_RETURN, 1, device=1, epoch=9, busy_ns=3, launches=4, burst_ns=5, gap_ns=6, held_ns=7)
     message.flags = lib.WIRE_RETURN_WANT_MORE | lib.WIRE_RETURN_UNCONFIRMED
-    assert event(message) == ev.TokenReturned(7, 0, 9, True, False, True, 3, 4, 5, 6)
+    assert event(message) == ev.TokenReturned(7, 0, 9, True, False, True, 3, 4, 5, 6, 7)
 
 
 def test_memory_messages():

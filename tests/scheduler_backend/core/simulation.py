@@ -33,6 +33,7 @@ class Program:
     # state
     left_ns: int = 0
     epoch: int = 0  # held
+    granted_ns: int = 0
     started_ns: int = 0
     quota_until_ns: int = 0
     draining: bool = False
@@ -138,6 +139,7 @@ class Simulation:
         if isinstance(action, ev.Grant):
             assert all(other.epoch == 0 for other in self.programs), "two hold at once"
             program.epoch, program.started_ns, program.draining = action.epoch, self.now_ns, False
+            program.granted_ns = self.now_ns
             program.waits_ns.append(self.now_ns - program.asked_ns)
         elif program.epoch != action.epoch or program.draining:
             return
@@ -177,7 +179,20 @@ class Simulation:
         done = program.left_ns <= 0
         if self.now_ns >= program.stop_ns:
             done = True
-        self._send(ev.TokenReturned(number, 0, epoch, not done, done, False, ran_ns, 1, *self._estimates(program)))
+        self._send(
+            ev.TokenReturned(
+                number,
+                0,
+                epoch,
+                not done,
+                done,
+                False,
+                ran_ns,
+                1,
+                *self._estimates(program),
+                self.now_ns - program.granted_ns,
+            )
+        )
         program.asked_ns = self.now_ns
         if done:
             program.wants = False

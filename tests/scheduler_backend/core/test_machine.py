@@ -110,6 +110,35 @@ def test_overuse_is_charged_in_full_and_once():
     assert bench.machine.seats["a"].window.total_ns == 13 * MS
 
 
+def test_alone_what_messages_take_is_not_charged_to_the_limit():
+    bench = Bench(("a", 0.2, 0.5))
+    bench.ask(1)
+    began_ms = bench.wake_ns / MS  # the bucket must hold a step first
+    bench.at(began_ms)
+    quota_ms = (bench.machine.quota_until_ns - bench.now_ns) / MS
+    end_ms = began_ms + quota_ms + 0.2  # 0.2 ms on the way
+    (charged,) = of(bench.at(end_ms).do(ev.TokenReturned(1, 0, 1, True, held_ns=round(quota_ms * MS))), ev.Charged)
+    assert charged.held_ns == pytest.approx((quota_ms + 0.2) * MS, abs=2)  # not known yet
+    start_ms = bench.wake_ns / MS
+    bench.at(start_ms)
+    quota_ms = (bench.machine.quota_until_ns - bench.now_ns) / MS
+    bench.at(start_ms + quota_ms + 0.2)
+    (charged,) = of(bench.do(ev.TokenReturned(1, 0, 2, True, held_ns=1)), ev.Charged)  # a lie gains little
+    assert charged.held_ns == pytest.approx(quota_ms * MS, abs=2)
+    assert charged.overuse_ns <= 2
+    assert bench.machine.policy.hop_most_ns == 300_000
+
+
+def test_beside_others_it_is_charged_as_held():
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    bench.ask(1)
+    bench.ask(2)
+    for at_ms, client in ((10.2, 1), (20.4, 2), (30.6, 1)):
+        bench.at(at_ms)
+        event = ev.TokenReturned(client, 0, bench.machine.epoch, True, held_ns=10 * MS)
+        assert of(bench.do(event), ev.Charged)[0].held_ns == pytest.approx(10.2 * MS, abs=2)
+
+
 def test_a_sibling_joins_what_is_left_and_the_grant_is_over_when_both_are_back():
     bench = Bench(("a", 0.5), ("b", 0.5))
     bench.do(ev.ClientJoined("a", 11, (0,)))

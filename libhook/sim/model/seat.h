@@ -33,7 +33,7 @@ int sim_sit(struct sim_seat *seat, const char *text, bool make, char *why, size_
 void sim_rise(struct sim_seat *seat);
 
 /* The process is ending, other threads may still be at it: give back memory and queued work, but keep the seat until
- * the others find the process gone. Does nothing if a thread is stuck in the middle (exit called by a signal handler). */
+ * the others find the process gone. Does nothing if a thread is stuck in the middle (exit from a signal handler). */
 void sim_leave(struct sim_seat *seat);
 
 /* In a forked child: forget the parent's seat without touching what is shared. */

@@ -3,9 +3,9 @@
  *
  * Theory. Everything that all processes must agree on (where the engines are, how far each queue has come, how long
  * each process was busy, how much memory it holds, which stretch of work goes into the log) is ONE struct sim_state.
- * Nobody ever changes it in place: a process copies the current one, works on its copy, writes that into a buffer of its
- * own and makes it the current one by a single compare-and-swap of `machine->current` (seat.c). So there is no lock that
- * a stopped or killed process could hold, and a late commit of a process that was stalled simply fails.
+ * Nobody ever changes it in place: a process copies the current one, works on its copy, writes that into a buffer of
+ * its own and makes it the current one by a single compare-and-swap of `machine->current` (seat.c). So there is no lock
+ * that a stopped or killed process could hold, and a late commit of a process that was stalled simply fails.
  *
  * What a process submits goes into rings of its own, one for each of its queues: written by it alone, read by all. An
  * entry is reused only after its retirement was committed. What a commit has to leave behind outside of the state (log

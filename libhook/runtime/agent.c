@@ -19,6 +19,7 @@
 #include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -41,6 +42,7 @@
 
 #define LIBRARY_VERSION "0.1.0"
 #define STACK_BYTES (256 * 1024)
+#define SLICE_NS 100000ull
 #define STATS_NS 1000000000ull
 #define CREDIT_BYTES (32ull << 20) /* so that the next small allocations cost no message */
 #define COMPLAIN_NS 500000000ull /* how long a daemon may take to answer before a person is told */
@@ -275,11 +277,29 @@ static void wait_until(uint64_t deadline_ns, short ready[2]) {
     ready[1] = fds[2].revents;
 }
 
+/* Linux 6.12 and later: a thread that asks for short slices is put on a processor sooner when it wakes. It gets no more
+ * time for it, needs no privilege, and older kernels ignore the field. Only for this thread. */
+static void ask_for_short_slices(void) {
+    struct {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime, deadline, period;
+    } attributes = {.size = sizeof attributes};
+
+    if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) || attributes.policy != SCHED_OTHER)
+        return;
+    attributes.runtime = SLICE_NS;
+    syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+
 static void *run(void *nothing) {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     short ready[2];
 
     prctl(PR_SET_NAME, "gemini-agent");
+    ask_for_short_slices();
     prctl(PR_SET_TIMERSLACK, 1); /* this thread's only; its timers are the ends of quotas */
     real.cuThreadExchangeStreamCaptureMode(&mode);
     link_step(&agent.link, 0, gate_now());

@@ -213,8 +213,9 @@ uint64_t seat_step(struct seat *seat, const struct seat_world *world, uint64_t n
         if (actions & TOKEN_SEND_RETURN)
             send_return(seat, world, &view, now_ns);
         if (token->state != before)
-            log_line(LOG_DEBUG, "device=%u token %s -> %s epoch=%llu", seat->device, token_state_name((int)before),
-                token_state_name((int)token->state), (unsigned long long)token->epoch);
+            log_line(LOG_DEBUG, "device=%u token %s -> %s epoch=%llu at_ns=%llu", seat->device,
+                token_state_name((int)before), token_state_name((int)token->state), (unsigned long long)token->epoch,
+                (unsigned long long)now_ns);
         if (token->state == before && token->deadline_ns > now_ns)
             break;
         now_ns = gate_now();

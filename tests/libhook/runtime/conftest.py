@@ -173,6 +173,7 @@ class Client:
                 "GEMINI_LOG": "debug",
                 "GEMINI_LOG_FILE": str(self.log),
                 "CLIENT_TIMELINE": str(self.timeline),
+                **{name: value for name, value in os.environ.items() if name.startswith(("ASAN_", "TSAN_", "UBSAN_"))},
                 **environment,
             },
             stdout=subprocess.PIPE,

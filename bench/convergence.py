@@ -76,10 +76,12 @@ CASES: dict[str, Callable[[Bed], tuple[Record, int, list[float]]]] = {"join": jo
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--case", action="append", choices=sorted(CASES), help="only this one; may be repeated")
     args = parser.parse_args()
     table: dict[str, Any] = {}
     passed: dict[str, bool] = {}
-    for name, play in CASES.items():
+    for name in args.case or CASES:
+        play = CASES[name]
         runs = []
         for _ in range(args.runs):
             with Bed() as bed:

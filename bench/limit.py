@@ -52,10 +52,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--case", action="append", choices=sorted(CASES), help="only this one; may be repeated")
     args = parser.parse_args()
     table: dict[str, Any] = {}
     passed: dict[str, bool] = {}
-    for name, case in CASES.items():
+    for name in args.case or CASES:
+        case = CASES[name]
         runs = [measure(case, True, args.seconds) for _ in range(args.runs)]
         table[name] = {"gemini": runs, "no library": [measure(case, False, args.seconds)]}
         for window_s in WINDOWS_S:

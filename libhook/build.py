@@ -14,6 +14,8 @@ The declarations that Python sees are the parts of core/*.h between the marks "c
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
 import subprocess
@@ -91,7 +93,8 @@ def build_extension() -> None:
             ffi.compile(tmpdir=str(ROOT.parent / "build" / "cffi"), target=str(target))
         else:
             ffi.set_source("libhook._core_abi", None)
-            ffi.emit_python_code(str(target))
+            with contextlib.redirect_stdout(io.StringIO()):  # cffi says the path again
+                ffi.emit_python_code(str(target))
     if not have_python_h:
         link(LIB / "libgemini_core.so", sources("core"), "-fvisibility=default")
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from gemini.cli import check, nvml
 from gemini.cli.node import Node
+from tests.gemini.cli.conftest import Place
 
 
 def card(**more: object) -> dict[str, object]:
@@ -58,3 +61,17 @@ def test_a_left_over_socket_and_a_long_path_are_said(tmp_path: Path) -> None:
 
 def test_a_simulated_card_needs_no_driver() -> None:
     assert list(check.sharing(Node(Path("/"), "gpus=1"))) == []
+
+
+def test_check_says_what_is_there(place: Place) -> None:
+    done = place.gemini("check")
+    assert done.returncode == 0, done.stdout
+    assert "simulated" in done.stdout
+    assert all(line.split()[0] in ("ok", "warn") for line in done.stdout.splitlines())
+
+
+@pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="this machine has a driver")
+def test_check_without_a_driver_says_what_to_do() -> None:
+    done = subprocess.run([sys.executable, "-m", "gemini", "check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "--sim" in done.stdout

@@ -1,0 +1,39 @@
+"""Every bench runs through and prints its JSON, at a size that proves nothing about the figures."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = {
+    "launch_overhead": ["--runs=1", "--batches=20"],
+    "handover": ["--runs=1", "--seconds=1"],
+    "limit": ["--runs=1", "--seconds=1.5", "--case=alone, limit 0.5"],
+    "convergence": ["--runs=1", "--case=leave"],
+    "closed_loop": ["--runs=1", "--seconds=1", "--mix=10/10 at 0.5 beside 10/10 at 0.5", "--arm=gemini"],
+    "memory_limit": ["--runs=1"],
+    "fairness": ["--runs=1", "--seconds=1.5", "--case=limits that bind", "--arm=gemini"],
+}
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_a_bench_runs_through(name: str) -> None:
+    words = [sys.executable, "-m", f"bench.{name}", *SMALL[name]]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=110, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    answer = json.loads(done.stdout)
+    assert {"bench", "command", "commit", "machine", "passed"} <= set(answer), done.stderr
+    assert answer["command"].startswith(f"python -m bench.{name} ")
+    assert answer["passed"]
+
+
+def test_an_unknown_bench_is_refused_in_one_line() -> None:
+    words = [sys.executable, "-m", "bench", "nonsense"]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1

@@ -344,12 +344,12 @@ def training(context: Context) -> None:
 def training_inference(context: Context) -> None:
     """PyTorch training at 0.6 beside inference at 0.4."""
     if torch_there(context):
-        together(context, [("t", 0.6, "train"), ("i", 0.4, "infer")], 8)
+        together(context, [("t", 0.6, "train"), ("i", 0.4, "infer")], 7)
 
 
 def alone(context: Context) -> None:
     """A tenant alone, with and without the library, in turns: what it costs."""
-    kinds: list[tuple[str, Callable[[Stage], Play], Callable[[dict[str, Any]], float], float]] = [
+    kinds: list[tuple[str, Callable[[Stage], Play], Callable[[dict[str, Any]], float], float, int]] = [
         (
             "2 us kernels, launch-bound",
             lambda stage: stage.spawn(
@@ -360,6 +360,7 @@ def alone(context: Context) -> None:
             ),
             lambda report: report["launches"] / report["seconds"],
             5.0,
+            3,
         )
     ]  # fmt: skip
     if torch_there(context):
@@ -369,11 +370,12 @@ def alone(context: Context) -> None:
                 lambda stage: stage.torch("alone", "train", "--seconds", 4 * context.scale),
                 lambda report: rate(report, report["marks"][0], report["marks"][-1]),
                 1.0,
+                2,
             )
         )
-    for label, start, figure, allowed in kinds:
+    for label, start, figure, allowed, turns in kinds:
         rates: dict[str, list[float]] = {GEMINI: [], NATIVE: []}
-        for turn in range(3):
+        for turn in range(turns):
             for arm in (GEMINI, NATIVE) if turn % 2 == 0 else (NATIVE, GEMINI):
                 with Stage(arm, context.sim) as stage:
                     stage.tenant("alone", 0.3)

@@ -77,9 +77,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(usage())
         return 0 if words else 2
     if words[0] in ("-V", "--version", "version"):
-        from importlib.metadata import version
+        from importlib.metadata import PackageNotFoundError, version
 
-        print(f"gemini {version('gemini-gpu')}")
+        try:
+            print(f"gemini {version('gemini-gpu')}")
+        except PackageNotFoundError:  # run from the tree
+            print("gemini, not installed")
         return 0
     name = words[0]
     try:

@@ -359,7 +359,7 @@ def alone(context: Context) -> None:
                 report=stage.folder / f"{len(stage.plays)}.json",
             ),
             lambda report: report["launches"] / report["seconds"],
-            5.0,
+            0.5,
             3,
         )
     ]  # fmt: skip
@@ -369,7 +369,7 @@ def alone(context: Context) -> None:
                 "PyTorch training",
                 lambda stage: stage.torch("alone", "train", "--seconds", 4 * context.scale),
                 lambda report: rate(report, report["marks"][0], report["marks"][-1]),
-                1.0,
+                0.5,
                 2,
             )
         )

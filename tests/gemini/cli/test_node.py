@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import socket
 import socketserver
 import threading
 from collections.abc import Iterator
@@ -94,3 +95,12 @@ def test_answers_and_refusals_of_a_daemon(answering: Node) -> None:
 def test_nobody_there_is_another_problem_than_a_refusal(tmp_path: Path) -> None:
     with pytest.raises(NoDaemon):
         ask(Node(tmp_path), "GET", "/state")
+
+
+def test_a_daemon_that_is_stopped_is_said(place: Place) -> None:
+    place.node.state_dir.mkdir()
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(place.node.control))
+        silent.listen()
+        with pytest.raises(Problem, match="does not answer within"):
+            ask(place.node, "GET", "/state", timeout=0.2)

@@ -47,8 +47,9 @@ def turns(path: Path, gpu: int = 0) -> list[Turn]:
                 found[action.epoch].asked_back_ns = entry.now_ns
             elif isinstance(action, ev.Charged) and action.epoch in found:
                 turn = found[action.epoch]
-                turn.ended_ns, turn.held_ns = entry.now_ns, action.held_ns
-                turn.overuse_ns, turn.busy_ns = action.overuse_ns, action.busy_ns
+                turn.busy_ns += action.busy_ns
+                if action.held_ns:  # else what its Return told after a hand-over that had been prepared
+                    turn.ended_ns, turn.held_ns, turn.overuse_ns = entry.now_ns, action.held_ns, action.overuse_ns
     return list(found.values())
 
 

@@ -2,7 +2,8 @@
 
 What it makes, all below libhook/ and all ignored by git:
 
-    _core*.so                   the Python extension over core/ (API mode; where Python.h is missing, ABI mode)
+    _core*.so                   the Python extension over core/ and carrier/ (without Python.h: ABI mode, and
+                                lib/libgemini_core.so)
     lib/libgemini_hook.so       the preload library: core/ driver/ runtime/ hooks/
     lib/sim/libcuda.so.1        the simulated driver: sim/driver/ and core it shares
     lib/sim/libnvidia-ml.so.1   the simulated NVML: sim/nvml/
@@ -26,6 +27,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent
 LIB = ROOT / "lib"
 CFLAGS = ["-std=gnu11", "-O2", "-g", "-fPIC", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", f"-I{ROOT.parent}"]
+PYTHON_DIRS = ("core", "carrier")
 HOOK_DIRS = ("core", "driver", "runtime", "hooks")
 # Both the library and the simulated driver export cu*: each must reach its own functions, whoever else defines them.
 BIND_INSIDE = "-Wl,-Bsymbolic-functions"
@@ -34,11 +36,14 @@ HOOK_FLAGS = ("-include", str(ROOT / "driver" / "floor.h"), f"-Wl,--version-scri
 CFFI_PART = re.compile(r"/\* cffi: begin \*/(.*?)/\* cffi: end \*/", re.S)
 
 
+def headers(*folders: str) -> list[Path]:
+    """All headers of the named folders, by name in each."""
+    return [p for folder in folders for p in sorted((ROOT / folder).glob("*.h"))]
+
+
 def declarations() -> str:
-    """The C declarations of the core that Python sees, in the order of the headers' names (wire.h last needs none)."""
-    return "\n".join(
-        part for header in sorted((ROOT / "core").glob("*.h")) for part in CFFI_PART.findall(header.read_text())
-    )
+    """The C declarations that Python sees, in the order of the headers' names (wire.h last needs none)."""
+    return "\n".join(part for header in headers(*PYTHON_DIRS) for part in CFFI_PART.findall(header.read_text()))
 
 
 def sources(*folders: str) -> list[Path]:
@@ -54,8 +59,8 @@ def link(target: Path, inputs: list[Path], *flags: str, shared: bool = True) -> 
     """Compile and link `inputs` into `target`, unless it is newer than every C file and header here."""
     if not inputs:
         return
-    headers = sorted([*ROOT.rglob("*.h"), *ROOT.rglob("*.map")])
-    if _newer(target, [*inputs, *headers, Path(__file__)]):
+    included = sorted([*ROOT.rglob("*.h"), *ROOT.rglob("*.map")])
+    if _newer(target, [*inputs, *included, Path(__file__)]):
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     compiler = os.environ.get("CC", "gcc")
@@ -71,7 +76,7 @@ def build_extension() -> None:
     """The Python extension over the core: API mode where Python.h is there, else ABI mode over a shared library."""
     import cffi
 
-    inputs = [*sources("core"), *sorted((ROOT / "core").glob("*.h")), Path(__file__)]
+    inputs = [*sources(*PYTHON_DIRS), *headers(*PYTHON_DIRS), Path(__file__)]
     have_python_h = (Path(sysconfig.get_paths()["include"]) / "Python.h").exists()
     if os.environ.get("GEMINI_CFFI_MODE") == "abi":
         have_python_h = False
@@ -82,11 +87,11 @@ def build_extension() -> None:
         ffi.cdef(declarations())
         print(f"  CFFI {target.relative_to(ROOT.parent)}", flush=True)
         if have_python_h:
-            includes = "\n".join(f'#include "libhook/core/{h.name}"' for h in sorted((ROOT / "core").glob("*.h")))
+            includes = "\n".join(f'#include "{h.relative_to(ROOT.parent)}"' for h in headers(*PYTHON_DIRS))
             ffi.set_source(
                 "libhook._core_api",
                 includes,
-                sources=[str(p) for p in sources("core")],
+                sources=[str(p) for p in sources(*PYTHON_DIRS)],
                 include_dirs=[str(ROOT.parent)],
                 extra_compile_args=["-std=gnu11", "-O2"],
             )
@@ -96,7 +101,7 @@ def build_extension() -> None:
             with contextlib.redirect_stdout(io.StringIO()):  # cffi says the path again
                 ffi.emit_python_code(str(target))
     if not have_python_h:
-        link(LIB / "libgemini_core.so", sources("core"), "-fvisibility=default")
+        link(LIB / "libgemini_core.so", sources(*PYTHON_DIRS), "-fvisibility=default", "-lpthread")
 
 
 def build_all() -> None:

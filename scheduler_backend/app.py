@@ -75,7 +75,6 @@ class Daemon:
                 last_epoch=last_epoch,
                 started_ns=started_ns,
                 incarnation=incarnation,
-                stay_warm=settings.rehearse,
             )
             stack.callback(server.close)
             registry = Registry(server, state_dir, saved.reserved_epoch)

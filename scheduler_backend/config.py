@@ -91,7 +91,6 @@ class Settings:
     metrics_port: int | None = None
     sim: str | None = None  # a GEMINI_SIM text; None: the real GPUs
     idle_exit_seconds: float | None = None  # end so long after the last tenant
-    rehearse: bool = True
     trace: bool = True
     trace_bytes: int = 256 << 20
     log: str = "warning"
@@ -153,7 +152,6 @@ DAEMON: dict[str, tuple[Reader, str]] = {
     "metrics_port": (_port, "also serve /metrics /healthz /state on 127.0.0.1:PORT (0: any free port)"),
     "sim": (_text, "simulated GPUs, such as gpus=2,memory=80GiB; empty: one"),
     "idle_exit_seconds": (_seconds, "end so many seconds after the last tenant"),
-    "rehearse": (_flag, "keep awake and warm around planned hand-overs: shorter gaps for some CPU time"),
     "trace": (_flag, "record events and actions in trace.jsonl"),
     "trace_bytes": (parse_bytes, "the most that trace.jsonl grows to"),
     "log": (_level, "error, warning, info or debug"),

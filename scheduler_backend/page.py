@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
+from typing import Any
 
 from libhook.core import ffi, lib
 
@@ -27,6 +28,11 @@ class TokenPage:
         self._buffer = ffi.from_buffer(self._map)
         self._page = ffi.cast("struct wire_page *", self._buffer)
         lib.wire_page_init(self._page, incarnation)
+
+    @property
+    def pointer(self) -> Any:
+        """`struct wire_page *`, valid until close()."""
+        return self._page
 
     def store(self, slot: int, epoch: int) -> None:
         """Show this epoch (0: none) for the GPU in this slot, with release semantics."""

@@ -39,6 +39,7 @@ class Peer:
         self.pid = pid
         self.pidfd = pidfd
         self.start_time = start_time(pid)
+        self.channel = -1  # its page connection, as the carrier numbers it
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @classmethod
@@ -83,7 +84,8 @@ class Peer:
 
 
 class PageListener:
-    """One tenant's `.page` socket. `on_peer(nonce, peer, connection)` decides whether to keep it (True)."""
+    """One tenant's `.page` socket. `on_peer(nonce, peer)` gives the peer that is kept (that one, or
+    the same process known before) or None; `listen(peer, connection)` says whether the carrier listens from now on."""
 
     def __init__(
         self,
@@ -91,9 +93,11 @@ class PageListener:
         path: Path,
         page: TokenPage,
         incarnation: int,
-        on_peer: Callable[[int, Peer], bool],
+        on_peer: Callable[[int, Peer], Peer | None],
+        listen: Callable[[Peer, socket.socket], bool],
     ) -> None:
-        self._loop, self._path, self._page, self._incarnation, self._on_peer = loop, path, page, incarnation, on_peer
+        self._loop, self._path, self._page, self._incarnation = loop, path, page, incarnation
+        self._on_peer, self._listen = on_peer, listen
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -117,7 +121,7 @@ class PageListener:
             self._loop.add_reader(connection.fileno(), self._read, connection)
 
     def _read(self, connection: socket.socket) -> None:
-        """The hello; after it nothing but the end of the connection."""
+        """The hello; after it nothing but the end of the connection, or what the carrier could not take."""
         try:
             hello = connection.recv(_HELLO_SIZE + 1)
         except BlockingIOError:
@@ -140,14 +144,15 @@ class PageListener:
             peer = Peer.of_connection(connection)
         except OSError:
             return False
-        if not self._on_peer(int(hello.client_nonce), peer):
+        kept = self._on_peer(int(hello.client_nonce), peer)
+        if kept is None:
             peer.close()
             return False
         try:
             socket.send_fds(connection, [bytes(ffi.buffer(offer))], [self._page.fd])
         except OSError:
             return False
-        return True
+        return not self._listen(kept, connection)  # from here on the carrier has a copy of its own
 
     def _drop(self, connection: socket.socket) -> None:
         self._loop.remove_reader(connection.fileno())

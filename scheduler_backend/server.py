@@ -18,6 +18,7 @@ import errno
 import itertools
 import logging
 import os
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,7 @@ from typing import Any, cast
 import zmq
 
 from scheduler_backend import wire
+from scheduler_backend.carrier import Carrier
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.node import Node
 from scheduler_backend.core.policy import Policy
@@ -37,7 +39,6 @@ from scheduler_backend.problem import Problem
 from scheduler_backend.tally import Counters, SeatTally, Series
 from scheduler_backend.timer import Timer
 from scheduler_backend.trace import Recorder
-from scheduler_backend.warmth import Warmth
 
 log = logging.getLogger("gemini.server")
 
@@ -109,7 +110,6 @@ class Server:
         last_epoch: int,
         started_ns: int,
         incarnation: int,
-        stay_warm: bool = True,
     ) -> None:
         self.loop, self.state_dir, self.gpus, self.recorder = loop, state_dir, gpus, recorder
         self.incarnation = incarnation
@@ -121,7 +121,8 @@ class Server:
         self.gaps = [Series() for _ in gpus]
         self.refused: dict[str, int] = {}  # protocol errors by errno name
         self.mem_refusals: dict[str, int] = {}
-        self.handle_ns = Series()  # decision to sent, for whoever profiles
+        self.handle_ns = Series()  # decision to sent, of hand-overs that went through the machine
+        self.carried = 0  # hand-overs that were carried out as prepared
         self.on_change: Callable[[], None] = lambda: None  # tenants or clients changed: keep it
         self._gpu_of_uuid = {gpu.uuid_bytes: gpu.index for gpu in gpus}
         self._numbers = itertools.count(1)
@@ -129,7 +130,8 @@ class Server:
         self._context = zmq.Context(io_threads=1)
         self._context.set(zmq.MAX_SOCKETS, 8192)
         self._timer = Timer(loop, self._on_time)
-        self._warmth = Warmth(loop, self._context, policy) if stay_warm else None
+        self._carrier = Carrier(loop, self._hear_carrier)
+        self._orders: dict[int, ev.Prepare] = {}  # per GPU, what may be carried out while nothing else happens
         self._handed_now: ev.Handed | None = None
         self._wake_ns = 0
         self._postponed = False
@@ -138,6 +140,8 @@ class Server:
         self._performers: dict[type, Callable[[Any], None]] = {
             ev.Page: self._page,
             ev.Grant: self._grant,
+            ev.Prepare: self._prepare,
+            ev.Unprepare: self._unprepare,
             ev.Extend: self._extend,
             ev.Revoke: self._revoke,
             ev.Welcome: self._welcome,
@@ -174,7 +178,12 @@ class Server:
             page = TokenPage(spec.name, self.incarnation)
             endpoint = Endpoint(spec.name, folder, router, page)
             endpoint.listener = PageListener(
-                self.loop, longest, page, self.incarnation, lambda nonce, peer: self._on_peer(endpoint, nonce, peer)
+                self.loop,
+                longest,
+                page,
+                self.incarnation,
+                lambda nonce, peer: self._on_peer(endpoint, nonce, peer),
+                self._listen,
             )
         except (OSError, zmq.ZMQError) as error:
             router.close(0)
@@ -227,9 +236,9 @@ class Server:
         for client in endpoint.by_nonce.values():
             self.clients.pop(client.number, None)
             if client.peer is not None:
-                client.peer.close()
+                self._release(client.peer)
         for peer in endpoint.peers.values():
-            peer.close()
+            self._release(peer)
         endpoint.page.close()
         for path in (endpoint.socket_path, endpoint.folder):
             with contextlib.suppress(OSError):
@@ -241,6 +250,9 @@ class Server:
             return
         self._closed = True
         self._probing.cancel()
+        self._hear_carrier()
+        self._carrier.close()
+        self._orders.clear()
         for client in self.clients.values():
             machine_gpus = client.devices
             for gpu in machine_gpus:
@@ -250,14 +262,19 @@ class Server:
         for endpoint in self.endpoints.values():
             self._close(endpoint)
         self._timer.close()
-        if self._warmth is not None:
-            self._warmth.close()
         self._context.term()
 
     # --- events in, actions out -------------------------------------------------------------------------------------
     def handle(self, event: ev.Event) -> None:
         """Give one event to the node and do what it says. Raises RemoteProtocolError for a client's fault."""
-        now_ns = time.monotonic_ns()
+        if self._orders:
+            self._take_back()
+        try:
+            self._give(event, time.monotonic_ns())
+        finally:
+            self._put_out()
+
+    def _give(self, event: ev.Event, now_ns: int) -> None:
         try:
             actions = self.node.handle(event, now_ns)
         except ev.RemoteProtocolError as error:
@@ -266,14 +283,57 @@ class Server:
         performers = self._performers
         for action in actions:
             performers[type(action)](action)
-        if self._warmth is not None:
-            self._warmth.expect(self.node.next_hand_over_ns())
         took_ns = time.monotonic_ns() - now_ns
-        self.handle_ns.add(took_ns)
         if self._handed_now is not None:
-            self.gaps[self._handed_now.gpu].add(self._handed_now.gap_ns + took_ns)
+            if type(event) is not ev.Carried:  # those were done before this code ran
+                self.handle_ns.add(took_ns)
+                self.gaps[self._handed_now.gpu].add(self._handed_now.gap_ns + took_ns)
             self._handed_now = None
         self.recorder.record(now_ns, event, actions)
+
+    # --- prepared hand-overs ----------------------------------------------------------------------------------------
+    def _take_back(self) -> None:
+        """No order is carried out from here on; those that were are events that came first."""
+        for gpu, order in list(self._orders.items()):
+            carried_ns = self._carrier.take_back(gpu)
+            if carried_ns:
+                self._orders.pop(gpu, None)
+                self.carried += 1
+                self._give(ev.Carried(gpu, order.holder_epoch, order.epoch), carried_ns)
+
+    def _put_out(self) -> None:
+        """Let the orders that stand be carried out (again)."""
+        for gpu, order in self._orders.items():
+            holder, following = self.clients.get(order.holder), self.endpoints.get(order.tenant)
+            if holder is not None and holder.peer is not None and following is not None:
+                page = self.endpoints[holder.tenant].page
+                self._carrier.prepare(gpu, holder.peer.channel, page, order.holder_epoch, following.page, order.epoch)
+
+    def _hear_carrier(self) -> None:
+        """The carrier says that it has carried out something; also asked when it may have."""
+        if self._orders:
+            self._take_back()
+            self._put_out()
+
+    def _prepare(self, action: ev.Prepare) -> None:
+        self._orders[action.gpu] = action
+        for number in action.clients:
+            client = self.clients.get(number)
+            if client is not None and client.peer is not None and client.peer.channel >= 0:
+                grant = ev.Grant(
+                    number,
+                    action.gpu,
+                    action.epoch,
+                    action.quota_ns,
+                    action.lease_ns,
+                    action.cap_ns,
+                    action.contended,
+                    False,
+                )
+                self._to_client(number, wire.prepared_grant, grant)
+
+    def _unprepare(self, action: ev.Unprepare) -> None:
+        self._orders.pop(action.gpu, None)
 
     def _on_time(self) -> None:
         """A deadline. Where this process itself was held up, what clients said meanwhile is heard first."""
@@ -383,27 +443,38 @@ class Server:
         self.on_change()  # before the Welcome: a daemon that dies now must know of it when it is back
         self.handle(ev.ClientJoined(endpoint.name, client.number, tuple(client.devices), held, memory))
 
-    def _on_peer(self, endpoint: Endpoint, nonce: int, peer: Peer) -> bool:
+    def _listen(self, peer: Peer, connection: socket.socket) -> bool:
+        """Its page connection is the carrier's from now on; False where that has no room."""
+        self._carrier.forget(peer.channel)
+        peer.channel = self._carrier.listen(connection.fileno())
+        return peer.channel >= 0
+
+    def _release(self, peer: Peer) -> None:
+        self._carrier.forget(peer.channel)
+        peer.channel = -1
+        peer.close()
+
+    def _on_peer(self, endpoint: Endpoint, nonce: int, peer: Peer) -> Peer | None:
         """A process on the page socket. Its nonce may not be that of another living process."""
         client = endpoint.by_nonce.get(nonce)
         known = client.peer if client is not None else endpoint.peers.get(nonce)
         if known is not None:
             if (known.pid, known.start_time) != (peer.pid, peer.start_time):
-                return False
+                return None
             peer.close()  # it came back; the pidfd that we hold will do
-            return True
+            return known
         if client is not None:
             self._attach(endpoint, client, peer)
             self.on_change()
-            return True
+            return peer
         endpoint.peers[nonce] = peer
         peer.watch(self.loop, lambda: self._peer_died(endpoint, nonce, peer))
-        return True
+        return peer
 
     def _peer_died(self, endpoint: Endpoint, nonce: int, peer: Peer) -> None:
         if endpoint.peers.get(nonce) is peer:
             del endpoint.peers[nonce]
-        peer.close()
+        self._release(peer)
 
     def _attach(self, endpoint: Endpoint, client: Client, peer: Peer) -> None:
         client.peer, client.pid = peer, peer.pid
@@ -433,7 +504,7 @@ class Server:
             endpoint.by_route.pop(client.route, None)
         self.clients.pop(client.number, None)
         if client.peer is not None:
-            client.peer.close()
+            self._release(client.peer)
         endpoint.counters.forget(client.number)
         log.info("gone tenant=%s client=%d pid=%d", endpoint.name, client.number, client.pid)
         self.handle(ev.ClientDied(client.number))
@@ -540,7 +611,8 @@ class Server:
     def _charged(self, action: ev.Charged) -> None:
         tally = self.tallies.get((action.tenant, action.gpu))
         if tally is not None:
-            tally.overuse.add(action.overuse_ns)
+            if action.held_ns:  # else what was learned only after it had been charged
+                tally.overuse.add(action.overuse_ns)
             tally.busy_ns += action.busy_ns
             tally.launches += action.launches
 

@@ -137,6 +137,13 @@ def grant(action: ev.Grant, device: int, serial: int) -> bytes:
     return bytes(_GRANT_BUFFER)
 
 
+def prepared_grant(action: ev.Grant, device: int, serial: int) -> bytes:
+    """The frame of a Grant that begins when the page shows its epoch."""
+    grant(action, device, serial)
+    _GRANT.flags |= lib.WIRE_GRANT_PREPARED
+    return bytes(_GRANT_BUFFER)
+
+
 def extend(action: ev.Extend, device: int, serial: int) -> bytes:
     """The frame of an Extend."""
     message = _EXTEND

@@ -100,7 +100,8 @@ struct wire_token_request {
 
 enum wire_grant_flags {
     WIRE_GRANT_CONTENDED = 1, /* somebody else waits or may come: the cap is short, the quota ends */
-    WIRE_GRANT_JOINED = 2     /* the tenant held the token already: this is what is left of it */
+    WIRE_GRANT_JOINED = 2,    /* the tenant held the token already: this is what is left of it */
+    WIRE_GRANT_PREPARED = 4   /* not yet: from the moment when the page shows this epoch; it may never come to that */
 };
 
 struct wire_grant { /* Grant and Extend */
@@ -207,6 +208,7 @@ struct wire_error {
  * over a plain Unix stream socket whose path is that of the ZeroMQ socket plus ".page": the client connects, sends
  * struct wire_page_hello, receives struct wire_page_offer with the descriptor, and keeps the connection open.
  * The daemon takes the peer's pidfd from that connection and joins it to the client by client_nonce.
+ * A thread of the client may sleep on the low half of an epoch in the page (a shared futex; the daemon wakes it).
  */
 struct wire_page_hello {
     uint32_t magic; /* WIRE_MAGIC */
@@ -219,6 +221,14 @@ struct wire_page_offer {
     uint32_t version;
     uint64_t incarnation;
     uint64_t size; /* of the memfd */
+};
+
+/* Client to daemon over the same connection, just before the Return of that epoch: nothing launched under it runs any
+ * more. It is only a hint for speed (carrier.h): whoever is not heard here is heard by its Return. */
+struct wire_page_drained {
+    uint32_t magic;
+    uint32_t page_slot;
+    uint64_t epoch;
 };
 
 struct wire_page_gpu {

@@ -183,8 +183,8 @@ static void on_message(void *context, const void *frame, size_t size) {
     switch (type) {
     case WIRE_WELCOME: on_welcome(&message.welcome); break;
     case WIRE_GRANT: seat_on_grant(&agent.seats[message.grant.device], &agent.world, &message.grant, now_ns); break;
-    case WIRE_EXTEND: seat_on_extend(&agent.seats[message.grant.device], &message.grant, now_ns); break;
-    case WIRE_REVOKE: seat_on_revoke(&agent.seats[message.revoke.device], &message.revoke); break;
+    case WIRE_EXTEND: seat_on_extend(&agent.seats[message.grant.device], &agent.world, &message.grant, now_ns); break;
+    case WIRE_REVOKE: seat_on_revoke(&agent.seats[message.revoke.device], &agent.world, &message.revoke, now_ns); break;
     case WIRE_MEM_REPLY:
         __atomic_store_n(&memory[message.reply.device].limit_bytes, message.reply.limit_bytes, __ATOMIC_RELAXED);
         __atomic_store_n(&memory[message.reply.device].used_bytes, message.reply.used_bytes, __ATOMIC_RELAXED);
@@ -204,6 +204,7 @@ static void on_up(void *context) {
         if (agent.seats[i].managed)
             page_store_local(&agent.page, agent.seats[i].slot, token_held(&agent.seats[i].token));
         token_on_connection(&agent.seats[i].token);
+        seat_unprepare(&agent.seats[i]);
     }
     page_connect(&agent.page, agent.link.path, agent.nonce);
     mailbox_on_connection();
@@ -213,8 +214,10 @@ static void on_up(void *context) {
 static void on_down(void *context, int error) {
     (void)context;
     agent.world.connected = false;
-    for (uint32_t i = 0; i < agent.device_count; i++)
+    for (uint32_t i = 0; i < agent.device_count; i++) {
         token_on_connection(&agent.seats[i].token);
+        seat_unprepare(&agent.seats[i]);
+    }
     if (agent.ever_up)
         log_line(LOG_WARN, "the daemon at %s is gone (%s); %s", agent.link.path, strerror(-error),
             agent.run_on_loss ? "running free until it is back" : "waiting for it");

@@ -135,6 +135,13 @@ static void wake_all(struct gate *gate) {
         futex(&gate->wake, FUTEX_WAKE, INT_MAX, NULL);
 }
 
+void gate_disarm(struct gate *gate) {
+    const uint64_t *armed = __atomic_exchange_n(&gate->armed_word, NULL, __ATOMIC_SEQ_CST);
+
+    if (armed)
+        syscall(SYS_futex, armed, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
 void gate_open(struct gate *gate, uint64_t epoch, const uint64_t *page_word, uint64_t cap_ns, uint64_t close_by_ns,
     bool contended) {
     /* A thread that read the old ticket may mix old and new figures for one launch; it checks the ticket last. */
@@ -147,18 +154,28 @@ void gate_open(struct gate *gate, uint64_t epoch, const uint64_t *page_word, uin
     gate->free = false;
     __atomic_store_n(&gate->shut, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&gate->ticket, ++last_ticket, __ATOMIC_SEQ_CST);
+    gate_disarm(gate);
     wake_all(gate);
+}
+
+void gate_arm(struct gate *gate, uint64_t epoch, const uint64_t *page_word, uint64_t cap_ns) {
+    __atomic_store_n(&gate->opened_ns, 0, __ATOMIC_SEQ_CST);
+    gate_open(gate, epoch, page_word, cap_ns, UINT64_MAX, true);
+    __atomic_store_n(&gate->armed_word, page_word, __ATOMIC_SEQ_CST);
+    wake_all(gate); /* to sleep on the page */
 }
 
 void gate_open_free(struct gate *gate) {
     if (__atomic_exchange_n(&gate->free, true, __ATOMIC_SEQ_CST))
         return;
+    gate_disarm(gate);
     wake_all(gate);
 }
 
 void gate_close(struct gate *gate) {
     gate->free = false;
     __atomic_store_n(&gate->ticket, 0, __ATOMIC_SEQ_CST);
+    gate_disarm(gate);
     if (gate_mode == GATE_MEMBARRIER)
         syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
 }
@@ -239,6 +256,7 @@ static void cut_all(struct gate_thread *thread, uint64_t now_ns) {
 static void gate_wait(struct gate *gate, struct gate_thread *thread, struct lane *lane) {
     static const struct timespec RECHECK = {.tv_sec = 0, .tv_nsec = GATE_RECHECK_NS};
     uint64_t start_ns = gate_now(), ticket;
+    bool told = false;
 
     cut_all(thread, start_ns);
     __atomic_store_n(&thread->wait_lane, lane, __ATOMIC_RELEASE);
@@ -248,11 +266,24 @@ static void gate_wait(struct gate *gate, struct gate_thread *thread, struct lane
         uint32_t wake = __atomic_load_n(&gate->wake, __ATOMIC_SEQ_CST);
         if (__atomic_load_n(&gate->free, __ATOMIC_SEQ_CST) || is_open(gate, &ticket))
             break;
-        futex(&gate->wake, FUTEX_WAIT, wake, &RECHECK);
+        const uint64_t *armed = __atomic_load_n(&gate->armed_word, __ATOMIC_SEQ_CST);
+        if (armed) { /* little-endian: the low half of the epoch stands first, and no two neighbours share it */
+            uint32_t seen = __atomic_load_n((const uint32_t *)armed, __ATOMIC_SEQ_CST);
+            if (!is_open(gate, &ticket))
+                syscall(SYS_futex, armed, FUTEX_WAIT, seen, &RECHECK, NULL, 0);
+            told = true;
+        } else {
+            futex(&gate->wake, FUTEX_WAIT, wake, &RECHECK);
+        }
         if (agent_lost()) /* a fork in another thread cannot reach us; a failed start of the agent can */
             break;
     }
     __atomic_sub_fetch(&gate->waiting, 1, __ATOMIC_SEQ_CST);
+    if (told) { /* the agent does not know yet that the gate is open; it hears of it when the launch is out */
+        uint64_t never = 0;
+        __atomic_compare_exchange_n(&gate->opened_ns, &never, gate_now(), false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+        thread->tell_agent = true;
+    }
     __atomic_store_n(&thread->wait_lane, NULL, __ATOMIC_RELEASE);
     __atomic_add_fetch(&gate->waits, 1, __ATOMIC_RELAXED);
     __atomic_add_fetch(&gate->wait_ns, gate_now() - start_ns, __ATOMIC_RELAXED);
@@ -466,6 +497,7 @@ static bool begin(CUstream stream, uint64_t key, uint64_t family, uint64_t guess
             /* The estimate's place may have been taken by another key: put it where the launch path looks. */
             if (!launch.measure && thread->estimates[key & (GATE_ESTIMATES - 1)].key != key)
                 estimate_put(thread->estimates, GATE_ESTIMATES, key, launch.estimated_ns, FEW_SAMPLES);
+            thread->after |= thread->tell_agent;
             return true;
         }
         if (verdict == WAIT_AT_GATE)
@@ -499,5 +531,9 @@ void gate_end_slow(struct gate_thread *thread) {
     int saved = errno;
     thread->after = false;
     lane_cut(thread->lane, gate_now());
+    if (thread->tell_agent) {
+        thread->tell_agent = false;
+        agent_kick();
+    }
     errno = saved;
 }

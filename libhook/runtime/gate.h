@@ -46,6 +46,8 @@ struct gate {
     bool contended;
     bool free;            /* nobody to ask: the device is not shared, or the mode is `run` */
     int ordinal;
+    uint64_t opened_ns;         /* when a thread found an armed gate open; 0: not yet */
+    const uint64_t *armed_word; /* not NULL: the gate opens when this word of the page shows `epoch` */
     _Alignas(64) uint32_t wake; /* futex of those who wait; grows with each opening */
     uint32_t waiting;           /* threads in gate_wait; atomic */
     uint32_t shut;              /* a launching thread closed the gate: the quota is used up */
@@ -62,6 +64,7 @@ struct gate {
 /* A thread's own state. Blocks live in memory of their own and are never unmapped: others read them. */
 struct gate_thread {
     volatile uint32_t inside; /* 0, or the ordinal + 1 of the gate whose launch is under way */
+    bool tell_agent; /* the gate was opened by the page: kick the agent when this launch is out */
     bool after;               /* this launch is measured: gate_end records an event */
     const uint64_t *page_word;
     uint64_t epoch;
@@ -101,6 +104,9 @@ int gate_start(void);                       /* registers membarrier; once per pr
 void gate_reset_after_fork(void);           /* in the child: no thread but this one, every gate closed */
 void gate_open(struct gate *gate, uint64_t epoch, const uint64_t *page_word, uint64_t cap_ns, uint64_t close_by_ns,
     bool contended);
+/* The gate is open as soon as the daemon stores `epoch` into its page; waiting threads sleep there until it does. */
+void gate_arm(struct gate *gate, uint64_t epoch, const uint64_t *page_word, uint64_t cap_ns);
+void gate_disarm(struct gate *gate); /* nobody will open it there: who sleeps on the page sleeps on the gate again */
 void gate_open_free(struct gate *gate);     /* for good, until gate_close */
 void gate_close(struct gate *gate);         /* returns at once; see gate_inside */
 bool gate_inside(const struct gate *gate);  /* is a thread between check and launch, after gate_close? */

@@ -57,11 +57,11 @@ static bool probe(struct seat *seat, enum lane_look how, uint64_t now_ns, uint64
     return finished;
 }
 
-void seat_on_grant(struct seat *seat, const struct seat_world *world, const struct wire_grant *grant, uint64_t now_ns) {
+/* Take the grant; it begins now. */
+static void begin_grant(
+    struct seat *seat, const struct seat_world *world, const struct wire_grant *grant, uint64_t now_ns) {
     struct burst burst;
 
-    if (!seat->managed)
-        return;
     bool fresh = token_held(&seat->token) == 0;
     page_store_local(world->page, seat->slot, grant->epoch);
     if (!token_on_grant(&seat->token, grant->epoch, grant->quota_ns, grant->lease_ns, grant->cap_ns,
@@ -78,12 +78,52 @@ void seat_on_grant(struct seat *seat, const struct seat_world *world, const stru
     seat->unconfirmed = false;
 }
 
-void seat_on_extend(struct seat *seat, const struct wire_grant *grant, uint64_t now_ns) {
+/* The page shows the epoch of a prepared grant: it has begun, and the first thread may be past the gate already. */
+static void adopt(struct seat *seat, const struct seat_world *world, uint64_t now_ns) {
+    struct wire_grant grant = seat->prepared;
+    uint64_t opened_ns = __atomic_load_n(&seat->gate->opened_ns, __ATOMIC_SEQ_CST);
+
+    if (!grant.epoch || wire_page_load_epoch(world->page->map, seat->slot) != grant.epoch)
+        return;
+    seat->prepared.epoch = 0;
+    if (token_held(&seat->token) == 0)
+        begin_grant(seat, world, &grant, opened_ns && opened_ns < now_ns ? opened_ns : now_ns);
+}
+
+/* Let the threads that wait sleep on the page itself: the daemon will open the gate there, without this thread. */
+static void prepare(
+    struct seat *seat, const struct seat_world *world, const struct wire_grant *grant, uint64_t now_ns) {
+    if (world->page->state != PAGE_MAPPED || token_held(&seat->token) != 0)
+        return;
+    seat->prepared = *grant;
+    gate_arm(seat->gate, grant->epoch, &world->page->map->gpu[seat->slot].epoch, grant->cap_ns);
+    adopt(seat, world, now_ns);
+}
+
+void seat_on_grant(struct seat *seat, const struct seat_world *world, const struct wire_grant *grant, uint64_t now_ns) {
+    if (!seat->managed)
+        return;
+    adopt(seat, world, now_ns);
+    if (grant->flags & WIRE_GRANT_PREPARED) {
+        prepare(seat, world, grant, now_ns);
+        return;
+    }
+    seat->prepared.epoch = 0;
+    if (grant->epoch == token_held(&seat->token) && !(grant->flags & WIRE_GRANT_JOINED))
+        return; /* what was prepared has begun before this word of it came */
+    begin_grant(seat, world, grant, now_ns);
+}
+
+void seat_on_extend(
+    struct seat *seat, const struct seat_world *world, const struct wire_grant *grant, uint64_t now_ns) {
+    adopt(seat, world, now_ns);
     token_on_extend(&seat->token, grant->epoch, grant->quota_ns, grant->lease_ns, grant->cap_ns,
         grant->flags & WIRE_GRANT_CONTENDED, now_ns);
 }
 
-void seat_on_revoke(struct seat *seat, const struct wire_revoke *revoke) {
+void seat_on_revoke(
+    struct seat *seat, const struct seat_world *world, const struct wire_revoke *revoke, uint64_t now_ns) {
+    adopt(seat, world, now_ns);
     token_on_revoke(&seat->token, revoke->epoch);
 }
 
@@ -121,6 +161,7 @@ static void send_return(
     message.launches = launches(seat->gate) - seat->launches;
     message.burst_ns = burst_expected(&burst);
     message.gap_ns = burst.gap_ns;
+    page_tell_drained(world->page, seat->slot, out.epoch);
     page_store_local(world->page, seat->slot, 0);
     world->send(&message, WIRE_RETURN);
 }
@@ -192,6 +233,7 @@ uint64_t seat_step(struct seat *seat, const struct seat_world *world, uint64_t n
     if (!seat->managed)
         return UINT64_MAX;
     /* A state may lead to the next at once (closing to draining, drained to returned): a few rounds, no loop. */
+    adopt(seat, world, now_ns);
     for (int round = 0; round < 4; round++) {
         enum token_state before = token->state;
         observe(seat, world, now_ns, &view);
@@ -234,6 +276,11 @@ void seat_admit(struct seat *seat) {
 void seat_stop_admitting(struct seat *seat) {
     if (seat->managed && seat->token.state < TOKEN_OPEN && seat->gate->ticket && seat->gate->epoch == ADMIT_WORD)
         gate_close(seat->gate);
+}
+
+void seat_unprepare(struct seat *seat) {
+    seat->prepared.epoch = 0;
+    gate_disarm(seat->gate);
 }
 
 void seat_run_free(struct seat *seat) {

@@ -20,6 +20,7 @@ struct seat {
     uint32_t slot;     /* in the page */
     struct gate *gate;
     struct token token;
+    struct wire_grant prepared; /* epoch 0: none; a grant that begins when the page shows its epoch */
     bool unconfirmed;  /* something since the Grant could not be observed */
     uint64_t launches; /* at the Grant */
     uint64_t busy_ns;  /* at the Grant */
@@ -36,14 +37,17 @@ struct seat_world {
 
 void seat_init(struct seat *seat, uint32_t device);
 void seat_on_grant(struct seat *seat, const struct seat_world *world, const struct wire_grant *grant, uint64_t now_ns);
-void seat_on_extend(struct seat *seat, const struct wire_grant *grant, uint64_t now_ns);
-void seat_on_revoke(struct seat *seat, const struct wire_revoke *revoke);
+void seat_on_extend(struct seat *seat, const struct seat_world *world, const struct wire_grant *grant, uint64_t now_ns);
+void seat_on_revoke(
+    struct seat *seat, const struct seat_world *world, const struct wire_revoke *revoke, uint64_t now_ns);
 /* Does what is due; returns when to come again (UINT64_MAX: at the next event). `admit` becomes true where waiting
  * threads of other gates of this process are to be let in as well (the valve). */
 uint64_t seat_step(struct seat *seat, const struct seat_world *world, uint64_t now_ns, bool *admit);
 /* The valve of another seat: threads that wait here go, until that one has drained. */
 void seat_admit(struct seat *seat);
 void seat_stop_admitting(struct seat *seat);
+/* The daemon is gone or another: what it prepared will not begin. */
+void seat_unprepare(struct seat *seat);
 /* Run free: no daemon and mode `run`, or a device that is not shared. */
 void seat_run_free(struct seat *seat);
 void seat_stats(struct seat *seat, const struct seat_world *world);

@@ -91,6 +91,14 @@ class TokenReturned(NamedTuple):
     held_ns: int = 0  # receipt of the Grant to drain confirmed, by the client's clock
 
 
+class Carried(NamedTuple):
+    """The order of the last Prepare was carried out, at the time of this event: holder_epoch drained, epoch began."""
+
+    gpu: int
+    holder_epoch: int
+    epoch: int
+
+
 class MemoryAsked(NamedTuple):
     """May this process allocate `needed_bytes` (0: it only asks for the figures)?"""
 
@@ -134,6 +142,28 @@ class Grant(NamedTuple):
     cap_ns: int
     contended: bool
     joined: bool
+
+
+class Prepare(NamedTuple):
+    """When the holder's epoch has drained, this tenant has the token: tell its clients, and let it be carried out."""
+
+    gpu: int
+    holder: int  # client
+    holder_tenant: str
+    holder_epoch: int
+    tenant: str
+    clients: tuple[int, ...]
+    epoch: int
+    quota_ns: int
+    lease_ns: int
+    cap_ns: int
+    contended: bool
+
+
+class Unprepare(NamedTuple):
+    """The order of the last Prepare is off; the epoch it named will not be used."""
+
+    gpu: int
 
 
 class Extend(NamedTuple):
@@ -239,12 +269,26 @@ Event = (
     | TokenAsked
     | TokenRenewed
     | TokenReturned
+    | Carried
     | MemoryAsked
     | MemoryReleased
     | Tick
 )
 Action = (
-    Page | Grant | Extend | Revoke | Welcome | MemReply | MemRecall | WakeAt | Handed | Charged | LeaseLost | Overran
+    Page
+    | Grant
+    | Prepare
+    | Unprepare
+    | Extend
+    | Revoke
+    | Welcome
+    | MemReply
+    | MemRecall
+    | WakeAt
+    | Handed
+    | Charged
+    | LeaseLost
+    | Overran
 )
 EVENTS: dict[str, type[Event]] = {
     kind.__name__: kind
@@ -258,6 +302,7 @@ EVENTS: dict[str, type[Event]] = {
         TokenAsked,
         TokenRenewed,
         TokenReturned,
+        Carried,
         MemoryAsked,
         MemoryReleased,
         Tick,

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from scheduler_backend.core import events as ev
+from scheduler_backend.core.ahead import next_order, same_order
 from scheduler_backend.core.policy import SCALE, Policy, eligible, pick, virtual
 from scheduler_backend.core.seat import Member, Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM, TenantSpec
@@ -28,7 +29,14 @@ class InvalidTransition(ev.LocalProtocolError):
 
 
 class Take(NamedTuple):
-    """Move: the free token becomes the tenant's."""
+    """Move: the free token becomes the tenant's; with an epoch, as it was prepared."""
+
+    epoch: int = 0
+    quota_ns: int = 0
+
+
+class Drained(NamedTuple):
+    """Move: the holder's one process has drained; its Return is still on the way."""
 
 
 class Prolong(NamedTuple):
@@ -106,9 +114,10 @@ class TokenMachine:
         # after a restart
         self.unheard: set[int] = set()
         self.unheard_until_ns = 0
+        self.prepared: ev.Prepare | None = None  # the hand-over that may be carried out without asking
         self._clients: dict[int, Seat] = {}
         self._epochs = epochs
-        self._arrivals = 0
+        self.arrivals = 0
         self._actions: list[ev.Action] = []
 
     # --- the way in -------------------------------------------------------------------------------------------------
@@ -162,7 +171,7 @@ class TokenMachine:
             holder.filled_ns = now_ns
         holder.clock += held_ns * SCALE // holder.weight_ppm
         if holder.request_ppm:
-            active_ppm = self._active_ppm()
+            active_ppm = self.active_ppm()
             self.virtual_now += held_ns * SCALE // active_ppm
             if active_ppm == holder.request_ppm and holder.clock < self.virtual_now:
                 holder.clock = self.virtual_now  # who has the GPU to itself is owed nothing: nobody took it
@@ -170,7 +179,7 @@ class TokenMachine:
             others = sum(1 for seat in self.waiting.values() if not seat.request_ppm)
             self.virtual_best_effort += held_ns * SCALE // (WHOLE_PPM * (1 + others))
 
-    def _active_ppm(self) -> int:
+    def active_ppm(self) -> int:
         """Sum of the requests of those who hold or wait.
 
         Those who rest at their limit count too: most of them rest within their turn's distance and lose nothing by it.
@@ -329,6 +338,8 @@ class TokenMachine:
             self._charge_stray(seat, member, event.busy_ns)
             member.standing = Standing.QUIET
             self.unheard.discard(event.client)
+        elif member.epoch == event.epoch and event.launches:  # what was not known when its grant was charged
+            self._actions.append(ev.Charged(seat.name, self.gpu, event.epoch, 0, 0, event.busy_ns, event.launches))
         if event.want_more and member.standing is Standing.QUIET:
             if seat.state is State.IDLE:
                 self._want(seat, member)
@@ -355,10 +366,11 @@ class TokenMachine:
             seat.fill(now_ns, self._bucket(seat)[0])
         del self.waiting[seat.name]
         self.holder = seat
-        self.epoch = self._epochs.take()
+        self.epoch = event.epoch or self._epochs.take()
         self.granted_ns = now_ns
         self.hop_ns = min(self._hops.values(), default=0)
-        self.quota_until_ns = now_ns + self._first_quota_ns(seat)
+        self._shape(seat)
+        self.quota_until_ns = now_ns + (event.quota_ns or self.quota_from(seat, self.contended, now_ns))
         self.charge_from_ns = now_ns if self.contended else now_ns + self.hop_ns
         self.closing_ns = self.settled_until_ns = self.silent = 0
         self._busy_ns = self._launches = 0
@@ -370,6 +382,13 @@ class TokenMachine:
         self._actions.append(
             ev.Handed(seat.name, self.gpu, self.epoch, now_ns - seat.waiting_since_ns, now_ns - self.free_since_ns)
         )
+
+    def _drained(self, seat: Seat, event: Drained) -> None:
+        """it said so on the short way, and the token went on by the order that was prepared"""
+        (member,) = seat.with_standing(Standing.HOLDS)
+        member.standing = Standing.WAITS if member.asks_again else Standing.QUIET
+        member.asks_again = False
+        self._after_hold(seat)
 
     def _prolong(self, seat: Seat, event: Prolong) -> None:
         """it would be picked again: no drain, no gap"""
@@ -415,8 +434,8 @@ class TokenMachine:
 
     def _wait(self, seat: Seat) -> None:
         seat.state = State.WAITING
-        self._arrivals += 1
-        seat.arrived = self._arrivals
+        self.arrivals += 1
+        seat.arrived = self.arrivals
         seat.waiting_since_ns = self.now_ns
         self.waiting[seat.name] = seat
         self._throttle(seat)
@@ -444,31 +463,32 @@ class TokenMachine:
             self._rest(seat)
             self._throttle(seat)
 
-    def _shape(self, seat: Seat) -> bool:
-        """How grants look now: whether they end (returned), and how much work may be in flight."""
+    def shape_of(self, seat: Seat) -> tuple[bool, int]:
+        """How its grants look now: whether they end, and how much work may be in flight."""
         policy = self.policy
         others, short = self._company(seat)
-        self.contended = others > 0
         if short:
-            self.cap_ns = policy.cap_short_ns
-        elif others or seat.limit_ppm < WHOLE_PPM:
-            self.cap_ns = policy.cap_ns
-        else:
-            self.cap_ns = policy.cap_alone_ns
+            return others > 0, policy.cap_short_ns
+        if others or seat.limit_ppm < WHOLE_PPM:
+            return others > 0, policy.cap_ns
+        return False, policy.cap_alone_ns
+
+    def _shape(self, seat: Seat) -> bool:
+        self.contended, self.cap_ns = self.shape_of(seat)
         return self.contended
 
-    def _first_quota_ns(self, seat: Seat) -> int:
-        """The quota of a new grant: its bursts, what its limit allows, and until who rests at a limit is back."""
-        policy = self.policy
-        self._shape(seat)
+    def quota_from(self, seat: Seat, contended: bool, start_ns: int) -> int:
+        """The quota of a grant that begins then: its bursts, what its limit allows, until who rests at one is back."""
         quota_ns = seat.quota_ns
         if seat.limit_ppm < WHOLE_PPM:
-            if not self.contended:
-                quota_ns = self._bucket(seat)[0]
-            quota_ns = min(quota_ns, max(1, seat.credit_ns))
-        elif not self.contended:
-            quota_ns = policy.alone_quota_ns
-        return self._until_resumed(seat, quota_ns, self.now_ns)
+            depth_ns = self._bucket(seat)[0]
+            if not contended:
+                quota_ns = depth_ns
+            filled = seat.credit + max(0, start_ns - seat.filled_ns) * seat.limit_ppm
+            quota_ns = min(quota_ns, max(1, min(depth_ns, filled // WHOLE_PPM)))
+        elif not contended:
+            quota_ns = self.policy.alone_quota_ns
+        return self._until_resumed(seat, quota_ns, start_ns)
 
     def _until_resumed(self, seat: Seat, quota_ns: int, start_ns: int) -> int:
         """No longer than until a tenant that is owed has rested enough at its limit: a wait could cost it its share."""
@@ -529,7 +549,7 @@ class TokenMachine:
             if seat.throttled and seat.resume_ns <= self.now_ns:
                 self._throttle(seat)
         wake_ns = 0
-        if self.holder is None and not self._barred():
+        if self.holder is None and not self.barred():
             ready = [seat for seat in self.waiting.values() if not seat.throttled]
             if ready:
                 first, self.virtual_now = pick(ready, self.virtual_now, self.policy)
@@ -541,14 +561,39 @@ class TokenMachine:
             if self.holder.state is State.HOLDING:
                 wake_ns = _earliest(wake_ns, self._look_ahead(self.holder))
             wake_ns = _earliest(wake_ns, self._deadline(self.holder))
-        elif self._barred():
+        elif self.barred():
             wake_ns = self.unheard_until_ns
         else:
             for seat in self.waiting.values():
                 wake_ns = _earliest(wake_ns, seat.resume_ns)
+        self._prepare()
         self._actions.append(ev.WakeAt(wake_ns))
 
-    def _barred(self) -> bool:
+    def _prepare(self) -> None:
+        """Say who is next, if that is certain enough to be carried out without asking again."""
+        order, known = next_order(self), self.prepared
+        if order is None:
+            if known is not None:
+                self.prepared = None
+                self._actions.append(ev.Unprepare(self.gpu))
+        elif known is None or not same_order(known, order):
+            self.prepared = order._replace(epoch=self._epochs.take())
+            self._actions.append(self.prepared)
+
+    def _carried(self, event: ev.Carried) -> None:
+        """The prepared hand-over happened; all that came before it has been handled."""
+        order = self.prepared
+        if order is None or (order.epoch, order.holder_epoch) != (event.epoch, event.holder_epoch):
+            raise ev.LocalProtocolError(f"{event} was carried out, {order} was prepared")
+        assert self.holder is not None
+        self.prepared = None
+        self._move(self.holder, Drained())
+        ready = [seat for seat in self.waiting.values() if not seat.throttled]
+        _, self.virtual_now = pick(ready, self.virtual_now, self.policy)
+        self._move(self.seats[order.tenant], Take(order.epoch, order.quota_ns))
+
+    def barred(self) -> bool:
+        """May nothing be granted, for those of before a restart have not been heard?"""
         if self.unheard and self.now_ns >= self.unheard_until_ns:
             self.unheard.clear()
         return bool(self.unheard)
@@ -613,7 +658,7 @@ class TokenMachine:
         past_ns = self.now_ns
         behind = self.virtual_now - holder.clock
         if behind >= 0:
-            active_ppm = self._active_ppm()
+            active_ppm = self.active_ppm()
             if active_ppm <= holder.request_ppm:
                 return 0
             past_ns += behind * holder.request_ppm * active_ppm // (SCALE * (active_ppm - holder.request_ppm)) + 1
@@ -643,10 +688,10 @@ class TokenMachine:
                 return 0
         rivals = [seat for seat in self.waiting.values() if not seat.throttled or seat.resume_ns <= self.quota_until_ns]
         clock, arrived = holder.clock, holder.arrived
-        active_ppm = self._active_ppm()
+        active_ppm = self.active_ppm()
         virtual_end = self.virtual_now + (left_ns * SCALE // active_ppm if holder.request_ppm else 0)
         holder.clock += virtual(left_ns, holder.weight_ppm)
-        holder.arrived = self._arrivals + 1
+        holder.arrived = self.arrivals + 1
         again, virtual_then = pick([*rivals, holder], virtual_end, policy)
         holder.clock, holder.arrived = clock, arrived
         if again is not holder:
@@ -662,7 +707,7 @@ class TokenMachine:
         left_ns = self.quota_until_ns - self.now_ns
         if not holder.request_ppm:
             return any(seat.request_ppm and not seat.throttled for seat in self.waiting.values())
-        virtual_end = self.virtual_now + left_ns * SCALE // self._active_ppm()
+        virtual_end = self.virtual_now + left_ns * SCALE // self.active_ppm()
         finish = holder.finish + virtual(left_ns, holder.request_ppm)
         for seat in self.waiting.values():
             owed = seat.request_ppm and not seat.throttled and seat.clock <= virtual_end
@@ -792,6 +837,8 @@ TRANSITIONS: dict[tuple[State, type], Row] = {
     (_WAITING, ev.TokenReturned): Row(_M._return_late, (_WAITING,)),
     (_WAITING, ev.ClientDied): Row(_M._left, _AFTER),
     (_WAITING, Take): Row(_M._take, (_HOLDING,)),
+    (_HOLDING, Drained): Row(_M._drained, _AFTER),
+    (_CLOSING, Drained): Row(_M._drained, _AFTER),
     (_HOLDING, ev.TokenAsked): Row(_M._ask_join, (_HOLDING,)),
     (_HOLDING, ev.TokenRenewed): Row(_M._renew, (_HOLDING,)),
     (_HOLDING, ev.TokenReturned): Row(_M._return, (_HOLDING, *_AFTER)),
@@ -814,4 +861,5 @@ _NODE_EVENTS: dict[type, Callable[[TokenMachine, Any], None]] = {
     ev.ClientJoined: _M._client_joined,
     ev.ClientDied: _M._client_died,
     ev.ClientsKnown: _M._clients_known,
+    ev.Carried: _M._carried,
 }

@@ -43,6 +43,8 @@ class Node:
         elif isinstance(event, ev.MemoryReleased):
             key = self._account_of(event)
             actions = self._noted(key, self.accounts[key].release(event, now_ns))
+        elif isinstance(event, ev.Carried):
+            actions = self._to_machine(event.gpu, event, now_ns)
         elif kind is ev.Tick:
             actions = self._tick(event, now_ns)
         elif isinstance(event, ev.ClientJoined):
@@ -60,16 +62,6 @@ class Node:
             self._wake_ns = wake_ns
             actions.append(ev.WakeAt(wake_ns))
         return actions
-
-    def next_hand_over_ns(self) -> int:
-        """When the next planned hand-over is due, over all GPUs; 0: none is. For a shell that wants to be awake."""
-        due_ns = 0
-        for machine in self.machines:
-            if machine.waiting and machine.holder is not None:
-                end_ns = machine.quota_until_ns
-                if end_ns > machine.now_ns and (due_ns == 0 or end_ns < due_ns):
-                    due_ns = end_ns
-        return due_ns
 
     def _next_wake(self) -> int:
         wakes = [wake_ns for wake_ns in self._wakes if wake_ns]

@@ -10,6 +10,7 @@ import secrets
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -123,6 +124,11 @@ class Rig:
         return client
 
 
+def is_prepared(message: tuple[int, Any]) -> bool:
+    """A grant that has not begun: it does when the page shows its epoch."""
+    return message[0] == lib.WIRE_GRANT and bool(message[1].flags & lib.WIRE_GRANT_PREPARED)
+
+
 class Client:
     """One process of a tenant, played by this one."""
 
@@ -159,6 +165,11 @@ class Client:
         self.page = ffi.cast("struct wire_page *", ffi.from_buffer(view))
         self._view = view
         self.page_socket = connection
+
+    def say_drained(self, epoch: int, slot: int = 0) -> None:
+        """The short way: nothing of this epoch runs any more. The Return would follow."""
+        assert self.page_socket is not None
+        self.page_socket.send(struct.pack("<IIQ", lib.WIRE_MAGIC, slot, epoch))
 
     def shown(self, slot: int = 0) -> int:
         return int(lib.wire_page_load_epoch(self.page, slot))
@@ -202,13 +213,13 @@ class Client:
             return None
         return core.decode(self.socket.recv())
 
-    def expect(self, kind: int, seconds: float = 5.0, skip: bool = True) -> Any:
-        """The next message of this type; others are passed over."""
+    def expect(self, kind: int, seconds: float = 5.0, skip: bool = True, prepared: bool = False) -> Any:
+        """The next message of this type; others are passed over, and so are grants that have not begun."""
         deadline = time.monotonic() + seconds
         while True:
             answer = self.receive(max(0.0, deadline - time.monotonic()))
             assert answer is not None, f"no message of type {kind} within {seconds} s"
-            if answer[0] == kind:
+            if answer[0] == kind and (prepared or not is_prepared(answer)):
                 return answer[1]
             assert skip, f"type {answer[0]} instead of {kind}"
 
@@ -219,7 +230,7 @@ class Client:
         """No message of this type for so long."""
         deadline = time.monotonic() + seconds
         while (answer := self.receive(max(0.0, deadline - time.monotonic()))) is not None:
-            assert answer[0] != kind, f"a message of type {kind}"
+            assert answer[0] != kind or is_prepared(answer), f"a message of type {kind}"
 
     def close(self) -> None:
         self.socket.close(0)

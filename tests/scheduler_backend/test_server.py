@@ -15,7 +15,7 @@ import pytest
 
 from libhook import core
 from libhook.core import lib
-from tests.scheduler_backend.rig import MS, ROOT, Client, Rig, wait_for
+from tests.scheduler_backend.rig import MS, ROOT, Client, Rig, is_prepared, wait_for
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_two_tenants_take_turns_and_never_hold_together(rig: Rig) -> None:
     while time.monotonic() < deadline:
         for number, client in enumerate(clients):
             message = client.receive(0)
-            if message is not None and message[0] == lib.WIRE_GRANT:
+            if message is not None and message[0] == lib.WIRE_GRANT and not is_prepared(message):
                 other = clients[1 - number]
                 shown = client.shown(), other.shown()
                 assert shown[0] in (message[1].epoch, 0)  # 0: this test slept through its lease
@@ -172,6 +172,41 @@ def test_the_token_of_a_killed_holder_is_free_at_once_also_when_forked_children_
             os.kill(pid, 0)  # the children live on
         assert rig.of("a")["memory_bytes"] == 0
         assert rig.of("a")["clients"] == []
+
+
+def test_a_prepared_hand_over_happens_when_the_holder_says_that_it_has_drained(rig: Rig) -> None:
+    for name in "ab":
+        rig.tenant(name)
+    holder, waiter = rig.client("a"), rig.client("b")
+    holder.ask()
+    epoch = holder.grant().epoch
+    waiter.ask()
+    prepared = waiter.expect(lib.WIRE_GRANT, prepared=True)
+    assert prepared.flags & lib.WIRE_GRANT_PREPARED
+    assert waiter.shown() == 0
+    holder.say_drained(epoch)
+    wait_for(lambda: waiter.shown() == prepared.epoch, what="the prepared epoch in the page")
+    assert holder.shown() == 0
+    assert waiter.grant().epoch == prepared.epoch, "and by message, for who does not look at the page"
+    holder.give_back(epoch, more=True)  # the Return comes behind
+    again = holder.expect(lib.WIRE_GRANT, prepared=True)
+    assert again.flags & lib.WIRE_GRANT_PREPARED
+    assert rig.of("a")["clients"]
+
+
+def test_who_says_drained_without_holding_changes_nothing(rig: Rig) -> None:
+    for name in "ab":
+        rig.tenant(name)
+    holder, waiter = rig.client("a"), rig.client("b")
+    holder.ask()
+    epoch = holder.grant().epoch
+    waiter.ask()
+    waiter.expect(lib.WIRE_GRANT, prepared=True)
+    waiter.say_drained(epoch)
+    waiter.say_drained(epoch + 1)
+    holder.say_drained(epoch + 5)
+    waiter.nothing(lib.WIRE_GRANT, 0.005)
+    assert holder.shown() == epoch
 
 
 def test_the_token_of_a_frozen_holder_is_free_within_half_a_second(rig: Rig) -> None:

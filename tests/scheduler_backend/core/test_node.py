@@ -112,6 +112,16 @@ class AnyOrder(RuleBasedStateMachine):
         if twice:
             self.handle(event)
 
+    @precondition(lambda self: any(machine.prepared for machine in self.node.machines))
+    @rule(data=st.data())
+    def carried(self, data: st.DataObject) -> None:
+        orders = [machine.prepared for machine in self.node.machines if machine.prepared]
+        order = data.draw(st.sampled_from(orders))
+        self.handle(ev.Carried(order.gpu, order.holder_epoch, order.epoch))
+        holder = self.clients.get(order.holder)
+        if holder is not None and holder.held.get(order.gpu) == order.holder_epoch:
+            holder.old.append((order.gpu, holder.held.pop(order.gpu)))  # its Return comes late, or never
+
     @precondition(lambda self: self.clients)
     @rule(data=st.data(), draining=st.booleans(), old=st.booleans())
     def renews(self, data: st.DataObject, draining: bool, old: bool) -> None:

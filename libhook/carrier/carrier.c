@@ -1,0 +1,245 @@
+/* carrier.c - one thread, one epoll, one mutex (carrier.h). */
+#define _GNU_SOURCE
+#include "libhook/carrier/carrier.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define STOP UINT64_MAX        /* epoll data of the eventfd that ends the thread */
+#define STRAYS_A_SECOND 5000   /* messages that fit no order: far above what a client that returns tokens can say */
+#define SECOND_NS 1000000000ull
+
+struct order {
+    bool active;
+    int number;
+    struct wire_page *holder_page, *next_page;
+    uint32_t holder_slot, next_slot;
+    uint64_t holder_epoch, next_epoch;
+    uint64_t carried_ns;
+};
+
+struct client {
+    int fd; /* our copy; -1: free */
+    uint32_t strays;
+    uint64_t drained; /* the last epoch that it said, if there was no order for it yet */
+    uint64_t since_ns;
+};
+
+struct carrier {
+    pthread_mutex_t mutex;
+    pthread_t thread;
+    int epoll, stop_fd, done_fd;
+    struct order order[CARRIER_GPUS];
+    struct client client[CARRIER_CLIENTS];
+};
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
+}
+
+static void tell(int fd) {
+    uint64_t one = 1;
+    while (write(fd, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+}
+
+/* With the mutex held. Closing the only copy takes it out of the epoll as well. */
+static void forget(struct carrier *carrier, int number) {
+    struct client *client = &carrier->client[number];
+
+    if (client->fd < 0)
+        return;
+    epoll_ctl(carrier->epoll, EPOLL_CTL_DEL, client->fd, NULL);
+    close(client->fd);
+    client->fd = -1;
+    for (int gpu = 0; gpu < CARRIER_GPUS; gpu++)
+        if (carrier->order[gpu].number == number)
+            carrier->order[gpu].active = false;
+}
+
+static void carry_out(struct carrier *carrier, struct order *order) {
+    order->active = false;
+    order->carried_ns = now_ns(); /* before anybody can launch under the new epoch */
+    wire_page_store_epoch(order->holder_page, order->holder_slot, 0);
+    wire_page_store_epoch(order->next_page, order->next_slot, order->next_epoch);
+    syscall(SYS_futex, &order->next_page->gpu[order->next_slot].epoch, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    tell(carrier->done_fd);
+}
+
+/* With the mutex held: one message of this client. Returns false when there is none, or nobody to listen to. */
+static bool hear(struct carrier *carrier, int number) {
+    struct client *client = &carrier->client[number];
+    struct wire_page_drained message;
+
+    if (client->fd < 0)
+        return false;
+    ssize_t count = recv(client->fd, &message, sizeof message, MSG_DONTWAIT);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    if (count != (ssize_t)sizeof message || message.magic != WIRE_MAGIC) { /* the end, or nonsense */
+        forget(carrier, number);
+        return false;
+    }
+    for (int gpu = 0; gpu < CARRIER_GPUS; gpu++) {
+        struct order *order = &carrier->order[gpu];
+        if (order->active && order->number == number && order->holder_epoch == message.epoch) {
+            carry_out(carrier, order);
+            return true;
+        }
+    }
+    client->drained = message.epoch;
+    uint64_t at_ns = now_ns();
+    if (at_ns - client->since_ns > SECOND_NS) {
+        client->since_ns = at_ns;
+        client->strays = 0;
+    }
+    if (++client->strays > STRAYS_A_SECOND)
+        forget(carrier, number);
+    return true;
+}
+
+static void *run(void *argument) {
+    struct carrier *carrier = argument;
+    struct epoll_event events[16];
+
+    for (;;) {
+        int count = epoll_wait(carrier->epoll, events, 16, -1);
+        for (int i = 0; i < count; i++) {
+            if (events[i].data.u64 == STOP)
+                return NULL;
+            pthread_mutex_lock(&carrier->mutex);
+            hear(carrier, (int)events[i].data.u64); /* one each: a flood keeps nobody else waiting */
+            pthread_mutex_unlock(&carrier->mutex);
+        }
+    }
+}
+
+struct carrier *carrier_start(int done_fd) {
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = STOP};
+    sigset_t all, before;
+    struct carrier *carrier = calloc(1, sizeof *carrier);
+
+    if (!carrier)
+        return NULL;
+    for (int i = 0; i < CARRIER_CLIENTS; i++)
+        carrier->client[i].fd = -1;
+    for (int gpu = 0; gpu < CARRIER_GPUS; gpu++)
+        carrier->order[gpu].number = -1;
+    pthread_mutex_init(&carrier->mutex, NULL);
+    carrier->done_fd = done_fd;
+    carrier->epoll = epoll_create1(EPOLL_CLOEXEC);
+    carrier->stop_fd = eventfd(0, EFD_CLOEXEC);
+    if (carrier->epoll < 0 || carrier->stop_fd < 0 ||
+        epoll_ctl(carrier->epoll, EPOLL_CTL_ADD, carrier->stop_fd, &event))
+        goto out;
+    sigfillset(&all); /* signals are the loop thread's */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&carrier->thread, NULL, run, carrier);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!error) {
+        pthread_setname_np(carrier->thread, "gemini-carrier");
+        return carrier;
+    }
+    errno = error;
+out:
+    if (carrier->epoll >= 0)
+        close(carrier->epoll);
+    if (carrier->stop_fd >= 0)
+        close(carrier->stop_fd);
+    free(carrier);
+    return NULL;
+}
+
+void carrier_stop(struct carrier *carrier) {
+    tell(carrier->stop_fd);
+    pthread_join(carrier->thread, NULL);
+    for (int i = 0; i < CARRIER_CLIENTS; i++)
+        forget(carrier, i);
+    close(carrier->epoll);
+    close(carrier->stop_fd);
+    pthread_mutex_destroy(&carrier->mutex);
+    free(carrier);
+}
+
+int carrier_listen(struct carrier *carrier, int fd) {
+    int number = 0, copy = fcntl(fd, F_DUPFD_CLOEXEC, 0), result;
+
+    if (copy < 0)
+        return -errno;
+    pthread_mutex_lock(&carrier->mutex);
+    while (number < CARRIER_CLIENTS && carrier->client[number].fd >= 0)
+        number++;
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = (uint64_t)number};
+    if (number == CARRIER_CLIENTS)
+        result = -EUSERS;
+    else if (epoll_ctl(carrier->epoll, EPOLL_CTL_ADD, copy, &event))
+        result = -errno;
+    else {
+        carrier->client[number] = (struct client){.fd = copy};
+        result = number;
+    }
+    pthread_mutex_unlock(&carrier->mutex);
+    if (result < 0)
+        close(copy);
+    return result;
+}
+
+void carrier_forget(struct carrier *carrier, int number) {
+    if (number < 0 || number >= CARRIER_CLIENTS)
+        return;
+    pthread_mutex_lock(&carrier->mutex);
+    forget(carrier, number);
+    pthread_mutex_unlock(&carrier->mutex);
+}
+
+int carrier_prepare(struct carrier *carrier, uint32_t gpu, int number, struct wire_page *holder_page,
+    uint32_t holder_slot, uint64_t holder_epoch, struct wire_page *next_page, uint32_t next_slot, uint64_t next_epoch) {
+    int result = -EINVAL;
+
+    if (gpu >= CARRIER_GPUS || number < 0 || number >= CARRIER_CLIENTS || holder_slot >= WIRE_MAX_DEVICES ||
+        next_slot >= WIRE_MAX_DEVICES || !holder_page || !next_page)
+        return result;
+    pthread_mutex_lock(&carrier->mutex);
+    if (carrier->client[number].fd >= 0) {
+        carrier->order[gpu] = (struct order){.active = true,
+            .number = number,
+            .holder_page = holder_page,
+            .next_page = next_page,
+            .holder_slot = holder_slot,
+            .next_slot = next_slot,
+            .holder_epoch = holder_epoch,
+            .next_epoch = next_epoch};
+        result = 0;
+        if (carrier->client[number].drained == holder_epoch) /* it was quicker than the order */
+            carry_out(carrier, &carrier->order[gpu]);
+    }
+    pthread_mutex_unlock(&carrier->mutex);
+    return result;
+}
+
+uint64_t carrier_take_back(struct carrier *carrier, uint32_t gpu) {
+    uint64_t carried_ns = 0;
+
+    if (gpu >= CARRIER_GPUS)
+        return 0;
+    pthread_mutex_lock(&carrier->mutex);
+    carried_ns = carrier->order[gpu].carried_ns;
+    carrier->order[gpu].active = false;
+    carrier->order[gpu].carried_ns = 0;
+    pthread_mutex_unlock(&carrier->mutex);
+    return carried_ns;
+}

@@ -1,0 +1,45 @@
+/*
+ * carrier.h - the daemon's small thread that carries out one prepared hand-over of each GPU.
+ *
+ * Two message hops, four wake-ups and the interpreter are most of what a hand-over costs, and the card idles meanwhile.
+ * But who is next is known before the holder has drained. So the token machine decides ahead ("when A's epoch 7 has
+ * drained, B has epoch 8") and the order waits here, outside of the interpreter. The holder says on its page connection
+ * that it has drained (struct wire_page_drained); this thread stores the two words of the two pages and wakes who sleeps
+ * on the second, and then tells the interpreter, for which it is an event like any other.
+ *
+ * An order is taken back before the machine looks at anything else (carrier_take_back), so the machine never decides
+ * while a decision of before may still be carried out. What a client writes can do no more than its Return could: say
+ * that it has drained. A connection that talks nonsense, or without end, is not listened to any more.
+ *
+ * All functions are the loop thread's; one mutex guards what the two threads share, held for no blocking call.
+ */
+#ifndef GEMINI_CARRIER_H
+#define GEMINI_CARRIER_H
+
+#include <stdint.h>
+
+#include "libhook/core/wire.h"
+
+/* cffi: begin */
+#define CARRIER_GPUS 64
+#define CARRIER_CLIENTS 4096
+
+struct carrier;
+
+/* Starts the thread; `done_fd` (an eventfd, not owned) is written after each order that was carried out. NULL: no
+ * thread, memory or descriptors; errno says which. */
+struct carrier *carrier_start(int done_fd);
+/* Ends the thread and frees all; what was prepared is not carried out any more. */
+void carrier_stop(struct carrier *carrier);
+/* Listen to this page connection (a copy of the descriptor is kept). Returns its number, or -errno. */
+int carrier_listen(struct carrier *carrier, int fd);
+void carrier_forget(struct carrier *carrier, int number);
+/* When client `number` says that `holder_epoch` has drained, clear its word and show `next_epoch` in the other page.
+ * Replaces an order of before for this GPU. Returns 0, or -EINVAL for numbers out of range or not listened to. */
+int carrier_prepare(struct carrier *carrier, uint32_t gpu, int number, struct wire_page *holder_page,
+    uint32_t holder_slot, uint64_t holder_epoch, struct wire_page *next_page, uint32_t next_slot, uint64_t next_epoch);
+/* The order is off. Returns 0, or when it had been carried out (CLOCK_MONOTONIC ns). Before the pages are unmapped! */
+uint64_t carrier_take_back(struct carrier *carrier, uint32_t gpu);
+/* cffi: end */
+
+#endif

@@ -1,0 +1,67 @@
+"""The carrier (libhook/carrier) as the server sees it: orders go out, and come back as done or not.
+
+The thread in C stores epochs into token pages and wakes who sleeps there; this module owns its eventfd and its numbers.
+Only the loop's thread calls it. Where the thread cannot be had, no order is taken and every hand-over goes through the
+machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Callable
+
+from libhook.core import ffi, lib
+from scheduler_backend.page import TokenPage
+
+log = logging.getLogger("gemini.carrier")
+
+
+class Carrier:
+    """`on_done` is called in the loop soon after an order was carried out; `take_back` says which."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_done: Callable[[], None]) -> None:
+        self._loop, self._on_done = loop, on_done
+        self._fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._carrier = lib.carrier_start(self._fd)
+        if self._carrier == ffi.NULL:
+            log.warning("carrier error=%s; every hand-over goes through the machine", os.strerror(ffi.errno))
+            return
+        loop.add_reader(self._fd, self._done)
+
+    def _done(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._fd)
+        self._on_done()
+
+    def listen(self, fd: int) -> int:
+        """Listen to a page connection; its number, or below 0 where that cannot be."""
+        return -1 if self._carrier == ffi.NULL else int(lib.carrier_listen(self._carrier, fd))
+
+    def forget(self, number: int) -> None:
+        """Do not listen to it any more; a number below 0 is none."""
+        if number >= 0 and self._carrier != ffi.NULL:
+            lib.carrier_forget(self._carrier, number)
+
+    def prepare(
+        self, gpu: int, channel: int, holder: TokenPage, holder_epoch: int, following: TokenPage, epoch: int
+    ) -> None:
+        """When `holder_epoch` has drained by what comes from `channel`, show `epoch` in the page that follows."""
+        if channel >= 0 and self._carrier != ffi.NULL:
+            lib.carrier_prepare(
+                self._carrier, gpu, channel, holder.pointer, gpu, holder_epoch, following.pointer, gpu, epoch
+            )
+
+    def take_back(self, gpu: int) -> int:
+        """The order of this GPU is off; 0, or when it had been carried out (monotonic ns)."""
+        return 0 if self._carrier == ffi.NULL else int(lib.carrier_take_back(self._carrier, gpu))
+
+    def close(self) -> None:
+        """End the thread."""
+        if self._carrier != ffi.NULL:
+            self._loop.remove_reader(self._fd)
+            lib.carrier_stop(self._carrier)
+            self._carrier = ffi.NULL
+        os.close(self._fd)

@@ -1,0 +1,89 @@
+"""Who will have the token after the holder: decided before the holder has drained, so that nobody has to be asked then.
+
+The order holds only while nothing happens: the shell takes it back before each event and the machine, having handled
+that event, says the same order again or another. Where the machine could not be sure (several processes of the holder
+must drain first, the holder itself would be picked again, the next one still rests at its limit) there is no order, and
+the Return goes through the machine as ever.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from scheduler_backend.core.events import Prepare
+from scheduler_backend.core.policy import SCALE, Policy, pick, virtual
+from scheduler_backend.core.seat import Seat, Standing, State
+from scheduler_backend.core.tenant import WHOLE_PPM
+
+
+class Books(Protocol):
+    """What of the token machine is looked at here; nothing of it is changed."""
+
+    gpu: int
+    policy: Policy
+    now_ns: int
+    epoch: int
+    quota_until_ns: int
+    contended: bool
+    holder: Seat | None
+    waiting: dict[str, Seat]
+    virtual_now: int
+    arrivals: int
+
+    def barred(self) -> bool: ...
+    def active_ppm(self) -> int: ...
+    def shape_of(self, seat: Seat) -> tuple[bool, int]: ...
+    def quota_from(self, seat: Seat, contended: bool, start_ns: int) -> int: ...
+
+
+def next_order(machine: Books) -> Prepare | None:
+    """The order for the next hand-over, its epoch still 0; None: there is none that is certain."""
+    holder = machine.holder
+    if holder is None or machine.barred() or not (machine.contended or holder.state is State.CLOSING):
+        return None
+    holds = holder.with_standing(Standing.HOLDS)
+    if len(holds) != 1:
+        return None
+    closing = holder.state is State.CLOSING
+    end_ns = machine.now_ns if closing else max(machine.now_ns, machine.quota_until_ns)
+    following = _following(machine, holder, end_ns)
+    if following is None:
+        return None
+    contended, cap_ns = machine.shape_of(following)
+    quota_ns = machine.quota_from(following, contended, end_ns)
+    margin_ns, policy = machine.policy.lease_margin_ns, machine.policy
+    lease_ns = quota_ns + margin_ns if contended else max(policy.alone_lease_ns, quota_ns + margin_ns)
+    return Prepare(
+        machine.gpu,
+        holds[0].client,
+        holder.name,
+        machine.epoch,
+        following.name,
+        tuple(member.client for member in following.with_standing(Standing.WAITS)),
+        0,
+        quota_ns,
+        lease_ns,
+        cap_ns,
+        contended or following.limit_ppm < WHOLE_PPM,
+    )
+
+
+def same_order(known: Prepare, order: Prepare) -> bool:
+    """May the order that is out stand? A quota that grew a little since is not worth a message."""
+    alike = known._replace(epoch=0, quota_ns=0, lease_ns=0) == order._replace(quota_ns=0, lease_ns=0)
+    return alike and known.quota_ns <= order.quota_ns <= known.quota_ns * 5 // 4
+
+
+def _following(machine: Books, holder: Seat, end_ns: int) -> Seat | None:
+    """Who would be picked at `end_ns` if the holder then waited again at once, and nobody else came."""
+    rivals = [seat for seat in machine.waiting.values() if not seat.throttled or seat.resume_ns <= end_ns]
+    if not rivals:
+        return None
+    left_ns = end_ns - machine.now_ns
+    virtual_end = machine.virtual_now + (left_ns * SCALE // machine.active_ppm() if holder.request_ppm else 0)
+    clock, arrived = holder.clock, holder.arrived
+    holder.clock += virtual(left_ns, holder.weight_ppm)
+    holder.arrived = machine.arrivals + 1
+    first, _ = pick([*rivals, holder], virtual_end, machine.policy)
+    holder.clock, holder.arrived = clock, arrived
+    return None if first is None or first is holder or first.throttled else first

@@ -1,0 +1,137 @@
+"""The carrier thread (libhook/carrier): it does what was ordered, once, and nothing that was taken back."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import socket
+import struct
+import termios
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from libhook.core import ffi, lib
+
+DRAINED = struct.Struct("<IIQ")
+
+
+class Bench:
+    """A carrier, two pages in plain memory, and the client's end of a page connection."""
+
+    def __init__(self) -> None:
+        self.done = os.eventfd(0, os.EFD_NONBLOCK)
+        self.carrier = lib.carrier_start(self.done)
+        assert self.carrier != ffi.NULL
+        self.pages = [ffi.new("struct wire_page *") for _ in range(2)]
+        self.client, daemon = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with daemon:
+            self.number = lib.carrier_listen(self.carrier, daemon.fileno())
+        assert self.number >= 0
+        lib.wire_page_store_epoch(self.pages[0], 3, 7)
+
+    def prepare(self, holder_epoch: int = 7, epoch: int = 8) -> int:
+        return lib.carrier_prepare(
+            self.carrier, 0, self.number, self.pages[0], 3, holder_epoch, self.pages[1], 3, epoch
+        )
+
+    def say(self, epoch: int, magic: int = lib.WIRE_MAGIC) -> None:
+        self.client.send(DRAINED.pack(magic, 3, epoch))
+
+    def carried(self, seconds: float = 10) -> bool:
+        return bool(select.select([self.done], [], [], seconds)[0])
+
+    def shown(self) -> list[int]:
+        return [lib.wire_page_load_epoch(page, 3) for page in self.pages]
+
+    def until_heard(self) -> None:
+        """All that was said has been taken out of the connection (so it was judged)."""
+        deadline = time.monotonic() + 10
+        unread = bytearray(4)
+        while True:
+            fcntl.ioctl(self.client, termios.TIOCOUTQ, unread)
+            if not int.from_bytes(unread, "little"):
+                return
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+
+
+@pytest.fixture
+def bench() -> Iterator[Any]:
+    bench = Bench()
+    yield bench
+    lib.carrier_stop(bench.carrier)
+    bench.client.close()
+    os.close(bench.done)
+
+
+def test_an_order_is_carried_out_when_the_holder_says_that_it_has_drained(bench: Bench) -> None:
+    before_ns = time.monotonic_ns()
+    assert bench.prepare() == 0
+    bench.say(7)
+    assert bench.carried()
+    assert bench.shown() == [0, 8]
+    assert before_ns <= lib.carrier_take_back(bench.carrier, 0) <= time.monotonic_ns()
+    assert lib.carrier_take_back(bench.carrier, 0) == 0, "it is told once"
+
+
+def test_a_holder_that_was_quicker_than_its_order_is_heard(bench: Bench) -> None:
+    bench.say(7)
+    bench.until_heard()
+    assert bench.prepare() == 0
+    assert bench.carried()
+    assert bench.shown() == [0, 8]
+
+
+def test_an_order_that_was_taken_back_is_not_carried_out(bench: Bench) -> None:
+    bench.prepare()
+    assert lib.carrier_take_back(bench.carrier, 0) == 0
+    bench.say(7)
+    bench.until_heard()
+    assert lib.carrier_take_back(bench.carrier, 0) == 0
+    assert bench.shown() == [7, 0]
+
+
+def test_another_epoch_is_not_meant(bench: Bench) -> None:
+    bench.prepare()
+    bench.say(6)
+    bench.until_heard()
+    assert bench.shown() == [7, 0]
+    bench.say(7)
+    assert bench.carried()
+
+
+def test_nonsense_costs_the_connection_and_its_order(bench: Bench) -> None:
+    bench.prepare()
+    bench.say(7, magic=0)
+    assert bench.client.recv(1) == b"", "nobody listens any more"
+    assert bench.shown() == [7, 0]
+    assert bench.prepare() < 0
+
+
+def test_a_flood_is_not_listened_to_for_ever(bench: Bench) -> None:
+    def flood() -> None:
+        for _ in range(200_000):
+            bench.say(1)
+
+    with pytest.raises((BrokenPipeError, ConnectionResetError)):
+        flood()
+
+
+def test_the_end_of_the_connection_ends_the_order(bench: Bench) -> None:
+    bench.prepare()
+    bench.client.close()
+    deadline = time.monotonic() + 10
+    while bench.prepare() == 0:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    assert bench.shown() == [7, 0]
+
+
+@pytest.mark.parametrize(("gpu", "number", "slot"), [(64, 0, 0), (0, -1, 0), (0, 4096, 0), (0, 0, 16), (0, 99, 0)])
+def test_what_is_out_of_range_is_refused(bench: Bench, gpu: int, number: int, slot: int) -> None:
+    page = bench.pages[0]
+    assert lib.carrier_prepare(bench.carrier, gpu, number, page, slot, 1, page, slot, 2) < 0

@@ -1,0 +1,264 @@
+"""The Kubernetes API as the cluster parts use it: list, watch, bind, compare and set, events. This package's only I/O.
+
+Stands on kubernetes.aio for who and where we are (kubeconfig or service account, TLS, tokens) and for the connection;
+requests and replies stay plain JSON. Its typed calls are not used: they check each reply against a model, and
+create_namespaced_pod_binding raises although the pod was bound (client 37: the reply is a Status); the
+`_without_preload_content` forms send what is sent here.
+
+A refusal by the API server is a Refused with its HTTP status; no answer (connection, time-out, a proxy's page) is an
+Unanswered: then what was asked may or may not have been done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import aiohttp
+
+from gemini.kube import names
+
+Object = dict[str, Any]
+
+PATHS = {  # kind -> collection of all namespaces
+    "Node": "/api/v1/nodes",
+    "Pod": "/api/v1/pods",
+    "Device": f"/apis/{names.DEVICE_API_VERSION}/devices",
+    "PodDisruptionBudget": "/apis/policy/v1/poddisruptionbudgets",
+}
+CALL_SECONDS = 10
+PAGE = 500  # objects a list answers at once
+WATCH_SECONDS = 300
+QUIET_SECONDS = 150  # bookmarks come about once a minute; a watch that is silent for longer is dead
+
+
+class ApiFault(Exception):
+    """The API server did not do what was asked."""
+
+
+class Refused(ApiFault):
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"{status}: {message}")
+        self.status = status
+
+
+class Unanswered(ApiFault):
+    """No answer came: it may have been done."""
+
+
+class TooOld(ApiFault):
+    """The watch cannot go on from there; list again."""
+
+
+class Client:
+    """One API server. Make it with `connect`, inside the event loop."""
+
+    def __init__(self, api: Any) -> None:
+        self._api = api
+
+    @classmethod
+    async def connect(cls, kubeconfig: str | None = None) -> Client:
+        """By a kubeconfig, or without one by the service account of the pod that we are in."""
+        from kubernetes.aio import client  # over a second to import
+
+        config: Any = importlib.import_module("kubernetes.aio.config")
+        if kubeconfig is not None and not any(Path(part).is_file() for part in kubeconfig.split(os.pathsep)):
+            raise FileNotFoundError("there is no such file")
+        settings = client.Configuration()
+        if kubeconfig is None:
+            config.load_incluster_config(client_configuration=settings)
+        else:
+            await config.load_kube_config(config_file=kubeconfig, client_configuration=settings)
+        settings.connection_pool_maxsize = 64
+        return cls(client.ApiClient(settings))
+
+    async def close(self) -> None:
+        await self._api.close()
+
+    # ---- any object
+
+    async def get(self, path: str, **query: str) -> Object:
+        return await self.call("GET", path, query=query)
+
+    async def call(
+        self, method: str, path: str, body: Object | None = None, query: dict[str, str] | None = None
+    ) -> Object:
+        try:
+            reply = await self._send(method, path, body, query, aiohttp.ClientTimeout(CALL_SECONDS))
+            text = await reply.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unanswered(f"{method} {path}: {error or type(error).__name__}") from None
+        try:
+            decoded = json.loads(text) if text else {}
+        except ValueError:
+            decoded = None
+        if not isinstance(decoded, dict):
+            raise Unanswered(f"{method} {path}: {reply.status} with a body that is no object")
+        if reply.status >= 500 or reply.status == 429:
+            raise Unanswered(f"{method} {path}: {reply.status}: {decoded.get('message', '')}")
+        if reply.status >= 400:
+            raise Refused(reply.status, f"{decoded.get('message') or method + ' ' + path}")
+        return decoded
+
+    async def _send(
+        self, method: str, path: str, body: Object | None, query: dict[str, str] | None, timeout: Any
+    ) -> Any:
+        target = path + (f"?{urlencode(query)}" if query else "")
+        headers = {"Accept": "application/json"}
+        if method == "PATCH":
+            headers["Content-Type"] = "application/merge-patch+json"
+        asked = await self._api.param_serialize(method, target, header_params=headers, auth_settings=["BearerToken"])
+        _, url, headers, _, _ = asked
+        reply = await self._api.call_api(method, url, header_params=headers, body=body, _request_timeout=timeout)
+        return reply.response
+
+    # ---- collections
+
+    async def all_of(self, kind: str, **query: str) -> tuple[list[Object], str]:
+        """All objects of a kind and the resource version they were read at, page by page."""
+        items: list[Object] = []
+        query = {"limit": str(PAGE), **query}
+        while True:
+            page = await self.get(PATHS[kind], **query)
+            items += page.get("items") or []
+            metadata = page.get("metadata") or {}
+            if not metadata.get("continue"):
+                return items, str(metadata.get("resourceVersion", ""))
+            query["continue"] = metadata["continue"]
+
+    async def watch(self, kind: str, version: str) -> AsyncIterator[tuple[str, Object]]:
+        """(event, object) from a version on, bookmarks too, until the server ends the watch; then watch again from the
+        last version seen. Raises TooOld where only a new list helps."""
+        query = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(WATCH_SECONDS)}
+        query["resourceVersion"] = version
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CALL_SECONDS, sock_read=QUIET_SECONDS)
+        try:
+            reply = await self._send("GET", PATHS[kind], None, query, timeout)
+            async with reply:
+                if reply.status == 410:
+                    raise TooOld(f"watch {kind}: {version} is too old")
+                if reply.status >= 400:
+                    raise Refused(reply.status, f"watch {kind}: {(await reply.text())[:200]}")
+                while line := await reply.content.readline():
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":  # 410 Gone, or closed by force: a new list is always right
+                        raise TooOld(f"watch {kind}: {event['object'].get('message', 'ended by the server')}")
+                    yield event["type"], event["object"]
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unanswered(f"watch {kind}: {error or type(error).__name__}") from None
+        except (ValueError, KeyError, TypeError) as error:  # a line cut short, or no JSON
+            raise TooOld(f"watch {kind}: {error}") from None
+
+    # ---- what the extender does
+
+    async def pod(self, namespace: str, name: str) -> Object:
+        return await self.get(_pod_path(namespace, name))
+
+    async def pods_on(self, node: str) -> list[Object]:
+        """The pods bound to a node, by a read that has seen every write that was answered before it."""
+        items, _ = await self.all_of("Pod", fieldSelector=f"spec.nodeName={node}")
+        return items
+
+    async def bind(self, namespace: str, name: str, uid: str, node: str, annotations: dict[str, str]) -> None:
+        """One write: the server merges the Binding's annotations into the pod. Another uid, or a pod that is bound
+        already, is Refused with 409."""
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name, "namespace": namespace, "uid": uid, "annotations": annotations},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        await self.call("POST", f"{_pod_path(namespace, name)}/binding", binding)
+
+    async def lease(self, namespace: str, name: str) -> Object | None:
+        try:
+            return await self.get(f"{_lease_path(namespace)}/{quote(name)}")
+        except Refused as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def put_lease(self, namespace: str, name: str, metadata: Object) -> str:
+        """Compare and set: creates the lease, or replaces the one of metadata.resourceVersion; its new version. A
+        lease that is there already, is gone, or has changed is Refused with 404 or 409."""
+        fresh = "resourceVersion" not in metadata
+        body = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": name, "namespace": namespace, **metadata},
+            "spec": {},
+        }
+        path = _lease_path(namespace) if fresh else f"{_lease_path(namespace)}/{quote(name)}"
+        written = await self.call("POST" if fresh else "PUT", path, body)
+        return str((written.get("metadata") or {}).get("resourceVersion", ""))
+
+    async def event(self, pod: Object, name: str, reason: str, message: str, count: int, stamp: str) -> None:
+        """Says something of a pod, as `kubectl describe` shows it; the same name again brings it up to date."""
+        metadata = pod["metadata"]
+        namespace = metadata["namespace"]
+        about = {key: metadata[key] for key in ("name", "namespace", "uid")}
+        news = {"message": message[:1024], "count": count, "lastTimestamp": stamp}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": {"apiVersion": "v1", "kind": "Pod", **about},
+            "reason": reason,
+            "type": "Warning",
+            "source": {"component": "gemini-extender"},
+            "firstTimestamp": stamp,
+            **news,
+        }
+        path = f"/api/v1/namespaces/{quote(namespace)}/events"
+        if count == 1:
+            try:
+                await self.call("POST", path, body)
+                return
+            except Refused as error:
+                if error.status != 409:
+                    raise
+        await self.call("PATCH", f"{path}/{quote(name)}", news)
+
+
+async def follow(client: Client, kind: str, cluster: Any, synced: asyncio.Event | None = None, log: Any = None) -> None:
+    """Keeps `cluster` in step with all objects of a kind, for ever: list, watch, and list again where that must be.
+
+    `cluster` has replace(kind, objects, version) and apply(kind, event, object).
+    """
+    version, wait = "", 0.1
+    while True:
+        try:
+            if not version:
+                items, version = await client.all_of(kind)
+                cluster.replace(kind, items, int(version) if version.isdecimal() else 0)
+                if synced is not None:
+                    synced.set()
+                wait = 0.1
+            async for event, item in client.watch(kind, version):
+                if event != "BOOKMARK":
+                    cluster.apply(kind, event, item)
+                version = str((item.get("metadata") or {}).get("resourceVersion") or version)
+                wait = 0.1
+        except TooOld:
+            version = ""
+        except ApiFault as error:
+            if log is not None:
+                log.warning("watch kind=%s error=%s retry_seconds=%.1f", kind, error, wait)
+            if isinstance(error, Refused):
+                version = ""
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, 10.0)
+
+
+def _pod_path(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}"
+
+
+def _lease_path(namespace: str) -> str:
+    return f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace)}/leases"

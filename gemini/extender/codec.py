@@ -52,7 +52,8 @@ class PreemptRequest:
     victims: dict[str, Victims] = field(default_factory=dict)
 
 
-def read_filter(body: bytes) -> FilterRequest:
+def read_filter(body: bytes, otherwise: tuple[str, ...] | None = None) -> FilterRequest:
+    """`otherwise`: the nodes where the request names none; without it such a request is bad."""
     given = _body(body)
     pod = _object(given.get("pod"), "Pod")
     listed = given.get("nodenames")
@@ -61,6 +62,8 @@ def read_filter(body: bytes) -> FilterRequest:
             raise BadRequest("NodeNames is not a list of names")
         return FilterRequest(pod, tuple(listed))
     if given.get("nodes") is None:
+        if otherwise is not None:
+            return FilterRequest(pod, otherwise)
         raise BadRequest("there are neither NodeNames nor Nodes")
     items = _lower(_object(given["nodes"], "Nodes")).get("items")
     nodes: dict[str, dict[str, Any]] = {}

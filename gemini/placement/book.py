@@ -277,6 +277,10 @@ class Book:
         here = self._on_node.get(node, ())
         return sorted(pod for pod in here if (kind, minor) in self.holdings[pod].devices())
 
+    def pods_on(self, node: str) -> list[str]:
+        """The pods that hold anything on a node."""
+        return sorted(self._on_node.get(node, ()))
+
     def snapshot(self) -> dict[tuple[str, str, int], tuple[int, int, int, int]]:
         """(node, type, minor) -> (core, memory, slots, pods): for comparing two books."""
         result = {}

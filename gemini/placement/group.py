@@ -12,7 +12,7 @@ for the same are interchangeable: they take their sets in ascending order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,11 +27,19 @@ from gemini.placement.shape import SetTable
 SEARCH_LIMIT = 5_000  # complete choices compared on one node; beyond it the best found so far counts
 
 
-def place_group(allocator: Allocator, asks: Sequence[Ask], placed: Sequence[Placement] = ()) -> list[Placement] | None:
-    """Where all of `asks` go together, in their order, or None. `placed`: members that already hold cards."""
+def place_group(
+    allocator: Allocator,
+    asks: Sequence[Ask],
+    placed: Sequence[Placement] = (),
+    among: Collection[str] | None = None,
+) -> list[Placement] | None:
+    """Where all of `asks` go together, in their order, or None. `placed`: members that already hold cards; `among`:
+    the nodes in question, None: all."""
     book = allocator.book
     asks = [replace(ask, policies=asks[0].policies) for ask in asks]
     nodes = [placed[0].node] if placed else [node.name for node in book.nodes()]
+    if among is not None:
+        nodes = [name for name in nodes if name in among]
     for ask in {_kind(ask): ask for ask in asks}.values():
         nodes = allocator.possible(ask, nodes)
     order = {name: i for i, name in enumerate(nodes)}

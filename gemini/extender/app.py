@@ -1,0 +1,255 @@
+"""The extender as a program: HTTP around a Service, watches that keep its Cluster, clocks, metrics.
+
+    POST /filter /prioritize /bind /preempt   kube-scheduler's extender/v1
+    POST /dry-run                             the request of filter, without effect, with a reason for every card
+    GET  /state /healthz /readyz /metrics
+
+Before the first lists are in, the verbs answer with an error: a book that is not whole would promise cards twice.
+A body that cannot be read is answered with 400, whatever goes wrong besides with the verb's own error and a log line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from gemini import serving
+from gemini.extender import codec
+from gemini.extender.announce import Announcer
+from gemini.extender.service import Service, Verdict, summary
+from gemini.extender.state import BUDGET, DEVICE, KINDS, NODE, POD, Cluster
+from gemini.kube import names
+from gemini.kube.client import Client, follow
+from gemini.placement.allocate import UnknownPolicy
+
+PORT = 8790
+LARGEST_BODY = 256 << 20  # 5,000 whole Node objects of 50 KB
+NEEDED = (NODE, DEVICE, POD)  # without these there is no book
+SWEEP_SECONDS = 1.0
+BUCKETS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+log = logging.getLogger("gemini.extender")
+
+Verb = Callable[[bytes], Awaitable[bytes]]
+
+
+class App:
+    """The routes of one replica. `synced` says which kinds have been listed."""
+
+    def __init__(self, service: Service, announcer: Announcer | None, synced: dict[str, asyncio.Event]) -> None:
+        self.service, self.announcer, self.synced = service, announcer, synced
+        self.registry = CollectorRegistry()
+        self.calls = Counter(
+            "gemini_extender_calls", "Calls of the scheduler", ["verb", "result"], registry=self.registry
+        )
+        self.seconds = Histogram(
+            "gemini_extender_seconds", "Time a call took, reading and writing JSON included", ["verb"],
+            buckets=BUCKETS, registry=self.registry,
+        )  # fmt: skip
+        self.refused = Counter(
+            "gemini_extender_refused", "Pods that filter found no node for, by the first reason", ["reason"],
+            registry=self.registry,
+        )  # fmt: skip
+        self.victims = Counter("gemini_extender_victims", "Pods proposed for eviction", registry=self.registry)
+        self.cards = Gauge("gemini_extender_cards", "Cards by what they are", ["state"], registry=self.registry)
+        self.core = Gauge("gemini_extender_core_ratio", "Cards' time in whole cards", ["of"], registry=self.registry)
+        self.pods = Gauge("gemini_extender_pods", "Sharepods by where they are", ["state"], registry=self.registry)
+
+    def application(self) -> web.Application:
+        application = web.Application(client_max_size=LARGEST_BODY)
+        verbs: dict[str, tuple[Verb, Callable[[str], bytes]]] = {
+            "filter": (self.filter, codec.write_filter_error),
+            "prioritize": (self.prioritize, _plain_error),
+            "bind": (self.bind, codec.write_bind),
+            "preempt": (self.preempt, _plain_error),
+            "dry-run": (self.dry_run, _plain_error),
+        }
+        for name, (verb, fail) in verbs.items():
+            application.router.add_post(f"/{name}", self._handler(name, verb, fail))
+        application.router.add_get("/state", self.state)
+        application.router.add_get("/healthz", self.healthz)
+        application.router.add_get("/readyz", self.readyz)
+        application.router.add_get("/metrics", self.metrics)
+        return application
+
+    def _handler(
+        self, name: str, verb: Verb, fail: Callable[[str], bytes]
+    ) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def handle(request: web.Request) -> web.Response:
+            started, status = time.perf_counter(), 200
+            try:
+                body = await request.read()  # raises 413 by itself
+                if missing := self.missing():
+                    result, status = (
+                        fail(f"not ready: {', '.join(missing)} not listed yet"),
+                        503 if name == "dry-run" else 200,
+                    )
+                else:
+                    result = await verb(body)
+            except codec.BadRequest as error:
+                result, status = fail(str(error)), 400
+            except web.HTTPException:
+                raise
+            except Exception:
+                log.exception("verb=%s failed", name)
+                result, status = fail("the extender failed on this request; see its log"), 500
+            self.seconds.labels(name).observe(time.perf_counter() - started)
+            self.calls.labels(name, "ok" if status == 200 else str(status)).inc()
+            return web.Response(body=result, status=status, content_type="application/json")
+
+        return handle
+
+    # ---- verbs
+
+    async def filter(self, body: bytes) -> bytes:
+        request = codec.read_filter(body)
+        verdict = await self.service.filter(request)
+        if verdict.error:
+            return codec.write_filter_error(verdict.error)
+        if not verdict.passed:
+            self._waits(request, verdict)
+        return codec.write_filter(request, frozenset(verdict.passed), verdict.failed)
+
+    def _waits(self, request: codec.FilterRequest, verdict: Verdict) -> None:
+        reason = next(iter(verdict.failed.values()), ("NoNodes", ""))[0]
+        self.refused.labels(reason).inc()
+        if self.announcer is not None:
+            self.announcer.waits(self.service.view(request.pod), reason, summary(verdict))
+
+    async def prioritize(self, body: bytes) -> bytes:
+        request = codec.read_filter(body)
+        return codec.write_scores(request, self.service.prioritize(request))
+
+    async def bind(self, body: bytes) -> bytes:
+        request = codec.read_bind(body)
+        error = await self.service.bind(request)
+        if error:
+            log.info("bind pod=%s/%s node=%s error=%s", request.namespace, request.name, request.node, error)
+        return codec.write_bind(error)
+
+    async def preempt(self, body: bytes) -> bytes:
+        victims = self.service.preempt(codec.read_preempt(body))
+        self.victims.inc(sum(len(v.uids) for v in victims.values()))
+        return codec.write_preempt(victims)
+
+    async def dry_run(self, body: bytes) -> bytes:
+        """Without NodeNames or Nodes: every node that is known."""
+        known = tuple(sorted(self.service.cluster.nodes))
+        request = codec.read_filter(body, known)
+        verdict = await self.service.filter(request, effect=False)
+        return json.dumps(self.service.dry_run_json(verdict)).encode()
+
+    # ---- how it is
+
+    def missing(self) -> list[str]:
+        return [kind for kind in NEEDED if not self.synced[kind].is_set()]
+
+    async def state(self, request: web.Request) -> web.Response:
+        return web.json_response({**self.service.state_json(), "ready": not self.missing()})
+
+    async def healthz(self, request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def readyz(self, request: web.Request) -> web.Response:
+        if missing := self.missing():
+            return web.Response(text=f"not listed yet: {', '.join(missing)}\n", status=503)
+        return web.Response(text="ok\n")
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        figures = self.service.figures()
+        for key, value in figures.items():
+            if key.startswith("cards_"):
+                self.cards.labels(key.removeprefix("cards_")).set(value)
+        self.core.labels("all").set(figures["core"] / 100)
+        self.core.labels("promised").set(figures["promised"] / 100)
+        cluster = self.service.cluster
+        self.pods.labels("waiting").set(sum(pod.waits for pod in cluster.pods.values()))
+        self.pods.labels("reserved").set(len(cluster.reservations))
+        self.pods.labels("placed").set(sum(pod.holds for pod in cluster.pods.values()))
+        return web.Response(body=generate_latest(self.registry), content_type="text/plain", charset="utf-8")
+
+
+def _plain_error(text: str) -> bytes:
+    return json.dumps({"Error": text}).encode()
+
+
+# ---- the program
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    serving.configure(parser, PORT)
+    parser.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, else the pod's service account")
+    parser.add_argument(
+        "--policies", default="", metavar="NAMES", help="placement policies, in order (docs/placement.md)"
+    )
+    parser.add_argument(
+        "--device-types", default=",".join(sorted(names.DEVICE_TYPES)), metavar="NAMES",
+        help="types of devices besides gpu (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--namespace", metavar="NAME", help="of the leases (default: the pod's own, else kube-system)")
+    parser.add_argument(
+        "--alone", action="store_true", help="no other replica runs: binds with one write instead of two"
+    )
+    parser.add_argument("--no-events", action="store_true", help="write no events on pods that wait")
+
+
+def listed(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
+    """Serves until SIGTERM. Raises serving.CannotServe."""
+    context = serving.tls_context(args)
+    try:
+        cluster = Cluster(listed(args.policies), frozenset(listed(args.device_types)))
+    except UnknownPolicy as error:
+        raise serving.CannotServe(f"--policies: {error}") from None
+    kubeconfig = args.kubeconfig or os.environ.get("KUBECONFIG")
+    try:
+        client = await Client.connect(kubeconfig)
+    except Exception as error:  # each way of logging in fails in its own way
+        where = kubeconfig or "the service account"
+        raise serving.CannotServe(f"{where}: {' '.join(str(error).split())}; give --kubeconfig FILE") from None
+    leases = None if args.alone else args.namespace or _own_namespace()
+    replica = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns():x}"
+    service = Service(cluster, client, time.monotonic_ns, time.time_ns, leases, replica)
+    announcer = None if args.no_events else Announcer(client, time.monotonic_ns)
+    synced = {kind: asyncio.Event() for kind in KINDS}
+    app = App(service, announcer, synced)
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(follow(client, kind, cluster, synced[kind], log)) for kind in (*NEEDED, BUDGET)]
+            tasks.append(group.create_task(_sweep(service)))
+            if announcer is not None:
+                tasks.append(group.create_task(announcer.run()))
+            try:
+                await serving.serve(app.application(), args, context, ready)
+            finally:
+                for task in tasks:
+                    task.cancel()
+    except* serving.CannotServe as several:
+        raise several.exceptions[0] from None
+    finally:
+        await client.close()
+
+
+async def _sweep(service: Service) -> None:
+    while True:
+        await asyncio.sleep(SWEEP_SECONDS)
+        await service.sweep()
+
+
+def _own_namespace() -> str:
+    try:
+        return Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace").read_text().strip()
+    except OSError:
+        return "kube-system"

@@ -1,0 +1,262 @@
+"""What several replicas tell each other: for each node the bindings that are under way, in an object of the API server.
+
+A replica promises cards from what it has watched, which may be behind. Before it binds, it enters the promise into the
+node's Lease, by compare-and-set on the version that its own book has taken in. Whoever finds another version there
+reads it, and the node's pods besides, and chooses anew: so two replicas never promise one share twice, and no lock is
+held that a dead replica could leave behind. A replica that is alone pays one small write for each round of bindings;
+bindings of one node that come together share it.
+
+Why that is enough: writes of one lease stand in one order, and each writer has taken in all entries before its own. An
+entry is left out only by a replica that has seen the pod's fate in the API server; who comes later lists the node's
+pods after reading the lease, and sees it too. An entry whose pod is never bound is left out after a time-out longer
+than any call may take.
+
+The first half is pure: entries to text and back. `Ledger` does its I/O through the client that it is given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from gemini.extender.reserve import BIND_NS
+from gemini.kube import names
+from gemini.kube.client import Refused
+from gemini.placement.model import Grant, Placement, Role
+
+ENTRIES = f"{names.DOMAIN}/promises"
+NODE_LEASE = "gemini-node-{}"
+ROUNDS = 5
+FORGET_NS = 2 * BIND_NS
+
+
+class Stale(Exception):
+    """Another replica has written meanwhile; the book has been brought up to date. Choose anew."""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """`by`: the replica that binds the pod, and alone may take the promise back."""
+
+    placement: Placement
+    by: str
+
+
+def write_entries(promises: Iterable[Promise]) -> str:
+    record = [
+        [
+            p.by, p.placement.pod, p.placement.node,
+            *([g.type, g.minor, g.core, g.memory, g.tenant, g.role.value] for g in p.placement.grants),
+        ]
+        for p in promises
+    ]  # fmt: skip
+    return json.dumps(record, separators=(",", ":"))
+
+
+def read_entries(lease: dict[str, Any]) -> list[Promise]:
+    """What a lease says; what is no such text says nothing."""
+    text = ((lease.get("metadata") or {}).get("annotations") or {}).get(ENTRIES, "[]")
+    found: list[Promise] = []
+    try:
+        for by, pod, node, *grants in json.loads(text):
+            parts = tuple(Grant(kind, minor, core, memory, tenant, Role(role))
+                          for kind, minor, core, memory, tenant, role in grants)  # fmt: skip
+            found.append(Promise(Placement(pod, node, parts), by))
+    except (ValueError, TypeError, AttributeError):
+        return []
+    return found
+
+
+class Store(Protocol):
+    """What the ledger needs of the API server."""
+
+    async def lease(self, namespace: str, name: str) -> dict[str, Any] | None: ...
+
+    async def put_lease(self, namespace: str, name: str, metadata: dict[str, Any]) -> str: ...
+
+    async def pods_on(self, node: str) -> list[dict[str, Any]]: ...
+
+
+class Owner(Protocol):
+    """What the ledger asks of the book's keeper."""
+
+    def settled(self, pod: str) -> bool:
+        """Whether the pod's fate is known: bound, or gone."""
+
+    def see(self, pods: Sequence[dict[str, Any]]) -> None:
+        """Pods as a read has shown them just now."""
+
+    def adopt(self, node: str, placements: Sequence[Placement]) -> None:
+        """All that other replicas promise on the node."""
+
+    def owner_of(self, node: str) -> dict[str, Any] | None:
+        """The owner reference of the node's lease."""
+
+
+Key = tuple[str, str]  # pod, replica: two replicas may both be binding one pod, and one of them will fail
+
+
+@dataclass
+class _Wanted:
+    placements: tuple[Placement, ...]
+    mark: int
+    future: asyncio.Future[None]
+
+
+@dataclass
+class _Page:
+    """One node's lease as this replica knows it."""
+
+    version: str | None = None  # of the lease; None: it is not there
+    read: bool = False  # whether entries are those of the version
+    entries: dict[Key, Promise] = field(default_factory=dict)
+    first_seen: dict[Key, int] = field(default_factory=dict)
+    reads: int = 0
+    wanted: list[_Wanted] = field(default_factory=list)
+    dropped: set[str] = field(default_factory=set)
+    writer: asyncio.Task[None] | None = None
+
+
+class Ledger:
+    """The leases of all nodes. Used on one event loop."""
+
+    def __init__(self, store: Store, owner: Owner, namespace: str, clock_ns: Callable[[], int], replica: str) -> None:
+        self.replica = replica
+        self._store, self._owner, self._namespace, self._clock_ns = store, owner, namespace, clock_ns
+        self._pages: dict[str, _Page] = {}
+
+    def mark(self, node: str) -> int:
+        """What is chosen now is chosen from the book as of this mark."""
+        page = self._pages.get(node)
+        return page.reads if page is not None else 0
+
+    async def enter(self, node: str, placements: Sequence[Placement], mark: int) -> None:
+        """Returns when the promises stand in the node's lease. Raises Stale, also where the book has taken something
+        in since they were chosen, or what the client raises; then they do not, or count for the time-out at most."""
+        page = self._pages.setdefault(node, _Page())
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        page.wanted.append(_Wanted(tuple(placements), mark, future))
+        self._write(node, page)
+        await future
+
+    def leave(self, node: str, pods: Sequence[str]) -> None:
+        """Takes promises back, with the node's next write."""
+        page = self._pages.get(node)
+        if page is not None:
+            page.dropped.update(pod for pod in pods if self._own(page, pod))
+
+    def entered(self, node: str, placement: Placement) -> bool:
+        """Whether that promise stands in the lease, as our own, and will for long enough to bind."""
+        page = self._pages.get(node)
+        if page is None or placement.pod in page.dropped or not self._own(page, placement.pod):
+            return False
+        if self._clock_ns() - page.first_seen.get((placement.pod, self.replica), 0) >= BIND_NS:
+            return False
+        return page.entries[placement.pod, self.replica].placement == placement
+
+    def others(self, node: str) -> list[Placement]:
+        """What other replicas promise there, as far as is known."""
+        page = self._pages.get(node)
+        return self._theirs(page) if page is not None else []
+
+    def _theirs(self, page: _Page) -> list[Placement]:
+        promises = [p.placement for p in page.entries.values() if p.by != self.replica]
+        return [placement for placement in promises if not self._owner.settled(placement.pod)]
+
+    def _own(self, page: _Page, pod: str) -> bool:
+        return (pod, self.replica) in page.entries
+
+    def forget(self, node: str) -> None:
+        """A node that is gone; its lease goes with it."""
+        page = self._pages.get(node)
+        if page is not None and page.writer is None and not page.wanted:
+            del self._pages[node]
+
+    def flush(self, node: str) -> None:
+        """Writes what was taken back, though nobody enters anything."""
+        page = self._pages.get(node)
+        if page is not None and page.dropped:
+            self._write(node, page)
+
+    # ---- one writer for each node
+
+    def _write(self, node: str, page: _Page) -> None:
+        if page.writer is None:
+            page.writer = asyncio.get_running_loop().create_task(self._run(node, page))
+
+    async def _run(self, node: str, page: _Page) -> None:
+        try:
+            while page.wanted or page.dropped:
+                wanted, page.wanted = page.wanted, []
+                batch = [one for one in wanted if one.mark == page.reads]
+                _tell([one for one in wanted if one.mark != page.reads], Stale(node))
+                if not batch and not page.dropped:
+                    continue
+                try:
+                    await self._round(node, page, batch)
+                except Exception as error:  # each caller decides what to do; the writer goes on
+                    if not isinstance(error, Stale):  # it may have been written
+                        page.version, page.read = None, False
+                        page.dropped.clear()
+                    _tell(batch, error)
+                else:
+                    _tell(batch, None)
+        finally:
+            page.writer = None
+
+    async def _round(self, node: str, page: _Page, batch: list[_Wanted]) -> None:
+        fresh = {(p.pod, self.replica): Promise(p, self.replica) for one in batch for p in one.placements}
+        # A page that was never read is tried as if there were no lease yet: where that is so, nobody has promised
+        # anything; where it is not, the refusal leads to reading it.
+        now_ns = self._clock_ns()
+        dropped = set(page.dropped)
+        kept = {
+            key: promise
+            for key, promise in page.entries.items()
+            if not (key[1] == self.replica and key[0] in dropped)
+            and not self._owner.settled(key[0])
+            and now_ns - page.first_seen.get(key, now_ns) < FORGET_NS
+        }
+        entries = kept | fresh
+        metadata: dict[str, Any] = {"annotations": {ENTRIES: write_entries(entries.values())}}
+        if page.version is not None:
+            metadata["resourceVersion"] = page.version
+        reference = self._owner.owner_of(node)
+        if reference is not None:
+            metadata["ownerReferences"] = [reference]
+        try:
+            page.version = await self._store.put_lease(self._namespace, NODE_LEASE.format(node), metadata)
+        except Refused as error:
+            if error.status not in (404, 409):
+                raise
+            await self._read(node, page)
+            raise Stale(node) from None
+        page.entries, page.read = entries, True
+        page.dropped -= dropped
+        page.first_seen = {key: now_ns if key in fresh else page.first_seen.get(key, now_ns) for key in entries}
+
+    async def _read(self, node: str, page: _Page) -> None:
+        """Takes in the lease and then the node's pods, in this order."""
+        lease = await self._store.lease(self._namespace, NODE_LEASE.format(node))
+        pods = await self._store.pods_on(node)
+        page.version = None if lease is None else str(lease["metadata"].get("resourceVersion", ""))
+        found = {} if lease is None else {(p.placement.pod, p.by): p for p in read_entries(lease)}
+        now_ns = self._clock_ns()
+        page.first_seen = {key: page.first_seen.get(key, now_ns) for key in found}
+        page.entries, page.read = found, True
+        page.reads += 1
+        page.dropped = {pod for pod in page.dropped if self._own(page, pod)}
+        self._owner.see(pods)
+        self._owner.adopt(node, self._theirs(page))
+
+
+def _tell(batch: Sequence[_Wanted], error: Exception | None) -> None:
+    for one in batch:
+        if not one.future.done():
+            if error is None:
+                one.future.set_result(None)
+            else:
+                one.future.set_exception(error)

@@ -1,0 +1,280 @@
+"""Preemption: whom to evict on a node so that a pod of higher priority gets its cards there.
+
+Pure. kube-scheduler's own dry run knows the sum of a node's resources, not its cards, and knows nothing of extenders:
+its victims may free half of one card and half of another. Here the same question is asked of the cards: of all choices
+that the node would have if every pod of lower priority were gone, which needs the fewest and least important victims;
+and then as many of those as possible are let live again, those first whose eviction a PodDisruptionBudget forbids, then
+the most important. What the pod needs besides cards (cpu, memory, ...) is counted too, since replacing the scheduler's
+victims must not undo what they were for; its victims without cards are kept, for we do not know all its reasons.
+
+How often budgets are broken is counted as the scheduler does, pod by pod, and never below what it said of a victim set
+that is kept unchanged. The scheduler prefers nodes with none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from gemini.extender.codec import Victims
+from gemini.extender.state import Cluster, PodView
+from gemini.kube import names, quantity
+from gemini.placement.allocate import Allocator
+from gemini.placement.model import Ask, Placement
+from gemini.units import BadValue
+
+CHOICES = 256  # sets of cards that are weighed on a node
+CRITICAL = ("system-node-critical", "system-cluster-critical")
+MIRROR = "kubernetes.io/config.mirror"
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """One way: its victims, and how bad it is."""
+
+    victims: tuple[PodView, ...]
+    violations: int
+
+    @property
+    def badness(self) -> tuple[int, int, int, int, list[str]]:
+        priorities = [v.priority for v in self.victims]
+        return self.violations, max(priorities, default=-(2**31)), sum(priorities), len(priorities), [
+            v.uid for v in self.victims
+        ]  # fmt: skip
+
+
+def victims_on(cluster: Cluster, pod: PodView, node: str, proposed: Victims) -> Victims | None:
+    """Whom to evict on `node` for `pod`, where the scheduler proposed `proposed`; None: it would not help."""
+    if pod.spec is None or cluster.book.node(node) is None:
+        return None
+    lower = [p for p in (cluster.pods[uid] for uid in sorted(cluster.on_node.get(node, ()))) if _may_go(p, pod)]
+    kept_victims = [p for p in lower if p.uid in proposed.uids and p.placement is None]
+    ask, book = pod.spec.ask, cluster.book
+    taken: dict[str, tuple[Placement, bool]] = {}
+
+    def lift(uid: str) -> None:
+        holding = book.holdings.get(uid)
+        if holding is not None:
+            taken[uid] = (holding.placement, holding.initialized)
+            book.release(uid)
+
+    def put_back(uid: str) -> None:
+        placement, initialized = taken.pop(uid)
+        book.place(placement, strict=False, initialized=initialized)
+
+    own = cluster.reservations.of(pod.uid)
+    try:
+        if own is not None:
+            lift(pod.uid)
+        for one in lower:
+            lift(one.uid)
+        plans = []
+        for choice in _choices(cluster.allocator, ask, node):
+            plan = _plan(cluster, pod, node, lower, kept_victims, choice, lift, put_back)
+            if plan is not None:
+                plans.append(plan)
+    finally:
+        for uid in list(taken):
+            put_back(uid)
+    plans = [plan for plan in plans if plan.victims]  # the scheduler takes an empty list for an error
+    if not plans:
+        return None
+    best = min(plans, key=lambda plan: plan.badness)
+    uids = tuple(v.uid for v in best.victims)
+    same = set(uids) == set(proposed.uids)
+    return Victims(uids, max(best.violations, proposed.violations) if same else best.violations)
+
+
+def _choices(allocator: Allocator, ask: Ask, node: str) -> list[Placement]:
+    found = [choice.placement for choice in allocator.choices(ask, node)]
+    return found[:CHOICES]
+
+
+def _plan(
+    cluster: Cluster,
+    pod: PodView,
+    node: str,
+    lower: Sequence[PodView],
+    kept_victims: Sequence[PodView],
+    choice: Placement,
+    lift: Any,
+    put_back: Any,
+) -> _Plan | None:
+    """The victims of one choice of cards. The book has none of `lower` in it, before and after."""
+    book = cluster.book
+    book.place(choice)
+    room = _Room(cluster, node, [*_others(cluster, node, lower), pod])
+    reprieved: list[PodView] = []
+    try:
+        if not room.fits():
+            return None
+        forced = {p.uid for p in kept_victims}
+        breaking = _breaking(cluster, lower)
+        order = sorted(lower, key=lambda p: (p.uid not in breaking, -p.priority, p.order))
+        victims: list[PodView] = []
+        for one in order:
+            if one.uid in forced or not room.fits(one) or not _fits_beside(cluster, one, lift, put_back):
+                victims.append(one)
+            else:
+                room.add(one)
+                reprieved.append(one)
+    finally:
+        for one in reprieved:
+            lift(one.uid)
+        book.release(choice.pod)
+    ordered = sorted(victims, key=lambda p: (-p.priority, p.order))
+    return _Plan(tuple(ordered), len(_breaking(cluster, ordered)))
+
+
+def _fits_beside(cluster: Cluster, one: PodView, lift: Any, put_back: Any) -> bool:
+    """Whether a lifted pod's cards still have room for it; if so it is back in the book."""
+    if one.placement is None or not one.holds:
+        return True
+    before = _crowded(cluster, one)
+    put_back(one.uid)
+    if not before and _crowded(cluster, one):
+        lift(one.uid)
+        return False
+    return True
+
+
+def _crowded(cluster: Cluster, one: PodView) -> bool:
+    """Whether a card of the pod's is promised beyond what it has."""
+    assert one.placement is not None
+    for kind, minor in {(g.type, g.minor) for g in one.placement.grants}:
+        at = cluster.book.row(one.placement.node, kind)
+        if at is None or minor not in at[0].shape.minors:
+            continue
+        block, row = at
+        column = block.shape.minors.index(minor)
+        if (block.used[:, row, column] > block.shape.total[:, column]).any():
+            return True
+    return False
+
+
+def _may_go(one: PodView, pod: PodView) -> bool:
+    """Those of lower priority, save what the node itself runs, what is critical, what is being deleted anyway, and
+    members of the preemptor's own group."""
+    if one.priority >= pod.priority or one.terminating or one.gone:
+        return False
+    metadata, spec = one.object.get("metadata") or {}, one.object.get("spec") or {}
+    if MIRROR in (metadata.get("annotations") or {}) or spec.get("priorityClassName") in CRITICAL:
+        return False
+    if any(isinstance(o, dict) and o.get("kind") == "DaemonSet" for o in metadata.get("ownerReferences") or ()):
+        return False
+    return pod.group is None or one.group != pod.group
+
+
+def _others(cluster: Cluster, node: str, lower: Sequence[PodView]) -> list[PodView]:
+    away = {p.uid for p in lower}
+    return [cluster.pods[uid] for uid in cluster.on_node.get(node, ()) if uid not in away]
+
+
+# ---- what a pod needs besides cards
+
+
+class _Room:
+    """A node's resources as the scheduler adds them up: allocatable less the requests of its pods."""
+
+    def __init__(self, cluster: Cluster, node: str, pods: Iterable[PodView]) -> None:
+        status = (cluster.nodes.get(node) or {}).get("status") or {}
+        self._free: dict[str, Fraction] = {key: _number(v) for key, v in (status.get("allocatable") or {}).items()}
+        for pod in pods:
+            self.add(pod)
+
+    def add(self, pod: PodView) -> None:
+        for key, amount in requests_of(pod.object).items():
+            if key in self._free:
+                self._free[key] -= amount
+
+    def fits(self, pod: PodView | None = None) -> bool:
+        asked = requests_of(pod.object) if pod is not None else {}
+        return all(left >= asked.get(key, 0) for key, left in self._free.items())
+
+
+def requests_of(pod: Mapping[str, Any]) -> dict[str, Fraction]:
+    """A pod's requests: sidecars + max(sum of containers, largest init container), overhead, and itself as one pod."""
+    spec = pod.get("spec") or {}
+    always: dict[str, Fraction] = {}
+    largest: dict[str, Fraction] = {}
+    for container in spec.get("initContainers") or ():
+        asked = _requests(container)
+        if container.get("restartPolicy") == "Always":
+            _add(always, asked)
+            asked = {}
+        for key, amount in {**{k: Fraction(0) for k in always}, **asked}.items():
+            largest[key] = max(largest.get(key, Fraction(0)), amount + always.get(key, 0))
+    apps: dict[str, Fraction] = {}
+    for container in spec.get("containers") or ():
+        _add(apps, _requests(container))
+    _add(apps, always)
+    total = {key: max(apps.get(key, Fraction(0)), largest.get(key, Fraction(0))) for key in {*apps, *largest}}
+    for key, value in (spec.get("overhead") or {}).items():
+        total[key] = total.get(key, Fraction(0)) + _number(value)
+    total["pods"] = Fraction(1)
+    # Not counted by the scheduler (ignoredByScheduler); the cards themselves say it better.
+    for key in (names.RESOURCE_MEMORY, names.RESOURCE_RATIO):
+        total.pop(key, None)
+    return total
+
+
+def _requests(container: Mapping[str, Any]) -> dict[str, Fraction]:
+    resources = container.get("resources") or {}
+    said = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return {key: _number(value) for key, value in said.items()}
+
+
+def _add(total: dict[str, Fraction], more: Mapping[str, Fraction]) -> None:
+    for key, amount in more.items():
+        total[key] = total.get(key, Fraction(0)) + amount
+
+
+def _number(value: object) -> Fraction:
+    try:
+        return Fraction(quantity.parse_quantity(value))
+    except BadValue:
+        return Fraction(0)
+
+
+# ---- budgets
+
+
+def _breaking(cluster: Cluster, victims: Iterable[PodView]) -> set[str]:
+    """Those whose eviction, one after another, breaks a PodDisruptionBudget."""
+    left: dict[tuple[str, str], int] = {}
+    broken: set[str] = set()
+    for victim in victims:
+        labels = (victim.object.get("metadata") or {}).get("labels") or {}
+        for key, budget in cluster.budgets.items():
+            status = budget.get("status") or {}
+            if key[0] != victim.namespace or victim.name in (status.get("disruptedPods") or {}):
+                continue
+            if not labels or not selects((budget.get("spec") or {}).get("selector"), labels):
+                continue
+            left[key] = left.get(key, int(status.get("disruptionsAllowed") or 0)) - 1
+            if left[key] < 0:
+                broken.add(victim.uid)
+    return broken
+
+
+def selects(selector: object, labels: Mapping[str, str]) -> bool:
+    """A LabelSelector; an empty or absent one selects nothing here, as the scheduler has it for budgets."""
+    given: Mapping[str, Any] = selector if isinstance(selector, dict) else {}
+    wanted, rules = given.get("matchLabels") or {}, given.get("matchExpressions") or ()
+    if not wanted and not rules:
+        return False
+    if any(labels.get(key) != value for key, value in wanted.items()):
+        return False
+    for rule in rules:
+        key, values = rule.get("key"), rule.get("values") or ()
+        holds = {
+            "In": labels.get(key) in values,
+            "NotIn": labels.get(key) not in values,
+            "Exists": key in labels,
+            "DoesNotExist": key not in labels,
+        }.get(rule.get("operator"), False)
+        if not holds:
+            return False
+    return True

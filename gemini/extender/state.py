@@ -1,0 +1,366 @@
+"""The cluster as watched: nodes, Device objects and pods in, the book of shares out.
+
+Pure: no clock, no I/O. What the book holds is a function of the objects as they are now, not of how they came to be
+so: that is why a restarted extender, which lists them, has the book of one that never restarted (the property test
+says so). Events may come late or twice, and older than what a consistent read has shown already: an object older than
+the one known is passed over (its resourceVersion; the API server's are comparable).
+
+A pod holds its devices from the moment it is bound with our record until its containers are gone: a pod that is being
+deleted still holds them, one that ended (Succeeded, Failed) holds them only while a container is still said to run.
+Cards that other device plugins gave out (the Device's devices-checkpoints) are wholly held by them. A node without a
+Device object, or a Device without its node, takes nobody.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gemini.extender.reserve import GroupKey, Reservations
+from gemini.kube import names
+from gemini.kube.allocation import placement_of
+from gemini.kube.device import Reported, cordoned, read_device
+from gemini.kube.pod import PodSpec, parse_pod
+from gemini.kube.spelling import S2_DOMAINS, InvalidPod
+from gemini.placement.allocate import Allocator
+from gemini.placement.book import Book
+from gemini.placement.model import GPU, WHOLE, Grant, Placement, Role
+
+NODE, DEVICE, POD, BUDGET = "Node", "Device", "Pod", "PodDisruptionBudget"
+KINDS = (NODE, DEVICE, POD, BUDGET)
+DELETED = "DELETED"
+ENDED = 20_000  # deleted pods that are remembered
+
+_DOMAINS = tuple(f"{d}/" for d in (*S2_DOMAINS, names.ALIYUN, names.NVIDIA))
+
+
+@dataclass(frozen=True)
+class PodView:
+    """A pod as the extender sees it. `spec` is None for pods that want no device, and for those with a `fault`."""
+
+    uid: str
+    namespace: str
+    name: str
+    node: str | None
+    gone: bool  # its containers have ended
+    terminating: bool
+    initialized: bool
+    placement: Placement | None  # from its own record
+    spec: PodSpec | None
+    fault: str | None
+    object: dict[str, Any]
+
+    @property
+    def holds(self) -> bool:
+        return self.node is not None and not self.gone and self.placement is not None
+
+    @property
+    def waits(self) -> bool:
+        return self.spec is not None and self.node is None and not self.gone and not self.terminating
+
+    @property
+    def group(self) -> GroupKey | None:
+        group = self.spec.ask.group if self.spec else None
+        return (self.namespace, group) if group is not None else None
+
+    @property
+    def priority(self) -> int:
+        value = _mapping(self.object.get("spec")).get("priority")
+        return value if isinstance(value, int) else 0
+
+    @property
+    def order(self) -> tuple[str, str, str]:
+        """Oldest first."""
+        created = _mapping(self.object.get("metadata")).get("creationTimestamp")
+        return (created if isinstance(created, str) else "", self.name, self.uid)
+
+
+class Cluster:
+    """All that is known of the cluster, with the book that follows from it and the reservations on top."""
+
+    def __init__(self, policies: Sequence[str] = (), types: frozenset[str] = names.DEVICE_TYPES) -> None:
+        self.types = types
+        self.book = Book()
+        self.allocator = Allocator(self.book, policies)
+        self.reservations = Reservations(self.book)
+        self.nodes: dict[str, dict[str, Any]] = {}
+        self.devices: dict[str, Reported] = {}
+        self.pods: dict[str, PodView] = {}
+        self.budgets: dict[tuple[str, str], dict[str, Any]] = {}
+        self.on_node: dict[str, set[str]] = defaultdict(set)  # uids of all pods that are bound and not gone
+        self._groups: dict[GroupKey, set[str]] = defaultdict(set)
+        self._versions: dict[tuple[str, str], int] = {}
+        self._ended: dict[str, None] = {}  # uids of deleted pods, oldest first: a read may still show one of them
+        self._foreign: dict[str, dict[str, Placement]] = {}  # node -> pod uid -> what another plugin gave it
+
+    # ---- events
+
+    def apply(self, kind: str, event: str, given: object) -> None:
+        """One watch event. What is no such object is passed over."""
+        key = key_of(kind, given)
+        if key is None or not isinstance(given, dict):
+            return
+        version = version_of(given)
+        known = self._versions.get((kind, key), 0)
+        if kind == POD and key in self._ended:
+            return
+        if event == DELETED:
+            if version >= known or not version:
+                self._versions.pop((kind, key), None)
+                self._forget(kind, key)
+        elif not version or version >= known:
+            self._versions[kind, key] = version
+            self._take(kind, key, given)
+
+    def replace(self, kind: str, objects: Iterable[object], version: int = 0) -> None:
+        """A list of all objects of a kind, read at `version`: what is not in it is gone."""
+        listed = {key: item for item in objects if (key := key_of(kind, item)) is not None}
+        for known in [key for of, key in self._versions if of == kind]:
+            newer = bool(version) and self._versions[kind, known] > version  # seen by a later read
+            if known not in listed and not newer:
+                del self._versions[kind, known]
+                self._forget(kind, known)
+        for item in listed.values():
+            self.apply(kind, "ADDED", item)
+
+    def _take(self, kind: str, key: str, given: dict[str, Any]) -> None:
+        if kind == NODE:
+            self.nodes[key] = given
+            self._put_node(key)
+        elif kind == DEVICE:
+            self.devices[key] = read_device(given)
+            self._put_node(key)
+            self._put_foreign(key)
+        elif kind == POD:
+            self._put_pod(self.view(given))
+        elif kind == BUDGET:
+            self.budgets[_full_name(given)] = given
+
+    def _forget(self, kind: str, key: str) -> None:
+        if kind == NODE:
+            self.nodes.pop(key, None)
+            self._put_node(key)
+        elif kind == DEVICE:
+            self.devices.pop(key, None)
+            self._put_node(key)
+            self._put_foreign(key)
+        elif kind == POD:
+            self._drop_pod(key)
+            self._ended[key] = None
+            if len(self._ended) > ENDED:
+                del self._ended[next(iter(self._ended))]
+        elif kind == BUDGET:
+            namespace, _, name = key.partition("/")
+            self.budgets.pop((namespace, name), None)
+
+    # ---- nodes
+
+    def _put_node(self, name: str) -> None:
+        node, reported = self.nodes.get(name), self.devices.get(name)
+        if node is None or reported is None:
+            self.book.drop_node(name)
+            return
+        annotations = _mapping(_mapping(node.get("metadata")).get("annotations"))
+        said = annotations.get(names.NODE_CORDON)
+        uuids = frozenset(u.strip() for u in said.split(",") if u.strip()) if isinstance(said, str) else frozenset()
+        self.book.put_node(cordoned(reported.node, uuids))
+
+    def _put_foreign(self, name: str) -> None:
+        for pod in self._foreign.pop(name, {}):
+            self.book.release(foreign_key(name, pod))
+        reported = self.devices.get(name)
+        if reported is None or not reported.foreign:
+            return
+        by_uuid = {d.uuid: d for d in reported.node.devices if d.uuid}
+        held: dict[str, list[Grant]] = defaultdict(list)
+        for pod, uuid in reported.foreign:
+            device = by_uuid.get(uuid)
+            if device is not None:
+                memory = device.memory if device.type == GPU else 0
+                held[pod].append(Grant(device.type, device.minor, WHOLE, memory))
+        here = self._foreign[name] = {
+            pod: Placement(foreign_key(name, pod), name, tuple(grants)) for pod, grants in held.items()
+        }
+        for pod in here:
+            self._settle_foreign(name, pod)
+
+    def _settle_foreign(self, node: str, pod: str) -> None:
+        """What another plugin gave a pod counts unless the pod has a record of ours, which says the same better."""
+        placement = self._foreign.get(node, {}).get(pod)
+        if placement is None:
+            return
+        view = self.pods.get(pod)
+        ours = view is not None and view.placement is not None and view.node == node
+        if ours:
+            self.book.release(placement.pod)
+        elif placement.pod not in self.book.holdings:
+            self.book.place(placement, strict=False)
+
+    # ---- pods
+
+    def view(self, given: dict[str, Any]) -> PodView:
+        """A pod object as we see it."""
+        metadata, spec, status = (_mapping(given.get(key)) for key in ("metadata", "spec", "status"))
+        uid = str(metadata.get("uid", ""))
+        node = spec.get("nodeName")
+        node = node if isinstance(node, str) and node else None
+        placement, parsed, fault = None, None, None
+        try:
+            if node is not None:
+                placement = placement_of(uid, node, _mapping(metadata.get("annotations")))
+            if speaks(given):
+                parsed = parse_pod(given, self.types, name=uid)
+                parsed = parsed if parsed.wanted else None
+        except InvalidPod as error:
+            fault = str(error)
+        metadata.pop("managedFields", None)
+        return PodView(
+            uid=uid,
+            namespace=str(metadata.get("namespace", "")),
+            name=str(metadata.get("name", "")),
+            node=node,
+            gone=status.get("phase") in ("Succeeded", "Failed") and not _running(status),
+            terminating=metadata.get("deletionTimestamp") is not None,
+            # Without init tenants it makes no difference, and need not be followed.
+            initialized=placement is not None
+            and any(grant.role is Role.INIT for grant in placement.grants)
+            and _initialized(status),
+            placement=placement,
+            spec=parsed,
+            fault=fault,
+            object=given,
+        )
+
+    def _put_pod(self, pod: PodView) -> None:
+        self._unlink(pod.uid)
+        self.pods[pod.uid] = pod
+        if pod.node is not None or pod.gone:
+            self.reservations.settle(pod.uid)
+        if pod.node is not None and not pod.gone:
+            self.on_node[pod.node].add(pod.uid)
+        if pod.group is not None:
+            self._groups[pod.group].add(pod.uid)
+        self._enter(pod)
+
+    def _enter(self, pod: PodView) -> None:
+        """Brings the pod's holding in the book up to date."""
+        held = self.book.holdings.get(pod.uid)
+        if pod.uid not in self.reservations:
+            wanted = pod.placement if pod.holds else None
+            if held is not None and (held.placement != wanted or held.initialized != pod.initialized):
+                self.book.release(pod.uid)
+                held = None
+            if wanted is not None and held is None:
+                self.book.place(wanted, strict=False, initialized=pod.initialized)
+        if pod.node is not None:
+            self._settle_foreign(pod.node, pod.uid)
+
+    def _drop_pod(self, uid: str) -> None:
+        self.reservations.settle(uid)
+        self.book.release(uid)
+        pod = self.pods.get(uid)
+        self._unlink(uid)
+        self.pods.pop(uid, None)
+        if pod is not None and pod.node is not None:
+            self._settle_foreign(pod.node, uid)
+
+    def _unlink(self, uid: str) -> None:
+        old = self.pods.get(uid)
+        if old is None:
+            return
+        if old.node is not None:
+            _discard(self.on_node, old.node, uid)
+        if old.group is not None:
+            _discard(self._groups, old.group, uid)
+
+    # ---- what is asked of it
+
+    def members(self, group: GroupKey) -> tuple[list[PodView], list[Placement]]:
+        """A group's waiting pods, oldest first, and what those that run (or are being bound) hold."""
+        waiting: list[PodView] = []
+        held: list[Placement] = []
+        for pod in sorted((self.pods[uid] for uid in self._groups.get(group, ())), key=lambda p: p.order):
+            holding = self.book.holdings.get(pod.uid)
+            if holding is not None and (pod.node is not None or pod.uid in self.reservations):
+                held.append(holding.placement)
+            elif pod.waits:
+                waiting.append(pod)
+        return waiting, held
+
+    def ended(self, uid: str) -> bool:
+        """Whether the pod is known to have been deleted."""
+        return uid in self._ended
+
+    def picture(self) -> dict[str, Any]:
+        """All that follows from the objects, for comparing two extenders; reservations are apart."""
+        ours = (*self.pods, *(p.pod for here in self._foreign.values() for p in here.values()))
+        holdings = {
+            key: self.book.holdings[key] for key in ours if key in self.book.holdings and key not in self.reservations
+        }
+        groups = {key: frozenset(uids) for key, uids in self._groups.items() if uids}
+        on_node = {name: frozenset(uids) for name, uids in self.on_node.items() if uids}
+        return {"cards": self.book.snapshot(), "holdings": holdings, "groups": groups, "on_node": on_node}
+
+
+def speaks(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod says anything in one of our languages; a quick look before it is parsed."""
+    metadata, spec = _mapping(pod.get("metadata")), _mapping(pod.get("spec"))
+    if any(key.startswith(f"{names.DOMAIN}/") for key in _mapping(metadata.get("annotations"))):
+        return True
+    if any(key.startswith(f"{names.KUBESHARE}/") for key in _mapping(metadata.get("labels"))):
+        return True
+    for listed in (spec.get("containers"), spec.get("initContainers")):
+        for container in listed if isinstance(listed, list) else ():
+            for amounts in _mapping(_mapping(container).get("resources")).values():
+                if isinstance(amounts, dict) and any(key.startswith(_DOMAINS) for key in amounts):
+                    return True
+    return False
+
+
+def key_of(kind: str, given: object) -> str | None:
+    """What tells objects of a kind apart: pods by uid, for a name may come again; None where there is none."""
+    metadata = _mapping(_mapping(given).get("metadata"))
+    key = metadata.get("uid" if kind == POD else "name")
+    if not isinstance(key, str) or not key:
+        return None
+    return f"{metadata.get('namespace', '')}/{key}" if kind == BUDGET else key
+
+
+def version_of(given: Mapping[str, Any]) -> int:
+    """The resourceVersion as a number; 0: there is none to compare."""
+    version = _mapping(given.get("metadata")).get("resourceVersion")
+    return int(version) if isinstance(version, str) and version.isdecimal() else 0
+
+
+def foreign_key(node: str, pod: str) -> str:
+    return f"foreign/{node}/{pod}"
+
+
+def _full_name(given: Mapping[str, Any]) -> tuple[str, str]:
+    metadata = _mapping(given.get("metadata"))
+    return str(metadata.get("namespace", "")), str(metadata.get("name", ""))
+
+
+def _running(status: Mapping[str, Any]) -> bool:
+    listed = status.get("containerStatuses")
+    states = [_mapping(_mapping(entry).get("state")) for entry in (listed if isinstance(listed, list) else ())]
+    return any("running" in state for state in states)
+
+
+def _initialized(status: Mapping[str, Any]) -> bool:
+    """Whether init containers have ended."""
+    listed = status.get("conditions")
+    conditions = [_mapping(entry) for entry in (listed if isinstance(listed, list) else ())]
+    return any(c.get("type") == "Initialized" and c.get("status") == "True" for c in conditions)
+
+
+def _discard(index: dict[Any, set[str]], key: Any, uid: str) -> None:
+    index[key].discard(uid)
+    if not index[key]:
+        del index[key]
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

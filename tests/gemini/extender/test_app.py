@@ -1,0 +1,166 @@
+"""The extender over HTTP: real requests on loopback, as kube-scheduler writes them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, web
+
+from gemini.extender.announce import Announcer
+from gemini.extender.app import App
+from gemini.extender.state import KINDS, POD
+from tests.gemini.extender.world import Replica, World, node_object, pod_object
+
+Talk = Callable[[ClientSession, str, Replica], Awaitable[None]]
+
+
+def served(made: World, talk: Talk, ready: bool = True) -> Replica:
+    """Runs `talk` with an extender on a port of its own."""
+
+    async def run() -> Replica:
+        replica = Replica(made)
+        synced = {kind: asyncio.Event() for kind in KINDS}
+        if ready:
+            for event in synced.values():
+                event.set()
+        announcer = Announcer(made, lambda: replica.now_ns)
+        saying = asyncio.create_task(announcer.run())
+        runner = web.AppRunner(App(replica.service, announcer, synced).application())
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        host, port = runner.addresses[0]
+        try:
+            async with ClientSession() as session:
+                await talk(session, f"http://{host}:{port}", replica)
+        finally:
+            saying.cancel()
+            await runner.cleanup()
+        return replica
+
+    return asyncio.run(run())
+
+
+async def post(session: ClientSession, url: str, body: Any) -> Any:
+    async with session.post(url, data=json.dumps(body)) as reply:
+        assert reply.status == 200
+        return await reply.json()
+
+
+def names(pod: Any, *nodes: str) -> Any:
+    return {"Pod": pod, "Nodes": None, "NodeNames": list(nodes)}
+
+
+def whole(pod: Any, *nodes: str) -> Any:
+    return {"Pod": pod, "Nodes": {"items": [node_object(name) for name in nodes]}, "NodeNames": None}
+
+
+@pytest.mark.parametrize("asked", [names, whole], ids=["node-names", "whole-nodes"])
+def test_filter_prioritize_and_bind_as_the_scheduler_calls_them(asked: Any) -> None:
+    made = World()
+    made.nodes("n1", "n2", count=1)
+    made.put(POD, pod_object("p", gpu_request="0.5"))
+
+    async def talk(session: ClientSession, url: str, replica: Replica) -> None:
+        replica.watch()
+        pod = made.pod_of("uid-p")
+        answer = await post(session, f"{url}/filter", asked(pod, "n1", "n2", "n3"))
+        kept = answer["NodeNames"] or [n["metadata"]["name"] for n in answer["Nodes"]["items"]]
+        assert (kept, list(answer["FailedNodes"]), answer["Error"]) == (["n1", "n2"], ["n3"], "")
+        scores = await post(session, f"{url}/prioritize", asked(pod, "n1", "n2"))
+        assert [entry["Host"] for entry in scores] == ["n1", "n2"]
+        bind = {"PodName": "p", "PodNamespace": "ns", "PodUID": "uid-p", "Node": "n2"}
+        assert await post(session, f"{url}/bind", bind) == {"Error": ""}
+
+    served(made, talk)
+    assert made.bindings == [("uid-p", "n2")]
+
+
+def test_pod_that_waits_gets_an_event_that_says_why_and_not_one_for_each_try() -> None:
+    made = World()
+    made.nodes("n1", count=1)
+    made.put(POD, pod_object("p", gpu_request="0.5", gpu_memory="64Gi"))
+
+    async def talk(session: ClientSession, url: str, replica: Replica) -> None:
+        replica.watch()
+        for _ in range(3):
+            answer = await post(session, f"{url}/filter", names(made.pod_of("uid-p"), "n1"))
+            assert "16Gi free of 16Gi, 64Gi asked" in answer["FailedNodes"]["n1"]
+        while not made.said:
+            await asyncio.sleep(0)
+        replica.now_ns += 61 * 10**9
+        await post(session, f"{url}/filter", names(made.pod_of("uid-p"), "n1"))
+        while len(made.said) < 2:
+            await asyncio.sleep(0)
+
+    served(made, talk)
+    assert [(name, count) for name, count, _ in made.said] == [("p", 1), ("p", 2)]
+    assert "InsufficientMemory on 1 node (n1: 0 of 1 card can take the ask" in made.said[0][2]
+
+
+def test_dry_run_tells_reasons_for_every_card_and_changes_nothing() -> None:
+    made = World()
+    made.nodes("n1", "n2", count=2)
+    pods = [made.put(POD, pod_object(f"g{i}", gpu_request="1.0", pod_group="g", pod_group_size="2")) for i in range(2)]
+
+    async def talk(session: ClientSession, url: str, replica: Replica) -> None:
+        replica.watch()
+        answer = await post(session, f"{url}/dry-run", {"Pod": pod_object("x", gpu_request="0.5", gpu_model="A100")})
+        assert answer["nodes"] == []
+        assert set(answer["refused"]["n1"]["devices"]) == {"0", "1"}
+        answer = await post(session, f"{url}/dry-run", names(pods[0], "n1", "n2"))
+        assert len(answer["nodes"]) == 1
+        assert len(replica.cluster.reservations) == 0
+
+    served(made, talk)
+    assert made.leases == {}
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"3", b'{"Pod": 3}', b'{"Pod": {}}', b'{"Pod":{},"NodeNames":[3]}'])
+@pytest.mark.parametrize("verb", ["filter", "prioritize", "bind", "preempt"])
+def test_malformed_body_is_a_400_with_one_line(verb: str, body: bytes) -> None:
+    async def talk(session: ClientSession, url: str, replica: Replica) -> None:
+        async with session.post(f"{url}/{verb}", data=body) as reply:
+            answer = await reply.json()
+            if verb == "preempt" and reply.status == 200:  # a pod and nobody to evict is a request
+                assert answer == {"NodeNameToMetaVictims": {}}
+            else:
+                assert reply.status == 400
+                assert "\n" not in answer["Error"]
+
+    served(World(), talk)
+
+
+def test_before_the_first_lists_nothing_is_promised() -> None:
+    made = World()
+    made.nodes("n1")
+
+    async def talk(session: ClientSession, url: str, replica: Replica) -> None:
+        answer = await post(session, f"{url}/filter", names(pod_object("p", gpu_request="0.5"), "n1"))
+        assert "not ready" in answer["Error"]
+        async with session.get(f"{url}/readyz") as reply:
+            assert reply.status == 503
+        async with session.get(f"{url}/healthz") as reply:
+            assert reply.status == 200
+
+    served(made, talk, ready=False)
+
+
+def test_state_and_metrics_answer() -> None:
+    made = World()
+    made.nodes("n1", count=2)
+
+    async def talk(session: ClientSession, url: str, replica: Replica) -> None:
+        await post(session, f"{url}/filter", names(pod_object("p", gpu_request="0.5"), "n1"))
+        async with session.get(f"{url}/state") as reply:
+            state = await reply.json()
+            assert [len(node["devices"]) for node in state["nodes"]] == [2]
+        async with session.get(f"{url}/metrics") as reply:
+            text = await reply.text()
+            assert 'gemini_extender_cards{state="idle"} 2.0' in text
+            assert 'gemini_extender_calls_total{result="ok",verb="filter"} 1.0' in text
+
+    served(made, talk)

@@ -1,0 +1,100 @@
+"""The lease of a node: compare and set, shared writes, and what nonsense in it does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from gemini.extender.ledger import ENTRIES, FORGET_NS, Ledger, Promise, Stale, read_entries, write_entries
+from gemini.placement.model import Grant, Placement, Role
+from tests.gemini.extender.world import World
+
+
+def placement(pod: str) -> Placement:
+    return Placement(pod, "n1", (Grant("gpu", 0, 50, 7, 1, Role.INIT), Grant("rdma", 1, 10, 0)))
+
+
+class Keeper:
+    """Whose book it would be."""
+
+    def __init__(self) -> None:
+        self.known: set[str] = set()
+        self.adopted: list[Placement] = []
+
+    def settled(self, pod: str) -> bool:
+        return pod in self.known
+
+    def see(self, pods: Sequence[dict[str, Any]]) -> None:
+        pass
+
+    def adopt(self, node: str, placements: Sequence[Placement]) -> None:
+        self.adopted = list(placements)
+
+    def owner_of(self, node: str) -> None:
+        return None
+
+
+def entries(world: World) -> set[str]:
+    return {p.placement.pod for p in read_entries(world.leases["gemini-node-n1"])}
+
+
+def test_promises_survive_writing_and_reading() -> None:
+    said = [Promise(placement("p"), "a"), Promise(placement("q"), "b")]
+    assert read_entries({"metadata": {"annotations": {ENTRIES: write_entries(said)}}}) == said
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[3]", '[["a","p","n1",["gpu"]]]', "[[]]", "null", 3, None])
+def test_lease_that_is_no_such_text_says_nothing(text: object) -> None:
+    assert read_entries({"metadata": {"annotations": {ENTRIES: text}}}) == []
+
+
+def test_promises_that_come_together_share_one_write() -> None:
+    world, keeper = World(), Keeper()
+    ledger = Ledger(world, keeper, "ns", lambda: 0, "a")
+
+    async def run() -> None:
+        await asyncio.gather(*(ledger.enter("n1", [placement(f"p{i}")], ledger.mark("n1")) for i in range(50)))
+
+    asyncio.run(run())
+    assert len(entries(world)) == 50
+    assert world.version <= 2
+
+
+def test_another_writer_makes_it_stale_once_and_its_promises_are_adopted() -> None:
+    world, keepers = World(), [Keeper(), Keeper()]
+    one, two = (Ledger(world, keeper, "ns", lambda: 0, name) for keeper, name in zip(keepers, "ab", strict=True))
+
+    async def run() -> None:
+        await one.enter("n1", [placement("p")], one.mark("n1"))
+        with pytest.raises(Stale):
+            await two.enter("n1", [placement("q")], two.mark("n1"))
+        assert [p.pod for p in keepers[1].adopted] == ["p"]
+        await two.enter("n1", [placement("q")], two.mark("n1"))
+
+    asyncio.run(run())
+    assert entries(world) == {"p", "q"}
+
+
+def test_promises_are_left_out_when_taken_back_settled_or_too_old() -> None:
+    world, keeper, now = World(), Keeper(), [0]
+    ledger = Ledger(world, keeper, "ns", lambda: now[0], "a")
+
+    async def run() -> None:
+        await ledger.enter("n1", [placement(name) for name in ("back", "bound", "old")], ledger.mark("n1"))
+        assert ledger.entered("n1", placement("back"))
+        ledger.leave("n1", ["back"])
+        assert not ledger.entered("n1", placement("back"))
+        keeper.known.add("bound")
+        now[0] = FORGET_NS - 1
+        await ledger.enter("n1", [placement("new")], ledger.mark("n1"))
+        assert entries(world) == {"old", "new"}
+        now[0] += 1
+        await ledger.enter("n1", [placement("newer")], ledger.mark("n1"))
+
+    asyncio.run(run())
+    assert entries(world) == {"new", "newer"}
+    assert json.loads(world.leases["gemini-node-n1"]["metadata"]["annotations"][ENTRIES])[0][0] == "a"

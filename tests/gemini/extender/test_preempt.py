@@ -1,0 +1,139 @@
+"""Victims: only on the card that frees it, the least important ones, budgets respected where there is a choice."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gemini.extender.codec import Victims
+from gemini.extender.preempt import requests_of, selects, victims_on
+from gemini.extender.state import BUDGET, DEVICE, NODE, POD, Cluster, PodView
+from gemini.kube.device import write_device
+from tests.gemini.extender.world import GIB, cards, node_object, pod_object
+
+
+def held(name: str, minor: int, core: int, priority: int = 0, **labels: str) -> dict[str, Any]:
+    pod = pod_object(name, priority=priority, gpu_request=f"{core}%", gpu_memory="1Gi")
+    resources = {"gemini.io/gpu-core": core, "gemini.io/gpu-memory": GIB}
+    entry = {"minor": minor, "uuid": f"GPU-n1-{minor}", "resources": resources}
+    pod["metadata"]["annotations"]["gemini.io/allocation"] = json.dumps({"gpu": [entry]})
+    pod["metadata"]["labels"] = labels
+    pod["spec"]["nodeName"] = "n1"
+    pod["status"]["phase"] = "Running"
+    return pod
+
+
+def cluster(*pods: dict[str, Any]) -> Cluster:
+    made = Cluster()
+    made.apply(NODE, "ADDED", node_object("n1"))
+    made.apply(DEVICE, "ADDED", write_device(cards("n1")))
+    for pod in pods:
+        made.apply(POD, "ADDED", pod)
+    return made
+
+
+def preemptor(made: Cluster, request: str, **annotations: str) -> PodView:
+    return made.view(pod_object("high", priority=100, gpu_request=request, gpu_memory="1Gi", **annotations))
+
+
+def chosen(made: Cluster, pod: PodView, *proposed: str) -> set[str]:
+    before = made.book.snapshot()
+    found = victims_on(made, pod, "n1", Victims(proposed))
+    made.book.check()
+    assert made.book.snapshot() == before  # only asked
+    return {uid.removeprefix("uid-") for uid in found.uids} if found else set()
+
+
+def test_victims_stand_on_one_card_whatever_the_scheduler_proposed() -> None:
+    """The sum of the node would be free with a and c gone; neither card would."""
+    made = cluster(held("a", 0, 50), held("b", 0, 50), held("c", 1, 50), held("d", 1, 50, priority=5))
+    assert chosen(made, preemptor(made, "100%"), "uid-a", "uid-c") == {"a", "b"}
+
+
+def test_no_more_victims_than_the_card_needs() -> None:
+    made = cluster(held("a", 0, 30), held("b", 0, 70, priority=1), held("c", 1, 100, priority=7))
+    assert chosen(made, preemptor(made, "30%"), "uid-c") == {"a"}
+
+
+def test_least_important_victims_are_taken() -> None:
+    made = cluster(held("a", 0, 100, priority=50), held("b", 1, 100, priority=10))
+    assert chosen(made, preemptor(made, "50%"), "uid-a") == {"b"}
+
+
+def test_equal_or_higher_priority_daemon_sets_and_mirror_pods_are_never_victims() -> None:
+    equal, daemon, mirror = held("a", 0, 50, priority=100), held("b", 0, 50), held("c", 1, 100)
+    daemon["metadata"]["ownerReferences"] = [{"kind": "DaemonSet"}]
+    mirror["metadata"]["annotations"]["kubernetes.io/config.mirror"] = "x"
+    made = cluster(equal, daemon, mirror)
+    assert chosen(made, preemptor(made, "100%"), "uid-c") == set()
+
+
+def budget(allowed: int, **labels: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "b", "namespace": "ns"},
+        "spec": {"selector": {"matchLabels": labels}},
+        "status": {"disruptionsAllowed": allowed},
+    }
+
+
+def test_disruption_budget_is_respected_where_there_is_another_way() -> None:
+    made = cluster(held("a", 0, 100, app="x"), held("b", 1, 100, priority=9))
+    made.apply(BUDGET, "ADDED", budget(0, app="x"))
+    assert chosen(made, preemptor(made, "50%"), "uid-a") == {"b"}
+    made.apply(BUDGET, "MODIFIED", budget(1, app="x"))
+    assert chosen(made, preemptor(made, "50%"), "uid-a") == {"a"}
+
+
+def test_broken_budgets_are_counted_and_never_below_the_schedulers_count() -> None:
+    made = cluster(held("a", 0, 100, app="x"))
+    made.apply(BUDGET, "ADDED", budget(0, app="x"))
+    pod = preemptor(made, "50%", gpu_uuid="GPU-n1-0")
+    found = victims_on(made, pod, "n1", Victims(("uid-a",)))
+    assert found == Victims(("uid-a",), 1)
+    assert victims_on(made, pod, "n1", Victims(("uid-a",), 3)) == Victims(("uid-a",), 3)
+
+
+def test_victims_without_cards_are_kept_and_what_cpu_needs_is_kept_evicted() -> None:
+    plain, hog = pod_object("plain"), held("hog", 1, 10)
+    plain["spec"]["nodeName"] = hog["spec"]["nodeName"] = "n1"
+    hog["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "60"}}
+    made = cluster(plain, hog, held("a", 0, 100), held("b", 1, 90, priority=200))
+    pod = pod_object("high", priority=100, gpu_request="50%", gpu_memory="1Gi")
+    pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "10"}}
+    assert chosen(made, made.view(pod), "uid-plain") == {"plain", "hog", "a"}
+
+
+def test_node_where_nobody_need_go_is_left_out() -> None:
+    made = cluster(held("a", 0, 10))
+    assert chosen(made, preemptor(made, "50%"), "uid-a") == set()
+
+
+def test_requests_are_sidecars_and_the_larger_of_apps_and_init() -> None:
+    def container(cpu: str, **more: str) -> dict[str, Any]:
+        return {"resources": {"requests": {"cpu": cpu}}, **more}
+
+    spec = {
+        "initContainers": [container("4"), container("1", restartPolicy="Always"), container("6")],
+        "containers": [container("2"), container("3")],
+        "overhead": {"cpu": "500m"},
+    }
+    assert float(requests_of({"spec": spec})["cpu"]) == 7.5
+
+
+@pytest.mark.parametrize(
+    ("selector", "selected"),
+    [
+        ({"matchLabels": {"a": "1"}}, True),
+        ({"matchLabels": {"a": "2"}}, False),
+        ({"matchExpressions": [{"key": "a", "operator": "In", "values": ["1", "2"]}]}, True),
+        ({"matchExpressions": [{"key": "b", "operator": "DoesNotExist"}]}, True),
+        ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["1"]}]}, False),
+        ({"matchExpressions": [{"key": "a", "operator": "Like"}]}, False),
+        ({}, False),
+        (None, False),
+    ],
+)
+def test_selector_selects_as_kubernetes_does(selector: object, selected: bool) -> None:
+    assert selects(selector, {"a": "1"}) is selected

@@ -1,0 +1,250 @@
+"""The watched cluster: what holds a card and what does not, and that history leaves no trace."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gemini.extender.state import BUDGET, DEVICE, NODE, POD, Cluster
+from gemini.kube.device import write_device
+from tests.gemini.extender.world import GIB, cards, node_object, pod_object
+
+Object = dict[str, Any]
+
+
+def cluster(*nodes: str) -> Cluster:
+    made = Cluster()
+    for name in nodes:
+        made.apply(NODE, "ADDED", node_object(name))
+        made.apply(DEVICE, "ADDED", write_device(cards(name)))
+    return made
+
+
+def bound(name: str, node: str, minor: int = 0, core: int = 50, init: bool = False, **status: Any) -> Object:
+    pod = pod_object(name, gpu_request=f"{core}%")
+    resources = {"gemini.io/gpu-core": core, "gemini.io/gpu-memory": GIB}
+    entry = {
+        "minor": minor,
+        "uuid": f"GPU-{node}-{minor}",
+        "resources": resources,
+        **({"role": "init"} if init else {}),
+    }
+    pod["metadata"]["annotations"]["gemini.io/allocation"] = json.dumps({"gpu": [entry]})
+    pod["spec"]["nodeName"] = node
+    pod["status"] = {"phase": "Running", **status}
+    return pod
+
+
+def used(made: Cluster, node: str, minor: int = 0) -> int:
+    return made.book.snapshot()[node, "gpu", minor][0]
+
+
+def test_bound_pod_with_a_record_holds_its_card_and_an_unbound_one_nothing() -> None:
+    made = cluster("n1")
+    made.apply(POD, "ADDED", bound("p", "n1"))
+    made.apply(POD, "ADDED", pod_object("q", gpu_request="0.3"))
+    assert (used(made, "n1"), made.pods["uid-q"].waits, made.pods["uid-p"].waits) == (50, True, False)
+
+
+def test_terminating_pod_keeps_its_share_until_it_is_gone() -> None:
+    made = cluster("n1")
+    pod = bound("p", "n1")
+    pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    made.apply(POD, "ADDED", pod)
+    assert used(made, "n1") == 50
+    made.apply(POD, "DELETED", pod)
+    assert used(made, "n1") == 0
+
+
+def test_finished_pod_frees_its_share_once_no_container_runs() -> None:
+    made = cluster("n1")
+    still = [{"name": "main", "state": {"running": {}}}]
+    made.apply(POD, "ADDED", bound("p", "n1", phase="Failed", containerStatuses=still))
+    assert used(made, "n1") == 50
+    made.apply(POD, "MODIFIED", bound("p", "n1", phase="Failed", containerStatuses=[{"state": {"terminated": {}}}]))
+    assert used(made, "n1") == 0
+
+
+def test_init_share_ends_with_the_init_containers_and_comes_back_with_them() -> None:
+    made = cluster("n1")
+    pod = bound("p", "n1", init=True)
+    done = {**pod, "status": {"phase": "Running", "conditions": [{"type": "Initialized", "status": "True"}]}}
+    for status, core in ((pod, 50), (done, 0), (pod, 50)):
+        made.apply(POD, "MODIFIED", copy.deepcopy(status))
+        assert used(made, "n1") == core
+
+
+def test_unhealthy_and_cordoned_cards_take_nobody_and_recover() -> None:
+    made = cluster("n1")
+    spec = made.view(pod_object("q", gpu_request="0.3")).spec
+    assert spec is not None
+    made.apply(DEVICE, "MODIFIED", write_device(cards("n1", health=False)))
+    assert made.allocator.possible(spec.ask) == []
+    made.apply(DEVICE, "MODIFIED", write_device(cards("n1")))
+    assert made.allocator.possible(spec.ask) == ["n1"]
+    made.apply(NODE, "MODIFIED", node_object("n1", **{"gemini.io/cordon": "GPU-n1-0, GPU-n1-1"}))
+    assert made.allocator.possible(spec.ask) == []
+
+
+def test_B18_card_given_out_by_another_plugin_is_never_given_again() -> None:
+    made = cluster("n1")
+    entry = {"podUID": "theirs", "containerName": "c", "resourceName": "nvidia.com/gpu", "deviceIDs": ["GPU-n1-0::3"]}
+    made.apply(DEVICE, "MODIFIED", write_device(cards("n1"), [entry]))
+    assert (used(made, "n1", 0), used(made, "n1", 1)) == (100, 0)
+    made.apply(DEVICE, "MODIFIED", write_device(cards("n1")))
+    assert used(made, "n1", 0) == 0
+
+
+def test_our_own_pod_in_the_checkpoint_is_counted_once() -> None:
+    made = cluster("n1")
+    entry = {"podUID": "uid-p", "containerName": "c", "resourceName": "gemini.io/gpu-core", "deviceIDs": ["GPU-n1-0"]}
+    made.apply(DEVICE, "MODIFIED", write_device(cards("n1"), [entry]))
+    made.apply(POD, "ADDED", bound("p", "n1"))
+    assert used(made, "n1") == 50
+    made.apply(POD, "DELETED", bound("p", "n1"))
+    assert used(made, "n1") == 100  # the kubelet says it is held still
+
+
+def versioned(pod: Object, version: int) -> Object:
+    return {**pod, "metadata": {**pod["metadata"], "resourceVersion": str(version)}}
+
+
+def test_event_older_than_what_is_known_is_passed_over() -> None:
+    made = cluster("n1")
+    made.apply(POD, "MODIFIED", versioned(bound("p", "n1"), 9))
+    made.apply(POD, "ADDED", versioned(pod_object("p", gpu_request="0.5"), 5))
+    assert used(made, "n1") == 50
+
+
+def test_deleted_pod_that_a_slow_read_still_shows_stays_gone() -> None:
+    made = cluster("n1")
+    made.apply(POD, "ADDED", versioned(bound("p", "n1"), 5))
+    made.apply(POD, "DELETED", versioned(bound("p", "n1"), 7))
+    made.apply(POD, "MODIFIED", versioned(bound("p", "n1"), 5))
+    assert used(made, "n1") == 0
+
+
+def test_list_forgets_what_is_not_in_it_but_not_what_is_newer() -> None:
+    made = cluster("n1")
+    made.apply(POD, "ADDED", versioned(bound("old", "n1", core=20), 5))
+    made.apply(POD, "ADDED", versioned(bound("new", "n1", core=30), 50))
+    made.replace(POD, [], version=10)
+    assert used(made, "n1") == 30
+
+
+def test_node_without_device_object_and_device_without_node_take_nobody() -> None:
+    made = Cluster()
+    made.apply(NODE, "ADDED", node_object("n1"))
+    made.apply(DEVICE, "ADDED", write_device(cards("n2")))
+    assert list(made.book.nodes()) == []
+
+
+def test_new_device_type_needs_configuration_only() -> None:
+    made = Cluster(types=frozenset({"npu"}))
+    made.apply(NODE, "ADDED", node_object("n1"))
+    device = {"metadata": {"name": "n1"}, "spec": {"devices": [{"id": "N0", "minor": 0, "type": "npu"}]}}
+    made.apply(DEVICE, "ADDED", device)
+    pod = pod_object("p")
+    pod["spec"]["containers"][0]["resources"] = {"limits": {"gemini.io/npu": "50"}}
+    spec = made.view(pod).spec
+    assert spec is not None
+    assert made.allocator.possible(spec.ask) == ["n1"]
+
+
+def test_objects_that_are_none_are_passed_over() -> None:
+    made = cluster("n1")
+    for kind in (NODE, DEVICE, POD, BUDGET):
+        for nonsense in (None, 3, [], {}, {"metadata": None}, {"metadata": {"name": 3, "uid": []}}):
+            made.apply(kind, "ADDED", nonsense)
+    made.apply(POD, "ADDED", {"metadata": {"uid": "u", "annotations": {"gemini.io/gpu-request": "x"}}, "spec": 3})
+    assert made.pods["u"].fault
+
+
+# ---- restart equivalence
+
+NODES = ("n1", "n2", "n3")
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[tuple[str, str, Object]]:
+    """Events as they would come, each object in its own order: nodes, devices, pods, in states of all kinds."""
+    events: list[tuple[str, str, Object]] = []
+    alive: dict[tuple[str, str], Object] = {}
+    for step in range(draw(st.integers(5, 40))):
+        kind = draw(st.sampled_from([NODE, DEVICE, POD, POD, POD]))
+        which = draw(st.integers(0, 2 if kind != POD else 5))
+        key = f"uid-p{which}" if kind == POD else NODES[which]
+        if alive.get((kind, key)) == {}:
+            continue
+        if (kind, key) in alive and draw(st.integers(0, 3)) == 0:
+            gone = versioned(alive.pop((kind, key)), step + 1)
+            events.append((kind, "DELETED", gone))
+            if kind == POD:  # a uid never comes again
+                alive[POD, key] = {}
+            continue
+        if kind == NODE:
+            made = node_object(key, **draw(st.sampled_from([{}, {"gemini.io/cordon": f"GPU-{key}-0"}])))
+        elif kind == DEVICE:
+            held = [
+                {
+                    "podUID": draw(st.sampled_from(["uid-p0", "x"])),
+                    "deviceIDs": [f"GPU-{key}-{draw(st.integers(0, 1))}"],
+                }
+            ]
+            made = write_device(cards(key, draw(st.integers(1, 2)), health=draw(st.booleans())), held if which else ())
+        else:
+            made = draw_pod(draw, f"p{which}", alive.get((kind, key)))
+        made = versioned(made, step + 1)
+        events.append((kind, "MODIFIED" if (kind, key) in alive else "ADDED", made))
+        alive[kind, key] = made
+    return events
+
+
+def draw_pod(draw: st.DrawFn, name: str, before: Object | None) -> Object:
+    if before is None and draw(st.booleans()):
+        return pod_object(name, gpu_request="0.3", pod_group="g", pod_group_size="2")
+    node = (before or {}).get("spec", {}).get("nodeName") or draw(st.sampled_from(NODES))
+    pod = bound(name, node, draw(st.integers(0, 1)), draw(st.sampled_from([20, 60])), draw(st.booleans()))
+    record = (before or {}).get("metadata", {}).get("annotations", {}).get("gemini.io/allocation")
+    if record:
+        pod["metadata"]["annotations"]["gemini.io/allocation"] = record
+    pod["status"]["phase"] = draw(st.sampled_from(["Pending", "Running", "Succeeded"]))
+    if draw(st.booleans()):
+        pod["status"]["conditions"] = [{"type": "Initialized", "status": "True"}]
+    if draw(st.booleans()):
+        pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return pod
+
+
+@settings(max_examples=150, deadline=None)
+@given(histories(), st.data())
+def test_B12_rebuilt_state_equals_the_live_one_after_any_events(
+    events: list[tuple[str, str, Object]], data: st.DataObject
+) -> None:
+    live = Cluster()
+    objects: dict[tuple[str, str], Object] = {}
+    for kind, event, given_object in events:
+        live.apply(kind, event, copy.deepcopy(given_object))
+        if data.draw(st.integers(0, 3)) == 0:  # a read brings a pod as it was, late or for the second time
+            past = events[: events.index((kind, event, given_object)) + 1]
+            seen = [o for k, e, o in past if k == POD and e != "DELETED"]
+            if seen:
+                live.apply(POD, "MODIFIED", copy.deepcopy(data.draw(st.sampled_from(seen))))
+        key = (kind, _key(kind, given_object))
+        if event == "DELETED":
+            objects.pop(key, None)
+        else:
+            objects[key] = given_object
+        live.book.check()
+    fresh = Cluster()
+    for kind in data.draw(st.permutations([NODE, DEVICE, POD])):
+        fresh.replace(kind, [copy.deepcopy(o) for (k, _), o in objects.items() if k == kind], 1000)
+    assert fresh.picture() == live.picture()
+
+
+def _key(kind: str, given_object: Object) -> str:
+    return str(given_object["metadata"]["uid" if kind == POD else "name"])

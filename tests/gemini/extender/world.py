@@ -1,0 +1,188 @@
+"""A cluster in memory for these tests: what an API server stores and promises, with watches that lag as asked."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import random
+from collections import deque
+from typing import Any
+
+from gemini.extender.codec import BindRequest, FilterRequest
+from gemini.extender.service import Service, Verdict
+from gemini.extender.state import DEVICE, NODE, POD, Cluster
+from gemini.kube.client import Refused, Unanswered
+from gemini.kube.device import write_device
+from gemini.placement.model import Device, Node
+
+Object = dict[str, Any]
+GIB = 2**30
+
+
+def node_object(name: str, **annotations: str) -> Object:
+    return {
+        "metadata": {"name": name, "uid": f"uid-{name}", "annotations": annotations},
+        "status": {"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "250", "gemini.io/gpu-core": "200"}},
+    }
+
+
+def cards(name: str, count: int = 2, **more: Any) -> Node:
+    return Node(name, tuple(Device(m, uuid=f"GPU-{name}-{m}", memory=16 * GIB, **more) for m in range(count)))
+
+
+def pod_object(name: str, uid: str | None = None, priority: int = 0, **annotations: str) -> Object:
+    """`gpu_request="0.5"` says gemini.io/gpu-request."""
+    said = {f"gemini.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    return {
+        "metadata": {"name": name, "namespace": "ns", "uid": uid or f"uid-{name}", "annotations": said},
+        "spec": {"priority": priority, "containers": [{"name": "main", "image": "x"}]},
+        "status": {"phase": "Pending"},
+    }
+
+
+class World:
+    """The API server. `faults`: asked before each write and after it whether to fail there."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.random = random.Random(seed)
+        self.version = 0
+        self.objects: dict[tuple[str, str], Object] = {}
+        self.leases: dict[str, Object] = {}
+        self.queues: list[deque[tuple[str, str, Object]]] = []
+        self.bindings: list[tuple[str, str]] = []
+        self.fault_rate = 0.0
+        self.binds_refused: list[Refused | Unanswered] = []  # the next bindings fail so
+        self.said: list[tuple[str, int, str]] = []
+
+    # ---- as a test uses it
+
+    def put(self, kind: str, given: Object) -> Object:
+        self.version += 1
+        stored = copy.deepcopy(given)
+        stored["metadata"]["resourceVersion"] = str(self.version)
+        key = (kind, stored["metadata"]["uid"] if kind == POD else stored["metadata"]["name"])
+        event = "MODIFIED" if key in self.objects else "ADDED"
+        self.objects[key] = stored
+        self._tell(kind, event, stored)
+        return stored
+
+    def delete(self, kind: str, key: str) -> None:
+        stored = self.objects.pop((kind, key))
+        self.version += 1
+        gone = copy.deepcopy(stored)
+        gone["metadata"]["resourceVersion"] = str(self.version)
+        self._tell(kind, "DELETED", gone)
+
+    def nodes(self, *names: str, count: int = 2, **more: Any) -> None:
+        for name in names:
+            self.put(NODE, node_object(name))
+            self.put(DEVICE, write_device(cards(name, count, **more)))
+
+    def pod_of(self, uid: str) -> Object:
+        return self.objects[POD, uid]
+
+    def _tell(self, kind: str, event: str, stored: Object) -> None:
+        for queue in self.queues:
+            queue.append((kind, event, stored))
+
+    # ---- as an extender uses it
+
+    async def pod(self, namespace: str, name: str) -> Object:
+        await self._maybe_lost()
+        for (kind, _), stored in self.objects.items():
+            if kind == POD and stored["metadata"]["name"] == name:
+                return copy.deepcopy(stored)
+        raise Refused(404, "no such pod")
+
+    async def pods_on(self, node: str) -> list[Object]:
+        await self._maybe_lost()
+        return [
+            copy.deepcopy(o) for (k, _), o in self.objects.items() if k == POD and o["spec"].get("nodeName") == node
+        ]
+
+    async def bind(self, namespace: str, name: str, uid: str, node: str, annotations: dict[str, str]) -> None:
+        await self._maybe_lost()
+        if self.binds_refused:
+            raise self.binds_refused.pop(0)
+        stored = self.objects.get((POD, uid))
+        if stored is None:
+            raise Refused(409, "another uid, or gone")
+        if stored["spec"].get("nodeName"):
+            raise Refused(409, "assigned already")
+        bound = copy.deepcopy(stored)
+        bound["spec"]["nodeName"] = node
+        bound["metadata"]["annotations"].update(annotations)
+        self.put(POD, bound)
+        self.bindings.append((uid, node))
+        await self._maybe_lost()  # done, but nobody hears of it
+
+    async def lease(self, namespace: str, name: str) -> Object | None:
+        await self._maybe_lost()
+        return copy.deepcopy(self.leases.get(name))
+
+    async def put_lease(self, namespace: str, name: str, metadata: Object) -> str:
+        await self._maybe_lost()
+        stored, given = self.leases.get(name), metadata.get("resourceVersion")
+        if given is None and stored is not None:
+            raise Refused(409, "is there already")
+        if given is not None and (stored is None or stored["metadata"]["resourceVersion"] != given):
+            raise Refused(404 if stored is None else 409, "changed")
+        self.version += 1
+        self.leases[name] = {"metadata": {**copy.deepcopy(metadata), "resourceVersion": str(self.version)}}
+        await self._maybe_lost()
+        return str(self.version)
+
+    async def event(self, pod: Object, name: str, reason: str, message: str, count: int, stamp: str) -> None:
+        self.said.append((pod["metadata"]["name"], count, message))
+
+    async def _maybe_lost(self) -> None:
+        await asyncio.sleep(0)
+        if self.fault_rate and self.random.random() < self.fault_rate:
+            raise Unanswered("lost")
+
+    # ---- what must never be
+
+    def promised(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """(node, minor) -> (core, bytes) as the records of bound pods say, counted by this test's own code."""
+        total: dict[tuple[str, int], tuple[int, int]] = {}
+        for (kind, _), stored in self.objects.items():
+            record = stored["metadata"]["annotations"].get("gemini.io/allocation") if kind == POD else None
+            for entry in json.loads(record)["gpu"] if record else ():
+                at = (stored["spec"]["nodeName"], entry["minor"])
+                core, memory = total.get(at, (0, 0))
+                amounts = entry["resources"]
+                total[at] = core + amounts["gemini.io/gpu-core"], memory + amounts["gemini.io/gpu-memory"]
+        return total
+
+
+class Replica:
+    """An extender on a world; what it has watched is behind by what stands in `queue`."""
+
+    def __init__(self, world: World, name: str = "a", alone: bool = False, policies: tuple[str, ...] = ()) -> None:
+        self.world = world
+        self.cluster = Cluster(policies)
+        self.queue: deque[tuple[str, str, Object]] = deque()
+        for (kind, _), stored in world.objects.items():
+            self.cluster.apply(kind, "ADDED", copy.deepcopy(stored))
+        world.queues.append(self.queue)
+        self.now_ns = 1_000
+        leases = None if alone else "ns"
+        self.service = Service(self.cluster, world, lambda: self.now_ns, lambda: self.now_ns, leases, name)
+
+    def watch(self, events: int | None = None) -> None:
+        """Takes in that many events, or all."""
+        while self.queue and (events is None or events > 0):
+            kind, event, stored = self.queue.popleft()
+            self.cluster.apply(kind, event, copy.deepcopy(stored))
+            events = None if events is None else events - 1
+
+    def known(self) -> tuple[str, ...]:
+        return tuple(node.name for node in self.cluster.book.nodes())
+
+    async def filter(self, pod: Object, *nodes: str) -> Verdict:
+        return await self.service.filter(FilterRequest(pod, nodes or self.known()))
+
+    async def bind(self, pod: Object, node: str) -> str:
+        meta = pod["metadata"]
+        return await self.service.bind(BindRequest(meta["name"], meta["namespace"], meta["uid"], node))

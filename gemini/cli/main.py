@@ -26,6 +26,8 @@ COMMANDS = {  # name -> (module, what it does)
     "demo": ("gemini.cli.demo", "three busy tenants on one GPU: promised against achieved, with a plot"),
     "load": ("gemini.cli.load", "the load generator"),
     "place": ("gemini.cli.place", "where pods would go in a cluster, and why not elsewhere"),
+    "extender": ("gemini.cli.extender", "the scheduler extender of a Kubernetes cluster"),
+    "webhook": ("gemini.cli.webhook", "the admission webhook of a Kubernetes cluster"),
     "trace": ("gemini.cli.trace", "export a recorded run for Perfetto, or replay it"),
     "check": ("gemini.cli.check", "what is wrong on this machine, and what to do about it"),
 }

@@ -204,7 +204,7 @@ class _Patch:
                     asked[f"{names.DOMAIN}/{want.type}"] = want.core * want.count
         converted = {t.containers[0] for t in self.spec.ask.tenants if self._by_resources(t.containers[0])}
         if converted:
-            annotated = {**self.pod, "metadata": {**self.pod.get("metadata", {}), "annotations": self._all_said()}}
+            annotated = {**self.pod, "metadata": {**(self.pod.get("metadata") or {}), "annotations": self._all_said()}}
             plain = _without_shares(annotated)
             for name, asked in injected(parse_pod(plain, self.settings.types)).items():
                 result[name] = {**result.get(name, {}), **asked}

@@ -1,0 +1,112 @@
+"""HTTP servers of the cluster parts: an address, TLS whose files may be renewed, and a clean end on SIGTERM.
+
+The I/O that extender and webhook have in common; what is answered is theirs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import ssl
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import uvloop
+from aiohttp import web
+
+RENEW_SECONDS = 10.0  # how often certificate files are looked at
+
+
+class CannotServe(ValueError):
+    """An address or a certificate that cannot be used; one line."""
+
+
+def configure(parser: argparse.ArgumentParser, port: int) -> None:
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=port, help="port to listen on (default: %(default)s)")
+    parser.add_argument(
+        "--tls-cert", type=Path, metavar="FILE", help="certificate chain, PEM; read again when it changes"
+    )
+    parser.add_argument("--tls-key", type=Path, metavar="FILE", help="its private key, PEM")
+    parser.add_argument(
+        "--client-ca", type=Path, metavar="FILE", help="serve only clients with a certificate of this CA"
+    )
+
+
+def tls_context(args: argparse.Namespace) -> ssl.SSLContext | None:
+    """None where no certificate is given. Raises CannotServe."""
+    if (args.tls_cert is None) != (args.tls_key is None):
+        raise CannotServe("--tls-cert and --tls-key go together; give both")
+    if args.tls_cert is None:
+        if args.client_ca is not None:
+            raise CannotServe("--client-ca needs --tls-cert and --tls-key")
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(args.tls_cert, args.tls_key)
+        if args.client_ca is not None:
+            context.load_verify_locations(args.client_ca)
+            context.verify_mode = ssl.CERT_REQUIRED
+    except (OSError, ssl.SSLError) as error:
+        raise CannotServe(f"{args.tls_cert}: {error}; give a PEM certificate and its key") from None
+    return context
+
+
+async def serve(
+    application: web.Application, args: argparse.Namespace, context: ssl.SSLContext | None, ready: Callable[[str], None]
+) -> None:
+    """Serves until SIGTERM or SIGINT; `ready` is called with the URL."""
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=5.0)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, args.host, args.port, ssl_context=context)
+        try:
+            await site.start()
+        except OSError as error:
+            raise CannotServe(f"{args.host}:{args.port}: {error.strerror}; give another --host or --port") from None
+        host, port = runner.addresses[0][:2]
+        ready(f"http{'s' if context else ''}://{host}:{port}")
+        renewing = loop.create_task(_renew(context, args)) if context else None
+        await ended.wait()
+        if renewing is not None:
+            renewing.cancel()
+    finally:
+        await runner.cleanup()
+
+
+async def _renew(context: ssl.SSLContext, args: argparse.Namespace) -> None:
+    """New connections get the new certificate once its files have changed (cert-manager, a mounted secret)."""
+    known = _stamps(args)
+    while True:
+        await asyncio.sleep(RENEW_SECONDS)
+        now = _stamps(args)
+        if now != known:
+            with contextlib.suppress(OSError, ssl.SSLError):  # half written: the next look finds it whole
+                context.load_cert_chain(args.tls_cert, args.tls_key)
+                known = now
+
+
+def _stamps(args: argparse.Namespace) -> list[tuple[int, int]]:
+    stamps = []
+    for path in (args.tls_cert, args.tls_key):
+        with contextlib.suppress(OSError):
+            at = os.stat(path)
+            stamps.append((at.st_mtime_ns, at.st_ino))
+    return stamps
+
+
+def run(main: Callable[[], Awaitable[None]]) -> None:
+    """Runs `main` on a uvloop of its own."""
+
+    async def body() -> None:
+        await main()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(body())

@@ -1,0 +1,168 @@
+"""The webhook as a program: HTTPS around review.py. The API server asks, /mutate and /validate answer.
+
+    POST /mutate     pods that are created: annotations, resources, library and socket
+    POST /validate   pods that are created or changed, and bindings of pods
+    GET  /healthz /readyz /metrics
+
+A body that is no AdmissionReview is answered with 400 and one line. To judge a Binding the pod is read from the API
+server, where a kubeconfig or a service account is at hand; without one bindings are refused by user name alone, for a
+webhook that cannot look must not guess in favour. Namespaces are chosen in the webhook configuration, not here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter, generate_latest
+
+from gemini import serving
+from gemini.kube import names
+from gemini.kube.client import ApiFault, Client, Refused
+from gemini.webhook import review
+from gemini.webhook.review import Settings
+
+PORT = 8791
+LARGEST_BODY = 8 << 20  # an object is at most 3 MB, and an update brings the old one too
+log = logging.getLogger("gemini.webhook")
+
+FindPod = Callable[[str, str], Awaitable[dict[str, Any] | None]]
+
+
+class App:
+    """`find_pod`: (namespace, name) -> the pod, None: there is none. It may raise ApiFault."""
+
+    def __init__(self, settings: Settings, find_pod: FindPod | None = None) -> None:
+        self.settings, self.find_pod = settings, find_pod
+        self.registry = CollectorRegistry()
+        self.reviews = Counter("gemini_webhook_reviews", "Reviews", ["path", "result"], registry=self.registry)
+
+    def application(self) -> web.Application:
+        application = web.Application(client_max_size=LARGEST_BODY)
+        application.router.add_post("/mutate", self.mutate)
+        application.router.add_post("/validate", self.validate)
+        application.router.add_get("/healthz", self.healthz)
+        application.router.add_get("/readyz", self.healthz)
+        application.router.add_get("/metrics", self.metrics)
+        return application
+
+    async def mutate(self, request: web.Request) -> web.Response:
+        async def judge(given: dict[str, Any]) -> dict[str, Any]:
+            return review.mutate(given, self.settings)
+
+        return await self._answer(request, judge)
+
+    async def validate(self, request: web.Request) -> web.Response:
+        return await self._answer(request, self._validate)
+
+    async def _validate(self, given: dict[str, Any]) -> dict[str, Any]:
+        asked = given.get("request")
+        asked = asked if isinstance(asked, dict) else {}
+        resource = asked.get("resource")
+        bindings = isinstance(resource, dict) and resource.get("resource") == "bindings"  # the older way to bind
+        if asked.get("subResource") != "binding" and not bindings:
+            return review.validate(given, self.settings)
+        pod: object = {}
+        if self.find_pod is not None:
+            try:
+                pod = await self.find_pod(str(asked.get("namespace", "")), str(asked.get("name", "")))
+            except ApiFault as error:
+                log.warning("binding pod=%s/%s error=%s", asked.get("namespace"), asked.get("name"), error)
+        return review.validate_binding(given, pod, self.settings)
+
+    async def _answer(
+        self, request: web.Request, judge: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+    ) -> web.Response:
+        try:
+            given = json.loads(await request.read())
+        except (ValueError, RecursionError) as error:
+            given, fault = None, f"the body is not JSON: {error}"
+        else:
+            fault = "the body is not an AdmissionReview"
+        if not isinstance(given, dict) or not isinstance(given.get("request"), dict):
+            self.reviews.labels(request.path, "bad").inc()
+            return web.json_response({"error": fault}, status=400)
+        try:
+            answer = await judge(given)
+        except Exception:  # review.py raises nothing that we know of; whatever it is, the API server gets an answer
+            log.exception("path=%s failed", request.path)
+            self.reviews.labels(request.path, "failed").inc()
+            return web.json_response({"error": "the webhook failed on this review; see its log"}, status=500)
+        response = answer["response"]
+        result = "refused" if not response["allowed"] else "changed" if "patch" in response else "passed"
+        self.reviews.labels(request.path, result).inc()
+        if result == "refused":
+            log.info("path=%s refused: %s", request.path, response["status"]["message"])
+        return web.json_response(answer)
+
+    async def healthz(self, request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(self.registry), content_type="text/plain", charset="utf-8")
+
+
+# ---- the program
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    serving.configure(parser, PORT)
+    parser.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, else the pod's service account")
+    parser.add_argument(
+        "--scheduler-name", metavar="NAME",
+        help="schedulerName that sharepods get (default: they keep theirs; the extender serves the default scheduler)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--binder", action="append", default=[], metavar="USER",
+        help="user name that may bind sharepods, such as system:serviceaccount:gemini:extender; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--device-types", default=",".join(sorted(names.DEVICE_TYPES)), metavar="NAMES",
+        help="types of devices besides gpu (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--library", default=names.LIBRARY_PATH, metavar="PATH", help="the library inside containers")
+    parser.add_argument("--socket", default=names.SOCKET_PATH, metavar="PATH", help="the socket inside containers")
+
+
+def settings_of(args: argparse.Namespace) -> Settings:
+    types = frozenset(name.strip() for name in args.device_types.split(",") if name.strip())
+    return Settings(args.scheduler_name, types, args.library, args.socket, frozenset(args.binder))
+
+
+async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
+    """Serves until SIGTERM. Raises serving.CannotServe."""
+    context = serving.tls_context(args)
+    if context is None:
+        raise serving.CannotServe("the API server speaks to webhooks by HTTPS only; give --tls-cert and --tls-key")
+    kubeconfig = args.kubeconfig or os.environ.get("KUBECONFIG")
+    client: Client | None = None
+    try:
+        client = await Client.connect(kubeconfig)
+    except Exception as error:  # each way of logging in fails in its own way
+        if kubeconfig:
+            text = " ".join(str(error).split())
+            raise serving.CannotServe(f"{kubeconfig}: {text}; give the file of a kubeconfig") from None
+        log.warning("no API server to read pods from (%s): bindings are judged by user name alone", error)
+    try:
+        find = _finder(client) if client is not None else None
+        await serving.serve(App(settings_of(args), find).application(), args, context, ready)
+    finally:
+        if client is not None:
+            await client.close()
+
+
+def _finder(client: Client) -> FindPod:
+    async def find(namespace: str, name: str) -> dict[str, Any] | None:
+        try:
+            return await client.pod(namespace, name)
+        except Refused as error:
+            if error.status == 404:
+                return None
+            raise
+
+    return find

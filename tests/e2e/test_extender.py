@@ -1,0 +1,165 @@
+"""Extender and webhook on the real control plane: unmodified scheduler, fake nodes with Device objects."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+
+from gemini.kube.device import write_device
+from gemini.placement.model import Device, Node
+from tests.e2e.api import Object, condition
+from tests.e2e.conftest import ROOT
+from tests.e2e.plane import Plane, extender, scheduler_configuration
+from tests.e2e.process import free_port
+
+GIB = 2**30
+BASE = ROOT / "deploy/kustomize/base"
+CORE, MEMORY, RATIO = "gemini.io/gpu-core", "gemini.io/gpu-memory", "gemini.io/gpu-memory-ratio"
+DEVICES = "/apis/gemini.io/v1alpha1/devices"
+USER = "gemini-extender"
+
+
+@pytest.fixture(scope="module")
+def crd(plane: Plane) -> Iterator[None]:
+    files = [BASE / "customresourcedefinition-device.yaml", BASE / "clusterrole-extender.yaml"]
+    for file in files:
+        plane.kubectl("apply", "-f", str(file))
+    binding = {"metadata": {"name": USER}, "roleRef": {"kind": "ClusterRole", "name": USER}}
+    subject = {"kind": "User", "name": USER, "apiGroup": "rbac.authorization.k8s.io"}
+    path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+    plane.api.post(path, {**binding, "subjects": [subject]})
+    plane.kubectl("wait", "--for=condition=Established", "crd/devices.gemini.io", "--timeout=20s")
+    yield
+    plane.api.delete(f"{path}/{USER}")
+    for file in files:
+        plane.kubectl("delete", "-f", str(file))
+
+
+@contextmanager
+def nodes_with_cards(plane: Plane, count: int, cards: int) -> Iterator[list[str]]:
+    capacity = {CORE: str(100 * cards), MEMORY: str(80 * GIB * cards), RATIO: str(100 * cards)}
+    with plane.nodes(count, prefix="card", capacity=capacity) as names:
+        for name in names:
+            devices = tuple(Device(m, uuid=f"GPU-{name}-{m}", model="H200", memory=80 * GIB) for m in range(cards))
+            plane.api.post(DEVICES, write_device(Node(name, devices)))
+        try:
+            yield names
+        finally:
+            for name in names:
+                plane.api.delete(f"{DEVICES}/{name}")
+
+
+@contextmanager
+def gemini(plane: Plane) -> Iterator[None]:
+    """The extender, the webhook, and a scheduler that asks them."""
+    pair = plane.authority.issue("gemini-webhook", hosts=("127.0.0.1",))
+    kubeconfig = str(plane.kubeconfig(USER))
+    with ExitStack() as stack:
+        port = free_port()
+        url = f"http://127.0.0.1:{port}"
+        command = [sys.executable, "-m", "gemini", "extender", "--kubeconfig", kubeconfig, "--port", str(port)]
+        stack.enter_context(plane.running("extender", command, ready_url=f"{url}/readyz"))
+        port = free_port()
+        command = [
+            sys.executable, "-m", "gemini", "webhook", "--kubeconfig", kubeconfig, "--port", str(port),
+            "--binder", USER, "--tls-cert", str(pair.certificate), "--tls-key", str(pair.key),
+        ]  # fmt: skip
+        hook = f"https://127.0.0.1:{port}"
+        stack.enter_context(plane.running("webhook", command, ready_url=f"{hook}/readyz"))
+        stack.enter_context(plane.webhook("gemini-mutate", f"{hook}/mutate"))
+        check = {"validating": True, "resources": ("pods", "pods/binding"), "operations": ("CREATE", "UPDATE")}
+        stack.enter_context(plane.webhook("gemini-validate", f"{hook}/validate", **check))
+        resources = [CORE, MEMORY, RATIO]
+        verbs = ("filter", "prioritize", "bind", "preempt")
+        entry = extender(url, resources, ignored=[MEMORY, RATIO], node_cache_capable=True, verbs=verbs)
+        stack.enter_context(plane.scheduler(scheduler_configuration([entry])))
+        yield
+
+
+def sharepod(name: str, more: Object | None = None, **annotations: str) -> Object:
+    said = {f"gemini.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    spec = {"containers": [{"name": "main", "image": "x"}], "terminationGracePeriodSeconds": 0, **(more or {})}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": said}, "spec": spec}
+
+
+def record(pod: Object) -> list[Any]:
+    found: list[Any] = json.loads(pod["metadata"]["annotations"]["gemini.io/allocation"])["gpu"]
+    return found
+
+
+def test_share_is_mutated_filtered_bound_and_annotated(plane: Plane, namespace: str, crd: None) -> None:
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    with nodes_with_cards(plane, 2, 2), gemini(plane):
+        plane.kubectl("-n", namespace, "apply", "-f", "-", text=json.dumps(sharepod("half", gpu_request="0.5")))
+        bound = plane.api.wait_one(f"{path}/half", condition("Ready"))
+        container = bound["spec"]["containers"][0]
+        assert container["resources"]["limits"][CORE] == "50"
+        assert {"LD_PRELOAD", "GEMINI_SOCKET"} <= {v["name"] for v in container["env"]}
+        (card,) = record(bound)
+        assert card["uuid"] == f"GPU-{bound['spec']['nodeName']}-{card['minor']}"
+        assert card["resources"] == {CORE: 50, MEMORY: 40 * GIB, RATIO: 50}
+        assert bound["metadata"]["annotations"]["gemini.io/assigned"] == "false"
+
+        bad = json.dumps(sharepod("bad", gpu_request="1.5"))
+        refused = plane.kubectl("-n", namespace, "apply", "-f", "-", text=bad, check=False)
+        assert "gemini.io/gpu-request: 1.5 is above 1" in refused.stderr
+
+        plane.api.post(path, sharepod("vast", gpu_request="0.1", gpu_memory="90Gi"))
+        events = f"/api/v1/namespaces/{namespace}/events"
+        told = plane.api.wait(
+            events, lambda found: [e for e in found if e["source"].get("component") == "gemini-extender"], "our event"
+        )
+        assert "80Gi free of 80Gi, 90Gi asked" in told[0]["message"]
+
+        binding = {"metadata": {"name": "vast"}, "target": {"kind": "Node", "name": "card-0"}}
+        with pytest.raises(AssertionError, match="may not bind a pod with a share"):
+            plane.api.post(f"{path}/vast/binding", binding)
+
+
+def test_group_of_four_with_room_for_three_binds_nobody_and_three_go_together(
+    plane: Plane, namespace: str, crd: None
+) -> None:
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    with nodes_with_cards(plane, 2, 3), gemini(plane):
+        for i in range(4):
+            plane.api.post(path, sharepod(f"four-{i}", gpu_request="1.0", pod_group="four", pod_group_size="4"))
+        for i in range(4):
+            why = plane.api.wait_one(f"{path}/four-{i}", _refused("GroupDoesNotFit"))
+            assert not why["spec"].get("nodeName")
+        for i in range(3):
+            plane.api.post(path, sharepod(f"three-{i}", gpu_request="1.0", pod_group="three", pod_group_size="3"))
+        bound = [plane.api.wait_one(f"{path}/three-{i}", condition("Ready")) for i in range(3)]
+        assert len({pod["spec"]["nodeName"] for pod in bound}) == 1
+        assert sorted(record(pod)[0]["minor"] for pod in bound) == [0, 1, 2]
+        assert not any(plane.api.get(f"{path}/four-{i}")["spec"].get("nodeName") for i in range(4))
+
+
+def test_preemptor_gets_a_card_and_victims_stand_on_it_alone(plane: Plane, namespace: str, crd: None) -> None:
+    path, classes = f"/api/v1/namespaces/{namespace}/pods", "/apis/scheduling.k8s.io/v1/priorityclasses"
+    name = f"high-{namespace}"
+    plane.api.post(classes, {"metadata": {"name": name}, "value": 1000})
+    try:
+        with nodes_with_cards(plane, 1, 2), gemini(plane):
+            for i in range(4):
+                plane.api.post(path, sharepod(f"low-{i}", gpu_request="0.5"))
+                plane.api.wait_one(f"{path}/low-{i}", condition("Ready"))
+            plane.api.post(path, sharepod("high", {"priorityClassName": name}, gpu_request="1.0"))
+            bound = plane.api.wait_one(f"{path}/high", condition("Ready"))
+            left = [pod for pod in plane.api.get(path)["items"] if pod["metadata"]["name"].startswith("low")]
+            assert len(left) == 2
+            assert all(record(pod)[0]["minor"] != record(bound)[0]["minor"] for pod in left)
+    finally:
+        plane.api.delete(f"{classes}/{name}")
+
+
+def _refused(reason: str) -> Any:
+    def check(pod: Object) -> bool:
+        conditions = (pod.get("status") or {}).get("conditions") or ()
+        return any(c["type"] == "PodScheduled" and reason in c.get("message", "") for c in conditions)
+
+    return check

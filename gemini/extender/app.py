@@ -26,7 +26,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from gemini import serving
 from gemini.extender import codec
 from gemini.extender.announce import Announcer
-from gemini.extender.service import Service, Verdict, summary
+from gemini.extender.promises import Verdict
+from gemini.extender.service import Service
+from gemini.extender.shown import dry_run_json, figures, state_json, summary
 from gemini.extender.state import BUDGET, DEVICE, KINDS, NODE, POD, Cluster
 from gemini.kube import names
 from gemini.kube.client import Client, follow
@@ -146,7 +148,7 @@ class App:
         known = tuple(sorted(self.service.cluster.nodes))
         request = codec.read_filter(body, known)
         verdict = await self.service.filter(request, effect=False)
-        return json.dumps(self.service.dry_run_json(verdict)).encode()
+        return json.dumps(dry_run_json(verdict)).encode()
 
     # ---- how it is
 
@@ -154,7 +156,9 @@ class App:
         return [kind for kind in NEEDED if not self.synced[kind].is_set()]
 
     async def state(self, request: web.Request) -> web.Response:
-        return web.json_response({**self.service.state_json(), "ready": not self.missing()})
+        return web.json_response(
+            {**state_json(self.service.cluster, self.service.waiting), "ready": not self.missing()}
+        )
 
     async def healthz(self, request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -165,12 +169,12 @@ class App:
         return web.Response(text="ok\n")
 
     async def metrics(self, request: web.Request) -> web.Response:
-        figures = self.service.figures()
-        for key, value in figures.items():
+        numbers = figures(self.service.cluster)
+        for key, value in numbers.items():
             if key.startswith("cards_"):
                 self.cards.labels(key.removeprefix("cards_")).set(value)
-        self.core.labels("all").set(figures["core"] / 100)
-        self.core.labels("promised").set(figures["promised"] / 100)
+        self.core.labels("all").set(numbers["core"] / 100)
+        self.core.labels("promised").set(numbers["promised"] / 100)
         cluster = self.service.cluster
         self.pods.labels("waiting").set(sum(pod.waits for pod in cluster.pods.values()))
         self.pods.labels("reserved").set(len(cluster.reservations))

@@ -325,19 +325,3 @@ def test_preempt_answers_victims_on_the_card_and_leaves_out_hopeless_nodes() -> 
     high = pod_object("high", priority=10, gpu_request="0.5")
     asked = PreemptRequest(high, {"n1": Victims(("uid-low",)), "n2": Victims(("nobody",))})
     assert replica.service.preempt(asked) == {"n1": Victims(("uid-low",))}
-
-
-def test_state_tells_cards_holders_waiting_pods_and_why() -> None:
-    made = world("n1", count=1)
-    replica = Replica(made)
-    placed = made.put(POD, pod_object("p", gpu_request="0.8"))
-    waits = made.put(POD, pod_object("q", gpu_request="0.5"))
-    replica.watch()
-    asyncio.run(replica.bind(placed, "n1"))
-    replica.watch()
-    asyncio.run(replica.filter(waits))
-    state = replica.service.state_json()
-    (card,) = state["nodes"][0]["devices"]
-    assert (card["used_core"], [p["pod"] for p in card["pods"]]) == (80, ["ns/p"])
-    assert (state["waiting"][0]["pod"], "InsufficientCore" in state["waiting"][0]["why"]) == ("ns/q", True)
-    assert replica.service.figures()["promised"] == 80

@@ -20,7 +20,7 @@ NODE = Node(
 )
 
 
-def test_node_survives_being_written_and_read() -> None:
+def test_B14_node_survives_being_written_and_read() -> None:
     assert read_device(write_device(NODE)).node == NODE
     assert read_device(write_device(NODE)).faults == ()
 

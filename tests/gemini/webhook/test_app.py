@@ -75,7 +75,7 @@ def binding(user: str) -> bytes:
     )
 
 
-def test_foreign_binding_of_a_sharepod_is_refused_and_of_a_plain_pod_let_through() -> None:
+def test_B23_foreign_binding_of_a_sharepod_is_refused_and_of_a_plain_pod_let_through() -> None:
     async def share(namespace: str, name: str) -> dict[str, Any] | None:
         return sharepod(gpu_request="0.5")
 

@@ -1,0 +1,129 @@
+"""What this replica has promised and what others have, on top of the book: the common ground of filter and bind.
+
+Does I/O only through the `Kubernetes` that it is given. All of it runs on one event loop, and between two awaits the
+book belongs to whoever runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from gemini.extender.ledger import Ledger
+from gemini.extender.reserve import BIND_NS
+from gemini.extender.state import POD, Cluster, PodView
+from gemini.kube.client import ApiFault, Refused
+from gemini.placement.model import NodeRefusal, Placement
+
+
+class Kubernetes(Protocol):
+    """What the service asks of the API server; gemini.kube.client.Client is one."""
+
+    async def pod(self, namespace: str, name: str) -> dict[str, Any]: ...
+
+    async def pods_on(self, node: str) -> list[dict[str, Any]]: ...
+
+    async def bind(self, namespace: str, name: str, uid: str, node: str, annotations: dict[str, str]) -> None: ...
+
+    async def lease(self, namespace: str, name: str) -> dict[str, Any] | None: ...
+
+    async def put_lease(self, namespace: str, name: str, metadata: dict[str, Any]) -> str: ...
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer to filter: the nodes that can take the pod, and (reason, text) of those that cannot."""
+
+    passed: list[str]
+    failed: dict[str, tuple[str, str]]
+    cards: dict[str, dict[str, str]] = field(default_factory=dict)  # node -> card -> why not, where worked out
+    error: str = ""
+
+
+def told(refusal: NodeRefusal) -> str:
+    """A node's refusal in one line, with those of its first cards."""
+    parts = "; ".join(f"{card}: {why}" for card, why in list(refusal.devices.items())[:8])
+    return f"{refusal.message} ({parts})" if parts else refusal.message
+
+
+class Promises:
+    """`leases`: the namespace of the leases; None: there is no other replica. It is the owner that the ledger asks."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        kubernetes: Kubernetes,
+        clock_ns: Callable[[], int],
+        wall_ns: Callable[[], int],
+        leases: str | None,
+        replica: str,
+    ) -> None:
+        self.cluster = cluster
+        self.kubernetes = kubernetes
+        self.clock_ns, self.wall_ns = clock_ns, wall_ns
+        self.leases = leases
+        self.replica = replica
+        self.ledger = Ledger(kubernetes, self, leases, clock_ns, replica) if leases is not None else None
+
+    # ---- what the ledger asks
+
+    def settled(self, pod: str) -> bool:
+        view = self.cluster.pods.get(pod)
+        if view is None:
+            return self.cluster.ended(pod)
+        return view.node is not None or view.gone
+
+    def see(self, pods: Sequence[dict[str, Any]]) -> None:
+        for pod in pods:
+            self.cluster.apply(POD, "MODIFIED", pod)
+
+    def adopt(self, node: str, placements: Sequence[Placement]) -> None:
+        self.cluster.reservations.adopt(node, placements, self.clock_ns() + BIND_NS)
+
+    def owner_of(self, node: str) -> dict[str, Any] | None:
+        return owner_reference("v1", "Node", self.cluster.nodes.get(node))
+
+    # ---- giving back, looking up
+
+    async def bound(self, pod: PodView, node: str) -> bool:
+        """Whether the pod turns out to be bound there, with cards; takes in what is read."""
+        try:
+            self.see([await self.kubernetes.pod(pod.namespace, pod.name)])
+        except Refused as error:
+            if error.status == 404:
+                self.cluster.reservations.drop(pod.uid)
+            return False
+        except ApiFault:
+            return False
+        now = self.cluster.pods.get(pod.uid)
+        return now is not None and now.node == node and now.placement is not None
+
+    def drop(self, placement: Placement) -> None:
+        """Gives a promise back, here and for all replicas."""
+        self.cluster.reservations.drop(placement.pod)
+        if self.ledger is not None:
+            self.ledger.leave(placement.node, [placement.pod])
+            self.ledger.flush(placement.node)
+            self.adopt(placement.node, self.ledger.others(placement.node))  # what was ours too may be theirs alone now
+
+    async def unbound(self, pod: PodView) -> bool:
+        """Whether the API server says the pod is not bound; False too where it does not answer."""
+        try:
+            given = await self.kubernetes.pod(pod.namespace, pod.name)
+        except Refused as error:
+            return error.status == 404
+        except ApiFault:
+            return False
+        if (given.get("metadata") or {}).get("uid") != pod.uid:
+            return True
+        self.see([given])
+        now = self.cluster.pods.get(pod.uid)
+        return now is None or now.node is None
+
+
+def owner_reference(version: str, kind: str, given: dict[str, Any] | None) -> dict[str, Any] | None:
+    metadata = (given or {}).get("metadata") or {}
+    if not metadata.get("uid"):
+        return None
+    return {"apiVersion": version, "kind": kind, "name": metadata["name"], "uid": metadata["uid"]}

@@ -1,0 +1,114 @@
+"""What the extender shows of itself: GET /state, dry runs, figures for /metrics, why a pod waits. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemini.extender.promises import Verdict
+from gemini.extender.state import Cluster
+from gemini.placement.model import GPU
+
+
+def dry_run_json(verdict: Verdict) -> dict[str, Any]:
+    refused = {
+        name: {"reason": reason, "message": text, "devices": verdict.cards.get(name, {})}
+        for name, (reason, text) in verdict.failed.items()
+    }
+    return {"nodes": verdict.passed, "refused": refused, "error": verdict.error}
+
+
+def state_json(cluster: Cluster, reasons: dict[str, str]) -> dict[str, Any]:
+    """What GET /state answers, and `kubectl gemini` shows."""
+    book = cluster.book
+    used = book.snapshot()
+    nodes = []
+    for node in sorted(book.nodes(), key=lambda n: n.name):
+        here = [book.holdings[pod] for pod in book.pods_on(node.name)]
+        devices = []
+        for device in node.devices:
+            core, memory, _, _ = used[node.name, device.type, device.minor]
+            pods = []
+            for holding in here:
+                held = holding.devices().get((device.type, device.minor))
+                if held is not None:
+                    part_core, part_memory, _ = held.total()
+                    pods.append({**_who(cluster, holding.placement.pod), "core": part_core, "memory": part_memory})
+            devices.append(
+                {
+                    "type": device.type,
+                    "minor": device.minor,
+                    "uuid": device.uuid,
+                    "model": device.model,
+                    "health": device.health,
+                    "cordoned": device.cordoned,
+                    "core": device.core,
+                    "memory": device.memory,
+                    "used_core": core,
+                    "used_memory": memory,
+                    "pods": sorted(pods, key=lambda p: str(p["pod"])),
+                }
+            )
+        nodes.append({"name": node.name, "devices": devices, "faults": list(cluster.devices[node.name].faults)})
+    waiting = [
+        {
+            **_who(cluster, pod.uid),
+            "why": reasons.get(pod.uid, "not asked for yet"),
+            "group": (pod.group or ("", None))[1],
+        }
+        for pod in cluster.pods.values()
+        if pod.waits
+    ]
+    reserved = [{**_who(cluster, r.placement.pod), "node": r.placement.node} for r in cluster.reservations]
+    return {
+        "nodes": nodes,
+        "waiting": sorted(waiting, key=lambda w: str(w["pod"])),
+        "reserved": sorted(reserved, key=lambda r: str(r["pod"])),
+        "unrecorded": sorted(
+            f"{p.namespace}/{p.name}" for p in cluster.pods.values() if p.node and not p.gone and p.spec and not p.holds
+        ),
+    }
+
+
+def _who(cluster: Cluster, uid: str) -> dict[str, Any]:
+    pod = cluster.pods.get(uid)
+    name = f"{pod.namespace}/{pod.name}" if pod else uid
+    return {"pod": name, "uid": uid, "reserved": uid in cluster.reservations}
+
+
+def figures(cluster: Cluster) -> dict[str, float]:
+    """Numbers for /metrics: of cards and of pods, a handful whatever the cluster's size."""
+    counts = dict.fromkeys(("idle", "shared", "full", "unhealthy", "cordoned"), 0)
+    core = promised = 0
+    used = cluster.book.snapshot()
+    for node in cluster.book.nodes():
+        for device in node.devices:
+            if device.type != GPU:
+                continue
+            taken, _, _, holders = used[node.name, GPU, device.minor]
+            core += device.core
+            promised += taken
+            if not device.health:
+                counts["unhealthy"] += 1
+            elif device.cordoned:
+                counts["cordoned"] += 1
+            elif taken >= device.core:
+                counts["full"] += 1
+            else:
+                counts["shared" if holders else "idle"] += 1
+    return {**{f"cards_{k}": v for k, v in counts.items()}, "core": core, "promised": promised}
+
+
+def summary(verdict: Verdict) -> str:
+    """Why a pod waits, in one line: reasons with the number of nodes, and an example of each."""
+    if verdict.error:
+        return verdict.error
+    by_reason: dict[str, list[str]] = {}
+    for node, (reason, text) in verdict.failed.items():
+        by_reason.setdefault(reason, []).append(
+            f"{text}" if reason.startswith("Group") or reason == "Invalid" else f"{node}: {text}"
+        )
+    parts = [
+        f"{reason} on {len(texts)} node{'' if len(texts) == 1 else 's'} ({texts[0]})"
+        for reason, texts in by_reason.items()
+    ]
+    return "; ".join(parts) or "no node was asked about"

@@ -1,0 +1,34 @@
+"""What is shown: cards, holders, who waits and why."""
+
+from __future__ import annotations
+
+import asyncio
+
+from gemini.extender.promises import Verdict
+from gemini.extender.shown import figures, state_json, summary
+from gemini.extender.state import POD
+from tests.gemini.extender.world import Replica, World, pod_object
+
+
+def test_state_tells_cards_holders_waiting_pods_and_why() -> None:
+    made = World()
+    made.nodes("n1", count=1)
+    replica = Replica(made)
+    placed = made.put(POD, pod_object("p", gpu_request="0.8"))
+    waits = made.put(POD, pod_object("q", gpu_request="0.5"))
+    replica.watch()
+    asyncio.run(replica.bind(placed, "n1"))
+    replica.watch()
+    asyncio.run(replica.filter(waits))
+    state = state_json(replica.cluster, replica.service.waiting)
+    (card,) = state["nodes"][0]["devices"]
+    assert (card["used_core"], [p["pod"] for p in card["pods"]]) == (80, ["ns/p"])
+    assert (state["waiting"][0]["pod"], "InsufficientCore" in state["waiting"][0]["why"]) == ("ns/q", True)
+    assert figures(replica.cluster)["promised"] == 80
+
+
+def test_summary_counts_nodes_by_reason_with_an_example_of_each() -> None:
+    failed = {"n1": ("A", "x"), "n2": ("A", "y"), "n3": ("GroupIncomplete", "1 of 2")}
+    assert summary(Verdict([], failed)) == "A on 2 nodes (n1: x); GroupIncomplete on 1 node (1 of 2)"
+    assert summary(Verdict([], {}, error="no answer")) == "no answer"
+    assert summary(Verdict([], {})) == "no node was asked about"

@@ -46,12 +46,28 @@ class Carrier:
             lib.carrier_forget(self._carrier, number)
 
     def prepare(
-        self, gpu: int, channel: int, holder: TokenPage, holder_epoch: int, following: TokenPage, epoch: int
+        self,
+        gpu: int,
+        channel: int,
+        holder: TokenPage,
+        holder_epoch: int,
+        following: TokenPage,
+        epoch: int,
+        not_before_ns: int,
     ) -> None:
         """When `holder_epoch` has drained by what comes from `channel`, show `epoch` in the page that follows."""
         if channel >= 0 and self._carrier != ffi.NULL:
             lib.carrier_prepare(
-                self._carrier, gpu, channel, holder.pointer, gpu, holder_epoch, following.pointer, gpu, epoch
+                self._carrier,
+                gpu,
+                channel,
+                holder.pointer,
+                gpu,
+                holder_epoch,
+                following.pointer,
+                gpu,
+                epoch,
+                not_before_ns,
             )
 
     def take_back(self, gpu: int) -> int:

@@ -307,7 +307,9 @@ class Server:
             holder, following = self.clients.get(order.holder), self.endpoints.get(order.tenant)
             if holder is not None and holder.peer is not None and following is not None:
                 page = self.endpoints[holder.tenant].page
-                self._carrier.prepare(gpu, holder.peer.channel, page, order.holder_epoch, following.page, order.epoch)
+                self._carrier.prepare(
+                    gpu, holder.peer.channel, page, order.holder_epoch, following.page, order.epoch, order.not_before_ns
+                )
 
     def _hear_carrier(self) -> None:
         """The carrier says that it has carried out something; also asked when it may have."""

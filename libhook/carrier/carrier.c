@@ -27,6 +27,7 @@ struct order {
     struct wire_page *holder_page, *next_page;
     uint32_t holder_slot, next_slot;
     uint64_t holder_epoch, next_epoch;
+    uint64_t not_before_ns;
     uint64_t carried_ns;
 };
 
@@ -96,7 +97,8 @@ static bool hear(struct carrier *carrier, int number) {
     }
     for (int gpu = 0; gpu < CARRIER_GPUS; gpu++) {
         struct order *order = &carrier->order[gpu];
-        if (order->active && order->number == number && order->holder_epoch == message.epoch) {
+        if (order->active && order->number == number && order->holder_epoch == message.epoch &&
+            now_ns() >= order->not_before_ns) {
             carry_out(carrier, order);
             return true;
         }
@@ -207,7 +209,8 @@ void carrier_forget(struct carrier *carrier, int number) {
 }
 
 int carrier_prepare(struct carrier *carrier, uint32_t gpu, int number, struct wire_page *holder_page,
-    uint32_t holder_slot, uint64_t holder_epoch, struct wire_page *next_page, uint32_t next_slot, uint64_t next_epoch) {
+    uint32_t holder_slot, uint64_t holder_epoch, struct wire_page *next_page, uint32_t next_slot, uint64_t next_epoch,
+    uint64_t not_before_ns) {
     int result = -EINVAL;
 
     if (gpu >= CARRIER_GPUS || number < 0 || number >= CARRIER_CLIENTS || holder_slot >= WIRE_MAX_DEVICES ||
@@ -222,9 +225,11 @@ int carrier_prepare(struct carrier *carrier, uint32_t gpu, int number, struct wi
             .holder_slot = holder_slot,
             .next_slot = next_slot,
             .holder_epoch = holder_epoch,
-            .next_epoch = next_epoch};
+            .next_epoch = next_epoch,
+            .not_before_ns = not_before_ns};
         result = 0;
-        if (carrier->client[number].drained == holder_epoch) /* it was quicker than the order */
+        if (carrier->client[number].drained == holder_epoch &&
+            now_ns() >= not_before_ns) /* it was quicker than the order */
             carry_out(carrier, &carrier->order[gpu]);
     }
     pthread_mutex_unlock(&carrier->mutex);
@@ -237,6 +242,9 @@ uint64_t carrier_take_back(struct carrier *carrier, uint32_t gpu) {
     if (gpu >= CARRIER_GPUS)
         return 0;
     pthread_mutex_lock(&carrier->mutex);
+    /* Its word may be here already, and our thread not yet awake. */
+    while (carrier->order[gpu].active && hear(carrier, carrier->order[gpu].number)) {
+    }
     carried_ns = carrier->order[gpu].carried_ns;
     carrier->order[gpu].active = false;
     carrier->order[gpu].carried_ns = 0;

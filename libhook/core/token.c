@@ -11,6 +11,7 @@
 #define IDLE_POLL_NS 100000ull   /* how late idleness may be seen where the program does not synchronise */
 #define VALVE_LEAST_NS 5000000ull /* numbers.md and design 4.3: max(5 ms, twice the prediction) */
 #define VALVE_OPEN_NS 1000000ull
+#define ASK_AGAIN_NS 1000000000ull
 #define IDLE_ALONE_NS 50000000ull /* alone: idle for that long when a renewal is due means give back */
 
 static uint64_t least(uint64_t a, uint64_t b) {
@@ -121,16 +122,30 @@ static uint32_t start_closing(struct token *token, uint64_t now_ns) {
 }
 
 static uint32_t step_closed(struct token *token, const struct token_view *view, uint64_t now_ns) {
-    (void)now_ns;
     if (!view->waiting || !view->connected)
         return 0;
     token->state = TOKEN_REQUESTED;
+    token->requested_ns = now_ns;
+    token->deadline_ns = later(now_ns, ASK_AGAIN_NS);
     return TOKEN_SEND_REQUEST;
 }
 
+/* A Grant comes, or a new connection. Where neither does, the request may have been lost: asking again costs nothing. */
 static uint32_t step_requested(struct token *token, const struct token_view *view, uint64_t now_ns) {
-    (void)token, (void)view, (void)now_ns;
-    return 0; /* a Grant, or a new connection */
+    if (!view->connected)
+        return 0;
+    if (now_ns < later(token->requested_ns, ASK_AGAIN_NS)) {
+        token->deadline_ns = later(token->requested_ns, ASK_AGAIN_NS);
+        return 0;
+    }
+    token->requested_ns = now_ns;
+    token->deadline_ns = later(now_ns, ASK_AGAIN_NS);
+    if (!view->waiting) { /* nobody waits any more, and nobody answers */
+        token->state = TOKEN_CLOSED;
+        token->deadline_ns = UINT64_MAX;
+        return 0;
+    }
+    return TOKEN_SEND_REQUEST;
 }
 
 static uint32_t step_open(struct token *token, const struct token_view *view, uint64_t now_ns) {
@@ -194,6 +209,8 @@ static uint32_t step_draining(struct token *token, const struct token_view *view
             return TOKEN_VOID;
         }
         token->state = view->waiting ? TOKEN_REQUESTED : TOKEN_CLOSED; /* WANT_MORE is the next request too */
+        token->requested_ns = now_ns;
+        token->returned = token->epoch;
         return TOKEN_SEND_RETURN;
     }
     /* What waits behind the undone work in the same stream cannot be what that work waits for. */

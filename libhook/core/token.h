@@ -64,6 +64,8 @@ struct token_view {
 struct token {
     enum token_state state;
     uint64_t epoch;
+    uint64_t returned;    /* the last epoch given back: a word of it that comes later is an echo */
+    uint64_t requested_ns;
     bool contended;
     bool revoked;
     bool renewing;        /* a renewal is on its way */

@@ -108,9 +108,12 @@ void seat_on_grant(struct seat *seat, const struct seat_world *world, const stru
         prepare(seat, world, grant, now_ns);
         return;
     }
+    bool joined = grant->flags & WIRE_GRANT_JOINED;
+    if (!joined && grant->epoch <= seat->token.returned)
+        return; /* what was prepared has begun and is over before this word of it came */
     seat->prepared.epoch = 0;
-    if (grant->epoch == token_held(&seat->token) && !(grant->flags & WIRE_GRANT_JOINED))
-        return; /* what was prepared has begun before this word of it came */
+    if (!joined && grant->epoch == token_held(&seat->token))
+        return; /* ... has begun */
     begin_grant(seat, world, grant, now_ns);
 }
 

@@ -2,8 +2,8 @@
 
 The order holds only while nothing happens: the shell takes it back before each event and the machine, having handled
 that event, says the same order again or another. Where the machine could not be sure (several processes of the holder
-must drain first, the holder itself would be picked again, the next one still rests at its limit) there is no order, and
-the Return goes through the machine as ever.
+must drain first, the holder itself would be picked again) there is no order, and the Return goes through the machine as
+ever. One that rests at its limit until the quota ends may be next, but not before it has rested.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class Books(Protocol):
     virtual_now: int
     arrivals: int
 
+    def need_ns(self, seat: Seat) -> int: ...
     def barred(self) -> bool: ...
     def active_ppm(self) -> int: ...
     def shape_of(self, seat: Seat) -> tuple[bool, int]: ...
@@ -65,6 +66,7 @@ def next_order(machine: Books) -> Prepare | None:
         lease_ns,
         cap_ns,
         contended or following.limit_ppm < WHOLE_PPM,
+        following.resume_ns - machine.policy.resume_early_ns if following.throttled else 0,
     )
 
 
@@ -84,6 +86,10 @@ def _following(machine: Books, holder: Seat, end_ns: int) -> Seat | None:
     clock, arrived = holder.clock, holder.arrived
     holder.clock += virtual(left_ns, holder.weight_ppm)
     holder.arrived = machine.arrivals + 1
-    first, _ = pick([*rivals, holder], virtual_end, machine.policy)
+    # Where its limit will bind, it is none: it would rest first.
+    left_ppm = WHOLE_PPM - holder.limit_ppm
+    if not left_ppm or holder.credit_ns - left_ns * left_ppm // WHOLE_PPM >= machine.need_ns(holder):
+        rivals = [*rivals, holder]
+    first, _ = pick(rivals, virtual_end, machine.policy)
     holder.clock, holder.arrived = clock, arrived
-    return None if first is None or first is holder or first.throttled else first
+    return None if first is holder else first

@@ -158,6 +158,7 @@ class Prepare(NamedTuple):
     lease_ns: int
     cap_ns: int
     contended: bool
+    not_before_ns: int  # a holder that drains earlier hands nothing on (0: whenever)
 
 
 class Unprepare(NamedTuple):

@@ -115,6 +115,7 @@ class TokenMachine:
         self.unheard: set[int] = set()
         self.unheard_until_ns = 0
         self.prepared: ev.Prepare | None = None  # the hand-over that may be carried out without asking
+        self.returning: dict[str, Seat] = {}  # drained by such a hand-over; whether they want more is on its way
         self._clients: dict[int, Seat] = {}
         self._epochs = epochs
         self.arrivals = 0
@@ -180,13 +181,15 @@ class TokenMachine:
             self.virtual_best_effort += held_ns * SCALE // (WHOLE_PPM * (1 + others))
 
     def active_ppm(self) -> int:
-        """Sum of the requests of those who hold or wait.
+        """Sum of the requests of those who hold, wait, or are about to wait again.
 
         Those who rest at their limit count too: most of them rest within their turn's distance and lose nothing by it.
         Where a limit does bind, the others get ahead of now, and pick() moves now on to them.
         """
         total = self.holder.request_ppm if self.holder is not None else 0
         for seat in self.waiting.values():
+            total += seat.request_ppm
+        for seat in self.returning.values():
             total += seat.request_ppm
         return total
 
@@ -234,6 +237,10 @@ class TokenMachine:
         step_ns = policy.alone_stall_ns * seat.limit_ppm // max(1, WHOLE_PPM - seat.limit_ppm)
         return depth_ns, min(depth_ns * 9 // 10, max(policy.least_quota_ns, step_ns))
 
+    def need_ns(self, seat: Seat) -> int:
+        """What must be in its bucket for it to go on."""
+        return self._bucket(seat)[1]
+
     def _throttle(self, seat: Seat) -> None:
         """Decide anew whether the tenant must rest."""
         if seat.limit_ppm >= WHOLE_PPM:
@@ -241,7 +248,9 @@ class TokenMachine:
             return
         depth_ns, need_ns = self._bucket(seat)
         seat.fill(self.now_ns, depth_ns)
-        rested = seat.credit >= need_ns * WHOLE_PPM
+        # Grants are made to end when somebody has rested enough, and drain a little before their end: then is enough.
+        early = self.policy.resume_early_ns * seat.limit_ppm if seat.throttled else 0
+        rested = seat.credit >= need_ns * WHOLE_PPM - early
         if seat.throttled and rested and seat.state is State.WAITING:
             self._catch_up(seat)
         seat.throttled = not rested
@@ -340,10 +349,12 @@ class TokenMachine:
             self.unheard.discard(event.client)
         elif member.epoch == event.epoch and event.launches:  # what was not known when its grant was charged
             self._actions.append(ev.Charged(seat.name, self.gpu, event.epoch, 0, 0, event.busy_ns, event.launches))
-        if event.want_more and member.standing is Standing.QUIET:
+        returning = self.returning.pop(seat.name, None)
+        if event.want_more and member.standing in (Standing.QUIET, Standing.STRAY):
             if seat.state is State.IDLE:
                 self._want(seat, member)
-                self._catch_up(seat)
+                if returning is None:
+                    self._catch_up(seat)
             else:
                 member.standing = Standing.WAITS
 
@@ -389,6 +400,8 @@ class TokenMachine:
         member.standing = Standing.WAITS if member.asks_again else Standing.QUIET
         member.asks_again = False
         self._after_hold(seat)
+        if seat.state is State.IDLE:
+            self.returning[seat.name] = seat
 
     def _prolong(self, seat: Seat, event: Prolong) -> None:
         """it would be picked again: no drain, no gap"""
@@ -429,6 +442,7 @@ class TokenMachine:
     # --- parts of moves ---------------------------------------------------------------------------------------------
     def _want(self, seat: Seat, member: Member) -> None:
         """The tenant joins the waiting."""
+        self.returning.pop(seat.name, None)
         member.standing = Standing.WAITS
         self._wait(seat)
 
@@ -546,7 +560,7 @@ class TokenMachine:
     def _settle(self) -> None:
         """The next holder, preemption, prolongation; then when to come back."""
         for seat in self.waiting.values():
-            if seat.throttled and seat.resume_ns <= self.now_ns:
+            if seat.throttled and seat.resume_ns - self.policy.resume_early_ns <= self.now_ns:
                 self._throttle(seat)
         wake_ns = 0
         if self.holder is None and not self.barred():
@@ -587,8 +601,14 @@ class TokenMachine:
             raise ev.LocalProtocolError(f"{event} was carried out, {order} was prepared")
         assert self.holder is not None
         self.prepared = None
-        self._move(self.holder, Drained())
+        for seat in self.waiting.values():
+            if seat.throttled and seat.resume_ns - self.policy.resume_early_ns <= self.now_ns:
+                self._throttle(seat)
+        holder = self.holder
+        self._move(holder, Drained())
         ready = [seat for seat in self.waiting.values() if not seat.throttled]
+        if holder.name in self.returning:  # it counts as one that waits, as it does where its Return is heard first
+            ready.append(holder)
         _, self.virtual_now = pick(ready, self.virtual_now, self.policy)
         self._move(self.seats[order.tenant], Take(order.epoch, order.quota_ns))
 
@@ -780,6 +800,7 @@ class TokenMachine:
         self.unheard.discard(event.client)
         seat = self._clients.pop(event.client, None)
         if seat is not None:
+            self.returning.pop(seat.name, None)
             holds = seat.members[event.client].standing is Standing.HOLDS
             if not holds and seat.state in (State.HOLDING, State.CLOSING):
                 del seat.members[event.client]

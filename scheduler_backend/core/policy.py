@@ -39,6 +39,9 @@ class Policy(NamedTuple):
     short_burst_ns: int = 5 * MS
     company_ns: int = 10_000 * MS  # who asked or came within this time may come again
     latency_ahead_ns: int = 50 * MS  # how far a latency tenant may get ahead of what it is owed
+    resume_early_ns: int = (
+        400_000  # who has rested at its limit but for this may be next: drains end before their quota
+    )
     alone_stall_ns: int = 12 * MS  # a limited tenant alone runs and pauses in steps of about this
     hop_most_ns: int = 300_000  # of the messages' time that is not charged
     recall_ns: int = 20 * MS  # how long a refusal of memory waits for siblings' unused credit

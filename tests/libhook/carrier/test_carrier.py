@@ -33,9 +33,9 @@ class Bench:
         assert self.number >= 0
         lib.wire_page_store_epoch(self.pages[0], 3, 7)
 
-    def prepare(self, holder_epoch: int = 7, epoch: int = 8) -> int:
+    def prepare(self, holder_epoch: int = 7, epoch: int = 8, not_before_ns: int = 0) -> int:
         return lib.carrier_prepare(
-            self.carrier, 0, self.number, self.pages[0], 3, holder_epoch, self.pages[1], 3, epoch
+            self.carrier, 0, self.number, self.pages[0], 3, holder_epoch, self.pages[1], 3, epoch, not_before_ns
         )
 
     def say(self, epoch: int, magic: int = lib.WIRE_MAGIC) -> None:
@@ -95,6 +95,14 @@ def test_an_order_that_was_taken_back_is_not_carried_out(bench: Bench) -> None:
     assert bench.shown() == [7, 0]
 
 
+def test_a_holder_that_drains_too_early_hands_nothing_on(bench: Bench) -> None:
+    bench.prepare(not_before_ns=time.monotonic_ns() + 3600 * 10**9)
+    bench.say(7)
+    bench.until_heard()
+    assert lib.carrier_take_back(bench.carrier, 0) == 0
+    assert bench.shown() == [7, 0]
+
+
 def test_another_epoch_is_not_meant(bench: Bench) -> None:
     bench.prepare()
     bench.say(6)
@@ -134,4 +142,4 @@ def test_the_end_of_the_connection_ends_the_order(bench: Bench) -> None:
 @pytest.mark.parametrize(("gpu", "number", "slot"), [(64, 0, 0), (0, -1, 0), (0, 4096, 0), (0, 0, 16), (0, 99, 0)])
 def test_what_is_out_of_range_is_refused(bench: Bench, gpu: int, number: int, slot: int) -> None:
     page = bench.pages[0]
-    assert lib.carrier_prepare(bench.carrier, gpu, number, page, slot, 1, page, slot, 2) < 0
+    assert lib.carrier_prepare(bench.carrier, gpu, number, page, slot, 1, page, slot, 2, 0) < 0

@@ -259,3 +259,21 @@ def test_random_events_keep_the_invariants() -> None:
         if seat.state in ("open", "closing", "draining", "valve"):
             assert seat.token.deadline_ns < 2**63  # something is always due
             assert lib.token_held(seat.token) == epoch
+
+
+def test_a_request_that_nobody_answers_is_made_again_after_a_second() -> None:
+    seat = Seat()
+    assert seat.step(T0, waiting=1) == REQUEST
+    assert seat.step(T0 + 999 * MS) == 0
+    assert seat.token.deadline_ns == T0 + 1000 * MS
+    assert seat.step(T0 + 1000 * MS) == REQUEST
+    assert seat.step(T0 + 2000 * MS, waiting=0) == 0
+    assert seat.state == "closed"
+
+
+def test_the_epoch_given_back_last_is_remembered_against_echoes() -> None:
+    seat = Seat().opened(epoch=7)
+    seat.step(T0 + 10 * MS, inflight_ns=0)
+    seat.step(T0 + 10 * MS, drained=True)
+    assert seat.step(T0 + 10 * MS) & RETURN or seat.state in ("closed", "requested")
+    assert seat.token.returned == 7

@@ -394,3 +394,15 @@ def test_every_state_knows_every_message_of_a_client():
     for state in State:
         for message in (ev.TokenAsked, ev.TokenRenewed, ev.TokenReturned, ev.ClientDied):
             assert (state, message) in TRANSITIONS
+
+
+def test_a_stray_that_returns_something_older_and_wants_more_waits_again():
+    """It never heard of the grant whose lease it lost: its wish must not be lost with it."""
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    bench.ask(1)
+    bench.ask(2)
+    bench.at(100)  # a's lease ran out, and b's, that nobody renewed
+    assert bench.machine.seats["a"].state is not State.WAITING
+    bench.do(ev.TokenReturned(1, 0, 1, True))
+    bench.do(ev.TokenReturned(1, 0, 1, True))
+    assert bench.holder == "a"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from json.encoder import encode_basestring_ascii
 from typing import Any
 
 # Reasons that no eviction mends: kube-scheduler need not try to preempt on such nodes.
@@ -101,14 +102,12 @@ def write_filter_error(text: str) -> bytes:
 def write_scores(request: FilterRequest, ranks: Mapping[str, int]) -> bytes:
     """Ranks (0 is best) as scores: the best alone gets the most, the others what is left, evenly by rank."""
     worst = max(ranks.values(), default=0)
-    scores = [{"Host": name, "Score": _score(ranks[name], worst) if name in ranks else 0} for name in request.names]
-    return _bytes(scores)
-
-
-def _score(rank: int, worst: int) -> int:
-    if rank == 0:
-        return MAX_SCORE
-    return (MAX_SCORE - 1) * (worst - rank) // worst
+    score = {rank: MAX_SCORE if rank == 0 else (MAX_SCORE - 1) * (worst - rank) // worst for rank in {*ranks.values()}}
+    entries = [
+        f'{{"Host":{encode_basestring_ascii(name)},"Score":{score[ranks[name]] if name in ranks else 0}}}'
+        for name in request.names
+    ]
+    return f"[{','.join(entries)}]".encode()
 
 
 def read_bind(body: bytes) -> BindRequest:

@@ -7,6 +7,7 @@ Does no I/O of its own: the API server is a `Kubernetes` given to it, the clocks
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import Any
 
 from gemini.extender import preempt
@@ -96,11 +97,11 @@ class Service:
     def _alone(self, pod: PodView, asked: Sequence[str], everything: bool) -> Verdict:
         assert pod.spec is not None
         allocator = self.cluster.allocator
-        possible = set(allocator.possible(pod.spec.ask, asked))
-        passed = [name for name in asked if name in possible]
+        fits = allocator.fitting(pod.spec.ask, asked)
+        passed = list(compress(asked, fits.tolist()))
         failed: dict[str, tuple[str, str]] = {}
         cards: dict[str, dict[str, str]] = {}
-        left = [name for name in asked if name not in possible]
+        left = list(compress(asked, (~fits).tolist()))
         if passed and not everything:  # nobody reads them: reasons cost more than the search
             return Verdict(passed, dict.fromkeys(left, ("NoRoom", "no cards here that would do")))
         book = self.cluster.book

@@ -96,6 +96,15 @@ class Allocator:
         """The same as an array over the book's ordinals."""
         return self._try(ask, self._candidates(nodes), choose=False).possible
 
+    def fitting(self, ask: Ask, names: Sequence[str]) -> Bools:
+        """For each name whether that node can take the pod; for many names at once."""
+        at = self.book.ordinals(names)
+        wanted = np.zeros(len(self.book.names) + 1, dtype=bool)
+        wanted[at] = True  # names that are not known go to the end, and off again
+        possible = self._try(ask, wanted[:-1], choose=False).possible
+        result: Bools = np.append(possible, False)[at]
+        return result
+
     def choose(self, ask: Ask, nodes: Iterable[str] | None = None) -> Placement | None:
         """The best node and cards, or None."""
         trial = self._try(ask, self._candidates(nodes))
@@ -183,11 +192,9 @@ class Allocator:
     def _candidates(self, nodes: Iterable[str] | None) -> Bools:
         if nodes is None:
             return self.book.present.copy()
-        wanted = np.zeros(len(self.book.names), dtype=bool)
-        for name in nodes:
-            if self.book.node(name) is not None:
-                wanted[self.book.ordinal(name)] = True
-        return wanted
+        wanted = np.zeros(len(self.book.names) + 1, dtype=bool)
+        wanted[self.book.ordinals(nodes)] = True
+        return wanted[:-1]
 
     def _policies(self, ask: Ask, tenant: Tenant | None = None) -> tuple[str, ...]:
         of_pod = self.policies if ask.policies is None else ask.policies

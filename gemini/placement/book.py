@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import repeat
 
 import numpy as np
 
@@ -136,6 +137,7 @@ class Book:
         self.uuids: dict[str, list[tuple[str, str, int]]] = defaultdict(list)  # uuid -> (node, type, minor)
         self.present: Bools = np.zeros(0, dtype=bool)  # by ordinal
         self._sites: dict[str, _Site] = {}
+        self._at: dict[str, int] = {}  # name -> ordinal
         self._on_node: dict[str, set[str]] = defaultdict(set)
         self._put_all(list(nodes))
 
@@ -152,6 +154,10 @@ class Book:
 
     def ordinal(self, name: str) -> int:
         return self._sites[name].ordinal
+
+    def ordinals(self, names: Iterable[str]) -> Ints:
+        """The ordinal of each name, -1 where there is no such node; for many names at once."""
+        return np.array(list(map(self._at.get, names, repeat(-1))), dtype=np.int64)
 
     def row(self, name: str, kind: str) -> tuple[Block, int] | None:
         site = self._sites.get(name)
@@ -171,6 +177,7 @@ class Book:
             self._clear(old)
         site = _Site(node, ordinal)
         self._sites[node.name] = site
+        self._at[node.name] = ordinal
         for kind in sorted({d.type for d in node.devices}):
             traits, devices = traits_of(node, kind, self.tree)
             block = self._block(kind, traits)
@@ -182,6 +189,7 @@ class Book:
         site = self._sites.pop(name, None)
         if site is not None:
             self._clear(site)
+            del self._at[name]
             self.names[site.ordinal] = None
             self.present[site.ordinal] = False
 
@@ -193,6 +201,7 @@ class Book:
             site = _Site(node, len(self.names))
             self.names.append(node.name)
             self._sites[node.name] = site
+            self._at[node.name] = site.ordinal
             for kind in sorted({d.type for d in node.devices}):
                 traits, devices = traits_of(node, kind, self.tree)
                 block = self._block(kind, traits)

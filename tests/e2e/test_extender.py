@@ -139,22 +139,59 @@ def test_group_of_four_with_room_for_three_binds_nobody_and_three_go_together(
         assert not any(plane.api.get(f"{path}/four-{i}")["spec"].get("nodeName") for i in range(4))
 
 
-def test_preemptor_gets_a_card_and_victims_stand_on_it_alone(plane: Plane, namespace: str, crd: None) -> None:
-    path, classes = f"/api/v1/namespaces/{namespace}/pods", "/apis/scheduling.k8s.io/v1/priorityclasses"
-    name = f"high-{namespace}"
+@pytest.fixture
+def high(plane: Plane, namespace: str) -> Iterator[str]:
+    """A priority class above the default."""
+    classes, name = "/apis/scheduling.k8s.io/v1/priorityclasses", f"high-{namespace}"
     plane.api.post(classes, {"metadata": {"name": name}, "value": 1000})
-    try:
-        with nodes_with_cards(plane, 1, 2), gemini(plane):
-            for i in range(4):
-                plane.api.post(path, sharepod(f"low-{i}", gpu_request="0.5"))
-                plane.api.wait_one(f"{path}/low-{i}", condition("Ready"))
-            plane.api.post(path, sharepod("high", {"priorityClassName": name}, gpu_request="1.0"))
-            bound = plane.api.wait_one(f"{path}/high", condition("Ready"))
-            left = [pod for pod in plane.api.get(path)["items"] if pod["metadata"]["name"].startswith("low")]
-            assert len(left) == 2
-            assert all(record(pod)[0]["minor"] != record(bound)[0]["minor"] for pod in left)
-    finally:
-        plane.api.delete(f"{classes}/{name}")
+    yield name
+    plane.api.delete(f"{classes}/{name}")
+
+
+def test_preemptor_gets_a_card_and_victims_stand_on_it_alone(
+    plane: Plane, namespace: str, crd: None, high: str
+) -> None:
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    with nodes_with_cards(plane, 1, 2), gemini(plane):
+        for i in range(4):
+            plane.api.post(path, sharepod(f"low-{i}", gpu_request="0.5"))
+            plane.api.wait_one(f"{path}/low-{i}", condition("Ready"))
+        plane.api.post(path, sharepod("high", {"priorityClassName": high}, gpu_request="1.0"))
+        bound = plane.api.wait_one(f"{path}/high", condition("Ready"))
+        left = [pod for pod in plane.api.get(path)["items"] if pod["metadata"]["name"].startswith("low")]
+        assert len(left) == 2
+        assert all(record(pod)[0]["minor"] != record(bound)[0]["minor"] for pod in left)
+
+
+def test_preemption_respects_a_disruption_budget_where_another_card_will_do(
+    plane: Plane, namespace: str, crd: None, high: str
+) -> None:
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    budgets = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
+    with nodes_with_cards(plane, 1, 2), gemini(plane):
+        for name in ("kept", "other"):
+            pod = sharepod(name, gpu_request="1.0")
+            pod["metadata"]["labels"] = {"app": name}
+            plane.api.post(path, pod)
+            plane.api.wait_one(f"{path}/{name}", condition("Ready"))
+        spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "kept"}}}
+        plane.api.post(budgets, {"metadata": {"name": "keep"}, "spec": spec})
+        plane.api.wait_one(f"{budgets}/keep", lambda budget: (budget.get("status") or {}).get("currentHealthy") == 1)
+        plane.api.post(path, sharepod("high", {"priorityClassName": high}, gpu_request="0.5"))
+        plane.api.wait_one(f"{path}/high", condition("Ready"))
+        assert {pod["metadata"]["name"] for pod in plane.api.get(path)["items"]} == {"kept", "high"}
+
+
+def test_extender_outlives_a_restart_of_the_api_server(plane: Plane, namespace: str, crd: None) -> None:
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    with nodes_with_cards(plane, 1, 1), gemini(plane):
+        plane.api.post(path, sharepod("before", gpu_request="0.6"))
+        plane.api.wait_one(f"{path}/before", condition("Ready"))
+        plane.restart_apiserver()
+        plane.api.post(path, sharepod("big", gpu_request="0.5"))
+        plane.api.wait_one(f"{path}/big", _refused("Insufficient"))
+        plane.api.delete(f"{path}/before", grace_seconds=0)
+        plane.api.wait_one(f"{path}/big", condition("Ready"))
 
 
 def _refused(reason: str) -> Any:

@@ -140,10 +140,11 @@ class Binder:
         if held is not None:
             return held.placement
         assert pod.spec is not None
-        placement = self.cluster.allocator.choose(pod.spec.ask, [node])
-        if placement is None:
-            why = self.cluster.allocator.explain(pod.spec.ask, [node]).get(node)
-            raise Refusal(f"{why.reason}: {told(why)}" if why else f"node {node} reports no devices")
+        with self.cluster.fenced(pod):
+            placement = self.cluster.allocator.choose(pod.spec.ask, [node])
+            if placement is None:
+                why = self.cluster.allocator.explain(pod.spec.ask, [node]).get(node)
+                raise Refusal(f"{why.reason}: {told(why)}" if why else f"node {node} reports no devices")
         self.cluster.reservations.put(placement, self._promises.clock_ns() + BIND_NS)
         return placement
 

@@ -95,6 +95,10 @@ class Service:
         return self._alone(pod, asked, everything=not effect)
 
     def _alone(self, pod: PodView, asked: Sequence[str], everything: bool) -> Verdict:
+        with self.cluster.fenced(pod):
+            return self._judged(pod, asked, everything)
+
+    def _judged(self, pod: PodView, asked: Sequence[str], everything: bool) -> Verdict:
         assert pod.spec is not None
         allocator = self.cluster.allocator
         fits = allocator.fitting(pod.spec.ask, asked)

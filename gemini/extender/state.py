@@ -14,8 +14,9 @@ Device object, or a Device without its node, takes nobody.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gemini.extender.reserve import GroupKey, Reservations
@@ -71,6 +72,12 @@ class PodView:
         return value if isinstance(value, int) else 0
 
     @property
+    def nominated(self) -> str | None:
+        """The node that the scheduler has made room on for this pod, by preemption."""
+        node = _mapping(self.object.get("status")).get("nominatedNodeName")
+        return node if isinstance(node, str) and node and self.waits else None
+
+    @property
     def order(self) -> tuple[str, str, str]:
         """Oldest first."""
         created = _mapping(self.object.get("metadata")).get("creationTimestamp")
@@ -90,6 +97,7 @@ class Cluster:
         self.pods: dict[str, PodView] = {}
         self.budgets: dict[tuple[str, str], dict[str, Any]] = {}
         self.on_node: dict[str, set[str]] = defaultdict(set)  # uids of all pods that are bound and not gone
+        self.nominated: set[str] = set()  # uids of waiting pods that preempted
         self._groups: dict[GroupKey, set[str]] = defaultdict(set)
         self._versions: dict[tuple[str, str], int] = {}
         self._ended: dict[str, None] = {}  # uids of deleted pods, oldest first: a read may still show one of them
@@ -242,6 +250,8 @@ class Cluster:
             self.on_node[pod.node].add(pod.uid)
         if pod.group is not None:
             self._groups[pod.group].add(pod.uid)
+        if pod.nominated is not None:
+            self.nominated.add(pod.uid)
         self._enter(pod)
 
     def _enter(self, pod: PodView) -> None:
@@ -270,6 +280,7 @@ class Cluster:
         old = self.pods.get(uid)
         if old is None:
             return
+        self.nominated.discard(uid)
         if old.node is not None:
             _discard(self.on_node, old.node, uid)
         if old.group is not None:
@@ -288,6 +299,24 @@ class Cluster:
             elif pod.waits:
                 waiting.append(pod)
         return waiting, held
+
+    @contextmanager
+    def fenced(self, pod: PodView) -> Iterator[None]:
+        """The book with what was freed for preemptors of higher priority held for them, where it is free already."""
+        held: list[str] = []
+        for uid in sorted(self.nominated - {pod.uid}):
+            other = self.pods[uid]
+            if other.priority <= pod.priority or other.spec is None or uid in self.book.holdings:
+                continue
+            choice = self.allocator.choose(other.spec.ask, [other.nominated or ""])
+            if choice is not None:
+                held.append(f"nominated/{uid}")
+                self.book.place(replace(choice, pod=held[-1]))
+        try:
+            yield
+        finally:
+            for key in held:
+                self.book.release(key)
 
     def ended(self, uid: str) -> bool:
         """Whether the pod is known to have been deleted."""

@@ -325,3 +325,24 @@ def test_preempt_answers_victims_on_the_card_and_leaves_out_hopeless_nodes() -> 
     high = pod_object("high", priority=10, gpu_request="0.5")
     asked = PreemptRequest(high, {"n1": Victims(("uid-low",)), "n2": Victims(("nobody",))})
     assert replica.service.preempt(asked) == {"n1": Victims(("uid-low",))}
+
+
+def test_cards_freed_for_a_preemptor_are_not_given_to_lesser_pods() -> None:
+    made = world("n1", count=1)
+    replica = Replica(made)
+    high = pod_object("high", priority=10, gpu_request="0.8")
+    high["status"]["nominatedNodeName"] = "n1"
+    made.put(POD, high)
+    lesser, equal = (made.put(POD, pod_object(n, priority=p, gpu_request="0.5")) for n, p in (("a", 5), ("b", 10)))
+    replica.watch()
+
+    async def run() -> None:
+        assert (await replica.filter(lesser)).passed == []
+        assert "InsufficientCore" in await replica.bind(lesser, "n1")
+        assert (await replica.filter(equal)).passed == ["n1"]
+        assert await replica.bind(made.pod_of("uid-high"), "n1") == ""
+
+    asyncio.run(run())
+    replica.watch()
+    assert replica.cluster.nominated == set()
+    replica.cluster.book.check()

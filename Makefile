@@ -22,6 +22,11 @@ $(VENV)/.stamp: pyproject.toml setup.py
 	@GEMINI_SKIP_C=1 $(PIP) install --no-build-isolation -e '.[dev]'
 	@touch $@
 
+$(VENV)/.stamp-clients: $(VENV)/.stamp
+	@echo "  PIP  NVIDIA's own clients of the driver, for the tests"
+	@GEMINI_SKIP_C=1 $(PIP) install --no-build-isolation -e '.[clients]'
+	@touch $@
+
 setup: $(VENV)/.stamp ## the Python environment in .venv
 
 build: setup ## compile the library, the simulated driver and the load generator
@@ -30,7 +35,7 @@ build: setup ## compile the library, the simulated driver and the load generator
 run: build ## three tenants share the GPU (a simulated one where there is none); ARGS="--seconds 10 --tenants a:0.7,b:0.3"
 	@$(BIN)/gemini demo --plot out/demo.png --json out/demo.json $(ARGS)
 
-test: build ## all tests that need neither a GPU nor a control plane
+test: build $(VENV)/.stamp-clients ## all tests that need neither a GPU nor a control plane
 	@$(BIN)/python -m pytest -q $(ARGS)
 
 e2e-setup: setup # compiles Kubernetes once, into the user's cache

@@ -249,7 +249,10 @@ async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
 async def _sweep(service: Service) -> None:
     while True:
         await asyncio.sleep(SWEEP_SECONDS)
-        await service.sweep()
+        try:
+            await service.sweep()
+        except Exception:  # a fault in one reservation must not end the replica
+            log.exception("sweep failed")
 
 
 def _own_namespace() -> str:

@@ -242,7 +242,12 @@ async def follow(client: Client, kind: str, cluster: Any, synced: asyncio.Event 
                 wait = 0.1
             async for event, item in client.watch(kind, version):
                 if event != "BOOKMARK":
-                    cluster.apply(kind, event, item)
+                    try:
+                        cluster.apply(kind, event, item)
+                    except Exception:  # one object must not end the watch: it would be there again after a restart
+                        if log is None:
+                            raise
+                        log.exception("watch kind=%s event=%s failed on an object", kind, event)
                 version = str((item.get("metadata") or {}).get("resourceVersion") or version)
                 wait = 0.1
         except TooOld:

@@ -164,6 +164,30 @@ def test_objects_that_are_none_are_passed_over() -> None:
     assert made.pods["u"].fault
 
 
+KEYS = ["metadata", "uid", "name", "namespace", "annotations", "labels", "spec", "status", "containers", "resources"]
+KEYS += ["limits", "nodeName", "phase", "conditions", "type", "containerStatuses", "state", "gemini.io/gpu-request"]
+KEYS += ["gemini.io/allocation", "gemini.io/cordon", "gemini.io/devices-checkpoints", "devices", "minor", "gpu"]
+nonsense = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 200)
+    | st.sampled_from(["", "a", "0.5", "Failed", '{"gpu":[{}]}', "[{}]"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=6),
+    max_leaves=30,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from([NODE, DEVICE, POD, BUDGET]), nonsense, nonsense, nonsense), max_size=6))
+def test_nothing_that_json_can_hold_makes_it_raise(objects: list[tuple[str, Any, Any, Any]]) -> None:
+    made = cluster("n1")
+    for kind, metadata, spec, status in objects:
+        base = {"name": "n1", "uid": "u"}
+        meta = {**metadata, **base} if isinstance(metadata, dict) else base
+        made.apply(kind, "MODIFIED", {"metadata": meta, "spec": spec, "status": status})
+        made.book.check()
+
+
 # ---- restart equivalence
 
 NODES = ("n1", "n2", "n3")

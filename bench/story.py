@@ -54,12 +54,15 @@ def turns(path: Path, gpu: int = 0) -> list[Turn]:
 
 
 def returns(path: Path, gpu: int = 0) -> list[tuple[int, int]]:
-    """(now_ns, epoch) of each Return that the daemon heard."""
-    return [
-        (entry.now_ns, entry.event.epoch)
-        for entry in trace.read(path)[1]
-        if isinstance(entry.event, ev.TokenReturned) and entry.event.gpu == gpu
-    ]
+    """(now_ns, epoch): when each grant of the GPU came back, by a hand-over that was prepared or by its Return."""
+    found: dict[int, int] = {}
+    for entry in trace.read(path)[1]:
+        event = entry.event
+        if isinstance(event, ev.Carried) and event.gpu == gpu:
+            found.setdefault(event.holder_epoch, entry.now_ns)
+        elif isinstance(event, ev.TokenReturned) and event.gpu == gpu:
+            found.setdefault(event.epoch, entry.now_ns)
+    return [(now_ns, epoch) for epoch, now_ns in found.items()]
 
 
 def work(segments: Iterable[Segment], pids: set[int]) -> list[Segment]:

@@ -234,7 +234,7 @@ class TokenMachine:
             need_ns = waits_ns * WHOLE_PPM // (WHOLE_PPM + others * seat.limit_ppm)
             return waits_ns if seat.state is State.WAITING else policy.quota_ns, min(need_ns, policy.quota_ns * 9 // 10)
         depth_ns = policy.quota_ns * 6 // 5
-        step_ns = policy.alone_stall_ns * seat.limit_ppm // max(1, WHOLE_PPM - seat.limit_ppm)
+        step_ns = policy.alone_stall_ns * seat.limit_ppm // WHOLE_PPM  # what flows in during such a pause
         return depth_ns, min(depth_ns * 9 // 10, max(policy.least_quota_ns, step_ns))
 
     def need_ns(self, seat: Seat) -> int:

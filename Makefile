@@ -47,7 +47,7 @@ e2e: build e2e-setup ## the tests with a real Kubernetes (builds it first: needs
 lint: build ## ruff, mypy, import rules, clang-format
 	@echo "  LINT ruff"; $(BIN)/ruff check -q . && $(BIN)/ruff format -q --check --diff .
 	@echo "  LINT mypy"; $(BIN)/mypy --no-error-summary $(PY_DIRS)
-	@echo "  LINT import rules"; $(BIN)/lint-imports --no-cache > build/imports.log || { cat build/imports.log; exit 1; }
+	@mkdir -p build; echo "  LINT import rules"; $(BIN)/lint-imports --no-cache > build/imports.log || { cat build/imports.log; exit 1; }
 	@echo "  LINT clang-format"; $(BIN)/clang-format --dry-run -Werror $(C_FILES)
 
 format: setup ## rewrite Python and C in the house style

@@ -10,7 +10,7 @@ What it makes, all below libhook/ and all ignored by git:
     lib/libgemini_observer.so   reads the simulated device's timeline: sim/observer/
     lib/gemini-load             the load generator: sim/load.c
 
-The declarations that Python sees are the parts of core/*.h between the marks "cffi: begin" and "cffi: end".
+The declarations that Python sees are the parts of core/*.h and carrier/*.h between "cffi: begin" and "cffi: end".
 """
 
 from __future__ import annotations

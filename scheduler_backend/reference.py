@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from scheduler_backend.config import DAEMON, POLICY
-from scheduler_backend.core.machine import TRANSITIONS
 from scheduler_backend.core.policy import MS, Policy
+from scheduler_backend.core.rows import TRANSITIONS
 from scheduler_backend.core.seat import State
 from scheduler_backend.metrics import METRICS
 

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.ledger import Account
-from scheduler_backend.core.machine import Epochs, TokenMachine
+from scheduler_backend.core.machine import TokenMachine
+from scheduler_backend.core.moves import Epochs
 from scheduler_backend.core.policy import Policy
 from scheduler_backend.core.tenant import TenantSpec
 

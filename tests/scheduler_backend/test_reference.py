@@ -1,7 +1,7 @@
 """docs/protocol.md says what the tables say."""
 
 from scheduler_backend import reference
-from scheduler_backend.core.machine import TRANSITIONS
+from scheduler_backend.core.rows import TRANSITIONS
 from tests.scheduler_backend.rig import ROOT
 
 

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from scheduler_backend.core import events as ev
-from scheduler_backend.core.machine import TRANSITIONS, Epochs, InvalidTransition, Take, TokenMachine
+from scheduler_backend.core.machine import TokenMachine
+from scheduler_backend.core.moves import Epochs, InvalidTransition, Take
 from scheduler_backend.core.policy import MS, Policy
+from scheduler_backend.core.rows import TRANSITIONS
 from scheduler_backend.core.seat import State
 from scheduler_backend.core.tenant import TenantSpec
 

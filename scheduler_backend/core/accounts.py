@@ -1,0 +1,119 @@
+"""What everyone is charged: the token's state and the clocks, and how time moves them.
+
+Nothing here decides anything. `_advance` runs before each event: it charges the holder for the time since the last one
+and moves the virtual now on, but not over gaps. The other charges are for what was not seen in time: messages on their
+way, work that outlived a lease.
+"""
+
+from __future__ import annotations
+
+from scheduler_backend.core import events as ev
+from scheduler_backend.core.moves import Epochs
+from scheduler_backend.core.policy import SCALE, Policy, virtual
+from scheduler_backend.core.seat import Member, Seat
+from scheduler_backend.core.tenant import WHOLE_PPM
+
+
+class Accounts:
+    """One GPU's token and its tenants' books. `epochs` numbers grants; it is the node's, for epochs never repeat."""
+
+    def __init__(self, gpu: int, policy: Policy, epochs: Epochs, now_ns: int = 0) -> None:
+        self.gpu = gpu
+        self.policy = policy
+        self.now_ns = now_ns
+        self.seats: dict[str, Seat] = {}
+        self.waiting: dict[str, Seat] = {}
+        self.virtual_now = 0
+        self.virtual_best_effort = 0
+        # the token
+        self.holder: Seat | None = None
+        self.epoch = 0  # of the last grant
+        self.granted_ns = 0
+        self.hop_ns = 0  # what its messages take, there and back
+        self.charge_from_ns = 0  # when the grant was given; alone, when it was there (see _measure_hop)
+        self.quota_until_ns = 0
+        self.closing_ns = 0  # when it was asked back
+        self.contended = False  # the grant is one of those that end
+        self.cap_ns = 0
+        self.settled_until_ns = 0  # the quota whose prolongation has been decided
+        self.silent = 0  # prolongations since the last sign of life
+        self.free_since_ns = now_ns
+        self._hops: dict[str, int] = {}  # tenant -> smoothed time that its messages take
+        self._busy_ns = 0  # what the clients of this grant reported
+        self._launches = 0
+        # after a restart
+        self.unheard: set[int] = set()
+        self.unheard_until_ns = 0
+        self.prepared: ev.Prepare | None = None  # the hand-over that may be carried out without asking
+        self.returning: dict[str, Seat] = {}  # drained by such a hand-over; whether they want more is on its way
+        self._clients: dict[int, Seat] = {}
+        self._epochs = epochs
+        self.arrivals = 0
+        self._actions: list[ev.Action] = []
+
+    def _advance(self, now_ns: int) -> None:
+        """Charge the holder for the time since the last event; move the virtual now on, but not over gaps."""
+        held_ns = now_ns - max(self.now_ns, self.charge_from_ns)
+        self.now_ns = now_ns
+        holder = self.holder
+        if holder is None or held_ns <= 0:
+            return
+        holder.window.add(now_ns - held_ns, now_ns)
+        if holder.limit_ppm < WHOLE_PPM:
+            holder.credit += (now_ns - holder.filled_ns) * holder.limit_ppm
+            holder.drain(held_ns)
+            holder.filled_ns = now_ns
+        holder.clock += held_ns * SCALE // holder.weight_ppm
+        if holder.request_ppm:
+            active_ppm = self.active_ppm()
+            self.virtual_now += held_ns * SCALE // active_ppm
+            if active_ppm == holder.request_ppm and holder.clock < self.virtual_now:
+                holder.clock = self.virtual_now  # who has the GPU to itself is owed nothing: nobody took it
+        else:
+            others = sum(1 for seat in self.waiting.values() if not seat.request_ppm)
+            self.virtual_best_effort += held_ns * SCALE // (WHOLE_PPM * (1 + others))
+
+    def active_ppm(self) -> int:
+        """Sum of the requests of those who hold, wait, or are about to wait again.
+
+        Those who rest at their limit count too: most of them rest within their turn's distance and lose nothing by it.
+        Where a limit does bind, the others get ahead of now, and pick() moves now on to them.
+        """
+        total = self.holder.request_ppm if self.holder is not None else 0
+        for seat in self.waiting.values():
+            total += seat.request_ppm
+        for seat in self.returning.values():
+            total += seat.request_ppm
+        return total
+
+    def _measure_hop(self, seat: Seat, member: Member, held_ns: int) -> None:
+        """What lies between our view of a grant and the client's own (receipt to drain confirmed): two messages.
+
+        A limited tenant alone would pay for them with its limit at each of its steps, so there they are not charged:
+        the least of all tenants', and hop_most_ns at most. Beside others everyone pays alike, and they are held time.
+        """
+        if held_ns > 0:
+            hop_ns = min(max(0, self.now_ns - member.granted_ns - held_ns), self.policy.hop_most_ns)
+            known_ns = self._hops.get(seat.name)
+            self._hops[seat.name] = hop_ns if known_ns is None else (3 * known_ns + hop_ns) // 4
+
+    def _charge_stray(self, seat: Seat, member: Member, busy_ns: int) -> None:
+        """Who overran is charged on while the token is elsewhere; who lost its lease, for the work it then reports."""
+        if member.stray_since_ns:
+            extra_ns = self.now_ns - member.stray_since_ns
+            member.stray_since_ns = self.now_ns
+        else:
+            extra_ns = min(busy_ns, self.now_ns - member.lease_until_ns)
+        seat.clock += virtual(max(0, extra_ns), seat.weight_ppm)
+        seat.drain(max(0, extra_ns))
+
+    def _catch_up(self, seat: Seat) -> None:
+        """Who becomes active again keeps what it is owed, up to one quota; idling earns no more."""
+        base = self.virtual_now if seat.request_ppm else self.virtual_best_effort
+        seat.clock = max(seat.clock, base - virtual(self.policy.quota_ns, seat.weight_ppm))
+
+    def usage_ns(self, name: str, now_ns: int) -> tuple[int, int]:
+        """Held time of a tenant up to now: of all time, and within the last window."""
+        seat = self.seats[name]
+        running_ns = max(0, now_ns - max(self.now_ns, self.charge_from_ns)) if seat is self.holder else 0
+        return seat.window.total_ns + running_ns, min(seat.window.used_ns(now_ns) + running_ns, self.policy.window_ns)

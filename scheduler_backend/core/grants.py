@@ -1,0 +1,119 @@
+"""The parts that moves are made of: a grant's shape and lease, what its clients are told, and where a tenant waits.
+
+Nothing here decides who is next or when a grant ends.
+"""
+
+from __future__ import annotations
+
+from scheduler_backend.core import events as ev
+from scheduler_backend.core.limits import Limits
+from scheduler_backend.core.seat import Member, Seat, Standing, State
+from scheduler_backend.core.tenant import WHOLE_PPM
+
+
+class Grants(Limits):
+    """Grants and the places of tenants."""
+
+    # --- the grant --------------------------------------------------------------------------------------------------
+    def shape_of(self, seat: Seat) -> tuple[bool, int]:
+        """How its grants look now: whether they end, and how much work may be in flight."""
+        policy = self.policy
+        others, short = self._company(seat)
+        if short:
+            return others > 0, policy.cap_short_ns
+        if others or seat.limit_ppm < WHOLE_PPM:
+            return others > 0, policy.cap_ns
+        return False, policy.cap_alone_ns
+
+    def _shape(self, seat: Seat) -> bool:
+        self.contended, self.cap_ns = self.shape_of(seat)
+        return self.contended
+
+    def _lease_ns(self) -> int:
+        left_ns = max(0, self.quota_until_ns - self.now_ns)
+        if self.contended:
+            return left_ns + self.policy.lease_margin_ns
+        return max(self.policy.alone_lease_ns, left_ns + self.policy.lease_margin_ns)
+
+    def _closing_lease_ns(self) -> int:
+        """What a revoked holder has to drain or to say that it drains still: its cap was let in, and the margin."""
+        return self.policy.lease_margin_ns + self.cap_ns
+
+    def _grant(self, member: Member, *, joined: bool) -> None:
+        lease_ns = self._lease_ns()
+        member.standing = Standing.HOLDS
+        member.epoch = self.epoch
+        member.granted_ns = self.now_ns
+        member.lease_until_ns = self.now_ns + lease_ns
+        member.asks_again = False
+        left_ns = self.quota_until_ns - self.now_ns
+        self._actions.append(
+            ev.Grant(
+                member.client,
+                self.gpu,
+                self.epoch,
+                left_ns,
+                lease_ns,
+                self.cap_ns,
+                self.contended or self._limited(),
+                joined,
+            )
+        )
+
+    def _extend(self, member: Member, *, draining: bool = False) -> None:
+        closing = draining or self.closing_ns > 0
+        lease_ns = self._closing_lease_ns() if closing else self._lease_ns()
+        left_ns = 0 if closing else max(0, self.quota_until_ns - self.now_ns)
+        member.lease_until_ns = self.now_ns + lease_ns
+        self._actions.append(
+            ev.Extend(
+                member.client, self.gpu, self.epoch, left_ns, lease_ns, self.cap_ns, self.contended or self._limited()
+            )
+        )
+
+    def _limited(self) -> bool:
+        return self.holder is not None and self.holder.limit_ppm < WHOLE_PPM
+
+    # --- where a tenant stands --------------------------------------------------------------------------------------
+    def _want(self, seat: Seat, member: Member) -> None:
+        """The tenant joins the waiting."""
+        self.returning.pop(seat.name, None)
+        member.standing = Standing.WAITS
+        self._wait(seat)
+
+    def _wait(self, seat: Seat) -> None:
+        seat.state = State.WAITING
+        self.arrivals += 1
+        seat.arrived = self.arrivals
+        seat.waiting_since_ns = self.now_ns
+        self.waiting[seat.name] = seat
+        self._throttle(seat)
+
+    def _rest(self, seat: Seat) -> None:
+        seat.state = State.IDLE
+        seat.woken = False
+        self.waiting.pop(seat.name, None)
+
+    def _after_hold(self, seat: Seat) -> None:
+        """A process of the holder stopped holding; if it was the last, the grant is over."""
+        if seat.with_standing(Standing.HOLDS):
+            return
+        held_ns = max(0, self.now_ns - self.charge_from_ns)
+        overuse_ns = max(0, self.now_ns - self.quota_until_ns - self.hop_ns)
+        self._actions.append(ev.Page(seat.name, self.gpu, 0))
+        self._actions.append(
+            ev.Charged(seat.name, self.gpu, self.epoch, held_ns, overuse_ns, self._busy_ns, self._launches)
+        )
+        self.holder = None
+        self.free_since_ns = self.now_ns
+        if seat.with_standing(Standing.WAITS):
+            self._wait(seat)
+        else:
+            self._rest(seat)
+            self._throttle(seat)
+
+    def barred(self) -> bool:
+        """May nothing be granted, for those of before a restart have not been heard?"""
+        if self.unheard and self.now_ns >= self.unheard_until_ns:
+            self.unheard.clear()
+        return bool(self.unheard)

@@ -1,0 +1,80 @@
+"""How long a tenant may run: its limit's bucket, who must rest, and the quota of a grant.
+
+The bucket itself stands in seat.py; here is how deep it is and how much must be in it, which depends on the company.
+"""
+
+from __future__ import annotations
+
+from scheduler_backend.core.accounts import Accounts
+from scheduler_backend.core.seat import Seat, State
+from scheduler_backend.core.tenant import WHOLE_PPM
+
+
+class Limits(Accounts):
+    """Rests and quotas."""
+
+    def _bucket(self, seat: Seat) -> tuple[int, int]:
+        """Depth of its bucket, and how much must be in it before a throttled tenant may run again.
+
+        Beside others: who idles may save one quota; who waits one and a half, or a wait would cost it its share; and so
+        much must be there that what flows in while each of the others holds once still fits. Alone there is no
+        hand-over to pay for, and a smooth pace matters: steps so long that it pauses for about alone_stall_ns.
+        """
+        policy = self.policy
+        others, _ = self._company(seat)
+        if others:
+            waits_ns = policy.quota_ns * 3 // 2
+            need_ns = waits_ns * WHOLE_PPM // (WHOLE_PPM + others * seat.limit_ppm)
+            return waits_ns if seat.state is State.WAITING else policy.quota_ns, min(need_ns, policy.quota_ns * 9 // 10)
+        depth_ns = policy.quota_ns * 6 // 5
+        step_ns = policy.alone_stall_ns * seat.limit_ppm // WHOLE_PPM  # what flows in during such a pause
+        return depth_ns, min(depth_ns * 9 // 10, max(policy.least_quota_ns, step_ns))
+
+    def need_ns(self, seat: Seat) -> int:
+        """What must be in its bucket for it to go on."""
+        return self._bucket(seat)[1]
+
+    def _throttle(self, seat: Seat) -> None:
+        """Decide anew whether the tenant must rest."""
+        if seat.limit_ppm >= WHOLE_PPM:
+            seat.throttled = False
+            return
+        depth_ns, need_ns = self._bucket(seat)
+        seat.fill(self.now_ns, depth_ns)
+        # Grants are made to end when somebody has rested enough, and drain a little before their end: then is enough.
+        early = self.policy.resume_early_ns * seat.limit_ppm if seat.throttled else 0
+        rested = seat.credit >= need_ns * WHOLE_PPM - early
+        if seat.throttled and rested and seat.state is State.WAITING:
+            self._catch_up(seat)
+        seat.throttled = not rested
+        seat.resume_ns = 0 if rested else seat.full_enough_ns(need_ns)
+
+    def _company(self, seat: Seat) -> tuple[int, bool]:
+        """How many others may come, and whether one of them should not wait behind a long queue of kernels."""
+        since_ns = self.now_ns - self.policy.company_ns
+        others, short = 0, False
+        for other in self.seats.values():
+            if other is not seat and other.members and (other.state is not State.IDLE or other.seen_ns >= since_ns):
+                others += 1
+                short = short or other.latency or 0 < other.bursts.burst_ns < self.policy.short_burst_ns
+        return others, short
+
+    def quota_from(self, seat: Seat, contended: bool, start_ns: int) -> int:
+        """The quota of a grant that begins then: its bursts, what its limit allows, until who rests at one is back."""
+        quota_ns = seat.quota_ns
+        if seat.limit_ppm < WHOLE_PPM:
+            depth_ns = self._bucket(seat)[0]
+            if not contended:
+                quota_ns = depth_ns
+            filled = seat.credit + max(0, start_ns - seat.filled_ns) * seat.limit_ppm
+            quota_ns = min(quota_ns, max(1, min(depth_ns, filled // WHOLE_PPM)))
+        elif not contended:
+            quota_ns = self.policy.alone_quota_ns
+        return self._until_resumed(seat, quota_ns, start_ns)
+
+    def _until_resumed(self, seat: Seat, quota_ns: int, start_ns: int) -> int:
+        """No longer than until a tenant that is owed has rested enough at its limit: a wait could cost it its share."""
+        for other in self.waiting.values():
+            if other.throttled and other.request_ppm and (not seat.request_ppm or other.clock < self.virtual_now):
+                quota_ns = min(quota_ns, max(self.policy.least_quota_ns, other.resume_ns - start_ns))
+        return quota_ns

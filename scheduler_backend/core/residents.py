@@ -1,0 +1,88 @@
+"""Tenants and their processes: who comes, changes and goes, and what a restarted daemon must wait for."""
+
+from __future__ import annotations
+
+from scheduler_backend.core import events as ev
+from scheduler_backend.core.moves import Recall
+from scheduler_backend.core.seat import Member, Seat, Standing, State
+from scheduler_backend.core.tenant import WHOLE_PPM, TenantSpec
+from scheduler_backend.core.tenure import Tenure
+
+
+class Residents(Tenure):
+    """The events that are no message about a token."""
+
+    def _tenant_added(self, event: ev.TenantAdded) -> None:
+        seat = Seat(event.spec, self.policy, self.now_ns)
+        seat.clock = self.virtual_now if seat.request_ppm else self.virtual_best_effort
+        self.seats[seat.name] = seat
+
+    def _tenant_changed(self, event: ev.TenantChanged) -> None:
+        spec: TenantSpec = event.spec
+        seat = self.seats[spec.name]
+        if seat.limit_ppm < WHOLE_PPM:
+            seat.fill(self.now_ns, self._bucket(seat)[0])
+        seat.filled_ns = self.now_ns
+        if bool(seat.request_ppm) == bool(spec.request_ppm):
+            # how far it is behind or ahead stays the same in held time, so it changes in virtual time
+            base = self.virtual_now if seat.request_ppm else self.virtual_best_effort
+            seat.clock = base + (seat.clock - base) * seat.weight_ppm // (spec.request_ppm or WHOLE_PPM)
+        else:
+            seat.clock = self.virtual_now if spec.request_ppm else self.virtual_best_effort
+        seat.request_ppm, seat.limit_ppm, seat.latency = spec.request_ppm, spec.limit_ppm, spec.latency
+        self._throttle(seat)
+        if self.holder is seat and seat.state is State.HOLDING and not self.contended and spec.limit_ppm < WHOLE_PPM:
+            self._move(seat, Recall(ev.LIMIT))
+
+    def _tenant_removed(self, event: ev.TenantRemoved) -> None:
+        seat = self.seats.pop(event.name)
+        self._hops.pop(event.name, None)
+        for client in list(seat.members):
+            self._actions.append(ev.Revoke(client, self.gpu, seat.members[client].epoch, ev.SHUTDOWN))
+            self._client_died(ev.ClientDied(client))
+
+    def _client_joined(self, event: ev.ClientJoined) -> None:
+        seat = self.seats[event.tenant]
+        epoch = dict(event.held).get(self.gpu, 0)
+        known = seat.members.get(event.client)
+        if known is not None and not (known.standing is Standing.HOLDS and known.epoch == epoch):
+            self._client_died(ev.ClientDied(event.client))  # what it held before is not held any more
+            known = None
+        seat.seen_ns = self.now_ns
+        if known is not None:
+            self._extend(known)
+            if self.closing_ns:
+                self._actions.append(ev.Revoke(event.client, self.gpu, self.epoch, ev.PREEMPT))
+            return
+        seat.members[event.client] = member = Member(event.client)
+        self._clients[event.client] = seat
+        if epoch:
+            member.standing, member.epoch = Standing.STRAY, epoch
+            member.lease_until_ns = self.now_ns
+            self._actions.append(ev.Revoke(event.client, self.gpu, epoch, ev.LEASE))
+        else:
+            self.unheard.discard(event.client)
+        for other in self.waiting.values():
+            if other.throttled:
+                self._throttle(other)  # beside others the pace is another
+        holder = self.holder
+        if holder is not None and holder is not seat and holder.state is State.HOLDING and not self.contended:
+            self._shape(holder)  # a newcomer must not wait for a long queue of kernels
+            self.quota_until_ns = min(self.quota_until_ns, self.now_ns + self.policy.quota_ns)
+            for held in holder.with_standing(Standing.HOLDS):
+                self._extend(held)
+
+    def _client_died(self, event: ev.ClientDied) -> None:
+        self.unheard.discard(event.client)
+        seat = self._clients.pop(event.client, None)
+        if seat is not None:
+            self.returning.pop(seat.name, None)
+            holds = seat.members[event.client].standing is Standing.HOLDS
+            if not holds and seat.state in (State.HOLDING, State.CLOSING):
+                del seat.members[event.client]
+            else:
+                self._move(seat, event)
+
+    def _clients_known(self, event: ev.ClientsKnown) -> None:
+        self.unheard.update(client for _, client in event.clients)
+        self.unheard_until_ns = max(self.unheard_until_ns, event.until_ns)

@@ -1,0 +1,234 @@
+"""What may happen to a tenant: one table from (state, message or move) to what runs and where it may lead.
+
+What is not in TRANSITIONS is a bug of ours and raises InvalidTransition with the tenant's story. Messages that come
+late, twice or not at all have their rows: a client may lose its connection between any two of them. The first line of
+each row's docstring is its line in docs/protocol.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scheduler_backend.core import events as ev
+from scheduler_backend.core.grants import Grants
+from scheduler_backend.core.moves import Drained, InvalidTransition, Lapse, Overrun, Prolong, Recall, Row, Take
+from scheduler_backend.core.seat import Seat, Standing, State
+from scheduler_backend.core.tenant import WHOLE_PPM
+
+
+class Rows(Grants):
+    """The rows, and the one way to take them."""
+
+    def _move(self, seat: Seat, event: Any) -> None:
+        row = TRANSITIONS.get((seat.state, type(event)))
+        seat.story.append((self.now_ns, seat.state, event))
+        if row is None:
+            raise InvalidTransition(f"{seat.name}: {type(event).__name__} while {seat.state.value}: {seat.tell()}")
+        row.run(self, seat, event)
+        if seat.state not in row.to:
+            raise InvalidTransition(f"{seat.name}: {event} led to {seat.state.value}: {seat.tell()}")
+
+    # --- messages ---------------------------------------------------------------------------------------------------
+    def _ask_first(self, seat: Seat, event: ev.TokenAsked) -> None:
+        """a process wants to launch"""
+        self._want(seat, seat.members[event.client])
+        seat.woken = True
+        self._catch_up(seat)
+
+    def _ask_too(self, seat: Seat, event: ev.TokenAsked) -> None:
+        """another process wants to launch, or the message came twice"""
+        seat.members[event.client].standing = Standing.WAITS
+
+    def _ask_join(self, seat: Seat, event: ev.TokenAsked) -> None:
+        """a process joins what is left of the grant; one that holds already is told again"""
+        member = seat.members[event.client]
+        if self.quota_until_ns - self.now_ns >= self.policy.join_least_ns:
+            self._grant(member, joined=True)
+        elif member.standing is Standing.HOLDS:
+            member.asks_again = True
+        else:
+            member.standing = Standing.WAITS
+
+    def _ask_later(self, seat: Seat, event: ev.TokenAsked) -> None:
+        """too late for this grant: the process waits for the next"""
+        member = seat.members[event.client]
+        if member.standing is Standing.HOLDS:
+            member.asks_again = True
+        else:
+            member.standing = Standing.WAITS
+
+    def _renew(self, seat: Seat, event: ev.TokenRenewed) -> None:
+        """the holder lives: its lease is prolonged, alone and without a limit its quota too"""
+        member = seat.members[event.client]
+        if member.standing is not Standing.HOLDS or member.epoch != event.epoch:
+            self._renew_stale(seat, event)
+            return
+        self.silent = 0
+        if not event.draining and seat.limit_ppm >= WHOLE_PPM and not self._shape(seat):
+            self.quota_until_ns = self.now_ns + self.policy.alone_quota_ns
+        self._extend(member, draining=event.draining)
+
+    def _renew_closing(self, seat: Seat, event: ev.TokenRenewed) -> None:
+        """it drains still: only its lease is prolonged"""
+        member = seat.members[event.client]
+        if member.standing is Standing.HOLDS and member.epoch == event.epoch:
+            self._extend(member, draining=True)
+        else:
+            self._renew_stale(seat, event)
+
+    def _renew_stale(self, seat: Seat, event: ev.TokenRenewed) -> None:
+        """what it thinks it holds is gone: say so again, charge one that overran"""
+        member = seat.members[event.client]
+        if member.standing is Standing.STRAY:
+            self._charge_stray(seat, member, 0)
+        self._actions.append(ev.Revoke(event.client, self.gpu, event.epoch, ev.LEASE))
+
+    def _return(self, seat: Seat, event: ev.TokenReturned) -> None:
+        """a process has drained; the last one ends the grant"""
+        member = seat.members[event.client]
+        if member.standing is not Standing.HOLDS or member.epoch != event.epoch:
+            self._return_late(seat, event)
+            return
+        self._busy_ns += event.busy_ns
+        self._launches += event.launches
+        self._measure_hop(seat, member, event.held_ns)
+        member.standing = Standing.WAITS if event.want_more or member.asks_again else Standing.QUIET
+        member.asks_again = False
+        self._after_hold(seat)
+        if (
+            member.standing is Standing.WAITS
+            and seat.state is State.HOLDING
+            and self.quota_until_ns - self.now_ns >= self.policy.join_least_ns
+        ):
+            self._grant(member, joined=True)
+
+    def _return_late(self, seat: Seat, event: ev.TokenReturned) -> None:
+        """the grant was over already: charge what it reports; its wish counts"""
+        member = seat.members[event.client]
+        if member.standing is Standing.STRAY and member.epoch == event.epoch:
+            self._charge_stray(seat, member, event.busy_ns)
+            member.standing = Standing.QUIET
+            self.unheard.discard(event.client)
+        elif member.epoch == event.epoch and event.launches:  # what was not known when its grant was charged
+            self._actions.append(ev.Charged(seat.name, self.gpu, event.epoch, 0, 0, event.busy_ns, event.launches))
+        returning = self.returning.pop(seat.name, None)
+        if event.want_more and member.standing in (Standing.QUIET, Standing.STRAY):
+            if seat.state is State.IDLE:
+                self._want(seat, member)
+                if returning is None:
+                    self._catch_up(seat)
+            else:
+                member.standing = Standing.WAITS
+
+    def _left(self, seat: Seat, event: ev.ClientDied) -> None:
+        """a process that held nothing died"""
+        del seat.members[event.client]
+        if seat.state is State.WAITING and not seat.with_standing(Standing.WAITS):
+            self._rest(seat)
+
+    def _left_holder(self, seat: Seat, event: ev.ClientDied) -> None:
+        """a process of the holder died: nothing of it runs any more"""
+        del seat.members[event.client]
+        self._after_hold(seat)
+
+    # --- moves of our own -------------------------------------------------------------------------------------------
+    def _take(self, seat: Seat, event: Take) -> None:
+        """it is next"""
+        now_ns = self.now_ns
+        if seat.limit_ppm < WHOLE_PPM:
+            seat.fill(now_ns, self._bucket(seat)[0])
+        del self.waiting[seat.name]
+        self.holder = seat
+        self.epoch = event.epoch or self._epochs.take()
+        self.granted_ns = now_ns
+        self.hop_ns = min(self._hops.values(), default=0)
+        self._shape(seat)
+        self.quota_until_ns = now_ns + (event.quota_ns or self.quota_from(seat, self.contended, now_ns))
+        self.charge_from_ns = now_ns if self.contended else now_ns + self.hop_ns
+        self.closing_ns = self.settled_until_ns = self.silent = 0
+        self._busy_ns = self._launches = 0
+        seat.woken = False
+        seat.state = State.HOLDING
+        self._actions.append(ev.Page(seat.name, self.gpu, self.epoch))
+        for member in seat.with_standing(Standing.WAITS):
+            self._grant(member, joined=False)
+        self._actions.append(
+            ev.Handed(seat.name, self.gpu, self.epoch, now_ns - seat.waiting_since_ns, now_ns - self.free_since_ns)
+        )
+
+    def _drained(self, seat: Seat, event: Drained) -> None:
+        """it said so on the short way, and the token went on by the order that was prepared"""
+        (member,) = seat.with_standing(Standing.HOLDS)
+        member.standing = Standing.WAITS if member.asks_again else Standing.QUIET
+        member.asks_again = False
+        self._after_hold(seat)
+        if seat.state is State.IDLE:
+            self.returning[seat.name] = seat
+
+    def _prolong(self, seat: Seat, event: Prolong) -> None:
+        """it would be picked again: no drain, no gap"""
+        self._shape(seat)
+        self.quota_until_ns += event.quota_ns
+        self.silent += 1
+        for member in seat.with_standing(Standing.HOLDS):
+            self._extend(member)
+
+    def _recall(self, seat: Seat, event: Recall) -> None:
+        """somebody is owed more, or may not wait"""
+        seat.state = State.CLOSING
+        self.closing_ns = self.now_ns
+        for member in seat.with_standing(Standing.HOLDS):
+            member.lease_until_ns = min(member.lease_until_ns, self.now_ns + self._closing_lease_ns())
+            self._actions.append(ev.Revoke(member.client, self.gpu, self.epoch, event.reason))
+
+    def _lapse(self, seat: Seat, event: Lapse) -> None:
+        """a lease ran out: the process is dead, frozen or cut off"""
+        member = seat.members[event.client]
+        member.standing = Standing.WAITS if member.asks_again else Standing.STRAY
+        member.stray_since_ns = 0
+        member.asks_again = False
+        self._actions.append(ev.LeaseLost(seat.name, event.client, self.gpu, self.epoch))
+        self._actions.append(ev.Revoke(event.client, self.gpu, self.epoch, ev.LEASE))
+        self._after_hold(seat)
+
+    def _overrun(self, seat: Seat, event: Overrun) -> None:
+        """it lives and does not drain: it is charged on, and the next is granted anyway"""
+        member = seat.members[event.client]
+        member.standing = Standing.STRAY
+        member.stray_since_ns = self.now_ns
+        member.asks_again = False
+        self._actions.append(ev.Overran(seat.name, event.client, self.gpu, self.epoch))
+        self._actions.append(ev.Revoke(event.client, self.gpu, self.epoch, ev.LEASE))
+        self._after_hold(seat)
+
+
+_R = Rows
+_IDLE, _WAITING, _HOLDING, _CLOSING = State.IDLE, State.WAITING, State.HOLDING, State.CLOSING
+_AFTER = (State.IDLE, State.WAITING)
+TRANSITIONS: dict[tuple[State, type], Row] = {
+    (_IDLE, ev.TokenAsked): Row(_R._ask_first, (_WAITING,)),
+    (_IDLE, ev.TokenRenewed): Row(_R._renew_stale, (_IDLE,)),
+    (_IDLE, ev.TokenReturned): Row(_R._return_late, _AFTER),
+    (_IDLE, ev.ClientDied): Row(_R._left, (_IDLE,)),
+    (_WAITING, ev.TokenAsked): Row(_R._ask_too, (_WAITING,)),
+    (_WAITING, ev.TokenRenewed): Row(_R._renew_stale, (_WAITING,)),
+    (_WAITING, ev.TokenReturned): Row(_R._return_late, (_WAITING,)),
+    (_WAITING, ev.ClientDied): Row(_R._left, _AFTER),
+    (_WAITING, Take): Row(_R._take, (_HOLDING,)),
+    (_HOLDING, Drained): Row(_R._drained, _AFTER),
+    (_CLOSING, Drained): Row(_R._drained, _AFTER),
+    (_HOLDING, ev.TokenAsked): Row(_R._ask_join, (_HOLDING,)),
+    (_HOLDING, ev.TokenRenewed): Row(_R._renew, (_HOLDING,)),
+    (_HOLDING, ev.TokenReturned): Row(_R._return, (_HOLDING, *_AFTER)),
+    (_HOLDING, ev.ClientDied): Row(_R._left_holder, (_HOLDING, *_AFTER)),
+    (_HOLDING, Prolong): Row(_R._prolong, (_HOLDING,)),
+    (_HOLDING, Recall): Row(_R._recall, (_CLOSING,)),
+    (_HOLDING, Lapse): Row(_R._lapse, (_HOLDING, *_AFTER)),
+    (_HOLDING, Overrun): Row(_R._overrun, (_HOLDING, *_AFTER)),
+    (_CLOSING, ev.TokenAsked): Row(_R._ask_later, (_CLOSING,)),
+    (_CLOSING, ev.TokenRenewed): Row(_R._renew_closing, (_CLOSING,)),
+    (_CLOSING, ev.TokenReturned): Row(_R._return, (_CLOSING, *_AFTER)),
+    (_CLOSING, ev.ClientDied): Row(_R._left_holder, (_CLOSING, *_AFTER)),
+    (_CLOSING, Lapse): Row(_R._lapse, (_CLOSING, *_AFTER)),
+    (_CLOSING, Overrun): Row(_R._overrun, (_CLOSING, *_AFTER)),
+}

@@ -1,0 +1,142 @@
+"""How long the holder keeps the token: asked back early, prolonged before its quota ends, or taken from a dead one.
+
+Each method says when to look again, so that the machine can ask for one Tick.
+"""
+
+from __future__ import annotations
+
+from scheduler_backend.core import events as ev
+from scheduler_backend.core.moves import Lapse, Overrun, Prolong, Recall
+from scheduler_backend.core.policy import SCALE, eligible, pick, virtual
+from scheduler_backend.core.rows import Rows
+from scheduler_backend.core.seat import Seat, Standing
+from scheduler_backend.core.tenant import WHOLE_PPM
+
+
+def earliest(one_ns: int, other_ns: int) -> int:
+    """The earlier of two times of which 0 means never."""
+    return min(one_ns, other_ns) if one_ns and other_ns else one_ns or other_ns
+
+
+class Tenure(Rows):
+    """Recall, prolongation, leases."""
+
+    # --- leases -----------------------------------------------------------------------------------------------------
+    def _overrun_at_ns(self) -> int:
+        end_ns = min(self.quota_until_ns, self.closing_ns) if self.closing_ns else self.quota_until_ns
+        return end_ns + self.policy.overrun_ns
+
+    def _lapse_leases(self) -> None:
+        holder = self.holder
+        if holder is None:
+            return
+        now_ns = self.now_ns
+        for member in holder.with_standing(Standing.HOLDS):
+            if member.lease_until_ns <= now_ns:
+                self._move(holder, Lapse(member.client))
+        if self.holder is holder and now_ns >= self._overrun_at_ns():
+            for member in holder.with_standing(Standing.HOLDS):
+                self._move(holder, Overrun(member.client))
+
+    def _deadline(self, holder: Seat) -> int:
+        leases = (member.lease_until_ns for member in holder.members.values() if member.standing is Standing.HOLDS)
+        return min(self._overrun_at_ns(), *leases)
+
+    # --- asked back -------------------------------------------------------------------------------------------------
+    def _preempt(self) -> int:
+        """Ask the token back where somebody who waits should have it; else returns when to look again (0: no need)."""
+        holder = self.holder
+        assert holder is not None
+        now_ns = self.now_ns
+        if not self.policy.preemption or (self.contended and now_ns >= self.quota_until_ns):
+            return 0
+        again_ns = 0
+        for seat in self.waiting.values():
+            if seat.throttled:
+                continue
+            reason = 0
+            if not seat.request_ppm:
+                reason = ev.NEWCOMER if not holder.request_ppm and not self.contended else 0
+            elif not holder.request_ppm:
+                reason = ev.PREEMPT if seat.woken else 0
+            elif not self.contended and seat.woken:
+                reason = ev.NEWCOMER
+            elif seat.latency and not holder.latency:
+                owed = eligible(seat, self.virtual_now, self.policy.latency_ahead_ns)
+                reason = ev.PREEMPT if owed else 0
+            elif seat.woken and self.policy.ordering == "eevdf":
+                at_ns = self._wake_up_ns(seat, holder)
+                if at_ns and at_ns <= now_ns:
+                    reason = ev.PREEMPT
+                else:
+                    again_ns = earliest(again_ns, at_ns)
+            if reason:
+                self._move(holder, Recall(reason))
+                return 0
+        return again_ns
+
+    def _wake_up_ns(self, seat: Seat, holder: Seat) -> int:
+        """Wake-up preemption: when a tenant that came back owed takes over from a holder past now; 0: not at all."""
+        left_ns = self.quota_until_ns - self.now_ns
+        if seat.clock > self.virtual_now or seat.finish >= holder.clock + virtual(left_ns, holder.request_ppm):
+            return 0
+        past_ns = self.now_ns
+        behind = self.virtual_now - holder.clock
+        if behind >= 0:
+            active_ppm = self.active_ppm()
+            if active_ppm <= holder.request_ppm:
+                return 0
+            past_ns += behind * holder.request_ppm * active_ppm // (SCALE * (active_ppm - holder.request_ppm)) + 1
+        at_ns = max(past_ns, self.granted_ns + self.policy.preempt_after_ns)
+        return at_ns if at_ns < self.quota_until_ns else 0
+
+    # --- prolonged --------------------------------------------------------------------------------------------------
+    def _look_ahead(self, holder: Seat) -> int:
+        """Shortly before the quota ends: prolong the holder if it would be picked again. Returns when to look."""
+        policy = self.policy
+        look_ns = self.quota_until_ns - policy.extend_lead_ns
+        if self.settled_until_ns == self.quota_until_ns or look_ns - self.granted_ns < policy.extend_lead_ns:
+            return 0
+        if self.now_ns < look_ns:
+            if self._surely_next(holder):
+                self.settled_until_ns = self.quota_until_ns
+                return 0
+            return look_ns
+        self.settled_until_ns = self.quota_until_ns
+        left_ns = self.quota_until_ns - self.now_ns
+        if left_ns <= 0 or self.silent >= policy.extend_silent:
+            return 0
+        quota_ns = holder.quota_ns if self.contended or self._limited() else policy.alone_quota_ns
+        if self._limited():
+            credit_ns = holder.credit_ns - left_ns * (WHOLE_PPM - holder.limit_ppm) // WHOLE_PPM
+            quota_ns = min(quota_ns, credit_ns)
+            if quota_ns < policy.quota_ns // 2:
+                return 0
+        rivals = [seat for seat in self.waiting.values() if not seat.throttled or seat.resume_ns <= self.quota_until_ns]
+        clock, arrived = holder.clock, holder.arrived
+        active_ppm = self.active_ppm()
+        virtual_end = self.virtual_now + (left_ns * SCALE // active_ppm if holder.request_ppm else 0)
+        holder.clock += virtual(left_ns, holder.weight_ppm)
+        holder.arrived = self.arrivals + 1
+        again, virtual_then = pick([*rivals, holder], virtual_end, policy)
+        holder.clock, holder.arrived = clock, arrived
+        if again is not holder:
+            return 0
+        self.virtual_now += virtual_then - virtual_end
+        self._move(holder, Prolong(self._until_resumed(holder, quota_ns, self.quota_until_ns)))
+        return self.quota_until_ns - policy.extend_lead_ns
+
+    def _surely_next(self, holder: Seat) -> bool:
+        """Will somebody who waits now be picked before the holder when the quota ends, whoever else comes?"""
+        if self.policy.ordering != "eevdf":
+            return False
+        left_ns = self.quota_until_ns - self.now_ns
+        if not holder.request_ppm:
+            return any(seat.request_ppm and not seat.throttled for seat in self.waiting.values())
+        virtual_end = self.virtual_now + left_ns * SCALE // self.active_ppm()
+        finish = holder.finish + virtual(left_ns, holder.request_ppm)
+        for seat in self.waiting.values():
+            owed = seat.request_ppm and not seat.throttled and seat.clock <= virtual_end
+            if owed and seat.finish < finish and (seat.latency or not holder.latency):
+                return True
+        return False

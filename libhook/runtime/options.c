@@ -21,9 +21,11 @@ static int parse_socket(struct options *options, const char *value) {
 static int parse_memory_limit(struct options *options, const char *value) {
     char *end;
 
+    if (value[0] < '0' || value[0] > '9') /* strtoull would take " -1" for 2^64 - 1 */
+        return -EINVAL;
     errno = 0;
     unsigned long long bytes = strtoull(value, &end, 10);
-    if (errno || end == value || *end || value[0] == '-')
+    if (errno || *end)
         return -EINVAL;
     options->memory_limit_bytes = bytes;
     return 0;

@@ -57,7 +57,7 @@ static const struct {
 static int scaled(const char *text, uint64_t *value) {
     char *end;
     double number = strtod(text, &end);
-    if (end == text || number < 0)
+    if (end == text || !(number >= 0)) /* strtod knows "nan" too */
         return -EINVAL;
     for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
         if (strcmp(end, units[i].suffix) == 0) {

@@ -1,0 +1,57 @@
+"""The fuzzers of the decoders: a short run each, and each of them finds a decoder that was broken on purpose."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from bench.fuzz import SANITIZED, TARGETS, build, play
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 20  # each, all at once; the hour of each is `python -m bench.fuzz --seconds 3600`
+# Target, file, the check that is taken out of it.
+BROKEN = [
+    ("zmtp", "runtime/zmtp.c", "if (body > ZMTP_MESSAGE_MAX)\n        return -EMSGSIZE;"),
+    ("zmtp", "runtime/zmtp.c", "if (left < 2 || left > 2 + 16)"),
+    ("zmtp", "runtime/zmtp.c", "if (value > size - (1 + name + 4))\n            return -EPROTO;"),
+    ("wire", "core/wire.c", "if (header.size != size || layout->size != size)"),
+    ("wire", "core/wire.c", "if (header.type == WIRE_WELCOME)"),
+    ("wire", "core/token.c", "epoch != token->epoch || "),
+    ("options", "runtime/options.c", "|| strlen(value) >= sizeof options->socket"),
+    ("options", "sim/model/spec.c", "if ((size_t)(end - equals - 1) >= value_size)\n        return NULL;"),
+]
+
+
+def test_no_input_breaks_a_decoder(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(len(TARGETS)) as pool:
+        runs = list(pool.map(lambda target: play(target, SECONDS, tmp_path, None), TARGETS))
+    for target, run in zip(TARGETS, runs, strict=True):
+        log = tmp_path / f"{target}-findings" / "log"
+        assert run["exit_status"] == 0, log.read_text() if log.exists() else run
+        assert run["inputs"] > 1000
+
+
+def weakened(source: str, check: str) -> str:
+    """The source without that check: a condition that never holds, or nothing at all."""
+    assert source.count(check) == 1, f"the check is not there any more; give another: {check!r}"
+    if check.endswith(";") or not check.startswith("if"):
+        return source.replace(check, "")
+    return source.replace(check, "if (source_of_doubt())")
+
+
+@pytest.mark.parametrize(("target", "name", "check"), BROKEN, ids=[f"{t}-{i}" for i, (t, _, _) in enumerate(BROKEN)])
+def test_a_decoder_without_one_of_its_checks_is_found(target: str, name: str, check: str, tmp_path: Path) -> None:
+    sources = tmp_path / "libhook"
+    for part in TARGETS[target]:
+        (sources / part).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / "libhook" / part, sources / part)
+    never = "static inline int source_of_doubt(void) { return 0; }\n"
+    (sources / name).write_text(never + weakened((ROOT / "libhook" / name).read_text(), check))
+    fuzzer = build(target, tmp_path, sources=sources)
+    done = subprocess.run([fuzzer, "--seconds", "20"], cwd=tmp_path, env=SANITIZED, capture_output=True, text=True)
+    assert done.returncode < 0, done.stdout
+    assert "does not hold" in done.stderr or "ERROR: AddressSanitizer" in done.stderr

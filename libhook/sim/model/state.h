@@ -20,7 +20,7 @@
 #include "libhook/sim/model/spec.h"
 
 enum {
-    SIM_PROCESSES = 256,    /* processes on the machine at once, monitors included */
+    SIM_PROCESSES = 384,    /* processes on the machine at once, monitors included */
     SIM_QUEUES = 64,        /* of one process; further streams share them, as hardware channels are shared */
     SIM_RING = 1024,        /* entries a queue holds; who submits more waits */
     SIM_CLIENTS = 512,      /* (process, device) pairs with a context, the dead of late included */

@@ -1,9 +1,18 @@
-"""`python -m bench [NAME]...`: the named benches one after another, all of them when none is named."""
+"""`python -m bench [NAME]...`: the named benches one after another, all of them when none is named.
+
+Each bench's JSON goes to out/bench/NAME.json, its progress to stderr; at the end stands one table of goal versus
+measured and which rows fall short. The exit status is 0 where all that was claimed held.
+"""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
+
+from bench import goals
 
 BENCHES = (
     "launch_overhead",
@@ -12,21 +21,55 @@ BENCHES = (
     "limit",
     "convergence",
     "come_and_go",
+    "early_return",
     "closed_loop",
+    "conservation",
     "memory_limit",
-    "faults",
+    "recovery",
+    "tenants",
     "fairness",
     "placement",
 )
+OUT = Path(__file__).resolve().parent.parent / "out" / "bench"
+
+
+def run(name: str, options: list[str]) -> tuple[int, dict[str, Any] | None]:
+    """One bench: its exit status and its JSON, which is kept; None where it gave none."""
+    words = [sys.executable, "-m", f"bench.{name}", *options]
+    done = subprocess.run(words, check=False, stdout=subprocess.PIPE, text=True)
+    try:
+        answer: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        return max(1, done.returncode), None
+    OUT.mkdir(parents=True, exist_ok=True)
+    (OUT / f"{name}.json").write_text(done.stdout)
+    return done.returncode, answer
 
 
 def main() -> int:
-    names = sys.argv[1:] or list(BENCHES)
+    words = sys.argv[1:]
+    names = [word for word in words if not word.startswith("-")] or list(BENCHES)
+    options = [word for word in words if word.startswith("-")]
     unknown = [name for name in names if name not in BENCHES]
     if unknown:
         print(f"bench: {unknown[0]} is no bench; there are {', '.join(BENCHES)}", file=sys.stderr)
         return 2
-    return max(subprocess.run([sys.executable, "-m", f"bench.{name}"], check=False).returncode for name in names)
+    status, rows, broken, failed = 0, [], [], []
+    for name in names:
+        print(f"--- {name}", file=sys.stderr, flush=True)
+        result, answer = run(name, options)
+        status = max(status, result)
+        if answer is None:
+            broken.append(name)
+            continue
+        rows += [{**row, "bench": name} for row in answer.get("rows", [])]
+        others = {text: held for text, held in answer["passed"].items() if not text.startswith("row ")}
+        failed += [f"{name}: {text}" for text, held in others.items() if not held]
+    print("\n".join(goals.lines(rows, broken)))
+    for text in failed:
+        print(f"did not hold: {text}")
+    print(f"JSON of each bench: {OUT}")
+    return status
 
 
 if __name__ == "__main__":

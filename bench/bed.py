@@ -94,12 +94,13 @@ class _UnixConnection(http.client.HTTPConnection):
 class Bed:
     """A simulated machine; with `tokens` also a daemon. Use as a context manager."""
 
-    def __init__(self, *, sim: str = "memory=80GiB", tokens: bool = True, config: str = "") -> None:
+    def __init__(self, *, sim: str = "memory=80GiB", tokens: bool = True, config: str = "", page: bool = True) -> None:
         self.id = f"bed-{uuid.uuid4().hex[:8]}"
         self.sim = f"{sim},id={self.id}"
         self.state_dir = Path(tempfile.mkdtemp(prefix="gemini-bed-"))
         self.tokens = tokens
         self.config = config
+        self.page = page  # false: no page socket, so that messages alone must do
         self.daemon: subprocess.Popen[bytes] | None = None
         self.children: dict[int, tuple[str, subprocess.Popen[Any]]] = {}
         self.sockets: dict[str, str] = {}
@@ -192,6 +193,8 @@ class Bed:
             if status >= 300:
                 raise RuntimeError(f"tenant {name}: {status} {answer}")
             self.sockets[name] = answer["socket"]
+            if not self.page:
+                Path(f"{answer['socket']}.page").unlink(missing_ok=True)
         return self.sockets.get(name, "")
 
     def spawn(self, name: str, command: Sequence[str | Path], **more: Any) -> subprocess.Popen[Any]:

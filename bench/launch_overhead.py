@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.bed import Bed
+from bench.goals import claim
 from bench.report import ROOT, report
 
 STALLED = 5  # a batch that took so many times the median was interrupted; it is counted apart
@@ -67,11 +68,10 @@ def main() -> int:
             )
     middle = float(np.median([run["added_ns"]["p50"] for run in runs]))
     figures = {"added_ns_p50": middle, "runs": runs, "launches_per_batch": args.launches}
-    passed = {
-        "the library was in the way": all(run["intercepted"] for run in runs),
-        "median at most 15 ns": middle <= 15,
-    }
-    return report("What does an intercepted launch cost, with the gate open?", figures, passed)
+    passed = {"the library was in the way": all(run["intercepted"] for run in runs)}
+    p99 = float(np.median([run["added_ns"]["p99"] for run in runs]))
+    claims = [claim("launch.p50", middle), claim("launch.p99", p99)]
+    return report("What does an intercepted launch cost, with the gate open?", figures, passed, claims)
 
 
 if __name__ == "__main__":

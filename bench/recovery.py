@@ -1,10 +1,11 @@
 """How soon do the others go on when a holder dies or freezes, or the daemon dies?
 
-    python -m bench.faults [--kills 20] [--freezes 5] [--restarts 3]
+    python -m bench.recovery [--kills 20] [--freezes 5] [--restarts 3]
 
 Two busy tenants on one card. The holder is killed (also with a forked child that lives on), or stopped; the figure is
 the time to the other tenant's next work on the device's timeline, so it holds the hand-over too. The daemon is killed
 and started again 0.5 s and 3 s later: both tenants must go on, keep their shares, and never hold the token at once.
+Baselines in the same run: a plain lock handed round robin, and no library (where nobody holds anything).
 """
 
 from __future__ import annotations
@@ -23,19 +24,13 @@ from typing import Any
 import numpy as np
 
 from bench import story
-from bench.bed import LIB, ROOT, Bed, wait_for
+from bench.arms import GEMINI, LOCK, NONE, compile_program, open_bed
+from bench.bed import ROOT, Bed, wait_for
+from bench.goals import claim
+from bench.jitter import Probe
 from bench.report import report
 
 KERNEL_US = 100
-
-
-def build(name: str, folder: Path) -> Path:
-    """One of tests/apps, linked against the simulated driver."""
-    target = folder / name
-    source = ROOT / "tests" / "apps" / f"{name}.c"
-    command = ["gcc", "-O2", f"-I{ROOT}", "-o", target, source, f"-L{LIB / 'sim'}", "-l:libcuda.so.1", "-lpthread"]
-    subprocess.run([str(word) for word in command], check=True)
-    return target
 
 
 def until_holding(bed: Bed, pid: int) -> None:
@@ -62,11 +57,11 @@ def next_work_ns(bed: Bed, pid: int, since_ns: int, sequence: int, seconds: floa
     return min(found)
 
 
-def kills(count: int, forked: bool, folder: Path) -> list[float]:
+def kills(count: int, forked: bool, folder: Path, arm: str = GEMINI) -> list[float]:
     """Milliseconds from SIGKILL of the holder to the other's next work."""
-    program = build("fork_holder", folder)
+    program = compile_program(ROOT / "tests" / "apps" / "fork_holder.c", folder / "fork_holder")
     found = []
-    with Bed() as bed:
+    with open_bed(arm) as bed:
         bed.start_loads(("a", 0.5, 1.0), options=("--seconds", 0, "--kernel-us", KERNEL_US))
         (other,) = bed.children
         bed.tenant("b", 0.5, 1.0)
@@ -177,20 +172,27 @@ def main() -> int:
     parser.add_argument("--freezes", type=int, default=5)
     parser.add_argument("--restarts", type=int, default=3, choices=(0, 1, 2, 3))
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="gemini-faults-") as folder:
+    with Probe() as probe, tempfile.TemporaryDirectory(prefix="gemini-recovery-") as folder:
         plain, forked = (kills(args.kills, forked, Path(folder)) for forked in (False, True))
-    frozen = freezes(args.freezes)
-    restarted = restarts(args.restarts)
+        baselines = {arm: kills(max(1, args.kills // 4), False, Path(folder), arm) for arm in (LOCK, NONE)}
+        frozen = freezes(args.freezes)
+        restarted = restarts(args.restarts)
     figures = {
+        "stalls": [(end - begin) / 1e6 for begin, end in probe.stalls],
+        "killed_ms_baselines": baselines,
         "killed_ms": {"median": np.median(plain), "worst": max(plain), "all": plain},
         "killed_with_living_child_ms": {"median": np.median(forked), "worst": max(forked), "all": forked},
         "frozen": frozen,
         "daemon_killed": restarted,
     }
+    claims = [
+        claim("dead.killed.median", float(np.median(plain)), "killed"),
+        claim("dead.killed.worst", max(plain), "killed"),
+        claim("dead.killed.median", float(np.median(forked)), "killed, its forked child lives"),
+        claim("dead.killed.worst", max(forked), "killed, its forked child lives"),
+        claim("dead.frozen.worst", max((case["free_ms"] for case in frozen), default=None)),
+    ]
     passed = {
-        "killed: median <= 5 ms": bool(np.median(plain) <= 5 and np.median(forked) <= 5),
-        "killed: worst <= 50 ms": max(*plain, *forked) <= 50,
-        "frozen: within 0.5 s": all(case["free_ms"] <= 500 for case in frozen),
         "woken: at most one launch gets through": all(case["launches_before_its_turn"] <= 1 for case in frozen),
         "daemon killed: nobody dies, shares hold": all(
             case["alive"] and max(case["error_pp"].values()) <= 1 for case in restarted
@@ -199,7 +201,7 @@ def main() -> int:
             case["work_in_anothers_turn_ms"] == 0 for case in restarted
         ),
     }
-    return report("How soon do the others go on after a fault?", figures, passed)
+    return report("How soon do the others go on after a fault?", figures, passed, claims)
 
 
 if __name__ == "__main__":

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from bench.goals import Claim
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -32,8 +36,12 @@ def commit() -> str:
         return "unknown"
 
 
-def report(question: str, figures: dict[str, Any], passed: dict[str, bool]) -> int:
-    """Print the JSON object of a bench; the exit status is 0 when every claim in `passed` held, else 1."""
+def report(question: str, figures: dict[str, Any], passed: dict[str, bool], claims: Sequence[Claim] = ()) -> int:
+    """Print the JSON object of a bench; the exit status is 0 when every claim held, else 1.
+
+    `claims` are figures set against the table of goals (bench/goals.py), shown as "rows" and in "passed"; `passed`
+    holds what else must be so.
+    """
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     name = spec.name if spec else Path(sys.argv[0]).stem
     head = {
@@ -41,6 +49,13 @@ def report(question: str, figures: dict[str, Any], passed: dict[str, bool]) -> i
         "command": " ".join(["python", "-m", name, *sys.argv[1:]]),
         "commit": commit(),
         "machine": machine(),
+        "rows": [_finite(claim.as_json()) for claim in claims],
     }
+    passed = {**{claim.text(): claim.met for claim in claims}, **passed}
     print(json.dumps({**head, **figures, "passed": passed}, indent=1, default=float))
     return 0 if all(passed.values()) else 1
+
+
+def _finite(row: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no infinity: what could not be measured is null."""
+    return {**row, "measured": row["measured"] if math.isfinite(row["measured"]) else None}

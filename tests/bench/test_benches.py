@@ -9,10 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from bench import goals
+
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = {
     "launch_overhead": ["--runs=1", "--batches=20"],
-    "handover": ["--runs=1", "--seconds=1"],
+    "handover": ["--runs=1", "--seconds=0.5"],
+    "overuse": ["--runs=1", "--seconds=0.5"],
+    "conservation": ["--runs=1", "--seconds=0.5", "--case=2 equal"],
+    "early_return": ["--runs=1", "--seconds=1", "--case=1 ms bursts, 0.4 ms gaps, then away"],
+    "recovery": ["--kills=1", "--freezes=1", "--restarts=0"],
+    "tenants": ["--runs=1", "--seconds=0.5", "--tenants=4"],
     "limit": ["--runs=1", "--seconds=1.5", "--case=alone, limit 0.5"],
     "convergence": ["--runs=1", "--case=leave"],
     "closed_loop": ["--runs=1", "--seconds=1", "--mix=10/10 at 0.5 beside 10/10 at 0.5", "--arm=gemini"],
@@ -30,6 +37,9 @@ def test_a_bench_runs_through(name: str) -> None:
     assert {"bench", "command", "commit", "machine", "passed"} <= set(answer), done.stderr
     assert answer["command"].startswith(f"python -m bench.{name} ")
     assert answer["passed"]
+    for row in answer["rows"]:
+        assert row["row"] in goals.ROWS
+        assert row["what"] in {goal.what for goal in goals.GOALS.values()}
 
 
 def test_an_unknown_bench_is_refused_in_one_line() -> None:

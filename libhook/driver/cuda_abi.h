@@ -153,6 +153,8 @@ CUresult cuLaunchGrid(CUfunction function, int grid_width, int grid_height);
 CUresult cuLaunchGridAsync(CUfunction function, int grid_width, int grid_height, CUstream stream);
 CUresult cuLaunchHostFunc(CUstream stream, CUhostFn fn, void *user_data);
 CUresult cuLaunchHostFunc_ptsz(CUstream stream, CUhostFn fn, void *user_data);
+CUresult cuLaunchHostFunc_v2(CUstream stream, CUhostFn fn, void *user_data, unsigned int sync_mode);
+CUresult cuLaunchHostFunc_v2_ptsz(CUstream stream, CUhostFn fn, void *user_data, unsigned int sync_mode);
 CUresult cuLaunchKernel(CUfunction function, unsigned int grid_dim_x, unsigned int grid_dim_y, unsigned int grid_dim_z,
     unsigned int block_dim_x, unsigned int block_dim_y, unsigned int block_dim_z, unsigned int shared_mem_bytes,
     CUstream stream, void **kernel_params, void **extra);
@@ -230,6 +232,10 @@ CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr addr, cuuint64_t valu
 CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags);
 CUresult cuStreamWriteValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags);
 CUresult cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags);
+CUresult cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *semaphores,
+    const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *params, unsigned int count, CUstream stream);
+CUresult cuWaitExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *semaphores,
+    const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *params, unsigned int count, CUstream stream);
 
 /* Capture. */
 CUresult cuStreamBeginCapture(CUstream stream);
@@ -240,6 +246,14 @@ CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgra
     const CUgraphEdgeData *dependency_data, size_t num_dependencies, CUstreamCaptureMode mode);
 CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode *dependencies,
     const CUgraphEdgeData *dependency_data, size_t num_dependencies, CUstreamCaptureMode mode);
+CUresult cuStreamBeginRecaptureToGraph(
+    CUstream stream, CUstreamCaptureMode mode, CUgraph graph, CUgraphRecaptureCallback callback, void *user_data);
+CUresult cuStreamBeginRecaptureToGraph_ptsz(
+    CUstream stream, CUstreamCaptureMode mode, CUgraph graph, CUgraphRecaptureCallback callback, void *user_data);
+CUresult cuStreamBeginCaptureToCig(CUstream stream, CUstreamCigCaptureParams *params);
+CUresult cuStreamBeginCaptureToCig_ptsz(CUstream stream, CUstreamCigCaptureParams *params);
+CUresult cuStreamEndCaptureToCig(CUstream stream);
+CUresult cuStreamEndCaptureToCig_ptsz(CUstream stream);
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph);
 CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph);
 CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *capture_status_out, cuuint64_t *id_out);
@@ -415,6 +429,32 @@ CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *siz
     CUmemcpyAttributes *attrs, size_t *attrs_idxs, size_t num_attrs, CUstream stream);
 CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
     CUmemcpyAttributes *attrs, size_t *attrs_idxs, size_t num_attrs, CUstream stream);
+CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
+    CUmemcpyAttributes *attrs, size_t *attrs_idxs, size_t num_attrs, size_t *fail_idx, CUstream stream);
+CUresult cuMemcpyBatchAsync_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
+    CUmemcpyAttributes *attrs, size_t *attrs_idxs, size_t num_attrs, size_t *fail_idx, CUstream stream);
+CUresult cuMemcpy3DBatchAsync(
+    size_t num_ops, CUDA_MEMCPY3D_BATCH_OP *op_list, size_t *fail_idx, unsigned long long flags, CUstream stream);
+CUresult cuMemcpy3DBatchAsync_ptsz(
+    size_t num_ops, CUDA_MEMCPY3D_BATCH_OP *op_list, size_t *fail_idx, unsigned long long flags, CUstream stream);
+CUresult cuMemcpy3DBatchAsync_v2(
+    size_t num_ops, CUDA_MEMCPY3D_BATCH_OP *op_list, unsigned long long flags, CUstream stream);
+CUresult cuMemcpy3DBatchAsync_v2_ptsz(
+    size_t num_ops, CUDA_MEMCPY3D_BATCH_OP *op_list, unsigned long long flags, CUstream stream);
+CUresult cuMemcpyWithAttributesAsync(
+    CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes *attr, CUstream stream);
+CUresult cuMemcpyWithAttributesAsync_ptsz(
+    CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes *attr, CUstream stream);
+CUresult cuMemcpy3DWithAttributesAsync(CUDA_MEMCPY3D_BATCH_OP *op, unsigned long long flags, CUstream stream);
+CUresult cuMemcpy3DWithAttributesAsync_ptsz(CUDA_MEMCPY3D_BATCH_OP *op, unsigned long long flags, CUstream stream);
+CUresult cuFabricCpyBatchAsync(
+    size_t num_ops, CUDA_FABRIC_COPY_BATCH_OP *op_list, unsigned long long flags, CUstream stream);
+CUresult cuFabricCpyBatchAsync_ptsz(
+    size_t num_ops, CUDA_FABRIC_COPY_BATCH_OP *op_list, unsigned long long flags, CUstream stream);
+CUresult cuMemBatchDecompressAsync(
+    CUmemDecompressParams *params_array, size_t count, unsigned int flags, size_t *error_index, CUstream stream);
+CUresult cuMemBatchDecompressAsync_ptsz(
+    CUmemDecompressParams *params_array, size_t count, unsigned int flags, size_t *error_index, CUstream stream);
 CUresult cuMemcpyDtoA_v2(CUarray dst_array, size_t dst_offset, CUdeviceptr src_device, size_t bytes);
 CUresult cuMemcpyDtoA_v2_ptds(CUarray dst_array, size_t dst_offset, CUdeviceptr src_device, size_t bytes);
 CUresult cuMemcpyDtoD_v2(CUdeviceptr dst_device, CUdeviceptr src_device, size_t bytes);
@@ -535,6 +575,20 @@ CUresult cuMemPrefetchAsync_v2(
 CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr dev_ptr, size_t count, CUdevice dst_device, CUstream stream);
 CUresult cuMemPrefetchAsync_v2_ptsz(
     CUdeviceptr dev_ptr, size_t count, CUmemLocation location, unsigned int flags, CUstream stream);
+CUresult cuMemPrefetchBatchAsync(CUdeviceptr *pointers, size_t *sizes, size_t count, CUmemLocation *prefetch_locs,
+    size_t *prefetch_loc_idxs, size_t num_prefetch_locs, unsigned long long flags, CUstream stream);
+CUresult cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *pointers, size_t *sizes, size_t count, CUmemLocation *prefetch_locs,
+    size_t *prefetch_loc_idxs, size_t num_prefetch_locs, unsigned long long flags, CUstream stream);
+CUresult cuMemDiscardBatchAsync(
+    CUdeviceptr *pointers, size_t *sizes, size_t count, unsigned long long flags, CUstream stream);
+CUresult cuMemDiscardBatchAsync_ptsz(
+    CUdeviceptr *pointers, size_t *sizes, size_t count, unsigned long long flags, CUstream stream);
+CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *pointers, size_t *sizes, size_t count,
+    CUmemLocation *prefetch_locs, size_t *prefetch_loc_idxs, size_t num_prefetch_locs, unsigned long long flags,
+    CUstream stream);
+CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *pointers, size_t *sizes, size_t count,
+    CUmemLocation *prefetch_locs, size_t *prefetch_loc_idxs, size_t num_prefetch_locs, unsigned long long flags,
+    CUstream stream);
 CUresult cuMemRangeGetAttribute(
     void *data, size_t data_size, CUmem_range_attribute attribute, CUdeviceptr dev_ptr, size_t count);
 CUresult cuMemRangeGetAttributes(void **data, size_t *data_sizes, CUmem_range_attribute *attributes,

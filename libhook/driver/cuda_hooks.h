@@ -57,7 +57,7 @@ PASS(cuDeviceGetPCIBusId, "cuDeviceGetPCIBusId", 4010, ANY, "no memory figure in
 PASS(cuDeviceGetProperties, "cuDeviceGetProperties", 2000, ANY, "no memory figure in it")
 PASS(cuDeviceGetUuid, "cuDeviceGetUuid", 9020, ANY, "no memory figure in it")
 PASS(cuDeviceGetUuid_v2, "cuDeviceGetUuid", 11040, ANY, "no memory figure in it")
-PASS(cuDeviceGraphMemTrim, "cuDeviceGraphMemTrim", 11040, ANY, "figures of this process only")
+HOOK(cuDeviceGraphMemTrim, "cuDeviceGraphMemTrim", 11040, ANY, COUNTED)
 PASS(cuDeviceSetGraphMemAttribute, "cuDeviceSetGraphMemAttribute", 11040, ANY, "figures of this process only")
 PASS(cuDeviceSetMemPool, "cuDeviceSetMemPool", 11020, ANY, "a pool; what comes from it is counted")
 HOOK(cuDeviceTotalMem_v2, "cuDeviceTotalMem", 3020, ANY, VIRTUAL)
@@ -157,14 +157,16 @@ HOOK(cuLaunchCooperativeKernel_ptsz, "cuLaunchCooperativeKernel", 9000, PER_THRE
 HOOK(cuLaunchCooperativeKernelMultiDevice, "cuLaunchCooperativeKernelMultiDevice", 9000, ANY, GATED)
 HOOK(cuLaunchGrid, "cuLaunchGrid", 2000, ANY, GATED)
 HOOK(cuLaunchGridAsync, "cuLaunchGridAsync", 2000, ANY, GATED)
-PASS(cuLaunchHostFunc, "cuLaunchHostFunc", 10000, LEGACY, "runs on the CPU, in stream order")
-PASS(cuLaunchHostFunc_ptsz, "cuLaunchHostFunc", 10000, PER_THREAD, "runs on the CPU, in stream order")
+HOOK(cuLaunchHostFunc, "cuLaunchHostFunc", 10000, LEGACY, WATCHED)
+HOOK(cuLaunchHostFunc_ptsz, "cuLaunchHostFunc", 10000, PER_THREAD, WATCHED)
+HOOK(cuLaunchHostFunc_v2, "cuLaunchHostFunc", 13010, LEGACY, WATCHED)
+HOOK(cuLaunchHostFunc_v2_ptsz, "cuLaunchHostFunc", 13010, PER_THREAD, WATCHED)
 HOOK(cuLaunchKernel, "cuLaunchKernel", 4000, LEGACY, GATED)
 HOOK(cuLaunchKernel_ptsz, "cuLaunchKernel", 7000, PER_THREAD, GATED)
 HOOK(cuLaunchKernelEx, "cuLaunchKernelEx", 11060, LEGACY, GATED)
 HOOK(cuLaunchKernelEx_ptsz, "cuLaunchKernelEx", 11060, PER_THREAD, GATED)
-PASS(cuStreamAddCallback, "cuStreamAddCallback", 5000, LEGACY, "runs on the CPU, in stream order")
-PASS(cuStreamAddCallback_ptsz, "cuStreamAddCallback", 7000, PER_THREAD, "runs on the CPU, in stream order")
+HOOK(cuStreamAddCallback, "cuStreamAddCallback", 5000, LEGACY, WATCHED)
+HOOK(cuStreamAddCallback_ptsz, "cuStreamAddCallback", 7000, PER_THREAD, WATCHED)
 
 /* Streams and events. */
 PASS(cuEventCreate, "cuEventCreate", 2000, ANY, "a mark: no GPU time")
@@ -208,18 +210,18 @@ PASS(cuStreamWaitEvent, "cuStreamWaitEvent", 3020, LEGACY, "orders streams; uses
 PASS(cuStreamWaitEvent_ptsz, "cuStreamWaitEvent", 7000, PER_THREAD, "orders streams; uses no GPU time")
 
 /* Stream memory operations. */
-PASS(cuStreamBatchMemOp, "cuStreamBatchMemOp", 8000, LEGACY, "front end only: no GPU time")
-PASS(cuStreamBatchMemOp_v2, "cuStreamBatchMemOp", 11070, LEGACY, "front end only: no GPU time")
-PASS(cuStreamBatchMemOp_ptsz, "cuStreamBatchMemOp", 8000, PER_THREAD, "front end only: no GPU time")
-PASS(cuStreamBatchMemOp_v2_ptsz, "cuStreamBatchMemOp", 11070, PER_THREAD, "front end only: no GPU time")
-PASS(cuStreamWaitValue32, "cuStreamWaitValue32", 8000, LEGACY, "front end only: no GPU time")
-PASS(cuStreamWaitValue32_v2, "cuStreamWaitValue32", 11070, LEGACY, "front end only: no GPU time")
-PASS(cuStreamWaitValue32_ptsz, "cuStreamWaitValue32", 8000, PER_THREAD, "front end only: no GPU time")
-PASS(cuStreamWaitValue32_v2_ptsz, "cuStreamWaitValue32", 11070, PER_THREAD, "front end only: no GPU time")
-PASS(cuStreamWaitValue64, "cuStreamWaitValue64", 9000, LEGACY, "front end only: no GPU time")
-PASS(cuStreamWaitValue64_v2, "cuStreamWaitValue64", 11070, LEGACY, "front end only: no GPU time")
-PASS(cuStreamWaitValue64_ptsz, "cuStreamWaitValue64", 9000, PER_THREAD, "front end only: no GPU time")
-PASS(cuStreamWaitValue64_v2_ptsz, "cuStreamWaitValue64", 11070, PER_THREAD, "front end only: no GPU time")
+HOOK(cuStreamBatchMemOp, "cuStreamBatchMemOp", 8000, LEGACY, WATCHED)
+HOOK(cuStreamBatchMemOp_v2, "cuStreamBatchMemOp", 11070, LEGACY, WATCHED)
+HOOK(cuStreamBatchMemOp_ptsz, "cuStreamBatchMemOp", 8000, PER_THREAD, WATCHED)
+HOOK(cuStreamBatchMemOp_v2_ptsz, "cuStreamBatchMemOp", 11070, PER_THREAD, WATCHED)
+HOOK(cuStreamWaitValue32, "cuStreamWaitValue32", 8000, LEGACY, WATCHED)
+HOOK(cuStreamWaitValue32_v2, "cuStreamWaitValue32", 11070, LEGACY, WATCHED)
+HOOK(cuStreamWaitValue32_ptsz, "cuStreamWaitValue32", 8000, PER_THREAD, WATCHED)
+HOOK(cuStreamWaitValue32_v2_ptsz, "cuStreamWaitValue32", 11070, PER_THREAD, WATCHED)
+HOOK(cuStreamWaitValue64, "cuStreamWaitValue64", 9000, LEGACY, WATCHED)
+HOOK(cuStreamWaitValue64_v2, "cuStreamWaitValue64", 11070, LEGACY, WATCHED)
+HOOK(cuStreamWaitValue64_ptsz, "cuStreamWaitValue64", 9000, PER_THREAD, WATCHED)
+HOOK(cuStreamWaitValue64_v2_ptsz, "cuStreamWaitValue64", 11070, PER_THREAD, WATCHED)
 PASS(cuStreamWriteValue32, "cuStreamWriteValue32", 8000, LEGACY, "front end only: no GPU time")
 PASS(cuStreamWriteValue32_v2, "cuStreamWriteValue32", 11070, LEGACY, "front end only: no GPU time")
 PASS(cuStreamWriteValue32_ptsz, "cuStreamWriteValue32", 8000, PER_THREAD, "front end only: no GPU time")
@@ -228,6 +230,8 @@ PASS(cuStreamWriteValue64, "cuStreamWriteValue64", 9000, LEGACY, "front end only
 PASS(cuStreamWriteValue64_v2, "cuStreamWriteValue64", 11070, LEGACY, "front end only: no GPU time")
 PASS(cuStreamWriteValue64_ptsz, "cuStreamWriteValue64", 9000, PER_THREAD, "front end only: no GPU time")
 PASS(cuStreamWriteValue64_v2_ptsz, "cuStreamWriteValue64", 11070, PER_THREAD, "front end only: no GPU time")
+HOOK(cuWaitExternalSemaphoresAsync, "cuWaitExternalSemaphoresAsync", 10000, LEGACY, WATCHED)
+HOOK(cuWaitExternalSemaphoresAsync_ptsz, "cuWaitExternalSemaphoresAsync", 10000, PER_THREAD, WATCHED)
 
 /* Capture. */
 HOOK(cuStreamBeginCapture, "cuStreamBeginCapture", 10000, LEGACY, WATCHED)
@@ -236,6 +240,12 @@ HOOK(cuStreamBeginCapture_ptsz, "cuStreamBeginCapture", 10000, PER_THREAD, WATCH
 HOOK(cuStreamBeginCapture_v2_ptsz, "cuStreamBeginCapture", 10010, PER_THREAD, WATCHED)
 HOOK(cuStreamBeginCaptureToGraph, "cuStreamBeginCaptureToGraph", 12030, LEGACY, WATCHED)
 HOOK(cuStreamBeginCaptureToGraph_ptsz, "cuStreamBeginCaptureToGraph", 12030, PER_THREAD, WATCHED)
+HOOK(cuStreamBeginRecaptureToGraph, "cuStreamBeginRecaptureToGraph", 13030, LEGACY, WATCHED)
+HOOK(cuStreamBeginRecaptureToGraph_ptsz, "cuStreamBeginRecaptureToGraph", 13030, PER_THREAD, WATCHED)
+HOOK(cuStreamBeginCaptureToCig, "cuStreamBeginCaptureToCig", 13010, LEGACY, WATCHED)
+HOOK(cuStreamBeginCaptureToCig_ptsz, "cuStreamBeginCaptureToCig", 13010, PER_THREAD, WATCHED)
+HOOK(cuStreamEndCaptureToCig, "cuStreamEndCaptureToCig", 13010, LEGACY, WATCHED)
+HOOK(cuStreamEndCaptureToCig_ptsz, "cuStreamEndCaptureToCig", 13010, PER_THREAD, WATCHED)
 HOOK(cuStreamEndCapture, "cuStreamEndCapture", 10000, LEGACY, WATCHED)
 HOOK(cuStreamEndCapture_ptsz, "cuStreamEndCapture", 10000, PER_THREAD, WATCHED)
 PASS(cuStreamGetCaptureInfo, "cuStreamGetCaptureInfo", 10010, LEGACY, "edits a capture: no work")
@@ -336,8 +346,8 @@ PASS(cuGraphReleaseUserObject, "cuGraphReleaseUserObject", 11030, ANY, "its laun
 PASS(cuGraphRemoveDependencies, "cuGraphRemoveDependencies", 10000, ANY, "its launch is gated")
 PASS(cuGraphRemoveDependencies_v2, "cuGraphRemoveDependencies", 12030, ANY, "its launch is gated")
 PASS(cuGraphRetainUserObject, "cuGraphRetainUserObject", 11030, ANY, "its launch is gated")
-PASS(cuGraphUpload, "cuGraphUpload", 11010, LEGACY, "its launch is gated")
-PASS(cuGraphUpload_ptsz, "cuGraphUpload", 11010, PER_THREAD, "its launch is gated")
+HOOK(cuGraphUpload, "cuGraphUpload", 11010, LEGACY, GATED)
+HOOK(cuGraphUpload_ptsz, "cuGraphUpload", 11010, PER_THREAD, GATED)
 PASS(cuUserObjectCreate, "cuUserObjectCreate", 11030, ANY, "its launch is gated")
 PASS(cuUserObjectRelease, "cuUserObjectRelease", 11030, ANY, "its launch is gated")
 PASS(cuUserObjectRetain, "cuUserObjectRetain", 11030, ANY, "its launch is gated")
@@ -359,6 +369,12 @@ HOOK(cuMemcpy3DPeer, "cuMemcpy3DPeer", 4000, LEGACY, GATED)
 HOOK(cuMemcpy3DPeer_ptds, "cuMemcpy3DPeer", 7000, PER_THREAD, GATED)
 HOOK(cuMemcpy3DPeerAsync, "cuMemcpy3DPeerAsync", 4000, LEGACY, GATED)
 HOOK(cuMemcpy3DPeerAsync_ptsz, "cuMemcpy3DPeerAsync", 7000, PER_THREAD, GATED)
+HOOK(cuMemcpy3DBatchAsync, "cuMemcpy3DBatchAsync", 12080, LEGACY, GATED)
+HOOK(cuMemcpy3DBatchAsync_ptsz, "cuMemcpy3DBatchAsync", 12080, PER_THREAD, GATED)
+HOOK(cuMemcpy3DBatchAsync_v2, "cuMemcpy3DBatchAsync", 13000, LEGACY, GATED)
+HOOK(cuMemcpy3DBatchAsync_v2_ptsz, "cuMemcpy3DBatchAsync", 13000, PER_THREAD, GATED)
+HOOK(cuMemcpy3DWithAttributesAsync, "cuMemcpy3DWithAttributesAsync", 13020, LEGACY, GATED)
+HOOK(cuMemcpy3DWithAttributesAsync_ptsz, "cuMemcpy3DWithAttributesAsync", 13020, PER_THREAD, GATED)
 HOOK(cuMemcpyAsync, "cuMemcpyAsync", 4000, LEGACY, GATED)
 HOOK(cuMemcpyAsync_ptsz, "cuMemcpyAsync", 7000, PER_THREAD, GATED)
 HOOK(cuMemcpyAtoA_v2, "cuMemcpyAtoA", 3020, LEGACY, GATED)
@@ -371,6 +387,8 @@ HOOK(cuMemcpyAtoHAsync_v2, "cuMemcpyAtoHAsync", 3020, LEGACY, BILLED)
 HOOK(cuMemcpyAtoHAsync_v2_ptsz, "cuMemcpyAtoHAsync", 7000, PER_THREAD, BILLED)
 HOOK(cuMemcpyBatchAsync_v2, "cuMemcpyBatchAsync", 13000, LEGACY, GATED)
 HOOK(cuMemcpyBatchAsync_v2_ptsz, "cuMemcpyBatchAsync", 13000, PER_THREAD, GATED)
+HOOK(cuMemcpyBatchAsync, "cuMemcpyBatchAsync", 12080, LEGACY, GATED)
+HOOK(cuMemcpyBatchAsync_ptsz, "cuMemcpyBatchAsync", 12080, PER_THREAD, GATED)
 HOOK(cuMemcpyDtoA_v2, "cuMemcpyDtoA", 3020, LEGACY, GATED)
 HOOK(cuMemcpyDtoA_v2_ptds, "cuMemcpyDtoA", 7000, PER_THREAD, GATED)
 HOOK(cuMemcpyDtoD_v2, "cuMemcpyDtoD", 3020, LEGACY, GATED)
@@ -393,6 +411,12 @@ HOOK(cuMemcpyPeer, "cuMemcpyPeer", 4000, LEGACY, GATED)
 HOOK(cuMemcpyPeer_ptds, "cuMemcpyPeer", 7000, PER_THREAD, GATED)
 HOOK(cuMemcpyPeerAsync, "cuMemcpyPeerAsync", 4000, LEGACY, GATED)
 HOOK(cuMemcpyPeerAsync_ptsz, "cuMemcpyPeerAsync", 7000, PER_THREAD, GATED)
+HOOK(cuMemcpyWithAttributesAsync, "cuMemcpyWithAttributesAsync", 13020, LEGACY, GATED)
+HOOK(cuMemcpyWithAttributesAsync_ptsz, "cuMemcpyWithAttributesAsync", 13020, PER_THREAD, GATED)
+HOOK(cuFabricCpyBatchAsync, "cuFabricCpyBatchAsync", 13050, LEGACY, GATED)
+HOOK(cuFabricCpyBatchAsync_ptsz, "cuFabricCpyBatchAsync", 13050, PER_THREAD, GATED)
+HOOK(cuMemBatchDecompressAsync, "cuMemBatchDecompressAsync", 12060, LEGACY, GATED)
+HOOK(cuMemBatchDecompressAsync_ptsz, "cuMemBatchDecompressAsync", 12060, PER_THREAD, GATED)
 
 /* Sets. */
 HOOK(cuMemsetD16_v2, "cuMemsetD16", 3020, LEGACY, GATED)
@@ -465,10 +489,16 @@ PASS(cuMemPoolGetAttribute, "cuMemPoolGetAttribute", 11020, ANY, "a property; wh
 PASS(cuMemPoolSetAccess, "cuMemPoolSetAccess", 11020, ANY, "a property; what comes of it is counted")
 PASS(cuMemPoolSetAttribute, "cuMemPoolSetAttribute", 11020, ANY, "a property; what comes of it is counted")
 HOOK(cuMemPoolTrimTo, "cuMemPoolTrimTo", 11020, ANY, COUNTED)
-PASS(cuMemPrefetchAsync, "cuMemPrefetchAsync", 8000, LEGACY, "counted when it was allocated")
-PASS(cuMemPrefetchAsync_v2, "cuMemPrefetchAsync", 12020, LEGACY, "counted when it was allocated")
-PASS(cuMemPrefetchAsync_ptsz, "cuMemPrefetchAsync", 8000, PER_THREAD, "counted when it was allocated")
-PASS(cuMemPrefetchAsync_v2_ptsz, "cuMemPrefetchAsync", 12020, PER_THREAD, "counted when it was allocated")
+HOOK(cuMemPrefetchAsync, "cuMemPrefetchAsync", 8000, LEGACY, GATED)
+HOOK(cuMemPrefetchAsync_v2, "cuMemPrefetchAsync", 12020, LEGACY, GATED)
+HOOK(cuMemPrefetchAsync_ptsz, "cuMemPrefetchAsync", 8000, PER_THREAD, GATED)
+HOOK(cuMemPrefetchAsync_v2_ptsz, "cuMemPrefetchAsync", 12020, PER_THREAD, GATED)
+HOOK(cuMemPrefetchBatchAsync, "cuMemPrefetchBatchAsync", 13000, LEGACY, GATED)
+HOOK(cuMemPrefetchBatchAsync_ptsz, "cuMemPrefetchBatchAsync", 13000, PER_THREAD, GATED)
+HOOK(cuMemDiscardBatchAsync, "cuMemDiscardBatchAsync", 13000, LEGACY, GATED)
+HOOK(cuMemDiscardBatchAsync_ptsz, "cuMemDiscardBatchAsync", 13000, PER_THREAD, GATED)
+HOOK(cuMemDiscardAndPrefetchBatchAsync, "cuMemDiscardAndPrefetchBatchAsync", 13000, LEGACY, GATED)
+HOOK(cuMemDiscardAndPrefetchBatchAsync_ptsz, "cuMemDiscardAndPrefetchBatchAsync", 13000, PER_THREAD, GATED)
 PASS(cuMemRangeGetAttribute, "cuMemRangeGetAttribute", 8000, ANY, "counted when it was allocated")
 PASS(cuMemRangeGetAttributes, "cuMemRangeGetAttributes", 8000, ANY, "counted when it was allocated")
 HOOK(cuMemRelease, "cuMemRelease", 10020, ANY, COUNTED)
@@ -543,12 +573,12 @@ KNOWN(cuGreenCtxStreamCreate, "cuGreenCtxStreamCreate", 12050, ANY,
     "green contexts: a share of the SMs of a context that is known")
 KNOWN(cuGreenCtxWaitEvent, "cuGreenCtxWaitEvent", 12040, ANY,
     "green contexts: a share of the SMs of a context that is known")
-KNOWN(cuFuncGetParamCount, "cuFuncGetParamCount", 13020, ANY, "newer than the table")
+KNOWN(cuFuncGetParamCount, "cuFuncGetParamCount", 13020, ANY, "no work, no memory")
 KNOWN(cuFuncSetBlockShape, "cuFuncSetBlockShape", 2000, ANY,
     "sets up a launch of the CUDA 2 style; the launch itself is known")
 KNOWN(cuFuncSetSharedSize, "cuFuncSetSharedSize", 2000, ANY,
     "sets up a launch of the CUDA 2 style; the launch itself is known")
-KNOWN(cuKernelGetParamCount, "cuKernelGetParamCount", 13020, ANY, "newer than the table")
+KNOWN(cuKernelGetParamCount, "cuKernelGetParamCount", 13020, ANY, "no work, no memory")
 KNOWN(cuLinkAddData, "cuLinkAddData", 5050, ANY, "links device code on the host")
 KNOWN(cuLinkAddData_v2, "cuLinkAddData", 6050, ANY, "links device code on the host")
 KNOWN(cuLinkAddFile, "cuLinkAddFile", 5050, ANY, "links device code on the host")
@@ -618,13 +648,6 @@ KNOWN(cuTexRefSetMipmapLevelClamp, "cuTexRefSetMipmapLevelClamp", 5000, ANY,
     "texture references: no GPU time, no memory of their own")
 KNOWN(cuTexRefSetMipmappedArray, "cuTexRefSetMipmappedArray", 5000, ANY,
     "texture references: no GPU time, no memory of their own")
-KNOWN(cuLaunchHostFunc_v2, "cuLaunchHostFunc", 13010, LEGACY, "host function of CUDA 13.2 and later: runs on the CPU")
-KNOWN(cuLaunchHostFunc_v2_ptsz, "cuLaunchHostFunc", 13010, PER_THREAD,
-    "host function of CUDA 13.2 and later: runs on the CPU")
-KNOWN(cuStreamBeginRecaptureToGraph, "cuStreamBeginRecaptureToGraph", 13030, LEGACY,
-    "capture into graphics or again into a graph: rare, the launch of the result is gated")
-KNOWN(cuStreamBeginRecaptureToGraph_ptsz, "cuStreamBeginRecaptureToGraph", 13030, PER_THREAD,
-    "capture into graphics or again into a graph: rare, the launch of the result is gated")
 KNOWN(cuStreamGetDevResource, "cuStreamGetDevResource", 13010, LEGACY,
     "green contexts: a share of the SMs of a context that is known")
 KNOWN(cuStreamGetDevResource_ptsz, "cuStreamGetDevResource", 13010, PER_THREAD,
@@ -633,14 +656,6 @@ KNOWN(cuStreamGetDevice, "cuStreamGetDevice", 12080, LEGACY, "describes a stream
 KNOWN(cuStreamGetDevice_ptsz, "cuStreamGetDevice", 12080, PER_THREAD, "describes a stream")
 KNOWN(cuStreamGetGreenCtx, "cuStreamGetGreenCtx", 12040, ANY,
     "green contexts: a share of the SMs of a context that is known")
-KNOWN(cuStreamBeginCaptureToCig, "cuStreamBeginCaptureToCig", 13010, LEGACY,
-    "capture into graphics or again into a graph: rare, the launch of the result is gated")
-KNOWN(cuStreamBeginCaptureToCig_ptsz, "cuStreamBeginCaptureToCig", 13010, PER_THREAD,
-    "capture into graphics or again into a graph: rare, the launch of the result is gated")
-KNOWN(cuStreamEndCaptureToCig, "cuStreamEndCaptureToCig", 13010, LEGACY,
-    "capture into graphics or again into a graph: rare, the launch of the result is gated")
-KNOWN(cuStreamEndCaptureToCig_ptsz, "cuStreamEndCaptureToCig", 13010, PER_THREAD,
-    "capture into graphics or again into a graph: rare, the launch of the result is gated")
 KNOWN(cuGraphAddExternalSemaphoresSignalNode, "cuGraphAddExternalSemaphoresSignalNode", 11020, ANY,
     "external memory and semaphores belong to their exporter")
 KNOWN(cuGraphAddExternalSemaphoresWaitNode, "cuGraphAddExternalSemaphoresWaitNode", 11020, ANY,
@@ -676,13 +691,6 @@ KNOWN(cuMemcpy2DUnaligned, "cuMemcpy2DUnaligned", 2000, ANY,
 KNOWN(cuMemcpy3D, "cuMemcpy3D", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
 KNOWN(cuMemcpy3DAsync, "cuMemcpy3DAsync", 2000, ANY,
     "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuMemcpy3DBatchAsync, "cuMemcpy3DBatchAsync", 12080, LEGACY, "batched copies")
-KNOWN(cuMemcpy3DBatchAsync_v2, "cuMemcpy3DBatchAsync", 13000, LEGACY, "batched copies")
-KNOWN(cuMemcpy3DBatchAsync_ptsz, "cuMemcpy3DBatchAsync", 12080, PER_THREAD, "batched copies")
-KNOWN(cuMemcpy3DBatchAsync_v2_ptsz, "cuMemcpy3DBatchAsync", 13000, PER_THREAD, "batched copies")
-KNOWN(cuMemcpy3DWithAttributesAsync, "cuMemcpy3DWithAttributesAsync", 13020, LEGACY, "copy of CUDA 13.1 and later")
-KNOWN(cuMemcpy3DWithAttributesAsync_ptsz, "cuMemcpy3DWithAttributesAsync", 13020, PER_THREAD,
-    "copy of CUDA 13.1 and later")
 KNOWN(
     cuMemcpyAtoA, "cuMemcpyAtoA", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
 KNOWN(
@@ -691,8 +699,6 @@ KNOWN(
     cuMemcpyAtoH, "cuMemcpyAtoH", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
 KNOWN(cuMemcpyAtoHAsync, "cuMemcpyAtoHAsync", 2000, ANY,
     "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuMemcpyBatchAsync, "cuMemcpyBatchAsync", 12080, LEGACY, "batched copies")
-KNOWN(cuMemcpyBatchAsync_ptsz, "cuMemcpyBatchAsync", 12080, PER_THREAD, "batched copies")
 KNOWN(
     cuMemcpyDtoA, "cuMemcpyDtoA", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
 KNOWN(
@@ -711,8 +717,6 @@ KNOWN(
     cuMemcpyHtoD, "cuMemcpyHtoD", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
 KNOWN(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync", 2000, ANY,
     "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuMemcpyWithAttributesAsync, "cuMemcpyWithAttributesAsync", 13020, LEGACY, "copy of CUDA 13.1 and later")
-KNOWN(cuMemcpyWithAttributesAsync_ptsz, "cuMemcpyWithAttributesAsync", 13020, PER_THREAD, "copy of CUDA 13.1 and later")
 KNOWN(cuMemsetD16, "cuMemsetD16", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
 KNOWN(cuMemsetD2D16, "cuMemsetD2D16", 2000, ANY,
     "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
@@ -729,17 +733,6 @@ KNOWN(cuMemAllocHost, "cuMemAllocHost", 2000, ANY,
     "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
 KNOWN(cuMemAllocPitch, "cuMemAllocPitch", 2000, ANY,
     "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuMemBatchDecompressAsync, "cuMemBatchDecompressAsync", 12060, LEGACY,
-    "decompression engine, not the compute engine")
-KNOWN(cuMemBatchDecompressAsync_ptsz, "cuMemBatchDecompressAsync", 12060, PER_THREAD,
-    "decompression engine, not the compute engine")
-KNOWN(cuMemDiscardAndPrefetchBatchAsync, "cuMemDiscardAndPrefetchBatchAsync", 13000, LEGACY,
-    "managed memory moves on the copy engines")
-KNOWN(cuMemDiscardAndPrefetchBatchAsync_ptsz, "cuMemDiscardAndPrefetchBatchAsync", 13000, PER_THREAD,
-    "managed memory moves on the copy engines")
-KNOWN(cuMemDiscardBatchAsync, "cuMemDiscardBatchAsync", 13000, LEGACY, "managed memory moves on the copy engines")
-KNOWN(cuMemDiscardBatchAsync_ptsz, "cuMemDiscardBatchAsync", 13000, PER_THREAD,
-    "managed memory moves on the copy engines")
 KNOWN(cuMemFree, "cuMemFree", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
 KNOWN(cuMemGetAddressRange, "cuMemGetAddressRange", 2000, ANY,
     "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
@@ -756,18 +749,15 @@ KNOWN(cuMemGetMemPool, "cuMemGetMemPool", 13000, ANY,
 KNOWN(cuMemHostGetDevicePointer, "cuMemHostGetDevicePointer", 2020, ANY,
     "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
 KNOWN(cuMemMapArrayAsync, "cuMemMapArrayAsync", 11010, LEGACY,
-    "sparse arrays: map memory that was counted when it was made")
+    "page tables of a sparse array, in stream order: no GPU time, and its memory was counted when it was made")
 KNOWN(cuMemMapArrayAsync_ptsz, "cuMemMapArrayAsync", 11010, PER_THREAD,
-    "sparse arrays: map memory that was counted when it was made")
+    "page tables of a sparse array, in stream order: no GPU time, and its memory was counted when it was made")
 KNOWN(cuMemPoolExportPointer, "cuMemPoolExportPointer", 11020, ANY, "imported memory belongs to its exporter")
 KNOWN(cuMemPoolExportToShareableHandle, "cuMemPoolExportToShareableHandle", 11020, ANY,
     "imported memory belongs to its exporter")
 KNOWN(cuMemPoolImportFromShareableHandle, "cuMemPoolImportFromShareableHandle", 11020, ANY,
     "imported memory belongs to its exporter")
 KNOWN(cuMemPoolImportPointer, "cuMemPoolImportPointer", 11020, ANY, "imported memory belongs to its exporter")
-KNOWN(cuMemPrefetchBatchAsync, "cuMemPrefetchBatchAsync", 13000, LEGACY, "managed memory moves on the copy engines")
-KNOWN(cuMemPrefetchBatchAsync_ptsz, "cuMemPrefetchBatchAsync", 13000, PER_THREAD,
-    "managed memory moves on the copy engines")
 KNOWN(cuMemSetMemPool, "cuMemSetMemPool", 13000, ANY,
     "a handle or description of memory that was counted when it was made")
 KNOWN(cuArray3DCreate, "cuArray3DCreate", 2000, ANY,
@@ -819,10 +809,6 @@ KNOWN(cuExternalMemoryGetMappedBuffer, "cuExternalMemoryGetMappedBuffer", 10000,
     "external memory and semaphores belong to their exporter")
 KNOWN(cuExternalMemoryGetMappedMipmappedArray, "cuExternalMemoryGetMappedMipmappedArray", 10000, ANY,
     "external memory and semaphores belong to their exporter")
-KNOWN(cuFabricCpyBatchAsync, "cuFabricCpyBatchAsync", 13050, LEGACY,
-    "multicast and fabric objects: bind memory that was counted when it was made")
-KNOWN(cuFabricCpyBatchAsync_ptsz, "cuFabricCpyBatchAsync", 13050, PER_THREAD,
-    "multicast and fabric objects: bind memory that was counted when it was made")
 KNOWN(cuFlushGPUDirectRDMAWrites, "cuFlushGPUDirectRDMAWrites", 11030, ANY,
     "a handle or description of memory that was counted when it was made")
 KNOWN(cuGraphicsMapResources, "cuGraphicsMapResources", 3000, LEGACY,
@@ -918,10 +904,6 @@ KNOWN(cuTexObjectGetResourceViewDesc, "cuTexObjectGetResourceViewDesc", 5000, AN
     "texture and surface objects: descriptors only")
 KNOWN(
     cuTexObjectGetTextureDesc, "cuTexObjectGetTextureDesc", 5000, ANY, "texture and surface objects: descriptors only")
-KNOWN(cuWaitExternalSemaphoresAsync, "cuWaitExternalSemaphoresAsync", 10000, LEGACY,
-    "external memory and semaphores belong to their exporter")
-KNOWN(cuWaitExternalSemaphoresAsync_ptsz, "cuWaitExternalSemaphoresAsync", 10000, PER_THREAD,
-    "external memory and semaphores belong to their exporter")
 KNOWN(cuProfilerInitialize, "cuProfilerInitialize", 4000, ANY, "switches a tool on and off")
 KNOWN(cuProfilerStart, "cuProfilerStart", 4000, ANY, "switches a tool on and off")
 KNOWN(cuProfilerStop, "cuProfilerStop", 4000, ANY, "switches a tool on and off")

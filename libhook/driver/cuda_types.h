@@ -35,6 +35,7 @@ typedef struct CUgraphExec_st *CUgraphExec;
 typedef struct CUmemPoolHandle_st *CUmemoryPool;
 typedef struct CUuserObject_st *CUuserObject;
 typedef struct CUgreenCtx_st *CUgreenCtx;
+typedef struct CUextSemaphore_st *CUexternalSemaphore;
 typedef uint64_t CUmemGenericAllocationHandle;
 
 typedef void (*CUstreamCallback)(CUstream stream, CUresult status, void *user_data);
@@ -269,6 +270,43 @@ typedef struct {
     unsigned int flags;
 } CUmemcpyAttributes;
 
+typedef enum { CU_MEMCPY_OPERAND_TYPE_POINTER = 1, CU_MEMCPY_OPERAND_TYPE_ARRAY = 2 } CUmemcpy3DOperandType;
+
+typedef struct {
+    CUmemcpy3DOperandType type;
+    union {
+        struct {
+            CUdeviceptr ptr;
+            size_t rowLength, layerHeight; /* in elements */
+            CUmemLocation locHint;
+        } ptr;
+        struct {
+            CUarray array;
+            struct {
+                size_t x, y, z; /* in elements */
+            } offset;
+        } array;
+    } op;
+} CUmemcpy3DOperand;
+
+typedef struct {
+    CUmemcpy3DOperand src, dst;
+    struct {
+        size_t width, height, depth; /* in elements where an array is concerned, else in bytes */
+    } extent;
+    int srcAccessOrder;
+    unsigned int flags;
+} CUDA_MEMCPY3D_BATCH_OP;
+
+typedef struct {
+    size_t srcNumBytes, dstNumBytes;
+    cuuint32_t *dstActBytes;
+    const void *src;
+    void *dst;
+    int algo;
+    unsigned char padding[20];
+} CUmemDecompressParams;
+
 typedef struct {
     size_t Width, Height;
     CUarray_format Format;
@@ -480,6 +518,11 @@ typedef struct {
 
 typedef struct CUexecAffinityParam_st CUexecAffinityParam;
 typedef struct CUctxCreateParams_st CUctxCreateParams;
+typedef struct CUDA_FABRIC_COPY_BATCH_OP_st CUDA_FABRIC_COPY_BATCH_OP;
+typedef struct CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS;
+typedef struct CUstreamCigCaptureParams_st CUstreamCigCaptureParams;
+typedef CUresult (*CUgraphRecaptureCallback)(void *data, CUgraphNode node, const CUgraphNodeParams *original_params,
+    const CUgraphNodeParams *recapture_params, int status);
 
 typedef struct {
     int maxThreadsPerBlock;

@@ -10,6 +10,7 @@
 #include "libhook/runtime/gate.h"
 #include "libhook/runtime/watch.h"
 
+#define UPLOAD_GUESS_NS 20000
 #define GENERATIONS 256
 static uint32_t generation[GENERATIONS]; /* by a hash of the handle; any thread */
 
@@ -41,6 +42,24 @@ CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
     if (gated)
         gate_end();
     return result;
+}
+
+/* Uploading brings the graph's nodes to the device: little work, but work. Its memory may come with it. */
+#define UPLOAD(stream, call)                                                                                           \
+    do {                                                                                                               \
+        bool gated = gate_begin(stream, estimate_mix(graph_key(graph), 0x75706c6f6164, 0, 1), 0, UPLOAD_GUESS_NS);     \
+        CUresult result = call;                                                                                        \
+        if (gated)                                                                                                     \
+            gate_end();                                                                                                \
+        return result;                                                                                                 \
+    } while (0)
+
+CUresult cuGraphUpload(CUgraphExec graph, CUstream stream) {
+    UPLOAD(stream_legacy(stream), real.cuGraphUpload(graph, stream));
+}
+
+CUresult cuGraphUpload_ptsz(CUgraphExec graph, CUstream stream) {
+    UPLOAD(stream_per_thread(stream), real.cuGraphUpload_ptsz(graph, stream));
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec exec) {
@@ -100,16 +119,45 @@ CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const 
         real.cuStreamBeginCaptureToGraph_ptsz(stream, graph, dependencies, dependency_data, num_dependencies, mode));
 }
 
+CUresult cuStreamBeginRecaptureToGraph(
+    CUstream stream, CUstreamCaptureMode mode, CUgraph graph, CUgraphRecaptureCallback callback, void *user_data) {
+    BEGIN(stream_legacy(stream), real.cuStreamBeginRecaptureToGraph(stream, mode, graph, callback, user_data));
+}
+
+CUresult cuStreamBeginRecaptureToGraph_ptsz(
+    CUstream stream, CUstreamCaptureMode mode, CUgraph graph, CUgraphRecaptureCallback callback, void *user_data) {
+    BEGIN(stream_per_thread(stream), real.cuStreamBeginRecaptureToGraph_ptsz(stream, mode, graph, callback, user_data));
+}
+
+/* "CUDA in graphics": the work goes into a command list of a graphics API, which launches it. */
+CUresult cuStreamBeginCaptureToCig(CUstream stream, CUstreamCigCaptureParams *params) {
+    BEGIN(stream_legacy(stream), real.cuStreamBeginCaptureToCig(stream, params));
+}
+
+CUresult cuStreamBeginCaptureToCig_ptsz(CUstream stream, CUstreamCigCaptureParams *params) {
+    BEGIN(stream_per_thread(stream), real.cuStreamBeginCaptureToCig_ptsz(stream, params));
+}
+
+#define END(stream, call)                                                                                              \
+    do {                                                                                                               \
+        bool captured = watch_capture_ending(stream);                                                                  \
+        CUresult result = call;                                                                                        \
+        watch_capture_ended(stream, captured);                                                                         \
+        return result;                                                                                                 \
+    } while (0)
+
+CUresult cuStreamEndCaptureToCig(CUstream stream) {
+    END(stream_legacy(stream), real.cuStreamEndCaptureToCig(stream));
+}
+
+CUresult cuStreamEndCaptureToCig_ptsz(CUstream stream) {
+    END(stream_per_thread(stream), real.cuStreamEndCaptureToCig_ptsz(stream));
+}
+
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
-    bool captured = watch_capture_ending(stream_legacy(stream));
-    CUresult result = real.cuStreamEndCapture(stream, graph);
-    watch_capture_ended(stream_legacy(stream), captured);
-    return result;
+    END(stream_legacy(stream), real.cuStreamEndCapture(stream, graph));
 }
 
 CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph) {
-    bool captured = watch_capture_ending(stream_per_thread(stream));
-    CUresult result = real.cuStreamEndCapture_ptsz(stream, graph);
-    watch_capture_ended(stream_per_thread(stream), captured);
-    return result;
+    END(stream_per_thread(stream), real.cuStreamEndCapture_ptsz(stream, graph));
 }

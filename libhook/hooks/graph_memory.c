@@ -14,12 +14,11 @@
 #include "libhook/hooks/memory.h"
 #include "libhook/runtime/account.h"
 
-/* Count what the current context's device holds for graphs; -ENOMEM where more is refused, which is then not counted. */
-static int settle(void) {
-    int device = memory_device();
-    CUdevice cuda_device;
+/* Count what the device holds for graphs; -ENOMEM where more is refused, which is then not counted. */
+static int settle_of(CUdevice cuda_device) {
+    int device = memory_device_of(cuda_device);
     cuuint64_t now = 0;
-    if (device < 0 || real.cuCtxGetDevice(&cuda_device) != CUDA_SUCCESS ||
+    if (device < 0 ||
         real.cuDeviceGetGraphMemAttribute(cuda_device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &now) != CUDA_SUCCESS)
         return 0;
     struct ledger *ledger = account_lock();
@@ -41,6 +40,12 @@ static int settle(void) {
         entry->bytes -= now - before < entry->bytes ? now - before : entry->bytes;
     account_unlock();
     return -ENOMEM;
+}
+
+/* ... the current context's. */
+static int settle(void) {
+    CUdevice device;
+    return real.cuCtxGetDevice(&device) == CUDA_SUCCESS ? settle_of(device) : 0;
 }
 
 bool memory_graphs_used;
@@ -82,4 +87,11 @@ CUresult cuGraphInstantiateWithParams(
 CUresult cuGraphInstantiateWithParams_ptsz(
     CUgraphExec *graph_exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiate_params) {
     return instantiated(real.cuGraphInstantiateWithParams_ptsz(graph_exec, graph, instantiate_params), graph_exec);
+}
+
+CUresult cuDeviceGraphMemTrim(CUdevice device) {
+    CUresult result = real.cuDeviceGraphMemTrim(device);
+    if (__atomic_load_n(&memory_graphs_used, __ATOMIC_RELAXED))
+        settle_of(device);
+    return result;
 }

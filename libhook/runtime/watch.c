@@ -83,6 +83,24 @@ void watch_sync_after(enum watch_scope scope, CUstream stream, CUresult result) 
     errno = saved;
 }
 
+void watch_stream_pausing(CUstream stream) {
+    struct lane *lane = gate_self->lanes;
+
+    if (!lane)
+        return;
+    int saved = errno;
+    CUcontext context = context_current()->context;
+    bool all =
+        (uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD; /* others may come to stand behind a default stream */
+    uint64_t now_ns = 0;
+    for (; lane; lane = lane->next)
+        if (lane->launched != lane->cut && concerned(lane, all ? WATCH_CONTEXT : WATCH_STREAM, stream, context)) {
+            now_ns = now_ns ? now_ns : gate_now();
+            lane_cut(lane, now_ns);
+        }
+    errno = saved;
+}
+
 /* ---- captures ---- */
 
 static bool stream_captures(CUstream stream) {

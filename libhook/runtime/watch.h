@@ -23,6 +23,9 @@ enum watch_scope {
 void watch_sync_before(enum watch_scope scope, CUstream stream);
 void watch_sync_after(enum watch_scope scope, CUstream stream, CUresult result);
 
+/* Before something after which the stream may stand still for as long as it likes: what was launched gets its event. */
+void watch_stream_pausing(CUstream stream);
+
 /* Around the driver's BeginCapture, and around its EndCapture. */
 void watch_capture_beginning(CUstream stream);
 void watch_capture_begun(CUresult result);

@@ -8,6 +8,7 @@
 
 #include "libhook/sim/driver/capture.h"
 #include "libhook/sim/driver/array.h"
+#include "libhook/sim/driver/copy.h"
 #include "libhook/sim/driver/heap.h"
 #include "libhook/sim/driver/host.h"
 #include "libhook/sim/driver/queue.h"
@@ -118,8 +119,7 @@ CUresult op_copy_run(struct CUstream_st *stream, const CUDA_MEMCPY3D *c) {
     return queue_push(stream, &work, NULL);
 }
 
-/* Into the stream of this handle; a blocking copy is one in the default stream, waited for. */
-static CUresult submit(const CUDA_MEMCPY3D *c, CUstream handle, bool per_thread, bool blocking) {
+CUresult op_copy_submit(const CUDA_MEMCPY3D *c, CUstream handle, bool per_thread, bool blocking) {
     struct CUctx_st *ctx;
     struct CUstream_st *stream;
     TRY(context_current(&ctx));
@@ -135,31 +135,21 @@ static CUresult submit(const CUDA_MEMCPY3D *c, CUstream handle, bool per_thread,
     return CUDA_SUCCESS;
 }
 
-#define LINEAR(bytes) .WidthInBytes = (bytes), .Height = (bytes) != 0, .Depth = 1
-#define FROM_HOST(p) .srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = (p)
-#define FROM_DEVICE(p) .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = (p)
-#define FROM_ANY(p) .srcMemoryType = CU_MEMORYTYPE_UNIFIED, .srcDevice = (p)
-#define FROM_ARRAY(a, at) .srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = (a), .srcXInBytes = (at)
-#define TO_HOST(p) .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = (p)
-#define TO_DEVICE(p) .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = (p)
-#define TO_ANY(p) .dstMemoryType = CU_MEMORYTYPE_UNIFIED, .dstDevice = (p)
-#define TO_ARRAY(a, at) .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = (a), .dstXInBytes = (at)
-
 /* A copy that waits for its end, in both flavours. */
 #define BLOCKING(name, parameters, ...)                                                                                \
     CUresult name parameters {                                                                                         \
-        return submit(&(CUDA_MEMCPY3D){__VA_ARGS__}, NULL, false, true);                                               \
+        return op_copy_submit(&(CUDA_MEMCPY3D){__VA_ARGS__}, NULL, false, true);                                       \
     }                                                                                                                  \
     CUresult name##_ptds parameters {                                                                                  \
-        return submit(&(CUDA_MEMCPY3D){__VA_ARGS__}, NULL, true, true);                                                \
+        return op_copy_submit(&(CUDA_MEMCPY3D){__VA_ARGS__}, NULL, true, true);                                        \
     }
 
 #define ASYNC(name, parameters, ...)                                                                                   \
     CUresult name parameters {                                                                                         \
-        return submit(&(CUDA_MEMCPY3D){__VA_ARGS__}, stream, false, false);                                            \
+        return op_copy_submit(&(CUDA_MEMCPY3D){__VA_ARGS__}, stream, false, false);                                    \
     }                                                                                                                  \
     CUresult name##_ptsz parameters {                                                                                  \
-        return submit(&(CUDA_MEMCPY3D){__VA_ARGS__}, stream, true, false);                                             \
+        return op_copy_submit(&(CUDA_MEMCPY3D){__VA_ARGS__}, stream, true, false);                                     \
     }
 
 BLOCKING(cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t bytes), FROM_ANY(from), TO_ANY(to), LINEAR(bytes))
@@ -233,12 +223,12 @@ static CUDA_MEMCPY3D from_peer(const CUDA_MEMCPY3D_PEER *c) {
     CUresult name parameters {                                                                                         \
         NEED(copy, CUDA_ERROR_INVALID_VALUE);                                                                          \
         CUDA_MEMCPY3D c = convert;                                                                                     \
-        return submit(&c, stream, false, blocking);                                                                    \
+        return op_copy_submit(&c, stream, false, blocking);                                                            \
     }                                                                                                                  \
     CUresult name##suffix parameters {                                                                                 \
         NEED(copy, CUDA_ERROR_INVALID_VALUE);                                                                          \
         CUDA_MEMCPY3D c = convert;                                                                                     \
-        return submit(&c, stream, true, blocking);                                                                     \
+        return op_copy_submit(&c, stream, true, blocking);                                                             \
     }
 
 STRUCT_COPY(cuMemcpy2D_v2, _ptds, CUDA_MEMCPY2D, (const CUDA_MEMCPY2D *copy), NULL, true, from_2d(copy))
@@ -251,22 +241,3 @@ STRUCT_COPY(
 STRUCT_COPY(cuMemcpy3DPeer, _ptds, CUDA_MEMCPY3D_PEER, (const CUDA_MEMCPY3D_PEER *copy), NULL, true, from_peer(copy))
 STRUCT_COPY(cuMemcpy3DPeerAsync, _ptsz, CUDA_MEMCPY3D_PEER, (const CUDA_MEMCPY3D_PEER *copy, CUstream stream), stream,
     false, from_peer(copy))
-
-static CUresult batch(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count, CUstream stream, bool own) {
-    NEED(to && from && bytes && count && stream, CUDA_ERROR_INVALID_VALUE);
-    for (size_t i = 0; i < count; i++)
-        TRY(submit(&(CUDA_MEMCPY3D){FROM_ANY(from[i]), TO_ANY(to[i]), LINEAR(bytes[i])}, stream, own, false));
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
-    CUmemcpyAttributes *attrs, size_t *attrs_idxs, size_t num_attrs, CUstream stream) {
-    (void)attrs, (void)attrs_idxs, (void)num_attrs;
-    return batch(dsts, srcs, sizes, count, stream, false);
-}
-
-CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
-    CUmemcpyAttributes *attrs, size_t *attrs_idxs, size_t num_attrs, CUstream stream) {
-    (void)attrs, (void)attrs_idxs, (void)num_attrs;
-    return batch(dsts, srcs, sizes, count, stream, true);
-}

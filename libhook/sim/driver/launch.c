@@ -258,6 +258,17 @@ CUresult cuLaunchHostFunc_ptsz(CUstream stream, CUhostFn fn, void *user_data) {
     return launch_host(stream, fn, user_data, true);
 }
 
+/* The mode says how the caller of a synchronisation waits for the function: nothing here. */
+CUresult cuLaunchHostFunc_v2(CUstream stream, CUhostFn fn, void *user_data, unsigned int mode) {
+    NEED(mode <= 1, CUDA_ERROR_INVALID_VALUE);
+    return launch_host(stream, fn, user_data, false);
+}
+
+CUresult cuLaunchHostFunc_v2_ptsz(CUstream stream, CUhostFn fn, void *user_data, unsigned int mode) {
+    NEED(mode <= 1, CUDA_ERROR_INVALID_VALUE);
+    return launch_host(stream, fn, user_data, true);
+}
+
 static CUresult add_callback(CUstream handle, CUstreamCallback callback, void *data, unsigned int flags, bool own) {
     struct CUstream_st *stream;
     NEED(callback && !flags, CUDA_ERROR_INVALID_VALUE);

@@ -207,6 +207,14 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture
+def sim(request: pytest.FixtureRequest) -> Iterator[str]:
+    name = f"gate-{os.getpid()}-{abs(hash(request.node.name)) % 10**6}"
+    yield name  # of the simulated machine
+    for file in Path("/dev/shm").glob(f"*{name}*"):
+        file.unlink(missing_ok=True)
+
+
+@pytest.fixture
 def daemon(folder: Path) -> Iterator[Daemon]:
     daemon = Daemon(folder / "tenant.sock")
     yield daemon

@@ -31,14 +31,6 @@ def guest_binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def sim(request: pytest.FixtureRequest) -> Iterator[str]:
-    name = f"gate-{os.getpid()}-{abs(hash(request.node.name)) % 10**6}"
-    yield name
-    for file in Path("/dev/shm").glob(f"*{name}*"):
-        file.unlink(missing_ok=True)
-
-
-@pytest.fixture
 def run(sim: str, folder: Path) -> Iterator[Run]:
     """Starts a program under the library on the simulated machine `sim`."""
     processes: list[subprocess.Popen[str]] = []

@@ -27,6 +27,7 @@ COMMANDS = {  # name -> (module, what it does)
     "load": ("gemini.cli.load", "the load generator"),
     "place": ("gemini.cli.place", "where pods would go in a cluster, and why not elsewhere"),
     "extender": ("gemini.cli.extender", "the scheduler extender of a Kubernetes cluster"),
+    "reporter": ("gemini.cli.reporter", "tells a Kubernetes cluster of this node's cards"),
     "webhook": ("gemini.cli.webhook", "the admission webhook of a Kubernetes cluster"),
     "trace": ("gemini.cli.trace", "export a recorded run for Perfetto, or replay it"),
     "check": ("gemini.cli.check", "what is wrong on this machine, and what to do about it"),

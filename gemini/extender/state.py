@@ -7,8 +7,9 @@ the one known is passed over (its resourceVersion; the API server's are comparab
 
 A pod holds its devices from the moment it is bound with our record until its containers are gone: a pod that is being
 deleted still holds them, one that ended (Succeeded, Failed) holds them only while a container is still said to run.
-Cards that other device plugins gave out (the Device's devices-checkpoints) are wholly held by them. A node without a
-Device object, or a Device without its node, takes nobody.
+Cards that other device plugins gave out (the Device's devices-checkpoints) are wholly held by them. Between a pod's
+binding and the report of what its kubelet gave it, it may have any card of the node, and so holds all of them. A node
+without a Device object, or a Device without its node, takes nobody.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ from gemini.extender.reserve import GroupKey, Reservations
 from gemini.kube import names
 from gemini.kube.allocation import placement_of
 from gemini.kube.device import Reported, cordoned, read_device
+from gemini.kube.life import gone, initialized
 from gemini.kube.pod import PodSpec, parse_pod
 from gemini.kube.spelling import S2_DOMAINS, InvalidPod
 from gemini.placement.allocate import Allocator
 from gemini.placement.book import Book
-from gemini.placement.model import GPU, WHOLE, Grant, Placement, Role
+from gemini.placement.model import GPU, WHOLE, Device, Grant, Placement, Role
 
 NODE, DEVICE, POD, BUDGET = "Node", "Device", "Pod", "PodDisruptionBudget"
 KINDS = (NODE, DEVICE, POD, BUDGET)
@@ -52,6 +54,7 @@ class PodView:
     spec: PodSpec | None
     fault: str | None
     object: dict[str, Any]
+    vendor: frozenset[str] = frozenset()  # containers whose cards are another device plugin's choice
 
     @property
     def holds(self) -> bool:
@@ -100,8 +103,9 @@ class Cluster:
         self.nominated: set[str] = set()  # uids of waiting pods that preempted
         self._groups: dict[GroupKey, set[str]] = defaultdict(set)
         self._versions: dict[tuple[str, str], int] = {}
+        self._awaited: dict[str, set[str]] = defaultdict(set)  # node -> bound pods whose cards another plugin chooses
         self._ended: dict[str, None] = {}  # uids of deleted pods, oldest first: a read may still show one of them
-        self._foreign: dict[str, dict[str, Placement]] = {}  # node -> pod uid -> what another plugin gave it
+        self._foreign: dict[str, dict[str, tuple[Grant, ...]]] = {}  # node -> pod uid -> what another plugin gave it
 
     # ---- events
 
@@ -176,35 +180,40 @@ class Cluster:
         self.book.put_node(cordoned(reported.node, uuids))
 
     def _put_foreign(self, name: str) -> None:
-        for pod in self._foreign.pop(name, {}):
-            self.book.release(foreign_key(name, pod))
+        before = self._foreign.pop(name, {})
         reported = self.devices.get(name)
-        if reported is None or not reported.foreign:
-            return
-        by_uuid = {d.uuid: d for d in reported.node.devices if d.uuid}
         held: dict[str, list[Grant]] = defaultdict(list)
-        for pod, uuid in reported.foreign:
-            device = by_uuid.get(uuid)
-            if device is not None:
-                memory = device.memory if device.type == GPU else 0
-                held[pod].append(Grant(device.type, device.minor, WHOLE, memory))
-        here = self._foreign[name] = {
-            pod: Placement(foreign_key(name, pod), name, tuple(grants)) for pod, grants in held.items()
-        }
-        for pod in here:
+        if reported is not None:
+            by_uuid = {d.uuid: d for d in reported.node.devices if d.uuid}
+            for pod, uuid in reported.foreign:
+                if uuid in by_uuid:
+                    held[pod].append(_wholly(by_uuid[uuid]))
+        if held:
+            self._foreign[name] = {pod: tuple(grants) for pod, grants in held.items()}
+        for pod in {*before, *held, *self._awaited.get(name, ())}:
             self._settle_foreign(name, pod)
 
     def _settle_foreign(self, node: str, pod: str) -> None:
-        """What another plugin gave a pod counts unless the pod has a record of ours, which says the same better."""
-        placement = self._foreign.get(node, {}).get(pod)
-        if placement is None:
-            return
-        view = self.pods.get(pod)
-        ours = view is not None and view.placement is not None and view.node == node
-        if ours:
-            self.book.release(placement.pod)
-        elif placement.pod not in self.book.holdings:
-            self.book.place(placement, strict=False)
+        """Enters what another plugin gave a pod, as far as the pod's own record does not say it, and says it better.
+        Until all of it has been reported it may be any card of the node."""
+        view, reported = self.pods.get(pod), self.devices.get(node)
+        here = view is not None and view.node == node and not view.gone
+        grants = self._foreign.get(node, {}).get(pod, ())
+        _discard(self._awaited, node, pod)
+        if view is not None and here and view.vendor:
+            self._awaited[node].add(pod)
+            if reported is not None and not all((pod, container) in reported.settled for container in view.vendor):
+                grants = tuple(_wholly(device) for device in reported.node.devices if device.type == GPU)
+        if view is not None and here and view.placement is not None:
+            own = {(grant.type, grant.minor) for grant in view.placement.grants}
+            grants = tuple(grant for grant in grants if (grant.type, grant.minor) not in own)
+        key = foreign_key(node, pod)
+        known = self.book.holdings.get(key)
+        if known is not None and known.placement.grants != grants:
+            self.book.release(key)
+            known = None
+        if known is None and grants:
+            self.book.place(Placement(key, node, grants), strict=False)
 
     # ---- pods
 
@@ -229,16 +238,17 @@ class Cluster:
             namespace=str(metadata.get("namespace", "")),
             name=str(metadata.get("name", "")),
             node=node,
-            gone=status.get("phase") in ("Succeeded", "Failed") and not _running(status),
+            gone=gone(status),
             terminating=metadata.get("deletionTimestamp") is not None,
             # Without init tenants it makes no difference, and need not be followed.
             initialized=placement is not None
             and any(grant.role is Role.INIT for grant in placement.grants)
-            and _initialized(status),
+            and initialized(status),
             placement=placement,
             spec=parsed,
             fault=fault,
             object=given,
+            vendor=_vendor(spec) if node is not None else frozenset(),
         )
 
     def _put_pod(self, pod: PodView) -> None:
@@ -274,7 +284,7 @@ class Cluster:
         self._unlink(uid)
         self.pods.pop(uid, None)
         if pod is not None and pod.node is not None:
-            self._settle_foreign(pod.node, uid)
+            self._settle_foreign(pod.node, uid)  # what was reported counts until the reporter takes it back
 
     def _unlink(self, uid: str) -> None:
         old = self.pods.get(uid)
@@ -324,7 +334,8 @@ class Cluster:
 
     def picture(self) -> dict[str, Any]:
         """All that follows from the objects, for comparing two extenders; reservations are apart."""
-        ours = (*self.pods, *(p.pod for here in self._foreign.values() for p in here.values()))
+        foreign = (foreign_key(name, pod) for by in (self._foreign, self._awaited) for name in by for pod in by[name])
+        ours = (*self.pods, *foreign)
         holdings = {
             key: self.book.holdings[key] for key in ours if key in self.book.holdings and key not in self.reservations
         }
@@ -346,6 +357,25 @@ def speaks(pod: Mapping[str, Any]) -> bool:
                 if isinstance(amounts, dict) and any(key.startswith(_DOMAINS) for key in amounts):
                     return True
     return False
+
+
+def _vendor(spec: Mapping[str, Any]) -> frozenset[str]:
+    """The containers that ask for what another device plugin serves."""
+    found = set()
+    for key in ("containers", "initContainers"):
+        listed = spec.get(key)
+        for container in listed if isinstance(listed, list) else ():
+            given = _mapping(container)
+            for amounts in _mapping(given.get("resources")).values():
+                if isinstance(amounts, dict) and any(
+                    str(amounts.get(name, "0")) != "0" for name in names.VENDOR_RESOURCES
+                ):
+                    found.add(str(given.get("name", "")))
+    return frozenset(found)
+
+
+def _wholly(device: Device) -> Grant:
+    return Grant(device.type, device.minor, WHOLE, device.memory if device.type == GPU else 0)
 
 
 def key_of(kind: str, given: object) -> str | None:
@@ -370,19 +400,6 @@ def foreign_key(node: str, pod: str) -> str:
 def _full_name(given: Mapping[str, Any]) -> tuple[str, str]:
     metadata = _mapping(given.get("metadata"))
     return str(metadata.get("namespace", "")), str(metadata.get("name", ""))
-
-
-def _running(status: Mapping[str, Any]) -> bool:
-    listed = status.get("containerStatuses")
-    states = [_mapping(_mapping(entry).get("state")) for entry in (listed if isinstance(listed, list) else ())]
-    return any("running" in state for state in states)
-
-
-def _initialized(status: Mapping[str, Any]) -> bool:
-    """Whether init containers have ended."""
-    listed = status.get("conditions")
-    conditions = [_mapping(entry) for entry in (listed if isinstance(listed, list) else ())]
-    return any(c.get("type") == "Initialized" and c.get("status") == "True" for c in conditions)
 
 
 def _discard(index: dict[Any, set[str]], key: Any, uid: str) -> None:

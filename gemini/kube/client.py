@@ -132,10 +132,10 @@ class Client:
                 return items, str(metadata.get("resourceVersion", ""))
             query["continue"] = metadata["continue"]
 
-    async def watch(self, kind: str, version: str) -> AsyncIterator[tuple[str, Object]]:
+    async def watch(self, kind: str, version: str, **query: str) -> AsyncIterator[tuple[str, Object]]:
         """(event, object) from a version on, bookmarks too, until the server ends the watch; then watch again from the
-        last version seen. Raises TooOld where only a new list helps."""
-        query = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(WATCH_SECONDS)}
+        last version seen. `query`: that of the list. Raises TooOld where only a new list helps."""
+        query |= {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(WATCH_SECONDS)}
         query["resourceVersion"] = version
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CALL_SECONDS, sock_read=QUIET_SECONDS)
         try:
@@ -154,6 +154,27 @@ class Client:
             raise Unanswered(f"watch {kind}: {error or type(error).__name__}") from None
         except (ValueError, KeyError, TypeError) as error:  # a line cut short, or no JSON
             raise TooOld(f"watch {kind}: {error}") from None
+
+    # ---- what the reporter does
+
+    async def device(self, name: str) -> Object | None:
+        try:
+            return await self.get(f"{PATHS['Device']}/{quote(name)}")
+        except Refused as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def put_device(self, given: Object) -> Object:
+        """Compare and set: creates the Device, or replaces the one of metadata.resourceVersion, else Refused (409)."""
+        metadata = given["metadata"]
+        if "resourceVersion" not in metadata:
+            return await self.call("POST", PATHS["Device"], given)
+        return await self.call("PUT", f"{PATHS['Device']}/{quote(metadata['name'])}", given)
+
+    async def patch_node(self, name: str, patch: Object, status: bool = False) -> Object:
+        path = f"{PATHS['Node']}/{quote(name)}" + ("/status" if status else "")
+        return await self.call("PATCH", path, patch)
 
     # ---- what the extender does
 
@@ -226,21 +247,24 @@ class Client:
         await self.call("PATCH", f"{path}/{quote(name)}", news)
 
 
-async def follow(client: Client, kind: str, cluster: Any, synced: asyncio.Event | None = None, log: Any = None) -> None:
+async def follow(
+    client: Client, kind: str, cluster: Any, synced: asyncio.Event | None = None, log: Any = None, **query: str
+) -> None:
     """Keeps `cluster` in step with all objects of a kind, for ever: list, watch, and list again where that must be.
 
-    `cluster` has replace(kind, objects, version) and apply(kind, event, object).
+    `cluster` has replace(kind, objects, version) and apply(kind, event, object). `query` narrows the objects, such as
+    fieldSelector="spec.nodeName=n1".
     """
     version, wait = "", 0.1
     while True:
         try:
             if not version:
-                items, version = await client.all_of(kind)
+                items, version = await client.all_of(kind, **query)
                 cluster.replace(kind, items, int(version) if version.isdecimal() else 0)
                 if synced is not None:
                     synced.set()
                 wait = 0.1
-            async for event, item in client.watch(kind, version):
+            async for event, item in client.watch(kind, version, **query):
                 if event != "BOOKMARK":
                     try:
                         cluster.apply(kind, event, item)

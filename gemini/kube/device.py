@@ -6,7 +6,7 @@ resources), with the model, where the device sits, and the links besides:
 
     spec:
       devices: [{id, minor, type, health, model, slots, resources: {gemini.io/gpu-core, gpu-memory, gpu-memory-ratio},
-                 topology: {numa, pcie}}]
+                 topology: {numa, pcie, cpus, address}, conditions: [{type: Healthy, ...}]}]
       links: [{a, b, kind, count}]
       partitions: {policy: honor | prefer, sets: [[0, 1]]}
 
@@ -34,6 +34,7 @@ class Reported:
 
     node: Node
     foreign: tuple[tuple[str, str], ...] = ()
+    settled: frozenset[tuple[str, str]] = frozenset()  # (pod uid, container) whose devices are all among these
     faults: tuple[str, ...] = ()
 
 
@@ -69,12 +70,22 @@ def read_device(given: object) -> Reported:
     partitions = _partitions(spec.get("partitions"), cards, faults)
     name = metadata.get("name")
     node = Node(name if isinstance(name, str) else "", tuple(devices), tuple(links), partitions)
-    return Reported(node, _foreign(_mapping(metadata.get("annotations")), faults), tuple(faults))
+    foreign, settled = _foreign(_mapping(metadata.get("annotations")), faults)
+    return Reported(node, foreign, settled, tuple(faults))
 
 
-def write_device(node: Node, checkpoint: Collection[Mapping[str, Any]] = ()) -> dict[str, Any]:
-    """The object of a node; `checkpoint`: entries of pods that other device plugins gave devices to."""
+def write_device(
+    node: Node,
+    checkpoint: Collection[Mapping[str, Any]] = (),
+    more: Mapping[tuple[str, int], Mapping[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """The object of a node; `checkpoint`: entries of pods that other device plugins gave devices to. `more`: what a
+    device's entry says besides, by (type, minor), for people and for device plugins; its topology is added to."""
     spec: dict[str, Any] = {"devices": [_entry(device) for device in node.devices]}
+    for entry in spec["devices"]:
+        said = dict((more or {}).get((entry["type"], entry["minor"]), {}))
+        topology = {**entry.get("topology", {}), **said.pop("topology", {})}
+        entry.update({**said, **({"topology": topology} if topology else {})})
     if node.links:
         spec["links"] = [{"a": link.a, "b": link.b, "kind": link.kind, "count": link.count} for link in node.links]
     if node.partitions is not None:
@@ -186,27 +197,31 @@ def _partitions(value: object, cards: set[int], faults: list[str]) -> Partitions
     return Partitions(given.get("policy") != "prefer", tuple(sets))
 
 
-def _foreign(annotations: Mapping[str, Any], faults: list[str]) -> tuple[tuple[str, str], ...]:
-    """The entries of devices-checkpoints: {podUID, containerName, resourceName, deviceIDs}. A replica of a card, whose
-    id has something behind the uuid (GPU-...::3), counts as the card."""
+def _foreign(
+    annotations: Mapping[str, Any], faults: list[str]
+) -> tuple[tuple[tuple[str, str], ...], frozenset[tuple[str, str]]]:
+    """The entries of devices-checkpoints: {podUID, containerName, resourceName, deviceIDs}, as (pod, device) and as
+    (pod, container). A replica of a card, whose id has something behind the uuid (GPU-...::3), counts as the card."""
     text = annotations.get(names.DEVICES_CHECKPOINTS)
     if text is None:
-        return ()
+        return (), frozenset()
     try:
         entries = json.loads(text) if isinstance(text, str) else None
     except (ValueError, RecursionError):
         entries = None
     if not isinstance(entries, list):
         faults.append(f"{names.DEVICES_CHECKPOINTS}: {shown(text)} is no list of what other plugins gave out")
-        return ()
+        return (), frozenset()
     found: set[tuple[str, str]] = set()
+    settled: set[tuple[str, str]] = set()
     for entry in entries:
         given = _mapping(entry)
-        pod = given.get("podUID")
+        pod, container = given.get("podUID"), given.get("containerName")
         for identity in _list(given.get("deviceIDs")):
             if isinstance(pod, str) and isinstance(identity, str):
                 found.add((pod, identity.partition("::")[0]))
-    return tuple(sorted(found))
+                settled.add((pod, container if isinstance(container, str) else ""))
+    return tuple(sorted(found)), frozenset(settled)
 
 
 def _mapping(value: object) -> dict[str, Any]:

@@ -63,6 +63,9 @@ ALIYUN_GPU_MEM = f"{ALIYUN}/gpu-mem"
 ALIYUN_GPU_COUNT = f"{ALIYUN}/gpu-count"
 NVIDIA_GPU = f"{NVIDIA}/gpu"
 KOORDINATOR_SHARED = f"{KOORDINATOR}/gpu.shared"
+# What NVIDIA's own device plugin serves, whole cards and time-sliced ones; a pod that still asks for one of these when
+# it is bound came past the webhook, and its cards are that plugin's choice.
+VENDOR_RESOURCES = frozenset({NVIDIA_GPU, f"{NVIDIA}/gpu.shared"})
 DEVICE_TYPES = frozenset({"rdma", "fpga"})  # types besides "gpu" that are known without configuration
 
 # KubeShare's labels on a pod.

@@ -55,8 +55,8 @@ def nodes_with_cards(plane: Plane, count: int, cards: int) -> Iterator[list[str]
 
 
 @contextmanager
-def gemini(plane: Plane) -> Iterator[None]:
-    """The extender, the webhook, and a scheduler that asks them."""
+def gemini(plane: Plane, **hooks: Any) -> Iterator[None]:
+    """The extender, the webhook, and a scheduler that asks them. `hooks` go into the webhooks' configurations."""
     pair = plane.authority.issue("gemini-webhook", hosts=("127.0.0.1",))
     kubeconfig = str(plane.kubeconfig(USER))
     with ExitStack() as stack:
@@ -71,9 +71,9 @@ def gemini(plane: Plane) -> Iterator[None]:
         ]  # fmt: skip
         hook = f"https://127.0.0.1:{port}"
         stack.enter_context(plane.running("webhook", command, ready_url=f"{hook}/readyz"))
-        stack.enter_context(plane.webhook("gemini-mutate", f"{hook}/mutate"))
+        stack.enter_context(plane.webhook("gemini-mutate", f"{hook}/mutate", **hooks))
         check = {"validating": True, "resources": ("pods", "pods/binding"), "operations": ("CREATE", "UPDATE")}
-        stack.enter_context(plane.webhook("gemini-validate", f"{hook}/validate", **check))
+        stack.enter_context(plane.webhook("gemini-validate", f"{hook}/validate", **{**check, **hooks}))
         resources = [CORE, MEMORY, RATIO]
         verbs = ("filter", "prioritize", "bind", "preempt")
         entry = extender(url, resources, ignored=[MEMORY, RATIO], node_cache_capable=True, verbs=verbs)

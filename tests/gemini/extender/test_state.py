@@ -109,6 +109,50 @@ def test_our_own_pod_in_the_checkpoint_is_counted_once() -> None:
     assert used(made, "n1") == 100  # the kubelet says it is held still
 
 
+def vendor_pod(name: str, node: str | None = None, *containers: str) -> Object:
+    """A pod whose cards NVIDIA's plugin chooses: it came past the webhook."""
+    pod = pod_object(name)
+    limits = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    pod["spec"]["containers"] = [{"name": c, "image": "x", **limits} for c in containers or ("main",)]
+    if node is not None:
+        pod["spec"]["nodeName"] = node
+    return pod
+
+
+def given_out(pod: str, container: str, *uuids: str) -> Object:
+    return {"podUID": pod, "containerName": container, "resourceName": "nvidia.com/gpu", "deviceIDs": list(uuids)}
+
+
+def test_pod_whose_cards_another_plugin_has_yet_to_choose_holds_all_of_the_node_until_they_are_reported() -> None:
+    made = cluster("n1")
+    made.apply(POD, "ADDED", vendor_pod("v"))
+    assert (used(made, "n1", 0), used(made, "n1", 1)) == (0, 0)
+    made.apply(POD, "MODIFIED", vendor_pod("v", "n1", "a", "b"))
+    assert (used(made, "n1", 0), used(made, "n1", 1)) == (100, 100)
+    one = given_out("uid-v", "a", "GPU-n1-1")
+    made.apply(DEVICE, "MODIFIED", write_device(cards("n1"), [one]))
+    assert (used(made, "n1", 0), used(made, "n1", 1)) == (100, 100)  # the other container's card is not known yet
+    made.apply(DEVICE, "MODIFIED", write_device(cards("n1"), [one, given_out("uid-v", "b", "GPU-n1-1::2")]))
+    assert (used(made, "n1", 0), used(made, "n1", 1)) == (0, 100)
+
+
+def test_pod_that_ends_before_its_cards_were_reported_frees_the_node() -> None:
+    for event, last in (("MODIFIED", {"phase": "Failed"}), ("DELETED", {"phase": "Pending"})):
+        made = cluster("n1")
+        pod = vendor_pod("v", "n1")
+        made.apply(POD, "ADDED", pod)
+        assert used(made, "n1") == 100
+        made.apply(POD, event, {**pod, "status": last})
+        assert (used(made, "n1", 0), used(made, "n1", 1)) == (0, 0)
+
+
+def test_pod_with_our_record_and_another_plugins_card_holds_both() -> None:
+    made = cluster("n1")
+    made.apply(POD, "ADDED", bound("p", "n1", minor=0))
+    made.apply(DEVICE, "MODIFIED", write_device(cards("n1"), [given_out("uid-p", "x", "GPU-n1-1", "GPU-n1-0")]))
+    assert (used(made, "n1", 0), used(made, "n1", 1)) == (50, 100)
+
+
 def versioned(pod: Object, version: int) -> Object:
     return {**pod, "metadata": {**pod["metadata"], "resourceVersion": str(version)}}
 
@@ -215,7 +259,8 @@ def histories(draw: st.DrawFn) -> list[tuple[str, str, Object]]:
         elif kind == DEVICE:
             held = [
                 {
-                    "podUID": draw(st.sampled_from(["uid-p0", "x"])),
+                    "podUID": draw(st.sampled_from(["uid-p0", "uid-p4", "x"])),
+                    "containerName": "main",
                     "deviceIDs": [f"GPU-{key}-{draw(st.integers(0, 1))}"],
                 }
             ]
@@ -233,6 +278,10 @@ def draw_pod(draw: st.DrawFn, name: str, before: Object | None) -> Object:
         return pod_object(name, gpu_request="0.3", pod_group="g", pod_group_size="2")
     node = (before or {}).get("spec", {}).get("nodeName") or draw(st.sampled_from(NODES))
     pod = bound(name, node, draw(st.integers(0, 1)), draw(st.sampled_from([20, 60])), draw(st.booleans()))
+    if name in ("p4", "p5"):  # one that NVIDIA's plugin serves as well, or alone
+        pod["spec"]["containers"] = vendor_pod(name)["spec"]["containers"]
+        if name == "p5":
+            pod["metadata"]["annotations"] = {}
     record = (before or {}).get("metadata", {}).get("annotations", {}).get("gemini.io/allocation")
     if record:
         pod["metadata"]["annotations"]["gemini.io/allocation"] = record

@@ -1,0 +1,36 @@
+"""The reporter of a Kubernetes node: its cards, links, RDMA adapters and health as a Device object, for the extender.
+
+It also says on the node how much memory its cards have and of which model they are, and which cards other device
+plugins gave out, so that none of those is promised again. One runs on each node; docs/cluster.md has the rights it
+needs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import sys
+
+from gemini.cli.problem import Problem
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    from gemini.reporter import app
+
+    app.configure(parser)
+
+
+def main(args: argparse.Namespace) -> int:
+    from gemini.reporter import app
+
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="gemini: %(levelname)s %(message)s")
+
+    def ready(node: str) -> None:
+        print(f"gemini: reporter has written Device {node}", file=sys.stderr, flush=True)
+
+    try:
+        asyncio.run(app.run(args, ready))
+    except app.CannotReport as error:
+        raise Problem(str(error)) from None
+    return 0

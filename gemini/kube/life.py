@@ -1,0 +1,30 @@
+"""What a pod's status says of its containers: whether they have ended, and whether its init containers have.
+
+Pure. A pod that ended (Succeeded, Failed) holds its devices while a container of it is still said to run: the kubelet
+writes the phase first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def gone(status: Mapping[str, Any]) -> bool:
+    """Whether the pod's containers have ended for good."""
+    return status.get("phase") in ("Succeeded", "Failed") and not _running(status)
+
+
+def initialized(status: Mapping[str, Any]) -> bool:
+    """Whether init containers have ended."""
+    return any(c.get("type") == "Initialized" and c.get("status") == "True" for c in _mappings(status, "conditions"))
+
+
+def _running(status: Mapping[str, Any]) -> bool:
+    states = (entry.get("state") for entry in _mappings(status, "containerStatuses"))
+    return any(isinstance(state, dict) and "running" in state for state in states)
+
+
+def _mappings(status: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    listed = status.get(key)
+    return [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []

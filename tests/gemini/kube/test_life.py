@@ -1,0 +1,30 @@
+"""What a status says of a pod's containers."""
+
+from __future__ import annotations
+
+import pytest
+
+from gemini.kube.life import gone, initialized
+
+RUNNING = {"containerStatuses": [{"state": {"terminated": {}}}, {"state": {"running": {}}}]}
+
+
+@pytest.mark.parametrize(
+    ("status", "ended"),
+    [
+        ({}, False),
+        ({"phase": "Running"}, False),
+        ({"phase": "Succeeded"}, True),
+        ({"phase": "Failed", "containerStatuses": [{"state": {"terminated": {}}}]}, True),
+        ({"phase": "Failed", **RUNNING}, False),
+        ({"phase": "Failed", "containerStatuses": [None, {"state": 3}]}, True),
+    ],
+)
+def test_pod_has_ended_when_its_phase_says_so_and_no_container_runs(status: dict[str, object], ended: bool) -> None:
+    assert gone(status) is ended
+
+
+def test_init_containers_have_ended_with_the_condition() -> None:
+    assert initialized({"conditions": [None, {"type": "Initialized", "status": "True"}]})
+    assert not initialized({"conditions": [{"type": "Initialized", "status": "False"}]})
+    assert not initialized({})

@@ -1,0 +1,180 @@
+"""`gemini reporter` as a process of its own, on the simulated NVML and an API server that this test keeps in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.gemini.reporter.conftest import simulated
+
+SECONDS = 60
+UID = "fa8983dc"
+
+
+class Server:
+    """One node, its pods and its Device. `faults`: statuses that the next writes are answered with."""
+
+    def __init__(self, *faults: int) -> None:
+        self.faults = list(faults)
+        self.node: dict[str, Any] = {"metadata": {"name": "n1", "uid": "u-1", "resourceVersion": "1"}, "status": {}}
+        self.pods = [{"metadata": {"name": "p", "namespace": "ns", "uid": UID}, "spec": {"nodeName": "n1"}}]
+        self.device: dict[str, Any] | None = None
+        self.version = 1
+        self.changed = asyncio.Event()
+        self.queries: list[str] = []
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        kind = request.path.rstrip("/").split("/")[-1]
+        if request.query.get("watch"):
+            reply = web.StreamResponse()
+            await reply.prepare(request)
+            await asyncio.sleep(3600)
+        if request.method == "GET":
+            self.queries.append(request.query_string)
+            if "devices" in request.path:
+                missing = web.json_response({"message": "no"}, status=404)
+                return missing if self.device is None else web.json_response(self.device)
+            items = [self.node] if kind == "nodes" else self.pods
+            return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
+        body = await request.json()
+        if self.faults:
+            return web.json_response({"message": "not now"}, status=self.faults.pop(0))
+        self.version += 1
+        if request.method == "PATCH":
+            self.node.setdefault("status", {}).update(body.get("status", {}))
+            self.node["metadata"].setdefault("labels", {}).update(body.get("metadata", {}).get("labels", {}))
+        else:
+            known = self.device["metadata"]["resourceVersion"] if self.device else None
+            if body["metadata"].get("resourceVersion") != known:
+                return web.json_response({"message": "changed"}, status=409)
+            self.device = {**body, "metadata": {**body["metadata"], "resourceVersion": str(self.version)}}
+        self.changed.set()
+        return web.json_response(body)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(SECONDS):
+            while not holds():
+                self.changed.clear()
+                await self.changed.wait()
+
+    def given_out(self) -> list[Any]:
+        annotations = (self.device or {}).get("metadata", {}).get("annotations", {})
+        found: list[Any] = json.loads(annotations.get("gemini.io/devices-checkpoints", "[]"))
+        return found
+
+
+def with_reporter(server_faults: tuple[int, ...], machine: str, folder: Path, talk: Any) -> tuple[int, str]:
+    """Runs `talk(server, process)` beside a reporter; its exit status and what it wrote to stderr."""
+
+    async def run() -> tuple[int, str]:
+        server = Server(*server_faults)
+        application = web.Application()
+        application.router.add_route("*", "/{path:.*}", server.handle)
+        runner = web.AppRunner(application, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        host, port = runner.addresses[0]
+        kubeconfig = {
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": f"http://{host}:{port}"}}],
+            "users": [{"name": "u", "user": {"token": "secret"}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        }  # fmt: skip
+        (folder / "kubeconfig").write_text(json.dumps(kubeconfig))
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "gemini", "reporter", "--kubeconfig", str(folder / "kubeconfig"), "--node", "n1",
+            "--checkpoint", str(folder / "checkpoint"), "--pod-resources", str(folder / "none"), "--slots", "8",
+            "--sys", str(folder / "sys"), env=simulated(machine), stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            await talk(server, process)
+            process.send_signal(signal.SIGTERM)
+            _, said = await asyncio.wait_for(process.communicate(), SECONDS)
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await runner.cleanup()
+        return process.returncode or 0, said.decode()
+
+    return asyncio.run(run())
+
+
+def test_device_and_node_are_written_in_spite_of_refusals_and_the_end_is_clean(machine: str, tmp_path: Path) -> None:
+    async def talk(server: Server, process: Any) -> None:
+        await server.until(lambda: "gemini.io/gpu-model" in server.node["metadata"].get("labels", {}))
+        assert server.device is not None
+        cards = server.device["spec"]["devices"]
+        assert [(card["minor"], card["health"], card["slots"]) for card in cards] == [(i, True, 8) for i in range(4)]
+        assert server.node["status"]["capacity"]["gemini.io/gpu-memory-ratio"] == "400"
+        assert {"fieldSelector=metadata.name%3Dn1", "fieldSelector=spec.nodeName%3Dn1"} <= {
+            part for query in server.queries for part in query.split("&")
+        }
+
+    status, said = with_reporter((500, 409, 429), machine, tmp_path, talk)
+    assert status == 0
+    assert "500" in said
+    assert "Traceback" not in said
+    assert "gemini: reporter has written Device n1" in said
+
+
+def test_what_other_plugins_give_out_is_noticed_and_taken_back_and_a_broken_checkpoint_changes_nothing(
+    machine: str, tmp_path: Path
+) -> None:
+    async def talk(server: Server, process: Any) -> None:
+        await server.until(lambda: server.device is not None)
+        assert server.device is not None
+        card = server.device["spec"]["devices"][2]["id"]
+        entry = {
+            "PodUID": UID, "ContainerName": "c", "ResourceName": "nvidia.com/gpu", "DeviceIDs": {"-1": [card]},
+            "AllocResp": "",
+        }  # fmt: skip
+        replace(tmp_path / "checkpoint", {"Data": {"PodDeviceEntries": [entry]}})
+        await server.until(lambda: [e["deviceIDs"] for e in server.given_out()] == [[card]])
+        (tmp_path / "checkpoint").write_text("{")
+        assert process.stderr is not None
+        async with asyncio.timeout(SECONDS):
+            while b"no checkpoint of a kubelet" not in await process.stderr.readline():
+                pass
+        assert server.given_out()
+        replace(tmp_path / "checkpoint", {"Data": {"PodDeviceEntries": []}})
+        await server.until(lambda: not server.given_out())
+
+    status, said = with_reporter((), machine, tmp_path, talk)
+    assert status == 0
+    assert "Traceback" not in said
+
+
+def replace(path: Path, given: Any) -> None:
+    """As the kubelet writes it: whole, by a rename."""
+    path.with_suffix(".new").write_text(json.dumps(given))
+    path.with_suffix(".new").rename(path)
+
+
+@pytest.mark.parametrize(
+    ("words", "mend"),
+    [
+        (["--slots", "0"], "give 1 or more"),
+        (["--look-seconds", "nan"], "give 0.1 or more"),
+        (["--recover-seconds", "-1"], "give 0 or more"),
+        (["--ignore-xids", "13,x"], "give numbers with commas"),
+        (["--kubeconfig", "/nonexistent"], "give --kubeconfig FILE"),
+    ],
+)
+def test_bad_options_are_one_line_with_the_mend(
+    words: list[str], mend: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from gemini.cli.main import main
+
+    assert main(["reporter", *words]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("gemini: ")
+    assert mend in said
+    assert said.count("\n") == 1

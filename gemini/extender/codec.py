@@ -3,15 +3,18 @@
 Pure. The Go structs carry no JSON tags, so names are Go's own (`Pod`, `NodeNames`); as Go's decoder, reading does not
 care about case. An extender with nodeCacheCapable gets and answers names, one without whole Node objects: a reply is in
 the form of its request. Whatever is no such JSON is a BadRequest, one line.
+
+A pod may come with 5,000 names, twice: here is where an extender spends its time. So nothing is done name by name that
+one call can do for all of them, and orjson reads and writes.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from json.encoder import encode_basestring_ascii
 from typing import Any
+
+import orjson
 
 # Reasons that no eviction mends: kube-scheduler need not try to preempt on such nodes.
 UNRESOLVABLE = frozenset({"Invalid", "InsufficientDevices", "ModelMismatch", "UuidMismatch", "Unhealthy", "Cordoned"})
@@ -59,7 +62,7 @@ def read_filter(body: bytes, otherwise: tuple[str, ...] | None = None) -> Filter
     pod = _object(given.get("pod"), "Pod")
     listed = given.get("nodenames")
     if listed is not None:
-        if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
+        if not isinstance(listed, list) or not _texts(listed):
             raise BadRequest("NodeNames is not a list of names")
         return FilterRequest(pod, tuple(listed))
     if given.get("nodes") is None:
@@ -74,40 +77,39 @@ def read_filter(body: bytes, otherwise: tuple[str, ...] | None = None) -> Filter
     return FilterRequest(pod, tuple(nodes), nodes)
 
 
-def write_filter(request: FilterRequest, passed: Collection[str], failed: Mapping[str, tuple[str, str]]) -> bytes:
-    """`failed`: node -> (reason, text)."""
-    texts = {name: f"{reason}: {text}" for name, (reason, text) in failed.items()}
-    hopeless = {name for name, (reason, _) in failed.items() if reason in UNRESOLVABLE}
+def write_filter(request: FilterRequest, passed: Sequence[str], failed: Mapping[str, tuple[str, str]]) -> bytes:
+    """`passed`: names of the request, in its order. `failed`: node -> (reason, text)."""
+    said = {why: f"{why[0]}: {why[1]}" for why in {*failed.values()}}  # thousands of nodes have one reason
+    hopeless = {why for why in said if why[0] in UNRESOLVABLE}
     answer: dict[str, Any] = {
         "Nodes": None,
         "NodeNames": None,
-        "FailedNodes": {name: text for name, text in texts.items() if name not in hopeless},
-        "FailedAndUnresolvableNodes": {name: text for name, text in texts.items() if name in hopeless},
+        "FailedNodes": {name: said[why] for name, why in failed.items() if why not in hopeless},
+        "FailedAndUnresolvableNodes": {name: said[why] for name, why in failed.items() if why in hopeless}
+        if hopeless
+        else {},
         "Error": "",
     }
-    kept = [name for name in request.names if name in passed]
     if request.nodes is None:
-        answer["NodeNames"] = kept
+        answer["NodeNames"] = passed
     else:
-        answer["Nodes"] = {"metadata": {}, "items": [request.nodes[name] for name in kept]}
-    return _bytes(answer)
+        answer["Nodes"] = {"metadata": {}, "items": [request.nodes[name] for name in passed]}
+    return orjson.dumps(answer)
 
 
 def write_filter_error(text: str) -> bytes:
-    return _bytes(
+    return orjson.dumps(
         {"Nodes": None, "NodeNames": None, "FailedNodes": {}, "FailedAndUnresolvableNodes": {}, "Error": text}
     )
 
 
-def write_scores(request: FilterRequest, ranks: Mapping[str, int]) -> bytes:
-    """Ranks (0 is best) as scores: the best alone gets the most, the others what is left, evenly by rank."""
-    worst = max(ranks.values(), default=0)
-    score = {rank: MAX_SCORE if rank == 0 else (MAX_SCORE - 1) * (worst - rank) // worst for rank in {*ranks.values()}}
-    entries = [
-        f'{{"Host":{encode_basestring_ascii(name)},"Score":{score[ranks[name]] if name in ranks else 0}}}'
-        for name in request.names
-    ]
-    return f"[{','.join(entries)}]".encode()
+def write_scores(request: FilterRequest, ranks: Sequence[int]) -> bytes:
+    """Ranks in the order of the request's names (0 is best, -1 is none) as scores: the best alone gets the most, the
+    others what is left, evenly by rank."""
+    worst = max(ranks, default=0)
+    score = {rank: MAX_SCORE if rank == 0 else (MAX_SCORE - 1) * (worst - rank) // worst for rank in {*ranks}}
+    score[-1] = 0
+    return orjson.dumps([{"Host": name, "Score": score[rank]} for name, rank in zip(request.names, ranks, strict=True)])
 
 
 def read_bind(body: bytes) -> BindRequest:
@@ -117,7 +119,7 @@ def read_bind(body: bytes) -> BindRequest:
 
 
 def write_bind(error: str = "") -> bytes:
-    return _bytes({"Error": error})
+    return orjson.dumps({"Error": error})
 
 
 def read_preempt(body: bytes) -> PreemptRequest:
@@ -147,13 +149,13 @@ def write_preempt(victims: Mapping[str, Victims]) -> bytes:
         node: {"Pods": [{"UID": uid} for uid in v.uids], "NumPDBViolations": v.violations}
         for node, v in victims.items()
     }
-    return _bytes({"NodeNameToMetaVictims": entries})
+    return orjson.dumps({"NodeNameToMetaVictims": entries})
 
 
 def _body(body: bytes) -> dict[str, Any]:
     try:
-        given = json.loads(body)
-    except (ValueError, RecursionError) as error:
+        given = orjson.loads(body)
+    except ValueError as error:
         raise BadRequest(f"the body is not JSON: {error}") from None
     return _lower(_object(given, "the body"))
 
@@ -168,11 +170,15 @@ def _object(value: object, what: str) -> dict[str, Any]:
     return value
 
 
+def _texts(listed: list[Any]) -> bool:
+    try:
+        "".join(listed)  # a tenth of the time of looking at each
+    except TypeError:
+        return False
+    return True
+
+
 def _text(value: object, what: str) -> str:
     if not isinstance(value, str) or not value:
         raise BadRequest(f"{what} is not a name")
     return value
-
-
-def _bytes(value: Mapping[str, Any] | Sequence[Any]) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()

@@ -124,13 +124,13 @@ class Service:
                 )
         return Verdict(passed, failed, cards)
 
-    def prioritize(self, request: FilterRequest) -> dict[str, int]:
-        """Node -> rank, 0 is best."""
+    def prioritize(self, request: FilterRequest) -> list[int]:
+        """For each node asked about its rank, 0 is best, -1 is none."""
         pod = self.view(request.pod)
         if pod.spec is None or pod.uid in self.cluster.reservations:
-            return dict.fromkeys(request.names, 0)
-        found, ranks = self.cluster.allocator.rank(pod.spec.ask, request.names)
-        return dict(zip(found, ranks.tolist(), strict=True))
+            return [0] * len(request.names)
+        ranks: list[int] = self.cluster.allocator.rank(pod.spec.ask, request.names).tolist()
+        return ranks
 
     def preempt(self, request: PreemptRequest) -> dict[str, Victims]:
         """Node -> victims; nodes where evicting would not help are left out."""

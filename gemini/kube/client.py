@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import json
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import aiohttp
+import orjson
 
 from gemini.kube import names
 
@@ -95,7 +95,7 @@ class Client:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unanswered(f"{method} {path}: {error or type(error).__name__}") from None
         try:
-            decoded = json.loads(text) if text else {}
+            decoded = orjson.loads(text) if text else {}
         except ValueError:
             decoded = None
         if not isinstance(decoded, dict):
@@ -146,7 +146,7 @@ class Client:
                 if reply.status >= 400:
                     raise Refused(reply.status, f"watch {kind}: {(await reply.text())[:200]}")
                 while line := await reply.content.readline():
-                    event = json.loads(line)
+                    event = orjson.loads(line)
                     if event["type"] == "ERROR":  # 410 Gone, or closed by force: a new list is always right
                         raise TooOld(f"watch {kind}: {event['object'].get('message', 'ended by the server')}")
                     yield event["type"], event["object"]

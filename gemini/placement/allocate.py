@@ -99,9 +99,7 @@ class Allocator:
     def fitting(self, ask: Ask, names: Sequence[str]) -> Bools:
         """For each name whether that node can take the pod; for many names at once."""
         at = self.book.ordinals(names)
-        wanted = np.zeros(len(self.book.names) + 1, dtype=bool)
-        wanted[at] = True  # names that are not known go to the end, and off again
-        possible = self._try(ask, wanted[:-1], choose=False).possible
+        possible = self._try(ask, self._among(at), choose=False).possible
         result: Bools = np.append(possible, False)[at]
         return result
 
@@ -112,35 +110,34 @@ class Allocator:
             return None
         return self._placement(ask, trial, self._best(ask, trial))
 
-    def rank(self, ask: Ask, nodes: Iterable[str] | None = None) -> tuple[list[str], Ints]:
-        """The nodes that can take the pod, and the rank of what each would give: 0 is best, equal is equal.
+    def rank(self, ask: Ask, names: Sequence[str]) -> Ints:
+        """For each name the rank of what that node would give: 0 is best, equal is equal, -1: it cannot take the pod.
 
         For scores that are rough anyway: policies' numbers are compared as floating point here, all nodes at once.
         """
-        trial = self._try(ask, self._candidates(nodes))
+        at = self.book.ordinals(names)
+        trial = self._try(ask, self._among(at))
         ordinals = np.flatnonzero(trial.possible)
-        names = [str(self.book.names[i]) for i in ordinals.tolist()]
-        if not names:
-            return names, ordinals
         columns = []
         for name in self._policies(ask):
             column = np.zeros(len(ordinals))
             for step in trial.steps:
-                at = step.at[ordinals]
+                which = step.at[ordinals]
                 for i, scored in enumerate(step.scored):
                     if name in scored.values and scored.view is not None:
-                        here = np.flatnonzero(at == i)
+                        here = np.flatnonzero(which == i)
                         values = scored.values[name][step.position[ordinals[here]]].astype(np.float64)
                         column[here] += values / table.POLICIES[name].denominator(scored.view)
             columns.append(np.round(column, 9))
-        if not columns:
-            return names, np.zeros(len(names), dtype=np.int64)
-        keys = np.stack(columns[::-1])
-        order = np.lexsort(keys)
-        fresh = (keys[:, order[1:]] != keys[:, order[:-1]]).any(axis=0)
-        ranks = np.empty(len(order), dtype=np.int64)
-        ranks[order] = np.concatenate([[0], np.cumsum(fresh)])
-        return names, ranks
+        ranks = np.full(len(self.book.names) + 1, -1, dtype=np.int64)  # the last is for names that are not known
+        ranks[ordinals] = 0
+        if columns and len(ordinals):
+            keys = np.stack(columns[::-1])
+            order = np.lexsort(keys)
+            fresh = (keys[:, order[1:]] != keys[:, order[:-1]]).any(axis=0)
+            ranks[ordinals[order]] = np.concatenate([[0], np.cumsum(fresh)])
+        result: Ints = ranks[at]
+        return result
 
     def explain(self, ask: Ask, nodes: Iterable[str] | None = None) -> dict[str, NodeRefusal]:
         """Why each node that cannot take the pod cannot."""
@@ -192,8 +189,11 @@ class Allocator:
     def _candidates(self, nodes: Iterable[str] | None) -> Bools:
         if nodes is None:
             return self.book.present.copy()
+        return self._among(self.book.ordinals(list(nodes)))
+
+    def _among(self, ordinals: Ints) -> Bools:
         wanted = np.zeros(len(self.book.names) + 1, dtype=bool)
-        wanted[self.book.ordinals(nodes)] = True
+        wanted[ordinals] = True  # names that are not known (-1) go to the end, and off again
         return wanted[:-1]
 
     def _policies(self, ask: Ask, tenant: Tenant | None = None) -> tuple[str, ...]:

@@ -11,12 +11,12 @@ holdings of a node or device that is not (or no longer) known are kept, and coun
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import repeat
 
 import numpy as np
 
+from gemini.placement.index import NameIndex
 from gemini.placement.model import GPU, Device, Grant, Node, Placement, Role
 from gemini.placement.shape import CORE, MEMORY, SLOTS, Bools, Ints, Shape, Traits, traits_of
 from gemini.placement.tree import Tree
@@ -137,7 +137,7 @@ class Book:
         self.uuids: dict[str, list[tuple[str, str, int]]] = defaultdict(list)  # uuid -> (node, type, minor)
         self.present: Bools = np.zeros(0, dtype=bool)  # by ordinal
         self._sites: dict[str, _Site] = {}
-        self._at: dict[str, int] = {}  # name -> ordinal
+        self._index: NameIndex | None = None  # name -> ordinal; None: to be made when somebody asks
         self._on_node: dict[str, set[str]] = defaultdict(set)
         self._put_all(list(nodes))
 
@@ -155,9 +155,11 @@ class Book:
     def ordinal(self, name: str) -> int:
         return self._sites[name].ordinal
 
-    def ordinals(self, names: Iterable[str]) -> Ints:
+    def ordinals(self, names: Collection[str]) -> Ints:
         """The ordinal of each name, -1 where there is no such node; for many names at once."""
-        return np.array(list(map(self._at.get, names, repeat(-1))), dtype=np.int64)
+        if self._index is None:
+            self._index = NameIndex(self._sites.keys(), [site.ordinal for site in self._sites.values()])
+        return self._index.find(names)
 
     def row(self, name: str, kind: str) -> tuple[Block, int] | None:
         site = self._sites.get(name)
@@ -176,8 +178,9 @@ class Book:
             ordinal = old.ordinal
             self._clear(old)
         site = _Site(node, ordinal)
+        if old is None:
+            self._index = None
         self._sites[node.name] = site
-        self._at[node.name] = ordinal
         for kind in sorted({d.type for d in node.devices}):
             traits, devices = traits_of(node, kind, self.tree)
             block = self._block(kind, traits)
@@ -189,7 +192,7 @@ class Book:
         site = self._sites.pop(name, None)
         if site is not None:
             self._clear(site)
-            del self._at[name]
+            self._index = None
             self.names[site.ordinal] = None
             self.present[site.ordinal] = False
 
@@ -201,7 +204,6 @@ class Book:
             site = _Site(node, len(self.names))
             self.names.append(node.name)
             self._sites[node.name] = site
-            self._at[node.name] = site.ordinal
             for kind in sorted({d.type for d in node.devices}):
                 traits, devices = traits_of(node, kind, self.tree)
                 block = self._block(kind, traits)

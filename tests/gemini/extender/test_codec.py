@@ -28,7 +28,7 @@ def test_names_are_answered_with_names() -> None:
     request = codec.read_filter(body(Pod=POD, NodeNames=["b", "a", "c"], Nodes=None))
     assert (request.pod, request.names, request.nodes) == (POD, ("b", "a", "c"), None)
     failed = {"b": ("InsufficientMemory", "no room"), "c": ("ModelMismatch", "V100")}
-    answer = json.loads(codec.write_filter(request, {"a"}, failed))
+    answer = json.loads(codec.write_filter(request, ["a"], failed))
     assert answer == {
         "Nodes": None,
         "NodeNames": ["a"],
@@ -41,7 +41,7 @@ def test_names_are_answered_with_names() -> None:
 def test_whole_nodes_are_answered_with_whole_nodes() -> None:
     request = codec.read_filter(body(Pod=POD, Nodes={"items": [node("a"), node("b")]}))
     assert request.names == ("a", "b")
-    answer = json.loads(codec.write_filter(request, {"b"}, {"a": ("InsufficientCore", "full")}))
+    answer = json.loads(codec.write_filter(request, ["b"], {"a": ("InsufficientCore", "full")}))
     assert (answer["NodeNames"], answer["Nodes"]["items"]) == (None, [node("b")])
 
 
@@ -51,9 +51,9 @@ def test_names_are_read_in_any_case_as_go_does() -> None:
 
 def test_scores_put_the_best_alone_on_top() -> None:
     request = codec.read_filter(body(Pod=POD, NodeNames=["a", "b", "c", "d"]))
-    scores = json.loads(codec.write_scores(request, {"a": 2, "b": 0, "c": 1}))
+    scores = json.loads(codec.write_scores(request, [2, 0, 1, -1]))
     assert [(s["Host"], s["Score"]) for s in scores] == [("a", 0), ("b", 10), ("c", 4), ("d", 0)]
-    assert {s["Score"] for s in json.loads(codec.write_scores(request, dict.fromkeys("abcd", 0)))} == {10}
+    assert {s["Score"] for s in json.loads(codec.write_scores(request, [0] * 4))} == {10}
 
 
 def test_a_bind_names_pod_and_node() -> None:

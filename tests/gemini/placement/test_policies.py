@@ -110,12 +110,13 @@ def test_a_rank_agrees_with_the_choice() -> None:
     spec = parse_ask("p", {"gemini.io/gpu-request": "0.3"})
     for names in ([], ["binpack"], ["spread"], ["node-spread", "binpack"], ["fragment"], ["node-binpack", "minor"]):
         run = Scenario({"nodes": nodes, "placed": placed, "policies": names})
-        able, ranks = run.allocator.rank(spec.ask)
-        assert able == run.allocator.possible(spec.ask)
+        asked = [*reversed([node["name"] for node in nodes]), "n99"]
+        ranks = dict(zip(asked, run.allocator.rank(spec.ask, asked).tolist(), strict=True))
+        able = {name for name, rank in ranks.items() if rank >= 0}
+        assert able == set(run.allocator.possible(spec.ask))
         chosen = run.allocator.choose(spec.ask)
         assert chosen is not None
-        assert ranks[able.index(chosen.node)] == min(ranks) == 0
-    assert run.allocator.rank(spec.ask, ["n99"])[0] == []
+        assert ranks[chosen.node] == min(ranks[name] for name in able) == 0
 
 
 def test_every_policy_has_a_row_in_the_docs() -> None:

@@ -29,6 +29,7 @@ BENCHES = (
     "tenants",
     "fairness",
     "placement",
+    "extender",
 )
 OUT = Path(__file__).resolve().parent.parent / "out" / "bench"
 

@@ -43,7 +43,7 @@ def report(question: str, figures: dict[str, Any], passed: dict[str, bool], clai
     holds what else must be so.
     """
     spec = getattr(sys.modules["__main__"], "__spec__", None)
-    name = spec.name if spec else Path(sys.argv[0]).stem
+    name = spec.name.removesuffix(".__main__") if spec else Path(sys.argv[0]).stem
     head = {
         "bench": question,
         "command": " ".join(["python", "-m", name, *sys.argv[1:]]),

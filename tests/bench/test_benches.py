@@ -24,6 +24,7 @@ SMALL = {
     "convergence": ["--runs=1", "--case=leave"],
     "closed_loop": ["--runs=1", "--seconds=1", "--mix=10/10 at 0.5 beside 10/10 at 0.5", "--arm=gemini"],
     "memory_limit": ["--runs=1"],
+    "extender": ["--part=calls", "--runs=1", "--nodes=60", "--calls=5", "--pods=40"],
     "fairness": ["--runs=1", "--seconds=1.5", "--case=limits that bind", "--arm=gemini"],
 }
 

@@ -44,14 +44,15 @@ KUBECTL_SECONDS = 60
 class Plane:
     """The running plane. `api` and `admin` (a kubeconfig) may do everything; see `kubeconfig` for lesser users."""
 
-    def __init__(self, tools: Path, logs: Path, feature_gates: str = "") -> None:
+    def __init__(self, tools: Path, logs: Path, feature_gates: str = "", flags: Sequence[str] = ()) -> None:
+        """`flags`: more of them for the API server."""
         memory = Path("/dev/shm")
         base = memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
         for left in base.glob(f"{PREFIX}*"):  # by tests that were killed
             if not Path("/proc", left.name.removeprefix(PREFIX).split("-")[0]).exists():
                 shutil.rmtree(left, ignore_errors=True)
         self.folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=base))
-        self.tools, self.logs, self._gates = tools, logs, feature_gates
+        self.tools, self.logs, self._gates, self._flags = tools, logs, feature_gates, flags
         logs.mkdir(parents=True, exist_ok=True)
         self.authority = Authority(self.folder / "pki")
         self._port = free_port()
@@ -298,7 +299,7 @@ class Plane:
             "--kubelet-preferred-address-types=InternalIP",
             # Nobody is a front proxy here; without an authority for them the components' logs fill with complaints.
             f"--requestheader-client-ca-file={self.authority.certificate}", "--requestheader-allowed-names=nobody",
-            "--requestheader-username-headers=X-Remote-User", *gates,
+            "--requestheader-username-headers=X-Remote-User", *gates, *self._flags,
         ], notify=True)  # fmt: skip
         self._started.insert(1, self._started.pop())  # right after etcd, a restarted one too: the last but one to end
         self._apiserver.wait_notified()

@@ -1,0 +1,1 @@
+"""How fast is the extender? Run it as `python -m bench.extender`."""

@@ -1,0 +1,211 @@
+"""The extender that is measured: its own App and Service on a port of loopback, in a process of its own.
+
+    python -m bench.extender.served --nodes 5000 --cards 8 --pods 20000
+
+Everything is the product's but the API server, which is a dictionary here: row 16 (cluster.py) has a real one. Half of
+all core is held by bound pods before it starts. Prints its URL, then serves until its standard input ends.
+Besides the product's own paths: GET /bench/handled gives and forgets (start_ns, ns) of each call of the filter handler,
+bytes of the request to bytes of the answer; GET /bench/bound gives the records of all that was bound.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import random
+import sys
+import time
+from typing import Any
+
+import orjson
+import uvloop
+from aiohttp import web
+
+from gemini.extender.app import App
+from gemini.extender.service import Service
+from gemini.extender.state import DEVICE, KINDS, NODE, POD, Cluster
+from gemini.kube import names
+from gemini.kube.client import Refused
+from gemini.kube.device import write_device
+from gemini.placement.model import Device, Node
+from gemini.placement.policies import POLICIES
+
+Object = dict[str, Any]
+GIB = 2**30
+MEMORY = {0: 80 * GIB, 1: 141 * GIB}  # two makes of card, by node
+SHARES = (10, 20, 30, 50, 70, 100)
+
+
+def node_name(n: int) -> str:
+    return f"node-{n:05d}.pool-a.example.internal"
+
+
+def node_number(name: str) -> int:
+    return int(name.removeprefix("node-").split(".")[0])
+
+
+def node_objects(n: int, cards: int) -> tuple[Object, Object]:
+    """A Node and its Device."""
+    name = node_name(n)
+    devices = tuple(
+        Device(
+            m, uuid=f"GPU-{n:05d}-{m}", memory=MEMORY[n % 2], model=("H100", "H200")[n % 2], pcie=str(m // 2),
+            numa=str(m // 4),
+        )
+        for m in range(cards)
+    )  # fmt: skip
+    node = {"metadata": {"name": name, "uid": f"uid-{name}"}, "status": {"allocatable": {"cpu": "64"}}}
+    return node, write_device(Node(name, devices))
+
+
+def pod(i: int) -> Object:
+    """The i-th pod, as the webhook made it: about what kube-scheduler sends."""
+    share = SHARES[i % len(SHARES)]
+    resources = {amounts: {names.RESOURCE_CORE: str(share)} for amounts in ("requests", "limits")}
+    env = [{"name": f"SETTING_{k}", "value": "some value of a usual length"} for k in range(12)]
+    mounts = [{"name": f"volume-{k}", "mountPath": f"/mnt/{k}"} for k in range(4)]
+    container = {
+        "name": "main",
+        "image": "registry/train:1",
+        "env": env,
+        "volumeMounts": mounts,
+        "resources": resources,
+    }
+    metadata = {
+        "name": f"pod-{i}", "namespace": "bench", "uid": f"00000000-0000-0000-0000-{i:012d}", "resourceVersion": "1",
+        "labels": {"app": "train", "job": f"job-{i // 8}"},
+        "annotations": {names.GPU_REQUEST: f"{share}%"},
+    }  # fmt: skip
+    spec = {"containers": [container], "schedulerName": "default-scheduler", "priority": 0}
+    return {"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
+
+
+def held(n: int, minor: int, core: int) -> Object:
+    """A pod that runs already and holds `core` of a card."""
+    uid = f"held-{n}-{minor}"
+    memory = MEMORY[n % 2] * core // 100
+    resources = {names.RESOURCE_CORE: core, names.RESOURCE_MEMORY: memory}
+    record = {"gpu": [{"minor": minor, "uuid": f"GPU-{n:05d}-{minor}", "resources": resources}]}
+    metadata = {"name": uid, "namespace": "bench", "uid": uid, "resourceVersion": "1"}
+    metadata_annotations = {names.ALLOCATION: orjson.dumps(record).decode()}
+    return {
+        "metadata": {**metadata, "annotations": metadata_annotations},
+        "spec": {"nodeName": node_name(n), "containers": [{"name": "main", "image": "x"}]},
+        "status": {"phase": "Running"},
+    }
+
+
+class Store:
+    """The API server as the service uses it; what is written is watched at once."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.pods: dict[str, Object] = {}
+        self.bound: list[Object] = []
+        self._leases: dict[str, int] = {}
+
+    def create(self, given: Object) -> None:
+        self.pods[given["metadata"]["name"]] = given
+        self._cluster.apply(POD, "ADDED", given)
+
+    async def pod(self, namespace: str, name: str) -> Object:
+        if name not in self.pods:
+            raise Refused(404, f"there is no pod {name}")
+        return self.pods[name]
+
+    async def pods_on(self, node: str) -> list[Object]:
+        return [pod for pod in self.bound if pod["spec"]["nodeName"] == node]
+
+    async def bind(self, namespace: str, name: str, uid: str, node: str, annotations: dict[str, str]) -> None:
+        known = self.pods[name]
+        if known["spec"].get("nodeName"):
+            raise Refused(409, "assigned already")
+        metadata = {**known["metadata"], "annotations": {**known["metadata"]["annotations"], **annotations}}
+        metadata["resourceVersion"] = "2"
+        self.pods[name] = {**known, "metadata": metadata, "spec": {**known["spec"], "nodeName": node}}
+        self.bound.append(self.pods[name])
+        asyncio.get_running_loop().call_soon(self._cluster.apply, POD, "MODIFIED", self.pods[name])
+
+    async def lease(self, namespace: str, name: str) -> Object | None:
+        version = self._leases.get(name)
+        return None if version is None else {"metadata": {"resourceVersion": str(version)}}
+
+    async def put_lease(self, namespace: str, name: str, metadata: Object) -> str:
+        known = self._leases.get(name)
+        if metadata.get("resourceVersion") != (None if known is None else str(known)):
+            raise Refused(409, "changed")
+        self._leases[name] = (known or 0) + 1
+        return str(self._leases[name])
+
+
+class Timed(App):
+    """Notes how long the filter handler takes."""
+
+    handled: list[tuple[int, int]]
+
+    async def filter(self, body: bytes) -> bytes:
+        start = time.monotonic_ns()
+        answer = await super().filter(body)
+        self.handled.append((start, time.monotonic_ns() - start))
+        return answer
+
+
+async def serve(args: argparse.Namespace) -> None:
+    cluster = Cluster(args.policies.split(",") if args.policies else ())
+    pairs = [node_objects(n, args.cards) for n in range(args.nodes)]
+    cluster.replace(NODE, [node for node, _ in pairs])
+    cluster.replace(DEVICE, [device for _, device in pairs])
+    chance = random.Random(1)
+    for n in range(args.nodes):
+        for minor in range(args.cards):
+            core = chance.choice((0, 0, 30, 50, 80, 100))
+            if core:
+                cluster.apply(POD, "ADDED", held(n, minor, core))
+    store = Store(cluster)
+    for i in range(args.pods):
+        store.create(orjson.loads(orjson.dumps(pod(i))))
+    service = Service(cluster, store, time.monotonic_ns, time.time_ns, "bench", "bench")
+    synced = {kind: asyncio.Event() for kind in KINDS}
+    for event in synced.values():
+        event.set()
+    app = Timed(service, None, synced)
+    app.handled = []
+
+    async def handled(_: web.Request) -> web.Response:
+        given, app.handled = app.handled, []
+        return web.Response(body=orjson.dumps(given))
+
+    async def bound(_: web.Request) -> web.Response:
+        records = [[p["spec"]["nodeName"], p["metadata"]["annotations"][names.ALLOCATION]] for p in store.bound]
+        return web.Response(body=orjson.dumps(records))
+
+    application = app.application()
+    application.router.add_get("/bench/handled", handled)
+    application.router.add_get("/bench/bound", bound)
+    gc.collect()
+    gc.freeze()  # as the program does once everything was listed
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    print(runner.addresses[0][1], flush=True)
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), ended.set)
+    await ended.wait()
+    await runner.cleanup()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--cards", type=int, default=8)
+    parser.add_argument("--pods", type=int, default=1000)
+    parser.add_argument("--policies", default="", help=f"some of {', '.join(POLICIES)}")
+    args = parser.parse_args()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve(args))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

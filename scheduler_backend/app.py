@@ -118,7 +118,8 @@ class Daemon:
     async def _housekeeping(self, server: Server, registry: Registry, recorder: trace.Recorder) -> None:
         while True:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
-            recorder.flush()
+            while recorder.flush():
+                await asyncio.sleep(0)  # tenants have their turn between
             registry.keep_ahead()
             if self.settings.config is not None and _stamp(self.settings.config) != self._file_stamp:
                 self._reload(registry)

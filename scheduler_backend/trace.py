@@ -1,14 +1,16 @@
 """The JSONL trace of every event and action, and its deterministic replay.
 
 First line: a header with the policy's constants and the machine. Then one line an event: [now_ns, "Event", fields,
-[["Action", fields], ...]]. Lines are made after the actions were sent, kept in memory, and written in the pauses of the
-loop; a full disk costs lines, which are counted, and nothing else. A file that has grown to its bound is moved to `.1`.
+[["Action", fields], ...]]. What happened is kept in memory as it is, and made into lines and written in the pauses of
+the loop, some at a time; a full disk costs lines, which are counted, and nothing else. A file that has grown to its
+bound is moved to `.1`.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +22,8 @@ from scheduler_backend.core.tenant import spec_of
 from scheduler_backend.problem import Problem
 
 FORMAT = 1
-_MOST_PENDING = 8 << 20  # bytes kept while the disk does not take them
+_MOST_PENDING = 50_000  # events kept while the disk does not take them
+_AT_ONCE = 100  # events written by one flush: half a millisecond of the loop
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
@@ -32,8 +35,8 @@ class Recorder:
         self.lost = 0  # events that no disk took
         self._header = header
         self._most_bytes = most_bytes
-        self._lines: list[str] = []
-        self._pending_bytes = 0
+        self._pending: deque[tuple[int, ev.Event, list[ev.Action], str]] = deque()
+        self._rest = b""  # lines of which the disk took a part
         self._fd = -1
         self._written = 0
         if path is not None:
@@ -49,53 +52,56 @@ class Recorder:
             self._fd = -1  # tried again with the next flush
             return
         self._written = 0
-        line = _encode({**self._header, "format": FORMAT, "part": part}) + "\n"
-        self._lines.insert(0, line)
-        self._pending_bytes += len(line)
+        self._rest = (_encode({**self._header, "format": FORMAT, "part": part}) + "\n").encode()
         self._header["part"] = part
 
     def record(self, now_ns: int, event: ev.Event, actions: list[ev.Action], refused: str = "") -> None:
         """Take one event and what came of it; `refused`: the machine took it for a fault of the client."""
         if self.path is None:
             return
-        if self._pending_bytes > _MOST_PENDING:
+        if len(self._pending) >= _MOST_PENDING:
             self.lost += 1
             return
-        done: list[Any] = (
-            [[type(a).__name__, a] for a in actions] if not refused else [["RemoteProtocolError", [refused]]]
-        )
-        line = _encode([now_ns, type(event).__name__, event, done]) + "\n"
-        self._lines.append(line)
-        self._pending_bytes += len(line)
+        self._pending.append((now_ns, event, actions, refused))
 
-    def flush(self) -> None:
-        """Write what is pending; on a full disk keep what is not too much."""
-        if self.path is None or not self._lines:
-            return
+    def flush(self) -> bool:
+        """Write some of what is pending; whether there is more that could be written at once. A full disk keeps it."""
+        if self.path is None or not (self._pending or self._rest):
+            return False
         if self._fd < 0:
             self._open(int(self._header.get("part", 0)))
             if self._fd < 0:
-                return
-        blob = "".join(self._lines).encode()
+                return False
+        if not self._rest:
+            lines = [_line(*self._pending.popleft()) for _ in range(min(_AT_ONCE, len(self._pending)))]
+            self._rest = "".join(lines).encode()
+        blob = self._rest
         try:
             done = os.write(self._fd, blob)
         except OSError:
-            return
+            done = 0
         self._written += done
-        rest = blob[done:]
-        self._lines = [rest.decode()] if rest else []
-        self._pending_bytes = len(rest)
-        if self._written >= self._most_bytes and not rest:
+        self._rest = blob[done:]
+        if self._rest:
+            return False
+        if self._written >= self._most_bytes:
             os.close(self._fd)
             os.replace(self.path, self.path.with_name(self.path.name + ".1"))
             self._open(int(self._header.get("part", 0)) + 1)
+        return bool(self._pending)
 
     def close(self) -> None:
         """Write the rest and close."""
-        self.flush()
+        while self.flush():
+            pass
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def _line(now_ns: int, event: ev.Event, actions: list[ev.Action], refused: str) -> str:
+    done: list[Any] = [[type(a).__name__, a] for a in actions] if not refused else [["RemoteProtocolError", [refused]]]
+    return _encode([now_ns, type(event).__name__, event, done]) + "\n"
 
 
 def header(

@@ -75,6 +75,8 @@ class Seat:
         self.resume_ns = 0  # when it will be, if throttled
         self.credit = policy.quota_ns * WHOLE_PPM  # ns x ppm; below 0 is debt
         self.filled_ns = now_ns
+        self._measured = (-1, 0)  # (burst, weight) of which `_length` is the quota's virtual time
+        self._length = 0
 
     @property
     def weight_ppm(self) -> int:
@@ -88,8 +90,11 @@ class Seat:
 
     @property
     def finish(self) -> int:
-        """Virtual time at which its next quota would end."""
-        return self.clock + virtual(self.quota_ns, self.weight_ppm)
+        """Virtual time at which its next quota would end. Its length is kept: each decision asks everybody."""
+        measured = (self.bursts.burst_ns, self.request_ppm)
+        if measured != self._measured:
+            self._measured, self._length = measured, virtual(self.quota_ns, self.weight_ppm)
+        return self.clock + self._length
 
     def with_standing(self, standing: Standing) -> list[Member]:
         """Its processes of one standing, in the order in which they came."""

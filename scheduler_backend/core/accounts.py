@@ -86,6 +86,11 @@ class Accounts:
             total += seat.request_ppm
         return total
 
+    @property
+    def others(self) -> int:
+        """How many tenants one shares this GPU with: those with processes."""
+        return sum(1 for seat in self.seats.values() if seat.members) - 1
+
     def _measure_hop(self, seat: Seat, member: Member, held_ns: int) -> None:
         """What lies between our view of a grant and the client's own (receipt to drain confirmed): two messages.
 

@@ -23,6 +23,7 @@ class Books(Protocol):
     policy: Policy
     now_ns: int
     epoch: int
+    charge_from_ns: int
     quota_until_ns: int
     contended: bool
     holder: Seat | None
@@ -30,6 +31,8 @@ class Books(Protocol):
     virtual_now: int
     arrivals: int
 
+    @property
+    def others(self) -> int: ...
     def need_ns(self, seat: Seat) -> int: ...
     def barred(self) -> bool: ...
     def active_ppm(self) -> int: ...
@@ -81,15 +84,27 @@ def _following(machine: Books, holder: Seat, end_ns: int) -> Seat | None:
     rivals = [seat for seat in machine.waiting.values() if not seat.throttled or seat.resume_ns <= end_ns]
     if not rivals:
         return None
+    # Where its limit will bind, the holder is no rival: it would rest first.
     left_ns = end_ns - machine.now_ns
-    virtual_end = machine.virtual_now + (left_ns * SCALE // machine.active_ppm() if holder.request_ppm else 0)
-    clock, arrived = holder.clock, holder.arrived
-    holder.clock += virtual(left_ns, holder.weight_ppm)
-    holder.arrived = machine.arrivals + 1
-    # Where its limit will bind, it is none: it would rest first.
     left_ppm = WHOLE_PPM - holder.limit_ppm
     if not left_ppm or holder.credit_ns - left_ns * left_ppm // WHOLE_PPM >= machine.need_ns(holder):
         rivals = [*rivals, holder]
-    first, _ = pick(rivals, virtual_end, machine.policy)
-    holder.clock, holder.arrived = clock, arrived
+    first, _ = pick_at(machine, holder, rivals, end_ns)
     return None if first is holder else first
+
+
+def pick_at(machine: Books, holder: Seat, rivals: list[Seat], end_ns: int) -> tuple[Seat | None, int]:
+    """Who is picked among `rivals` at `end_ns` if the holder (which may be one of them) has held until then and is
+    back; and how far the virtual now jumps forward at that grant, beyond what it moves on until then.
+    """
+    left_ns = end_ns - machine.now_ns
+    virtual_end = machine.virtual_now + (left_ns * SCALE // machine.active_ppm() if holder.request_ppm else 0)
+    known = holder.clock, holder.arrived, holder.held_ns, holder.ready_since_ns
+    holder.clock += virtual(left_ns, holder.weight_ppm)
+    holder.arrived = machine.arrivals + 1
+    holder.held_ns = max(0, end_ns - machine.charge_from_ns)
+    holder.wait_from(end_ns)
+    first, virtual_then = pick(rivals, virtual_end, machine.policy, end_ns, machine.others)
+    holder.clock, holder.arrived, holder.held_ns, ready_since_ns = known
+    holder.wait_from(ready_since_ns)
+    return first, virtual_then - virtual_end

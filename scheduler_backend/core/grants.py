@@ -86,6 +86,7 @@ class Grants(Limits):
         self.arrivals += 1
         seat.arrived = self.arrivals
         seat.waiting_since_ns = self.now_ns
+        seat.wait_from(self.now_ns)
         self.waiting[seat.name] = seat
         self._throttle(seat)
 
@@ -98,7 +99,7 @@ class Grants(Limits):
         """A process of the holder stopped holding; if it was the last, the grant is over."""
         if seat.with_standing(Standing.HOLDS):
             return
-        held_ns = max(0, self.now_ns - self.charge_from_ns)
+        held_ns = seat.held_ns = max(0, self.now_ns - self.charge_from_ns)
         overuse_ns = max(0, self.now_ns - self.quota_until_ns - self.hop_ns)
         self._actions.append(ev.Page(seat.name, self.gpu, 0))
         self._actions.append(

@@ -46,6 +46,7 @@ class Limits(Accounts):
         rested = seat.credit >= need_ns * WHOLE_PPM - early
         if seat.throttled and rested and seat.state is State.WAITING:
             self._catch_up(seat)
+            seat.wait_from(self.now_ns)
         seat.throttled = not rested
         seat.resume_ns = 0 if rested else seat.full_enough_ns(need_ns)
 

@@ -74,7 +74,7 @@ class TokenMachine(Residents):
         if self.holder is None and not self.barred():
             ready = [seat for seat in self.waiting.values() if not seat.throttled]
             if ready:
-                first, self.virtual_now = pick(ready, self.virtual_now, self.policy)
+                first, self.virtual_now = pick(ready, self.virtual_now, self.policy, self.now_ns, self.others)
                 assert first is not None
                 self._move(first, Take())
         if self.holder is not None:
@@ -117,7 +117,7 @@ class TokenMachine(Residents):
         ready = [seat for seat in self.waiting.values() if not seat.throttled]
         if holder.name in self.returning:  # it counts as one that waits, as it does where its Return is heard first
             ready.append(holder)
-        _, self.virtual_now = pick(ready, self.virtual_now, self.policy)
+        _, self.virtual_now = pick(ready, self.virtual_now, self.policy, self.now_ns, self.others)
         self._move(self.seats[order.tenant], Take(order.epoch, order.quota_ns))
 
     # --- proof ------------------------------------------------------------------------------------------------------

@@ -54,6 +54,7 @@ class Waiting(Protocol):
     request_ppm: int
     latency: bool
     arrived: int  # serial number of its arrival
+    due_ns: int  # when it has waited as long as its request allows
 
     @property
     def finish(self) -> int: ...  # virtual time at which its next quota would end
@@ -68,9 +69,13 @@ def virtual(ns: int, weight_ppm: int) -> int:
 
 
 class Ordering(NamedTuple):
-    """owed_only: those whose clock is after now come only where nobody is owed. The least key is next."""
+    """owed_only: those whose clock is after now come only where nobody is owed. The least key is next.
+
+    bounded: nobody waits without bound (see _comes_too_late).
+    """
 
     owed_only: bool
+    bounded: bool
     key: Callable[[Waiting], tuple[int, ...]]
 
 
@@ -84,16 +89,21 @@ def by_virtual_start(seat: Waiting) -> tuple[int, ...]:
     return (seat.clock, seat.arrived)
 
 
+def by_due(seat: Waiting) -> tuple[int, ...]:
+    """Who fell due first."""
+    return (seat.due_ns, seat.arrived)
+
+
 def by_arrival(seat: Waiting) -> tuple[int, ...]:
     """First come, first served."""
     return (seat.arrived,)
 
 
 ORDERINGS: dict[str, Ordering] = {
-    "eevdf": Ordering(True, by_virtual_finish),
-    "finish": Ordering(False, by_virtual_finish),  # plain weighted fair queueing
-    "behind": Ordering(False, by_virtual_start),
-    "fifo": Ordering(False, by_arrival),
+    "eevdf": Ordering(True, True, by_virtual_finish),
+    "finish": Ordering(False, False, by_virtual_finish),  # plain weighted fair queueing
+    "behind": Ordering(False, False, by_virtual_start),
+    "fifo": Ordering(False, False, by_arrival),
 }
 
 
@@ -106,24 +116,45 @@ def eligible(seat: Waiting, virtual_now: int, latency_ahead_ns: int) -> bool:
     return seat.clock <= virtual_now
 
 
-def pick(waiting: Iterable[S], virtual_now: int, policy: Policy) -> tuple[S | None, int]:
+def pick(waiting: Iterable[S], virtual_now: int, policy: Policy, now_ns: int, others: int) -> tuple[S | None, int]:
     """The next holder among those who wait and have headroom, and the virtual now at its grant.
 
     Where nobody is owed, now moves on to the first clock there is (WF2Q+: the token is never idle while somebody
     waits). Best effort comes when nobody with a request waits, the least served first.
+
+    Fair virtual time alone lets a tenant of a small request wait for nearly two of its periods (served early in one,
+    late in the next), and one that comes new for a whole one. So where somebody's wait would pass its bound, who has
+    been due the longest comes first, the latency class included. `others` are those it shares the GPU with.
     """
     seats = list(waiting)
     promised = [seat for seat in seats if seat.request_ppm]
     if not promised:
         return min(seats, key=by_virtual_start, default=None), virtual_now
     ordering = ORDERINGS[policy.ordering]
+    rivals = promised
     if ordering.owed_only:
-        owed = [seat for seat in promised if eligible(seat, virtual_now, policy.latency_ahead_ns)]
-        if not owed:
+        rivals = [seat for seat in promised if eligible(seat, virtual_now, policy.latency_ahead_ns)]
+        if not rivals:
             virtual_now = max(virtual_now, min(seat.clock for seat in promised))
-            owed = [seat for seat in promised if seat.clock <= virtual_now]
-        promised = owed
-    return min(promised, key=ordering.key), virtual_now
+            rivals = [seat for seat in promised if seat.clock <= virtual_now]
+    first = min(rivals, key=ordering.key)
+    if ordering.bounded and _comes_too_late(promised, first, policy, now_ns, others):
+        first = min(promised, key=by_due)
+    return first, virtual_now
+
+
+def _comes_too_late(promised: Sequence[S], first: S, policy: Policy, now_ns: int, others: int) -> bool:
+    """Would somebody who waits pass its bound if `first` were next, and the rest came as they fell due?
+
+    The bound: nobody with a request waits longer than its last held time / request + one quota of each of the others.
+    After its last held time / request it is due. Served in the order in which they fall due, each comes after at most
+    all others, once: what one takes that way is no more than its request, so it falls due again later. That order is
+    needed only where no time is left for anybody else's quota; the rest is left to virtual time, which is smoother.
+    """
+    due = sorted(seat.due_ns for seat in promised if seat.due_ns <= now_ns and seat is not first)
+    turn_ns = policy.quota_ns + policy.hop_most_ns
+    latest_ns = now_ns - (others - 1) * turn_ns
+    return any(due_ns < latest_ns + turns * turn_ns for turns, due_ns in enumerate(due))
 
 
 def entitled_shares(specs: Sequence[TenantSpec]) -> dict[str, int]:

@@ -29,7 +29,9 @@ class Residents(Tenure):
             seat.clock = base + (seat.clock - base) * seat.weight_ppm // (spec.request_ppm or WHOLE_PPM)
         else:
             seat.clock = self.virtual_now if spec.request_ppm else self.virtual_best_effort
+        more = spec.request_ppm > seat.request_ppm
         seat.request_ppm, seat.limit_ppm, seat.latency = spec.request_ppm, spec.limit_ppm, spec.latency
+        seat.wait_from(self.now_ns if more else seat.ready_since_ns)  # a greater promise holds from now on
         self._throttle(seat)
         if self.holder is seat and seat.state is State.HOLDING and not self.contended and spec.limit_ppm < WHOLE_PPM:
             self._move(seat, Recall(ev.LIMIT))

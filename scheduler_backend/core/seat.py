@@ -17,6 +17,7 @@ from scheduler_backend.core.tenant import WHOLE_PPM, TenantSpec
 from scheduler_backend.core.window import Window
 
 STORY_LENGTH = 40
+NEVER_NS = 1 << 62
 
 
 class State(Enum):
@@ -70,6 +71,9 @@ class Seat:
         self.arrived = 0  # serial of its last arrival among the waiting
         self.woken = False  # it came back from idle and has not held since
         self.waiting_since_ns = 0
+        self.ready_since_ns = 0  # waiting, and not resting at its limit
+        self.held_ns = 0  # by its last grant
+        self.due_ns = NEVER_NS  # when it has waited as long as its request allows
         self.seen_ns = now_ns  # last sign that it may want the GPU
         self.throttled = False  # its bucket ran dry and is not yet full enough
         self.resume_ns = 0  # when it will be, if throttled
@@ -95,6 +99,11 @@ class Seat:
         if measured != self._measured:
             self._measured, self._length = measured, virtual(self.quota_ns, self.weight_ppm)
         return self.clock + self._length
+
+    def wait_from(self, now_ns: int) -> None:
+        """It waits and has headroom from now on; after held time / request it is due (policy.pick)."""
+        self.ready_since_ns = now_ns
+        self.due_ns = now_ns + self.held_ns * WHOLE_PPM // self.request_ppm if self.request_ppm else NEVER_NS
 
     def with_standing(self, standing: Standing) -> list[Member]:
         """Its processes of one standing, in the order in which they came."""

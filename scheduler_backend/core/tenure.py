@@ -6,8 +6,9 @@ Each method says when to look again, so that the machine can ask for one Tick.
 from __future__ import annotations
 
 from scheduler_backend.core import events as ev
+from scheduler_backend.core.ahead import pick_at
 from scheduler_backend.core.moves import Lapse, Overrun, Prolong, Recall
-from scheduler_backend.core.policy import SCALE, eligible, pick, virtual
+from scheduler_backend.core.policy import SCALE, eligible, virtual
 from scheduler_backend.core.rows import Rows
 from scheduler_backend.core.seat import Seat, Standing
 from scheduler_backend.core.tenant import WHOLE_PPM
@@ -113,16 +114,10 @@ class Tenure(Rows):
             if quota_ns < policy.quota_ns // 2:
                 return 0
         rivals = [seat for seat in self.waiting.values() if not seat.throttled or seat.resume_ns <= self.quota_until_ns]
-        clock, arrived = holder.clock, holder.arrived
-        active_ppm = self.active_ppm()
-        virtual_end = self.virtual_now + (left_ns * SCALE // active_ppm if holder.request_ppm else 0)
-        holder.clock += virtual(left_ns, holder.weight_ppm)
-        holder.arrived = self.arrivals + 1
-        again, virtual_then = pick([*rivals, holder], virtual_end, policy)
-        holder.clock, holder.arrived = clock, arrived
+        again, jump = pick_at(self, holder, [*rivals, holder], self.quota_until_ns)
         if again is not holder:
             return 0
-        self.virtual_now += virtual_then - virtual_end
+        self.virtual_now += jump
         self._move(holder, Prolong(self._until_resumed(holder, quota_ns, self.quota_until_ns)))
         return self.quota_until_ns - policy.extend_lead_ns
 

@@ -1,0 +1,119 @@
+"""Simulated worlds: nobody waits without bound, nobody works in another's turn, whatever comes, goes or breaks."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler_backend.core import events as ev
+from scheduler_backend.core.policy import MS, Policy
+from scheduler_backend.simulation.programs import SECOND, Program, spec
+from scheduler_backend.simulation.watch import Timeline, Waits
+from scheduler_backend.simulation.world import Network, World
+
+
+def busy(name: str, request: float, limit: float = 1.0, **more: object) -> Program:
+    return Program(spec(name, request, limit), **more)  # type: ignore[arg-type]
+
+
+def loop(name: str, request: float, burst_ms: float, gap_ms: float, *, latency: bool = False) -> Program:
+    return Program(spec(name, request, latency=latency), "closed_loop", int(burst_ms * MS), int(gap_ms * MS), 100_000)
+
+
+MIXES = {
+    "a small one beside three large ones": [busy("a", 0.02), *(busy(f"t{i}", 0.32) for i in range(3))],
+    "one large and 31 small ones": [busy("a", 0.5), *(busy(f"t{i}", 0.016) for i in range(31))],
+    "limits": [busy("a", 0.5, 0.6), busy("b", 0.3), busy("c", 0.2, 0.2)],
+    "all kinds": [
+        loop("a", 0.2, 1, 1),
+        Program(spec("b", 0.2), "bursty", 20 * MS, 20 * MS),
+        busy("c", 0.1, kernel_ns=100 * MS),
+        busy("d", 0.01),
+        busy("e", 0.0),
+        busy("f", 0.1, 0.1),
+        Program(spec("g", 0.05), "idle"),
+        loop("h", 0.2, 50, 2),
+    ],
+    "latency tenants beside batch": [
+        loop("a", 0.2, 6, 10, latency=True),
+        Program(spec("l", 0.2, latency=True), "bursty", 6 * MS, 10 * MS),
+        busy("b", 0.3),
+        busy("c", 0.1),
+        busy("d", 0.02),
+    ],
+    "a greedy latency tenant": [Program(spec("l", 0.3, latency=True)), busy("b", 0.3), busy("c", 0.05)],
+}
+
+
+@pytest.mark.parametrize("prepared", [True, False], ids=["prepared", "by messages"])
+@pytest.mark.parametrize("mix", MIXES)
+def test_nobody_with_a_request_and_headroom_waits_longer_than_its_bound(mix: str, prepared: bool) -> None:
+    programs = MIXES[mix]
+    waits = Waits(programs)
+    World(programs, network=Network(prepared=prepared), watchers=[waits]).run(4)
+    assert waits.waits > 100
+    assert not waits.late, waits.late[0]
+
+
+def test_without_the_bound_a_small_tenant_waits_longer_than_that() -> None:
+    programs = MIXES["a small one beside three large ones"]
+    waits = Waits(programs)
+    World(programs, policy=Policy(ordering="finish"), watchers=[waits]).run(4)
+    assert waits.late
+
+
+def test_what_really_runs_is_what_was_promised() -> None:
+    programs = [busy("a", 0.5, 0.6), busy("b", 0.3), busy("c", 0.2, 0.2)]
+    timeline = Timeline()
+    World(programs, watchers=[timeline]).run(11)
+    shares = [timeline.share(name, 1, 11) for name in "abc"]
+    assert shares == pytest.approx([0.5, 0.3, 0.2], abs=0.005)
+
+
+def test_work_never_overlaps_unless_the_daemon_gave_the_holder_up() -> None:
+    world = World([busy("a", 0.5), busy("b", 0.5)])
+    world.run(1)
+    frozen = next(process for process in world.processes.values() if process.lanes[0].running_since_ns >= 0)
+    world.freeze(frozen, 2 * SECOND)
+    world.run(1.5)
+    assert (frozen.number, 0) in world.given_up  # its lease ran out, the other went on
+    other = next(process for process in world.processes.values() if process is not frozen)
+    assert other.lanes[0].returned == 0 or other.lanes[0].epoch > frozen.lanes[0].epoch
+    world.run(1)
+    assert (frozen.number, 0) not in world.given_up  # it is back, by a grant
+
+
+def test_a_message_of_before_is_lost_with_its_connection_and_nobody_with_it() -> None:
+    timeline = Timeline(100 * MS)
+    world = World([busy("a", 0.5), busy("b", 0.5)], watchers=[timeline])
+    for at_ms in range(500, 2500, 37):
+        world.at(at_ms * MS, lambda: world.cut(world.processes[1]))
+    world.run(5)
+    assert timeline.share("a", 3, 5) == pytest.approx(0.5, abs=0.02)
+
+
+def test_a_daemon_that_dies_and_returns_goes_on_with_all_who_live() -> None:
+    timeline = Timeline(100 * MS)
+    world = World([busy("a", 0.7), busy("b", 0.3)], watchers=[timeline])
+    for at_s in (1, 2, 4):
+        world.at(at_s * SECOND, world.crash, 300 * MS)
+    world.run(8)
+    assert timeline.share("a", 6, 8) == pytest.approx(0.7, abs=0.02)
+    assert timeline.share("b", 6, 8) == pytest.approx(0.3, abs=0.02)
+
+
+def test_the_same_seed_is_the_same_run() -> None:
+    def run() -> list[object]:
+        seen: list[object] = []
+
+        class Record:
+            def on_work(self, *_: object) -> None: ...
+
+            def on_actions(self, world: World, event: ev.Event, actions: list[ev.Action]) -> None:
+                seen.append((world.now_ns, event, actions))
+
+        World(MIXES["all kinds"], watchers=[Record()], network=Network(stall=0.01), seed=7).run(2)
+        return seen
+
+    first = run()
+    assert len(first) > 100
+    assert first == run()

@@ -30,6 +30,7 @@ BENCHES = (
     "fairness",
     "placement",
     "extender",
+    "scale",
 )
 OUT = Path(__file__).resolve().parent.parent / "out" / "bench"
 

@@ -18,7 +18,7 @@ from scheduler_backend.simulation.world import World
 HOUR = 3600 * SECOND
 
 
-def shares(count: int, rng: random.Random) -> list[TenantSpec]:
+def shares(count: int, rng: random.Random, gpu: int = 0) -> list[TenantSpec]:
     """Promises of `count` tenants of one GPU: most have a request, some a limit, some are best effort or latency."""
     weights = [rng.choice((1, 1, 1, 2, 4, 8)) for _ in range(count)]
     part = WHOLE_PPM * 9 // 10 // sum(weights)
@@ -29,7 +29,7 @@ def shares(count: int, rng: random.Random) -> list[TenantSpec]:
         if rng.random() < 0.25:
             limit_ppm = min(WHOLE_PPM, max(20_000, int(request_ppm * rng.choice((1, 1, 1.5, 3)))))
         latency = request_ppm > 0 and limit_ppm == WHOLE_PPM and rng.random() < 0.1
-        specs.append(TenantSpec(f"t{number:02}", request_ppm, limit_ppm, 0, latency))
+        specs.append(TenantSpec(f"g{gpu}t{number:02}", request_ppm, limit_ppm, 0, latency, (gpu,)))
     return specs
 
 
@@ -43,11 +43,12 @@ def program(spec: TenantSpec, start_ns: int, stop_ns: int, rng: random.Random) -
 
 
 def day(world: World, tenants: int, seconds: float, seed: int) -> list[Program]:
-    """Plan the day into the world; returns all its programs. Peak load comes at half of `seconds`."""
+    """Plan the day into the world, so many tenants on each GPU; returns all programs. The peak is at half of it."""
     rng = random.Random(seed)
     length_ns = int(seconds * SECOND)
     programs: list[Program] = []
-    for spec in shares(tenants, rng):
+    gpus = range(len(world.node.machines))
+    for spec in [spec for gpu in gpus for spec in shares(tenants, rng, gpu)]:
         at_ns = rng.randrange(length_ns // 20 + 1)
         while at_ns < length_ns:
             presence = 0.15 + 0.85 * math.sin(math.pi * at_ns / length_ns)
@@ -84,6 +85,8 @@ def _strike(world: World, rng: random.Random) -> None:
         world.crash(int(rng.choice((50, 500, 3000)) * MS * (0.5 + rng.random())))
     else:
         one, other = world.specs[victim.name], world.specs[rng.choice(living).name]
+        if one.gpus != other.gpus:
+            return
         moved = min(one.request_ppm // 2, other.limit_ppm - other.request_ppm)
         if one.name != other.name and moved > 0:
             world.promise(one._replace(request_ppm=one.request_ppm - moved))

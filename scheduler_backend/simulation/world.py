@@ -57,11 +57,11 @@ class World:
         network: Network | None = None,
         watchers: Sequence[Watcher] = (),
         seed: int = 1,
-        check: bool = True,
+        check_every: int = 1,
     ) -> None:
         self.policy, self.network = policy or Policy(), network or Network()
         self.node = Node(gpus, self.policy)
-        self.watchers, self.check = list(watchers), check
+        self.watchers, self.check_every = list(watchers), check_every
         self.seed = seed
         self.random = random.Random(seed)
         self.now_ns = 0
@@ -170,7 +170,7 @@ class World:
             perform = performers.get(type(action))
             if perform is not None:
                 perform(action)
-        if self.check:
+        if self.check_every and self.handled % self.check_every == 0:
             self.node.check()
         for watcher in self.watchers:
             watcher.on_actions(self, event, actions)

@@ -1,0 +1,107 @@
+"""The scheduler on paper: days of many tenants on many cards, the pure machine in its simulation. No process, no clock.
+
+Every node is a world of its own with its own seed. Judged: the invariants, that no two tenants ever work on one card at
+once, and that no tenant of one card with a request and headroom waits longer than its last held time / request + the
+others' quotas + one kernel. The baseline is the same day under plain weighted fair queueing (`ordering = "finish"`), in
+short runs. Progress goes to stderr each virtual hour; SIGINT ends the run there and reports what was reached.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from bench.report import report
+from scheduler_backend.core.policy import Policy
+from scheduler_backend.simulation.scenarios import day, trouble
+from scheduler_backend.simulation.watch import Waits
+from scheduler_backend.simulation.world import Network, World
+
+
+def node(arguments: argparse.Namespace, seed: int, ordering: str) -> tuple[World, Waits]:
+    """One node's whole time."""
+    seconds = arguments.hours * 3600
+    waits = Waits(())
+    network = Network(stall=0.0005, stall_ns=300_000)
+    policy = Policy(ordering=ordering)
+    world = World(
+        [],
+        gpus=arguments.gpus,
+        policy=policy,
+        network=network,
+        watchers=[waits],
+        seed=seed,
+        check_every=arguments.check_every,
+    )
+    for program in day(world, arguments.tenants, seconds, seed):
+        waits.know(program)
+    if arguments.trouble:
+        trouble(world, arguments.trouble, seconds, seed)
+    try:
+        while world.now_ns < seconds * 1e9:
+            world.run(min(3600.0, seconds - world.now_ns / 1e9))
+            print(
+                f"{world.now_ns / 3.6e12:.1f} h: {world.handovers} hand-overs, {waits.worst}",
+                file=sys.stderr,
+                flush=True,
+            )
+    except KeyboardInterrupt:
+        print(f"ended at {world.now_ns / 3.6e12:.2f} h", file=sys.stderr)
+    return world, waits
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tenants", type=int, default=64, help="on each card")
+    parser.add_argument("--hours", type=float, default=0.01, help="of virtual time")
+    parser.add_argument("--gpus", type=int, default=1, help="of each node")
+    parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--check-every", type=int, default=100, help="events; 0: never")
+    parser.add_argument(
+        "--trouble", type=float, default=0.0, help="mean seconds between faults; then waits are not judged"
+    )
+    arguments = parser.parse_args()
+    figures: dict[str, object] = {}
+    late = 0
+    for ordering in ("eevdf", "finish"):
+        nodes = 1 if ordering == "finish" else arguments.nodes
+        started = time.process_time()
+        events = handovers = waits = late_here = 0
+        worst = (0.0, "")
+        reached_ns = 0
+        for number in range(nodes):
+            world, judged = node(arguments, arguments.seed + number, ordering)
+            events += world.handled
+            handovers += world.handovers
+            waits += judged.waits
+            late_here += len(judged.late)
+            worst = max(worst, judged.worst)
+            reached_ns += world.now_ns
+        took = time.process_time() - started
+        figures[ordering] = {
+            "cards": nodes * arguments.gpus,
+            "tenants": nodes * arguments.gpus * arguments.tenants,
+            "virtual_hours": reached_ns / nodes / 3.6e12,
+            "events": events,
+            "handovers": handovers,
+            "waits": waits,
+            "waits_past_their_bound": late_here,
+            "longest_wait_by_its_bound": worst[0],
+            "longest_wait": worst[1],
+            "cpu_seconds": took,
+            "us_per_event": took / max(1, events) * 1e6,
+        }
+        late = late or (late_here if ordering == "eevdf" and not arguments.trouble else 0)
+        if arguments.hours > 0.1:
+            break  # the baseline shows enough in a short run
+    return report(
+        "Does the machine keep its promises over a day of 64 tenants, and over many cards?",
+        figures,
+        {"no wait past its bound": late == 0},
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

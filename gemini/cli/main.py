@@ -29,6 +29,7 @@ COMMANDS = {  # name -> (module, what it does)
     "extender": ("gemini.cli.extender", "the scheduler extender of a Kubernetes cluster"),
     "reporter": ("gemini.cli.reporter", "tells a Kubernetes cluster of this node's cards"),
     "webhook": ("gemini.cli.webhook", "the admission webhook of a Kubernetes cluster"),
+    "kubectl": ("gemini.cli.kubectl", "a cluster's cards, who holds them, who waits and why: also `kubectl gemini`"),
     "trace": ("gemini.cli.trace", "export a recorded run for Perfetto, or replay it"),
     "check": ("gemini.cli.check", "what is wrong on this machine, and what to do about it"),
 }

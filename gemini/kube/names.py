@@ -39,6 +39,8 @@ WRITTEN_KEYS = (ALLOCATION, ASSUME_TIME, ASSIGNED)
 
 ANNOTATION_KEYS = SHARE_KEYS + CHOICE_KEYS + POD_KEYS + (CPU_BIND,) + WRITTEN_KEYS
 
+NOT_ENFORCED = "ShareNotEnforced"  # reason of an event on a pod whose share nobody holds it to
+
 # gpushare's own annotations, written for pods that used its resource, and its environment.
 ALIYUN_INDEX = "ALIYUN_COM_GPU_MEM_IDX"
 ALIYUN_POD = "ALIYUN_COM_GPU_MEM_POD"

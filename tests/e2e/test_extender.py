@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -78,7 +82,7 @@ def gemini(plane: Plane, **hooks: Any) -> Iterator[None]:
         verbs = ("filter", "prioritize", "bind", "preempt")
         entry = extender(url, resources, ignored=[MEMORY, RATIO], node_cache_capable=True, verbs=verbs)
         stack.enter_context(plane.scheduler(scheduler_configuration([entry])))
-        yield
+        yield url
 
 
 def sharepod(name: str, more: Object | None = None, **annotations: str) -> Object:
@@ -140,31 +144,43 @@ def test_group_of_four_with_room_for_three_binds_nobody_and_three_go_together(
 
 
 @pytest.fixture
-def high(plane: Plane, namespace: str) -> Iterator[str]:
-    """A priority class above the default."""
-    classes, name = "/apis/scheduling.k8s.io/v1/priorityclasses", f"high-{namespace}"
-    plane.api.post(classes, {"metadata": {"name": name}, "value": 1000})
-    yield name
-    plane.api.delete(f"{classes}/{name}")
+def priorities(plane: Plane, namespace: str) -> Iterator[list[str]]:
+    """Three priority classes, the lowest first, all above the default."""
+    classes, found = "/apis/scheduling.k8s.io/v1/priorityclasses", [f"p{i}-{namespace}" for i in range(3)]
+    for i, name in enumerate(found):
+        plane.api.post(classes, {"metadata": {"name": name}, "value": 10 * (i + 1)})
+    yield found
+    for name in found:
+        plane.api.delete(f"{classes}/{name}")
 
 
 def test_preemptor_gets_a_card_and_victims_stand_on_it_alone(
-    plane: Plane, namespace: str, crd: None, high: str
+    plane: Plane, namespace: str, crd: None, priorities: list[str]
 ) -> None:
+    """The scheduler's own choice would be the two least important pods, which stand on two cards."""
     path = f"/api/v1/namespaces/{namespace}/pods"
-    with nodes_with_cards(plane, 1, 2), gemini(plane):
-        for i in range(4):
-            plane.api.post(path, sharepod(f"low-{i}", gpu_request="0.5"))
-            plane.api.wait_one(f"{path}/low-{i}", condition("Ready"))
+    least, less, high = priorities
+    with nodes_with_cards(plane, 1, 2), gemini(plane) as url:
+        for minor in range(2):
+            for name, priority in ((f"least-{minor}", least), (f"less-{minor}", less)):
+                share = sharepod(
+                    name, {"priorityClassName": priority}, gpu_request="0.5", gpu_uuid=f"GPU-card-0-{minor}"
+                )
+                plane.api.post(path, share)
+                plane.api.wait_one(f"{path}/{name}", condition("Ready"))
         plane.api.post(path, sharepod("high", {"priorityClassName": high}, gpu_request="1.0"))
         bound = plane.api.wait_one(f"{path}/high", condition("Ready"))
-        left = [pod for pod in plane.api.get(path)["items"] if pod["metadata"]["name"].startswith("low")]
-        assert len(left) == 2
-        assert all(record(pod)[0]["minor"] != record(bound)[0]["minor"] for pod in left)
+        taken = record(bound)[0]["minor"]
+        left = {pod["metadata"]["name"] for pod in plane.api.get(path)["items"]}
+        assert left == {"high", f"least-{1 - taken}", f"less-{1 - taken}"}
+        with urllib.request.urlopen(f"{url}/metrics", timeout=10) as reply:
+            said = reply.read().decode()
+        assert 'gemini_extender_calls_total{result="ok",verb="preempt"}' in said
+        assert "gemini_extender_victims_total 2.0" in said
 
 
 def test_preemption_respects_a_disruption_budget_where_another_card_will_do(
-    plane: Plane, namespace: str, crd: None, high: str
+    plane: Plane, namespace: str, crd: None, priorities: list[str]
 ) -> None:
     path = f"/api/v1/namespaces/{namespace}/pods"
     budgets = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
@@ -177,7 +193,7 @@ def test_preemption_respects_a_disruption_budget_where_another_card_will_do(
         spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "kept"}}}
         plane.api.post(budgets, {"metadata": {"name": "keep"}, "spec": spec})
         plane.api.wait_one(f"{budgets}/keep", lambda budget: (budget.get("status") or {}).get("currentHealthy") == 1)
-        plane.api.post(path, sharepod("high", {"priorityClassName": high}, gpu_request="0.5"))
+        plane.api.post(path, sharepod("high", {"priorityClassName": priorities[-1]}, gpu_request="0.5"))
         plane.api.wait_one(f"{path}/high", condition("Ready"))
         assert {pod["metadata"]["name"] for pod in plane.api.get(path)["items"]} == {"kept", "high"}
 
@@ -192,6 +208,31 @@ def test_extender_outlives_a_restart_of_the_api_server(plane: Plane, namespace: 
         plane.api.wait_one(f"{path}/big", _refused("Insufficient"))
         plane.api.delete(f"{path}/before", grace_seconds=0)
         plane.api.wait_one(f"{path}/big", condition("Ready"))
+
+
+def test_kubectl_gemini_shows_cards_holders_and_who_waits(plane: Plane, namespace: str, crd: None) -> None:
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    bin_folder = Path(sys.executable).parent  # kubectl looks for kubectl-gemini on PATH
+    environment = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}", "HOME": str(plane.folder)}
+
+    def gemini_plugin(*words: str) -> Object:
+        command = [plane.tools / "kubectl", "gemini", *words, "-o", "json", "--kubeconfig", plane.admin]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+        return dict(json.loads(done.stdout))
+
+    with nodes_with_cards(plane, 2, 1), gemini(plane):
+        plane.api.post(path, sharepod("holds", gpu_request="0.7"))
+        node = plane.api.wait_one(f"{path}/holds", condition("Ready"))["spec"]["nodeName"]
+        plane.api.post(path, sharepod("waits", gpu_request="0.5", gpu_memory="90Gi"))
+        plane.api.wait_one(f"{path}/waits", _refused("Insufficient"))
+        given = gemini_plugin("-n", namespace)
+        assert {entry["name"]: entry["used_core"] for entry in given["nodes"]} == {
+            "card-0": 70 if node == "card-0" else 0, "card-1": 70 if node == "card-1" else 0
+        }  # fmt: skip
+        ((pod, why),) = [(entry["pod"], entry["why"]) for entry in given["waiting"]]
+        assert (pod, "80Gi free of 80Gi, 90Gi asked" in why) == (f"{namespace}/waits", True)
+        ((card,),) = [entry["devices"] for entry in gemini_plugin(node)["nodes"]]
+        assert [(holder["pod"], holder["core"]) for holder in card["pods"]] == [(f"{namespace}/holds", 70)]
 
 
 def _refused(reason: str) -> Any:

@@ -1,0 +1,100 @@
+"""kubectl gemini [NODE]: nodes and cards of a cluster, who holds them, how fragmented they are, who waits and why.
+
+`kubectl-gemini` on PATH makes it a plugin of kubectl; `gemini kubectl` is the same. Reads Nodes, Device objects, Pods
+and Events of the API server with the kubeconfig's credentials, and changes nothing; the extender may be out of reach.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from gemini.cli.problem import Problem
+from gemini.kube import names
+
+DEFAULT_CONFIG = Path.home() / ".kube" / "config"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("node", nargs="?", metavar="NODE", help="each card of this node, and who holds it")
+    parser.add_argument(
+        "-o", "--output", choices=("table", "wide", "json"), default="table",
+        help="wide: the cards of every node; json: all that is known",
+    )  # fmt: skip
+    parser.add_argument("-n", "--namespace", metavar="NAME", help="only pods of this namespace that wait")
+    parser.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, else ~/.kube/config")
+    parser.add_argument("--context", metavar="NAME", help="of the kubeconfig; default: its current one")
+    parser.add_argument(
+        "--device-types", default=",".join(sorted(names.DEVICE_TYPES)), metavar="NAMES",
+        help="types of devices besides gpu, as the extender has them (default: %(default)s)",
+    )  # fmt: skip
+
+
+def main(args: argparse.Namespace) -> int:
+    from gemini.cli import kubectl_view
+    from gemini.extender.state import Cluster
+
+    types = frozenset(name.strip() for name in args.device_types.split(",") if name.strip())
+    cluster = Cluster(types=types)
+    events = asyncio.run(_read(args, cluster))
+    if args.node is not None and args.node not in cluster.nodes:
+        few = ", ".join(sorted(cluster.nodes)[:8])
+        raise Problem(f"there is no node {args.node}; there are {few or 'none'}")
+    given = kubectl_view.picture(cluster, events, args.node, args.namespace)
+    if args.output == "json":
+        print(json.dumps(given, indent=1))
+        return 0
+    if not given["nodes"]:
+        where = f"node {args.node}" if args.node else "no node"
+        missing = "has no Device object" if args.node else "has a Device object"
+        print(f"gemini: {where} {missing}; does the reporter (gemini reporter) run there?", file=sys.stderr)
+    print(kubectl_view.tables(given, cards=args.node is not None or args.output == "wide"), end="")
+    return 0
+
+
+async def _read(args: argparse.Namespace, cluster: Any) -> list[dict[str, Any]]:
+    """Fills the cluster; the events that say of a share that it is not enforced."""
+    from gemini.extender.state import BUDGET, DEVICE, KINDS
+    from gemini.kube.client import ApiFault, Client, Refused
+
+    config = args.kubeconfig or os.environ.get("KUBECONFIG") or str(DEFAULT_CONFIG)
+    try:
+        client = await Client.connect(config, args.context)
+    except Exception as error:  # each way of logging in fails in its own way
+        raise Problem(f"{config}: {' '.join(str(error).split())}; give --kubeconfig FILE") from None
+    try:
+        for kind in KINDS:
+            if kind == BUDGET:  # of no interest here
+                continue
+            try:
+                cluster.replace(kind, (await client.all_of(kind))[0])
+            except Refused as error:
+                if error.status != 404:
+                    raise
+                if kind == DEVICE:
+                    raise Problem(
+                        "the cluster knows no Device objects; apply deploy/kustomize/base, then start the reporter"
+                    ) from None
+        found = await client.get("/api/v1/events", fieldSelector=f"reason={names.NOT_ENFORCED}")
+    except ApiFault as error:
+        raise Problem(f"the API server: {error}") from None
+    finally:
+        await client.close()
+    items = found.get("items")
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+
+
+def command() -> int:
+    """The program kubectl-gemini."""
+    from gemini.cli.main import main as gemini
+
+    return gemini(["kubectl", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    sys.exit(command())

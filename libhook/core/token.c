@@ -197,6 +197,7 @@ static uint32_t step_closing(struct token *token, const struct token_view *view,
     token->state = TOKEN_DRAINING;
     token->expected_ns = now_ns;
     token->valve_ns = now_ns + most(VALVE_LEAST_NS, 2 * least(view->inflight_ns, UINT32_MAX));
+    token->tell_ns = token->valve_ns;
     token->deadline_ns = now_ns;
     return 0;
 }
@@ -234,9 +235,16 @@ static uint32_t step_draining(struct token *token, const struct token_view *view
         deadline = now_ns;
     else
         deadline = now_ns + poll;
-    if (view->needed && token->valve_ns > now_ns)
-        deadline = least(deadline, token->valve_ns);
     uint32_t actions = renew(token, view, now_ns, &deadline);
+    /* Nobody here could help: say that it takes longer than foreseen. A sibling may hold what it waits for, and wait. */
+    if (now_ns >= token->tell_ns) {
+        token->tell_ns = now_ns + VALVE_LEAST_NS;
+        if (!actions && view->connected && !token->renewing) {
+            token->renewing = true;
+            actions = TOKEN_SEND_RENEW;
+        }
+    }
+    deadline = least(deadline, view->needed && token->valve_ns > now_ns ? token->valve_ns : token->tell_ns);
     token->deadline_ns = deadline;
     return actions;
 }

@@ -79,6 +79,7 @@ struct token {
     uint64_t cap_ns;
     uint64_t closed_ns;
     uint64_t valve_ns;    /* when a drain not done lets waiting threads in, or the valve closes again */
+    uint64_t tell_ns;     /* when a drain not done is told to the daemon, though the lease needs no renewal yet */
     uint64_t expected_ns; /* when the drain should be over */
     uint64_t drained_ns;
     uint64_t deadline_ns; /* when token_step is due at the latest; UINT64_MAX: at the next event */

@@ -46,7 +46,7 @@ def next_order(machine: Books) -> Prepare | None:
     if holder is None or machine.barred() or not (machine.contended or holder.state is State.CLOSING):
         return None
     holds = holder.with_standing(Standing.HOLDS)
-    if len(holds) != 1:
+    if len(holds) != 1 or holds[0].again:
         return None
     closing = holder.state is State.CLOSING
     end_ns = machine.now_ns if closing else max(machine.now_ns, machine.quota_until_ns)

@@ -39,14 +39,17 @@ class Grants(Limits):
         """What a revoked holder has to drain or to say that it drains still: its cap was let in, and the margin."""
         return self.policy.lease_margin_ns + self.cap_ns
 
-    def _grant(self, member: Member, *, joined: bool) -> None:
+    def _grant(self, member: Member, *, joined: bool, admitted: bool = False) -> None:
+        """Tell a process; `admitted`: the quota is over, or was, and it is let in for a sibling that does not drain."""
         lease_ns = self._lease_ns()
+        if member.standing is not Standing.HOLDS:
+            member.again = member.epoch == self.epoch
         member.standing = Standing.HOLDS
         member.epoch = self.epoch
         member.granted_ns = self.now_ns
         member.lease_until_ns = self.now_ns + lease_ns
         member.asks_again = False
-        left_ns = self.quota_until_ns - self.now_ns
+        left_ns = self.policy.valve_ns if admitted else self.quota_until_ns - self.now_ns
         self._actions.append(
             ev.Grant(
                 member.client,
@@ -55,7 +58,7 @@ class Grants(Limits):
                 left_ns,
                 lease_ns,
                 self.cap_ns,
-                self.contended or self._limited(),
+                self.contended or admitted or self._limited(),
                 joined,
             )
         )

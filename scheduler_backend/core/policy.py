@@ -33,6 +33,7 @@ class Policy(NamedTuple):
     extend_lead_ns: int = 2 * MS  # who would be picked again is prolonged this long before its quota ends
     extend_silent: int = 4  # so often in a row without a sign of life from the holder
     join_least_ns: int = 500_000  # a sibling joins a grant that has this much left
+    valve_ns: int = 2 * MS  # what one that waits is let in for while a sibling's drain may wait for it
     cap_ns: int = 1 * MS  # most work in flight, contended
     cap_short_ns: int = 300_000  # while a latency tenant, or one with bursts below short_burst_ns, is registered
     cap_alone_ns: int = 20 * MS

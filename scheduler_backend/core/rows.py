@@ -67,14 +67,22 @@ class Rows(Grants):
         if not event.draining and seat.limit_ppm >= WHOLE_PPM and not self._shape(seat):
             self.quota_until_ns = self.now_ns + self.policy.alone_quota_ns
         self._extend(member, draining=event.draining)
+        if event.draining:
+            self._admit(seat)
 
     def _renew_closing(self, seat: Seat, event: ev.TokenRenewed) -> None:
-        """it drains still: only its lease is prolonged"""
+        """it drains still: only its lease is prolonged; siblings that wait are let in, for it may wait for them"""
         member = seat.members[event.client]
         if member.standing is Standing.HOLDS and member.epoch == event.epoch:
             self._extend(member, draining=True)
+            self._admit(seat)
         else:
             self._renew_stale(seat, event)
+
+    def _admit(self, seat: Seat) -> None:
+        """The valve between processes: what does not drain may wait for work that a sibling could not launch yet."""
+        for member in seat.with_standing(Standing.WAITS):
+            self._grant(member, joined=True, admitted=True)
 
     def _renew_stale(self, seat: Seat, event: ev.TokenRenewed) -> None:
         """what it thinks it holds is gone: say so again, charge one that overran"""

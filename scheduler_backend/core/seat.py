@@ -41,12 +41,13 @@ class Standing(Enum):
 class Member:
     """One process of the tenant."""
 
-    __slots__ = ("asks_again", "client", "epoch", "granted_ns", "lease_until_ns", "standing", "stray_since_ns")
+    __slots__ = ("again", "asks_again", "client", "epoch", "granted_ns", "lease_until_ns", "standing", "stray_since_ns")
 
     def __init__(self, client: int) -> None:
         self.client = client
         self.standing = Standing.QUIET
         self.epoch = 0  # of the grant it holds or strayed with
+        self.again = False  # it has given back this epoch before: an old word of its drain may be about
         self.granted_ns = 0
         self.lease_until_ns = 0
         self.asks_again = False  # it asked while its grant was closing

@@ -183,6 +183,19 @@ def test_the_valve_lets_needed_threads_in_and_closes_again() -> None:
     assert seat.state == "closing"
 
 
+def test_a_drain_that_nobody_here_can_help_is_told_every_5_ms() -> None:
+    seat = Seat().opened()
+    assert seat.step(T0 + 10 * MS, inflight_ns=0) == CLOSE
+    assert seat.step(T0 + 10 * MS) == 0
+    assert seat.step(T0 + 14 * MS) == 0
+    assert seat.step(T0 + 15 * MS) == RENEW
+    assert seat.step(T0 + 21 * MS) == 0  # it was not answered yet
+    assert lib.token_on_extend(seat.token, 7, 0, 21 * MS, MS, True, T0 + 21 * MS)
+    assert seat.step(T0 + 24 * MS) == 0
+    assert seat.step(T0 + 26 * MS) == RENEW
+    assert seat.step(T0 + 27 * MS, drained=True) == RETURN
+
+
 def test_the_valve_waits_twice_the_prediction() -> None:
     seat = Seat().opened()
     seat.step(T0 + 10 * MS, waiting=1)

@@ -58,6 +58,21 @@ def test_the_return_that_follows_says_what_was_done_and_asks_for_more():
     assert of(actions, ev.Prepare)[0].tenant == "a"
 
 
+def test_nothing_is_prepared_on_the_word_of_one_that_gave_the_same_epoch_back_before():
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    bench.do(ev.ClientJoined("a", 11, (0,)))
+    bench.ask(1)
+    bench.ask(11)
+    bench.ask(2)
+    bench.at(2).back(11, more=True)  # it said that it drained, and joins again
+    bench.at(3).back(1)
+    assert bench.holder == "a"
+    assert bench.machine.prepared is None  # by its old word it would be over at once
+    bench.at(10).back(11, more=True)
+    bench.at(20).back(2, more=True)
+    assert bench.machine.prepared is not None
+
+
 def test_busy_tenants_keep_their_shares_by_orders_alone():
     bench = Bench(("a", 0.7), ("b", 0.3))
     bench.ask(1)

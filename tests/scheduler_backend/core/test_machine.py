@@ -340,6 +340,25 @@ def test_a_drain_that_renews_keeps_its_lease_until_it_overran():
     assert bench.machine.seats["a"].clock > clock  # charged on until it was back
 
 
+def test_a_sibling_is_let_in_for_a_drain_that_may_wait_for_it():
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    bench.do(ev.ClientJoined("a", 11, (0,)))
+    bench.ask(1)
+    bench.ask(2)
+    bench.at(9.9).ask(11)  # too late for what is left
+    assert of(bench.at(15).do(ev.TokenRenewed(1, 0, 1)), ev.Grant) == []  # it does not drain
+    (grant,) = of(bench.do(ev.TokenRenewed(1, 0, 1, True)), ev.Grant)
+    assert (grant.client, grant.epoch, grant.quota_ns, grant.contended, grant.joined) == (11, 1, 2 * MS, True, True)
+    bench.at(17).back(11, more=True)
+    (grant,) = of(bench.do(ev.TokenRenewed(1, 0, 1, True)), ev.Grant)
+    assert grant.client == 11
+    bench.at(18).back(1, more=True)
+    assert bench.holder == "a"  # its sibling holds still
+    actions = bench.at(19).back(11, more=True)
+    assert of(actions, ev.Charged)[0].held_ns == 19 * MS  # once, and all of it
+    assert bench.holder == "b"
+
+
 def test_a_message_of_an_epoch_that_never_was_is_the_clients_fault():
     bench = Bench(("a", 0.5))
     with pytest.raises(ev.RemoteProtocolError, match="never granted"):

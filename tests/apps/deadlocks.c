@@ -1,0 +1,171 @@
+/*
+ * deadlocks.c - programs whose work waits for work that is not launched yet; a gate that lets go only what has drained
+ * would hold them for ever. Each goes round for so long and prints how often it did.
+ *
+ *     deadlocks collective MS              a collective over two GPUs, launched on the one, then on the other
+ *     deadlocks waits MS FILE              waits in its stream for a value in FILE, launches, writes one there ...
+ *     deadlocks writes MS FILE             ... which this other process waits for, having launched and written first
+ *     deadlocks capture MS global|thread|relaxed   captures all the while, and launches beside it
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "libhook/driver/cuda_abi.h"
+
+#define KERNEL_NS 1000000
+
+#define MUST(call)                                                                                                     \
+    do {                                                                                                               \
+        CUresult result = call;                                                                                        \
+        if (result != CUDA_SUCCESS) {                                                                                  \
+            fprintf(stderr, "%s: %d\n", #call, result);                                                                \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+static const char PTX[] = ".version 5.0\n.target sm_50\n.address_size 64\n"
+                          ".visible .entry gemini_spin(.param .u64 nanoseconds) { ret; }\n"
+                          ".visible .entry gemini_collective(.param .u64 nanoseconds, .param .u64 group, "
+                          ".param .u32 peers) { ret; }\n";
+
+static CUcontext context[2];
+static CUfunction spin[2], collective[2];
+static uint64_t end_ns;
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+static void open_device(int device) {
+    CUmodule module;
+
+    MUST(cuDevicePrimaryCtxRetain(&context[device], device));
+    MUST(cuCtxSetCurrent(context[device]));
+    MUST(cuModuleLoadData(&module, PTX));
+    MUST(cuModuleGetFunction(&spin[device], module, "gemini_spin"));
+    MUST(cuModuleGetFunction(&collective[device], module, "gemini_collective"));
+}
+
+static void launch(CUstream stream, uint64_t ns) {
+    void *parameters[] = {&ns};
+    MUST(cuLaunchKernel(spin[0], 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
+}
+
+static long collectives(void) {
+    long rounds = 0;
+
+    open_device(1);
+    for (; now_ns() < end_ns; rounds++) {
+        uint64_t ns = KERNEL_NS, group = (uint64_t)getpid() << 32 | (uint64_t)(rounds + 1);
+        uint32_t peers = 2;
+        void *parameters[] = {&ns, &group, &peers};
+        for (int device = 0; device < 2; device++) {
+            MUST(cuCtxSetCurrent(context[device]));
+            MUST(cuLaunchKernel(collective[device], 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
+        }
+        for (int device = 0; device < 2; device++) {
+            MUST(cuCtxSetCurrent(context[device]));
+            MUST(cuCtxSynchronize());
+        }
+    }
+    return rounds;
+}
+
+/* FILE is two words: what `writes` has written, and what `waits` has. */
+static long in_turns(const char *file, bool waits) {
+    int fd = open(file, O_RDWR);
+    uint32_t *words = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CUdeviceptr there;
+    CUstream stream;
+    uint32_t rounds = 0;
+
+    MUST(cuMemHostRegister_v2(words, 4096, 0));
+    MUST(cuMemHostGetDevicePointer_v2(&there, words, 0));
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    while (now_ns() < end_ns) {
+        rounds++;
+        if (waits)
+            MUST(cuStreamWaitValue32_v2(stream, there, rounds, CU_STREAM_WAIT_VALUE_GEQ));
+        launch(stream, KERNEL_NS);
+        MUST(cuStreamWriteValue32_v2(stream, waits ? there + 4 : there, rounds, 0));
+        if (!waits)
+            MUST(cuStreamWaitValue32_v2(stream, there + 4, rounds, CU_STREAM_WAIT_VALUE_GEQ));
+        MUST(cuStreamSynchronize(stream));
+    }
+    words[waits ? 1 : 0] = UINT32_MAX / 4; /* the other one may be one round ahead */
+    return rounds;
+}
+
+static CUstreamCaptureMode mode;
+
+static void *captures(void *count) {
+    CUstream stream;
+
+    MUST(cuCtxSetCurrent(context[0]));
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    while (now_ns() < end_ns) {
+        CUgraph graph;
+        CUgraphExec exec;
+        size_t nodes = 0, launched = 0;
+        uint64_t until_ns = now_ns() + 50000000;
+        MUST(cuStreamBeginCapture_v2(stream, mode));
+        for (; now_ns() < until_ns; launched++) {
+            launch(stream, 20000);
+            nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
+        }
+        MUST(cuStreamEndCapture(stream, &graph));
+        MUST(cuGraphGetNodes(graph, NULL, &nodes));
+        if (nodes != launched) {
+            fprintf(stderr, "%zu nodes for %zu launches\n", nodes, launched);
+            exit(1);
+        }
+        MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+        MUST(cuGraphLaunch(exec, stream));
+        MUST(cuStreamSynchronize(stream));
+        MUST(cuGraphExecDestroy(exec));
+        MUST(cuGraphDestroy(graph));
+        ++*(long *)count;
+    }
+    return NULL;
+}
+
+static long capturing(const char *name) {
+    pthread_t thread;
+    CUstream work;
+    long count = 0;
+
+    mode = !strcmp(name, "global")   ? CU_STREAM_CAPTURE_MODE_GLOBAL
+           : !strcmp(name, "thread") ? CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+                                     : CU_STREAM_CAPTURE_MODE_RELAXED;
+    MUST(cuStreamCreate(&work, CU_STREAM_NON_BLOCKING));
+    pthread_create(&thread, NULL, captures, &count);
+    while (now_ns() < end_ns)
+        launch(work, 100000);
+    pthread_join(thread, NULL);
+    return count;
+}
+
+int main(int count, char **argument) {
+    if (count < 3)
+        return 2;
+    MUST(cuInit(0));
+    open_device(0);
+    end_ns = now_ns() + strtoull(argument[2], NULL, 10) * 1000000;
+    const char *what = argument[1];
+    long rounds = !strcmp(what, "collective") ? collectives()
+                  : !strcmp(what, "waits")    ? in_turns(argument[3], true)
+                  : !strcmp(what, "writes")   ? in_turns(argument[3], false)
+                                              : capturing(argument[3]);
+    printf("%ld\n", rounds);
+    return 0;
+}

@@ -224,6 +224,8 @@ class Server:
         self.handle(ev.TenantRemoved(name))
         del self.endpoints[name]
         self._close(endpoint)
+        with contextlib.suppress(OSError):
+            endpoint.folder.rmdir()
         for gpu in range(len(self.gpus)):
             self.tallies.pop((name, gpu), None)
         self.mem_refusals.pop(name, None)
@@ -241,12 +243,12 @@ class Server:
         for peer in endpoint.peers.values():
             self._release(peer)
         endpoint.page.close()
-        for path in (endpoint.socket_path, endpoint.folder):
-            with contextlib.suppress(OSError):
-                path.rmdir() if path == endpoint.folder else path.unlink()
+        with contextlib.suppress(OSError):
+            endpoint.socket_path.unlink()
 
     def close(self) -> None:
-        """End: holders are told, sockets close. Tenants stay in state.json."""
+        """End: holders are told, sockets close. Tenants stay in state.json, and their folders where they are: containers
+        have them mounted, and find the sockets of the next daemon there."""
         if self._closed:
             return
         self._closed = True

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -422,6 +423,17 @@ def test_a_restarted_daemon_waits_no_longer_than_the_longest_lease_for_the_silen
     waiter = rig.client("b", nonce=waiter.nonce)
     waiter.ask()
     waiter.grant(3.0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_container_that_mounted_its_folder_finds_the_next_daemons_sockets_in_it(rig: Rig, number: int) -> None:
+    folder = Path(rig.tenant("a")).parent
+    mounted = os.open(folder, os.O_RDONLY)
+    rig.stop(number)
+    rig.start()
+    assert os.path.samestat(os.fstat(mounted), os.stat(folder))
+    assert sorted(os.listdir(mounted)) == ["tenant.sock", "tenant.sock.page"]
+    os.close(mounted)
 
 
 def test_a_wedged_listener_or_half_a_hello_on_the_page_socket_disturbs_nobody(rig: Rig) -> None:

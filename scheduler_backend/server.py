@@ -247,8 +247,8 @@ class Server:
             endpoint.socket_path.unlink()
 
     def close(self) -> None:
-        """End: holders are told, sockets close. Tenants stay in state.json, and their folders where they are: containers
-        have them mounted, and find the sockets of the next daemon there."""
+        """End: holders are told, sockets close. Tenants stay in state.json, and their folders where they are, for
+        containers have them mounted: they find the next daemon's sockets there."""
         if self._closed:
             return
         self._closed = True

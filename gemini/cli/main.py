@@ -30,6 +30,7 @@ COMMANDS = {  # name -> (module, what it does)
     "reporter": ("gemini.cli.reporter", "tells a Kubernetes cluster of this node's cards"),
     "webhook": ("gemini.cli.webhook", "the admission webhook of a Kubernetes cluster"),
     "kubectl": ("gemini.cli.kubectl", "a cluster's cards, who holds them, who waits and why: also `kubectl gemini`"),
+    "device-plugin": ("gemini.cli.deviceplugin", "the device plugin of a Kubernetes node"),
     "trace": ("gemini.cli.trace", "export a recorded run for Perfetto, or replay it"),
     "check": ("gemini.cli.check", "what is wrong on this machine, and what to do about it"),
 }
@@ -44,7 +45,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def usage() -> str:
-    lines = [f"  {name:<8} {text}" for name, (_, text) in COMMANDS.items()]
+    lines = [f"  {name:<13} {text}" for name, (_, text) in COMMANDS.items()]
     return "\n".join(
         [
             "usage: gemini COMMAND [OPTION]...",

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -183,6 +183,19 @@ class Client:
         path = f"{PATHS['Node']}/{quote(name)}" + ("/status" if status else "")
         return await self.call("PATCH", path, patch)
 
+    # ---- what the device plugin does
+
+    async def annotate(self, namespace: str, name: str, annotations: Mapping[str, str], version: str = "") -> Object:
+        """The pod as it is then. With a `version`: Refused with 409 if the pod is not of that version any more."""
+        metadata: Object = {"annotations": dict(annotations), **({"resourceVersion": version} if version else {})}
+        return await self.call("PATCH", _pod_path(namespace, name), {"metadata": metadata})
+
+    async def evict(self, namespace: str, name: str, uid: str) -> None:
+        """Ends a pod as disruption budgets allow it; Unanswered (429) where they do not now."""
+        options = {"preconditions": {"uid": uid}}
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}, "deleteOptions": options}
+        await self.call("POST", f"{_pod_path(namespace, name)}/eviction", body)
+
     # ---- what the extender does
 
     async def pod(self, namespace: str, name: str) -> Object:
@@ -226,7 +239,9 @@ class Client:
         written = await self.call("POST" if fresh else "PUT", path, body)
         return str((written.get("metadata") or {}).get("resourceVersion", ""))
 
-    async def event(self, pod: Object, name: str, reason: str, message: str, count: int, stamp: str) -> None:
+    async def event(
+        self, pod: Object, name: str, reason: str, message: str, count: int, stamp: str, source: str = "gemini-extender"
+    ) -> None:
         """Says something of a pod, as `kubectl describe` shows it; the same name again brings it up to date."""
         metadata = pod["metadata"]
         namespace = metadata["namespace"]
@@ -239,7 +254,7 @@ class Client:
             "involvedObject": {"apiVersion": "v1", "kind": "Pod", **about},
             "reason": reason,
             "type": "Warning",
-            "source": {"component": "gemini-extender"},
+            "source": {"component": source},
             "firstTimestamp": stamp,
             **news,
         }

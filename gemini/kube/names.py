@@ -94,6 +94,10 @@ ENV_LOG_FILE = "GEMINI_LOG_FILE"
 ENV_SIM = "GEMINI_SIM"
 ENV_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 
+# Annotations of a container (not of its pod), in the device plugin's reply: what it was given.
+CONTAINER_TENANT = f"{DOMAIN}/tenant"
+CONTAINER_CARDS = f"{DOMAIN}/cards"
+
 # Where a container finds the library and its daemon's socket; the device plugin mounts them there.
 LIBRARY_PATH = "/usr/local/lib/gemini/libgemini_hook.so"
 SOCKET_PATH = "/run/gemini/tenant.sock"

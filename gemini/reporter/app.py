@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gemini.kube.checkpoint import BadCheckpoint, read_checkpoint
 from gemini.kube.client import ApiFault, Client, Refused, follow
 from gemini.kube.kubelet_api import PLUGIN_FOLDER, POD_RESOURCES_SOCKET, stub, v1
 from gemini.kube.life import gone
@@ -246,10 +247,10 @@ class Reporter:
         stand."""
         try:
             text = await asyncio.to_thread(self.settings.checkpoint.read_bytes)
-            entries = vendor.read_checkpoint(text)
+            entries = read_checkpoint(text)
         except FileNotFoundError:
             return []  # no device plugin has ever given out anything here
-        except (OSError, vendor.BadCheckpoint) as error:
+        except (OSError, BadCheckpoint) as error:
             self._note("checkpoint", f"{self.settings.checkpoint}: {error}")
             raise Refused(0, f"{self.settings.checkpoint}: {error}") from None
         self._note("checkpoint", "")

@@ -12,14 +12,12 @@ the extender did, or was bound past it) is adopted from the checkpoint like any 
 from __future__ import annotations
 
 import base64
-import binascii
-import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gemini.kube import names
+from gemini.kube.checkpoint import Entry
 from gemini.kube.kubelet_api import v1beta1
 from gemini.reporter.inventory import Card
 
@@ -27,41 +25,6 @@ MIG = "MIG-"  # a part of a card in MIG mode, which is none of ours
 NVIDIA_CDI = "nvidia.com/gpu="
 _NODE = re.compile(r"/dev/nvidia(\d+)")
 _NONE = frozenset({"", "none", "void"})
-
-
-class BadCheckpoint(ValueError):
-    """The text is no checkpoint of a kubelet; one line."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """What one container was given of one resource."""
-
-    pod: str  # uid
-    container: str
-    resource: str
-    ids: tuple[str, ...]
-    reply: bytes  # the plugin's ContainerAllocateResponse
-
-
-def read_checkpoint(text: bytes | str) -> list[Entry]:
-    """The entries of kubelet_internal_checkpoint, both ways in which kubelets have written device ids."""
-    try:
-        entries = json.loads(text)["Data"]["PodDeviceEntries"] or []
-        return [_entry(given) for given in entries]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise BadCheckpoint(f"no checkpoint of a kubelet: {type(error).__name__}: {error}") from None
-
-
-def _entry(given: Any) -> Entry:
-    ids = given["DeviceIDs"] or {}
-    listed = ids if isinstance(ids, list) else [one for part in ids.values() for one in part or []]  # else by NUMA node
-    try:
-        reply = base64.b64decode(given.get("AllocResp") or "", validate=True)
-    except binascii.Error:
-        reply = b""
-    pod, container, resource = (str(given[key]) for key in ("PodUID", "ContainerName", "ResourceName"))
-    return Entry(pod, container, resource, tuple(sorted(map(str, listed))), reply)
 
 
 def published(

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from gemini.kube import names
+from gemini.kube.checkpoint import BadCheckpoint, Entry, read_checkpoint
 from gemini.kube.kubelet_api import v1beta1
 from gemini.reporter.inventory import Card
 from gemini.reporter.sysfs import Place
-from gemini.reporter.vendor import BadCheckpoint, Entry, cards_of, published, read_checkpoint
+from gemini.reporter.vendor import cards_of, published
 
 CARDS = [Card(i, i + 4, f"GPU-{i}", "H200", 1 << 30, "", Place()) for i in range(3)]
 UID = "fa8983dc-bb76-4eeb-8dcc-556fbd44d7ce"

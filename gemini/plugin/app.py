@@ -1,0 +1,389 @@
+"""The plugin as a program: gRPC to the kubelet, watches on the node's Device and pods, tidying, HTTP for whoever looks.
+
+    kubelet -> GetDevicePluginOptions, ListAndWatch, GetPreferredAllocation, Allocate, PreStartContainer -> service.py
+    GET /healthz /readyz /metrics
+
+Ready: registered with the kubelet that runs now. A kubelet that starts again is registered with again, on a fresh
+socket. Slots are listed once the node's Device is there; a card out of service is listed as unhealthy and comes back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import datetime
+import hashlib
+import logging
+import os
+import secrets
+import signal
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+from aiohttp import web
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+import libhook
+from gemini import serving
+from gemini.kube import names
+from gemini.kube.client import Client, follow
+from gemini.kube.kubelet_api import HEALTHY, PLUGIN_FOLDER, POD_RESOURCES_SOCKET, UNHEALTHY, handlers, v1beta1
+from gemini.plugin import host as files
+from gemini.plugin import reply
+from gemini.plugin.daemon import Daemon, DaemonFault
+from gemini.plugin.kubelet import Kubelet
+from gemini.plugin.service import DEVICE, POD, Refusal, Service
+from gemini.plugin.slots import CORE, UNITS, TooManySlots, gpushare, slot_id
+
+PORT = 8792
+LIB = Path(libhook.__file__).resolve().parent / "lib"
+TIDY_SECONDS = 5.0
+TRY_AGAIN_SECONDS = 1.0
+STATE_DIR = Path("/run/gemini")
+INSTALL_DIR = Path("/var/lib/gemini")
+log = logging.getLogger("gemini.plugin")
+
+
+class Plugin:
+    """What the kubelet calls: gRPC to Service and back, and the list of slots."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.options = v1beta1.DevicePluginOptions(pre_start_required=True, get_preferred_allocation_available=True)
+        self._changed = asyncio.Event()
+        self._ended = asyncio.Event()
+        service.changed = self.change
+
+    def change(self) -> None:
+        """Every open list is sent anew."""
+        old, self._changed = self._changed, asyncio.Event()
+        old.set()
+
+    def end_lists(self) -> None:
+        self._ended.set()
+        self.change()
+
+    def begin(self) -> None:
+        self._ended.clear()
+
+    def slots(self) -> Any:
+        reply_ = v1beta1.ListAndWatchResponse()
+        for card in self.service.cards.values():
+            health = HEALTHY if card.health else UNHEALTHY
+            for number in range(self.service.kind.count(card)):
+                device = reply_.devices.add(ID=slot_id(card.uuid, number), health=health)
+                if card.numa is not None:
+                    device.topology.nodes.add(ID=card.numa)
+        return reply_
+
+    async def GetDevicePluginOptions(self, request: Any, context: Any) -> Any:
+        return self.options
+
+    async def ListAndWatch(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        while not self._ended.is_set():
+            changed = self._changed
+            yield self.slots()
+            await changed.wait()
+
+    async def GetPreferredAllocation(self, request: Any, context: Any) -> Any:
+        answer = v1beta1.PreferredAllocationResponse()
+        for asked in request.container_requests:
+            try:
+                chosen = await self.service.prefer(
+                    asked.available_deviceIDs, asked.must_include_deviceIDs, asked.allocation_size
+                )
+            except Refusal as error:
+                await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+            answer.container_responses.add(deviceIDs=chosen)
+        return answer
+
+    async def Allocate(self, request: Any, context: Any) -> Any:
+        answer = v1beta1.AllocateResponse()
+        for asked in request.container_requests:
+            try:
+                answer.container_responses.append(await self.service.allocate(asked.devices_ids))
+            except Refusal as error:
+                log.error("allocate refused=%s", error)
+                await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        return answer
+
+    async def PreStartContainer(self, request: Any, context: Any) -> Any:
+        try:
+            await self.service.start(request.devices_ids)
+        except Refusal as error:
+            log.error("start refused=%s", error)
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        return v1beta1.PreStartContainerResponse()
+
+
+class Shell:
+    """Serves a Plugin to whichever kubelet runs. `registered` tells whether the one that runs now knows us."""
+
+    def __init__(self, plugin: Plugin, kubelet: Kubelet) -> None:
+        self.plugin, self.kubelet = plugin, kubelet
+        self.registered = asyncio.Event()
+        self.socket = kubelet.folder / f"gemini-{plugin.service.kind.resource.replace('/', '_')}.sock"
+        self._server: Any = None
+        self._known: tuple[int, int, int] | None = None
+
+    async def run(self) -> None:
+        async for _ in self.kubelet.changes():
+            while not await self._look():
+                await asyncio.sleep(TRY_AGAIN_SECONDS)
+
+    async def _look(self) -> bool:
+        """Whether all is well, or there is no kubelet to be registered with."""
+        now = self.kubelet.stamp()
+        if now is not None and now == self._known and self.socket.exists():
+            return True
+        self.registered.clear()
+        self._known = None
+        if now is None:
+            return True
+        try:
+            await self._serve()
+            await self.kubelet.register(self.socket.name, self.plugin.service.kind.resource, self.plugin.options)
+        except OSError as error:
+            log.warning("register error=%s", error)
+            return False
+        self._known = now
+        self.registered.set()
+        log.info("registered resource=%s socket=%s", self.plugin.service.kind.resource, self.socket)
+        return True
+
+    async def _serve(self) -> None:
+        await self.stop()
+        self.plugin.begin()
+        self.socket.unlink(missing_ok=True)
+        self._server = grpc.aio.server()
+        self._server.add_generic_rpc_handlers([handlers("v1beta1.DevicePlugin", self.plugin)])
+        self._server.add_insecure_port(f"unix://{self.socket}")
+        await self._server.start()
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self.plugin.end_lists()
+            await self._server.stop(0.2)
+            self._server = None
+
+
+class Api(Client):
+    """The API server, with our name on events."""
+
+    async def say(self, pod: Mapping[str, Any], reason: str, message: str) -> None:
+        metadata = pod["metadata"]
+        told = hashlib.sha256(f"{reason}{message}".encode()).hexdigest()[:12]
+        stamp = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        await self.event(
+            dict(pod), f"{metadata['name']}.{told}", reason, message, 1, stamp, source="gemini-device-plugin"
+        )
+
+
+class Metrics:
+    """What the service counted, when somebody asks."""
+
+    def __init__(self, service: Service, shell: Shell) -> None:
+        self.service, self.shell = service, shell
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+
+    def collect(self) -> list[Any]:
+        done = CounterMetricFamily(
+            "gemini_plugin_calls", "What the kubelet asked, and how it went", labels=["what", "result"]
+        )
+        for (what, result), count in sorted(self.service.counts.items()):
+            done.add_metric([what, result], count)
+        slots = GaugeMetricFamily("gemini_plugin_slots", "Slots by health of their card", labels=["health"])
+        for health in (True, False):
+            cards = [card for card in self.service.cards.values() if card.health is health]
+            slots.add_metric([HEALTHY if health else UNHEALTHY], sum(map(self.service.kind.count, cards)))
+        registered = GaugeMetricFamily("gemini_plugin_registered", "1: the kubelet that runs knows this plugin")
+        registered.add_metric([], int(self.shell.registered.is_set()))
+        return [done, slots, registered]
+
+    def application(self) -> web.Application:
+        async def metrics(_: web.Request) -> web.Response:
+            return web.Response(body=generate_latest(self.registry), content_type="text/plain", charset="utf-8")
+
+        async def healthz(_: web.Request) -> web.Response:
+            return web.Response(text="ok\n")
+
+        async def readyz(_: web.Request) -> web.Response:
+            ready = self.shell.registered.is_set()
+            return web.Response(
+                text="ok\n" if ready else "not registered with the kubelet\n", status=200 if ready else 503
+            )
+
+        application = web.Application()
+        for path, answer in (("/metrics", metrics), ("/healthz", healthz), ("/readyz", readyz)):
+            application.router.add_get(path, answer)
+        return application
+
+
+# ---- the program
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--node", metavar="NAME", default=os.environ.get("NODE_NAME"), help="this node (default: $NODE_NAME)")
+    add("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, else the pod's service account")
+    add(
+        "--mode",
+        choices=("core", "gpushare"),
+        default="core",
+        help="core serves gemini.io/gpu-core; gpushare serves aliyun.com/gpu-mem instead, and no card-based pods",
+    )
+    add("--unit", choices=sorted(UNITS), default="MiB", help="of one aliyun.com/gpu-mem (default: %(default)s)")
+    add("--state-dir", type=Path, default=STATE_DIR, metavar="DIR", help="the daemon's (default: %(default)s)")
+    add(
+        "--install-dir",
+        type=Path,
+        default=INSTALL_DIR,
+        metavar="DIR",
+        help="where the library is put for containers to mount; not on a file system that forbids execution, as "
+        "/run often is (default: %(default)s)",
+    )
+    add(
+        "--ld-so-preload",
+        action="store_true",
+        help="mount /etc/ld.so.preload too, so that kubectl exec and env -i are inside",
+    )
+    add("--cdi", action="store_true", help="give the library and the socket by CDI devices instead of mounts")
+    add(
+        "--cdi-dir",
+        type=Path,
+        default=Path("/var/run/cdi"),
+        metavar="DIR",
+        help="where the runtime looks for CDI files (default: %(default)s)",
+    )
+    add("--gpu-cdi", metavar="KIND", help="give the cards as CDI devices of this kind, such as nvidia.com/gpu")
+    add(
+        "--device-nodes", action="store_true", help="pass /dev/nvidia* of the cards, for runtimes without NVIDIA's hook"
+    )
+    add("--sim", metavar="SPEC", help="the node's cards are simulated ones; containers get that driver")
+    add(
+        "--device-types",
+        default=",".join(sorted(names.DEVICE_TYPES)),
+        metavar="NAMES",
+        help="types of devices besides gpu, as the extender is told (default: %(default)s)",
+    )
+    add(
+        "--kubelet-dir",
+        type=Path,
+        default=Path(PLUGIN_FOLDER),
+        metavar="DIR",
+        help="the kubelet's folder of device plugins (default: %(default)s)",
+    )
+    add(
+        "--pod-resources",
+        type=Path,
+        default=Path(POD_RESOURCES_SOCKET),
+        metavar="SOCKET",
+        help="the kubelet's PodResources (default: %(default)s)",
+    )
+    add("--host", default="127.0.0.1", help="address of /metrics and /readyz (default: %(default)s)")
+    add("--port", type=int, default=PORT, help="their port (default: %(default)s)")  # fmt: skip
+
+
+def _options(args: argparse.Namespace) -> reply.Options:
+    """Puts into place what containers mount. Raises serving.CannotServe."""
+    sim = LIB / "sim" if args.sim is not None else None
+    try:
+        library, preload, simulated = files.install(
+            LIB / "libgemini_hook.so", args.install_dir, args.ld_so_preload, sim
+        )
+    except OSError as error:
+        name = error.filename or args.install_dir
+        raise serving.CannotServe(f"{name}: {error.strerror}; give another --install-dir") from None
+    paths = reply.Paths(library, str(args.state_dir / "tenants"), preload, simulated)
+    return reply.Options(paths, args.cdi, args.gpu_cdi, args.sim)
+
+
+async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
+    """Serves until SIGTERM. Raises serving.CannotServe."""
+    if not args.node:
+        raise serving.CannotServe("no node is named; give --node NAME, or NODE_NAME from the pod's spec.nodeName")
+    if not args.kubelet_dir.is_dir():
+        raise serving.CannotServe(
+            f"{args.kubelet_dir}: there is no such folder; mount the kubelet's, or give --kubelet-dir"
+        )
+    options = _options(args)
+    kubeconfig = args.kubeconfig or os.environ.get("KUBECONFIG")
+    try:
+        client = await Api.connect(kubeconfig)
+    except Exception as error:  # each way of logging in fails in its own way
+        where = kubeconfig or "the service account"
+        raise serving.CannotServe(f"{where}: {' '.join(str(error).split())}; give --kubeconfig FILE") from None
+    kubelet = Kubelet(args.kubelet_dir, args.pod_resources)
+    kind = gpushare(args.unit) if args.mode == "gpushare" else CORE
+    types = frozenset(name.strip() for name in args.device_types.split(",") if name.strip())
+    assert isinstance(client, Api)
+    host = files.Host(args.cdi_dir if args.cdi else None)
+    service = Service(
+        args.node, kind, options, client, kubelet, Daemon(args.state_dir), host, lambda: secrets.token_hex(4), types,
+        args.device_nodes,
+    )  # fmt: skip
+    plugin = Plugin(service)
+    shell = Shell(plugin, kubelet)
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    runner = web.AppRunner(Metrics(service, shell).application(), access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, args.host, args.port)
+        try:
+            await site.start()
+        except OSError as error:
+            raise serving.CannotServe(f"{args.host}:{args.port}: {error.strerror}; give another --port") from None
+        async with asyncio.TaskGroup() as group:
+            work = group.create_task(_work(client, service, shell, args.node, ready))
+            await ended.wait()
+            work.cancel()
+    except* TooManySlots as several:
+        raise serving.CannotServe(str(_first(several))) from None
+    finally:
+        await shell.stop()
+        await runner.cleanup()
+        await kubelet.close()
+        await client.close()
+
+
+def _first(several: BaseExceptionGroup[Any]) -> BaseException:
+    one = several.exceptions[0]
+    return _first(one) if isinstance(one, BaseExceptionGroup) else one
+
+
+async def _work(client: Api, service: Service, shell: Shell, node: str, ready: Callable[[str], None]) -> None:
+    """Everything that goes on until the end; what fails for good ends all of it."""
+    synced = {kind: asyncio.Event() for kind in (DEVICE, POD)}
+    async with asyncio.TaskGroup() as group:
+        group.create_task(follow(client, DEVICE, service, synced[DEVICE], log, fieldSelector=f"metadata.name={node}"))
+        group.create_task(follow(client, POD, service, synced[POD], log, fieldSelector=f"spec.nodeName={node}"))
+        for event in synced.values():
+            await event.wait()
+        if not service.cards:
+            log.warning("device node=%s: no Device object with cards yet; the reporter writes it", node)
+        group.create_task(shell.run())
+        group.create_task(_tidy(service))
+        await shell.registered.wait()
+        ready(service.kind.resource)
+
+
+async def _tidy(service: Service) -> None:
+    told = ""
+    while True:
+        try:
+            await service.tidy()
+            told = ""
+        except (DaemonFault, Refusal) as error:
+            if str(error) != told:
+                log.warning("tidy error=%s", error)
+            told = str(error)
+        except Exception:
+            log.exception("tidy failed")
+        await asyncio.sleep(TIDY_SECONDS)

@@ -1,0 +1,99 @@
+"""What containers were promised: the pod's spec and the record it was bound with, read together."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gemini.kube import names
+from gemini.placement.model import Role
+from gemini.plugin.claims import claims_of
+from gemini.plugin.slots import CORE, gpushare
+from tests.gemini.plugin.pods import GIB, bound, cards
+
+KNOWN = cards(2)
+
+
+def test_a_share_on_the_pod_is_one_tenant_on_the_same_card_for_all_its_containers() -> None:
+    pod = bound("p", KNOWN, [1], ("main", "side"), ("prepare",), gpu_request="0.5", gpu_limit="0.8")
+    found = claims_of(pod, CORE, KNOWN)
+    assert found is not None
+    assert [(claim.container, claim.slots) for claim in found.claims] == [("prepare", 48), ("main", 1), ("side", 1)]
+    for claim in found.claims:
+        assert (claim.cards, claim.request, claim.limit, claim.memory) == (("GPU-1",), 50, 80, 8 * GIB)
+        assert (claim.tenant, claim.card_memory, claim.latency, claim.cpu_bind) == (0, 16 * GIB, False, 0)
+
+
+def test_a_share_of_a_container_is_a_tenant_of_its_own() -> None:
+    pod = bound(
+        "p", KNOWN, None, ("main", "side"), ("prepare",), gpu_request__main="0.6", gpu_request__prepare="0.9",
+        gpu_memory__main="2Gi", gpu_class__main="latency", cpu_bind__main="2",
+    )  # fmt: skip
+    found = claims_of(pod, CORE, KNOWN)
+    assert found is not None
+    prepare, main = found.claims
+    assert (prepare.role, prepare.request, prepare.slots) == (Role.INIT, 90, 90)
+    assert (main.role, main.request, main.memory, main.latency, main.cpu_bind) == (Role.APP, 60, 2 * GIB, True, 2)
+    assert main.tenant != prepare.tenant
+
+
+def test_several_cards_are_all_in_the_claim() -> None:
+    found = claims_of(bound("p", KNOWN, [0, 1], gpu_request="0.3", gpu_count="2"), CORE, KNOWN)
+    assert found is not None
+    assert (found.claims[0].cards, found.claims[0].slots, found.claims[0].request) == (("GPU-0", "GPU-1"), 60, 30)
+
+
+def test_best_effort_asks_one_slot_and_is_promised_no_time() -> None:
+    found = claims_of(bound("p", KNOWN, [0], gpu_memory="1Gi"), CORE, KNOWN)
+    assert found is not None
+    assert (found.claims[0].slots, found.claims[0].request, found.claims[0].memory) == (1, 0, GIB)
+
+
+def test_gpushares_pod_has_that_projects_environment() -> None:
+    pod = bound("p", KNOWN, [1], limits={names.ALIYUN_GPU_MEM: "8192"})
+    found = claims_of(pod, gpushare("MiB"), KNOWN)
+    assert found is not None
+    (claim,) = found.claims
+    assert (claim.slots, claim.request, claim.memory) == (8192, 50, 8 * GIB)
+    assert claim.more == {
+        "ALIYUN_COM_GPU_MEM_IDX": "1",
+        "ALIYUN_COM_GPU_MEM_POD": "8192",
+        "ALIYUN_COM_GPU_MEM_CONTAINER": "8192",
+        "ALIYUN_COM_GPU_MEM_DEV": "16384",
+    }
+
+
+def test_a_pod_that_asks_no_slots_of_ours_is_none() -> None:
+    plain = {"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [{"name": "main"}]}}
+    assert claims_of(plain, CORE, KNOWN) is None
+    assert claims_of(bound("p", KNOWN, [0], gpu_request="0.5"), gpushare("MiB"), KNOWN) is None
+    assert claims_of(bound("p", KNOWN, [0], limits={names.ALIYUN_GPU_MEM: "8192"}), CORE, KNOWN) is None
+
+
+@pytest.mark.parametrize(
+    ("record", "told"),
+    [
+        (None, "not bound by the Gemini extender"),
+        ("{", "is no record of an allocation"),
+        ('{"gpu": [{"minor": 0}]}', "is no device of a record"),
+        ("{}", "says nothing of container main"),
+    ],
+)
+def test_a_pod_without_a_record_that_makes_sense_has_a_fault(record: str | None, told: str) -> None:
+    pod = bound("p", KNOWN, [0], gpu_request="0.5")
+    del pod["metadata"]["annotations"][names.ALLOCATION]
+    if record is not None:
+        pod["metadata"]["annotations"][names.ALLOCATION] = record
+    found = claims_of(pod, CORE, KNOWN)
+    assert found is not None
+    assert told in found.fault
+    assert not found.claims
+
+
+def test_a_record_that_names_an_unknown_card_is_still_a_claim_on_it() -> None:
+    pod = bound("p", KNOWN, [0], gpu_request="0.5")
+    found = claims_of(pod, CORE, {})
+    assert found is not None
+    assert (found.claims[0].cards, found.claims[0].card_memory) == (("GPU-0",), 0)
+    assert json.loads(pod["metadata"]["annotations"][names.ALLOCATION]) == found.record

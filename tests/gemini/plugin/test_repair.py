@@ -1,0 +1,80 @@
+"""Two pods exchange their cards: in an order that makes no card look freer than it is, and can be taken up again."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from gemini.kube import names
+from gemini.plugin.claims import PodClaims, claims_of
+from gemini.plugin.repair import plan
+from gemini.plugin.slots import CORE, Kind, gpushare
+from tests.gemini.plugin.pods import bound, cards, record
+
+KNOWN = cards(3)
+
+
+def claims(pod: dict[str, Any], kind: Kind = CORE) -> PodClaims:
+    found = claims_of(pod, kind, KNOWN)
+    assert found is not None
+    return found
+
+
+def carried_out(pods: dict[str, dict[str, Any]], steps: Any, upto: int = 99) -> None:
+    """The writes, one after the other; at each moment somebody is written down for each of the two cards."""
+    for step in steps[:upto]:
+        pods[step.pod.name]["metadata"]["annotations"].update(step.annotations)
+        now = Counter(uuid for pod in pods.values() for uuid in record(pod))
+        assert now["GPU-0"] >= 1 <= now["GPU-1"], now
+
+
+@pytest.mark.parametrize("writes", [0, 1, 2, 3])
+def test_equal_pods_exchange_their_cards_also_when_whoever_does_it_is_interrupted(writes: int) -> None:
+    pods = {"a": bound("a", KNOWN, [0], gpu_request="0.5"), "b": bound("b", KNOWN, [1], gpu_request="0.5")}
+    first = plan(claims(pods["a"]), ["GPU-1"], [claims(pods["b"])])
+    assert len(first.steps) == 3
+    carried_out(pods, first.steps, writes)
+    if record(pods["a"]) != ["GPU-1"]:  # the start is tried again
+        again = plan(claims(pods["a"]), ["GPU-1"], [claims(pods["b"])])
+        carried_out(pods, again.steps)
+    assert (record(pods["a"]), record(pods["b"])) == (["GPU-1"], ["GPU-0"])
+
+
+def test_amounts_go_with_the_cards() -> None:
+    a, b = bound("a", KNOWN, [0], gpu_request="0.5"), bound("b", KNOWN, [1], gpu_request="0.5")
+    steps = plan(claims(a), ["GPU-1"], [claims(b)]).steps
+    assert json.loads(steps[-1].annotations[names.ALLOCATION]) == json.loads(
+        b["metadata"]["annotations"][names.ALLOCATION]
+    )
+
+
+def test_gpushares_own_word_for_the_card_is_changed_too() -> None:
+    mib = gpushare("MiB")
+    a, b = (bound(n, KNOWN, [m], limits={names.ALIYUN_GPU_MEM: "1024"}) for m, n in enumerate("ab"))
+    steps = plan(claims(a, mib), ["GPU-1"], [claims(b, mib)]).steps
+    assert [step.annotations[names.ALIYUN_INDEX] for step in steps] == ["0,1", "0", "1"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        bound("b", KNOWN, [1], gpu_request="0.4"),
+        bound("b", KNOWN, [2], gpu_request="0.5"),
+        bound("b", KNOWN, [1], gpu_request="0.5", gpu_uuid="GPU-1"),
+        bound("b", KNOWN, [1], gpu_request="0.5", gpu_limit="0.6"),
+        bound("b", KNOWN, [1], gpu_request="0.5", gpu_memory="1Gi"),
+    ],
+    ids=["other-share", "other-card", "wants-its-card", "other-limit", "other-memory"],
+)
+def test_pods_that_are_not_interchangeable_keep_their_cards(other: dict[str, Any]) -> None:
+    found = plan(claims(bound("a", KNOWN, [0], gpu_request="0.5")), ["GPU-1"], [claims(other)])
+    assert not found.steps
+    assert found.reason.startswith("was given GPU-1, the record says GPU-0; no other pod")
+
+
+def test_a_pod_of_several_tenants_is_not_exchanged() -> None:
+    many = bound("a", KNOWN, None, ("x", "y"), gpu_request__x="0.5", gpu_request__y="0.5")
+    assert "several tenants" in plan(claims(many), ["GPU-2"], []).reason

@@ -148,8 +148,7 @@ class App:
         """Without NodeNames or Nodes: every node that is known."""
         known = tuple(sorted(self.service.cluster.nodes))
         request = codec.read_filter(body, known)
-        verdict = await self.service.filter(request, effect=False)
-        return json.dumps(dry_run_json(verdict)).encode()
+        return json.dumps(dry_run_json(await self.service.dry_run(request))).encode()
 
     # ---- how it is
 

@@ -18,7 +18,9 @@ from gemini.extender.promises import Kubernetes, Promises, Verdict, told
 from gemini.extender.shown import summary
 from gemini.extender.state import Cluster, PodView
 from gemini.kube import names
-from gemini.placement.allocate import UnknownPolicy
+from gemini.kube.device import template_node
+from gemini.placement.allocate import Allocator, UnknownPolicy
+from gemini.placement.book import Book
 
 EXPLAINED = 256  # nodes whose refusal is worked out card by card when a pod fits nowhere
 
@@ -72,6 +74,22 @@ class Service:
             else:
                 self.waiting[pod.uid] = summary(verdict)
         return verdict
+
+    async def dry_run(self, request: FilterRequest) -> Verdict:
+        """Filter without effect. Nodes that are not known and come as whole objects are judged by their capacity."""
+        verdict, pod, book = await self.filter(request, effect=False), self.view(request.pod), self.cluster.book
+        fresh = [node for node in map(template_node, (request.nodes or {}).values()) if node is not None]
+        fresh = [node for node in fresh if book.node(node.name) is None]
+        if not fresh or pod.spec is None or pod.group is not None:
+            return verdict
+        imagined = Allocator(Book(fresh), self.cluster.allocator.policies)
+        refusals = imagined.explain(pod.spec.ask)
+        for node in fresh:
+            verdict.failed.pop(node.name, None)
+        able = {*verdict.passed, *(node.name for node in fresh if node.name not in refusals)}
+        failed = verdict.failed | {name: (why.reason, told(why)) for name, why in refusals.items()}
+        cards = verdict.cards | {name: why.devices for name, why in refusals.items()}
+        return Verdict([name for name in request.names if name in able], failed, cards)
 
     async def _filter(self, pod: PodView, asked: Sequence[str], effect: bool) -> Verdict:
         if pod.fault is not None:

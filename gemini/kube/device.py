@@ -27,6 +27,8 @@ from gemini.placement.model import GPU, WHOLE, Device, Link, Node, Partitions
 from gemini.placement.tree import NVLINK, PAIR_SCORE
 from gemini.units import BadValue
 
+MOST_CARDS = 1024  # of a node that is only imagined
+
 
 @dataclass(frozen=True)
 class Reported:
@@ -96,6 +98,23 @@ def write_device(
         text = json.dumps([dict(entry) for entry in checkpoint], separators=(",", ":"))
         metadata["annotations"] = {names.DEVICES_CHECKPOINTS: text}
     return {"apiVersion": names.DEVICE_API_VERSION, "kind": names.DEVICE_KIND, "metadata": metadata, "spec": spec}
+
+
+def template_node(given: Mapping[str, Any]) -> Node | None:
+    """A node that has no Device object, as its own capacity tells: equal cards that nobody uses. For nodes that do not
+    exist yet, as the cluster autoscaler imagines them. None where it speaks of no cards."""
+    metadata, status = _mapping(given.get("metadata")), _mapping(given.get("status"))
+    has = _mapping(status.get("allocatable")) or _mapping(status.get("capacity"))
+    try:
+        cards = quantity.parse_whole(has.get(names.RESOURCE_CORE, 0)) // WHOLE
+        memory = quantity.parse_whole(has.get(names.RESOURCE_MEMORY, 0))
+    except BadValue:
+        return None
+    name, model = metadata.get("name"), _mapping(metadata.get("labels")).get(names.NODE_MODEL_LABEL)
+    if not cards or cards > MOST_CARDS or not isinstance(name, str):
+        return None
+    kind = model if isinstance(model, str) else ""
+    return Node(name, tuple(Device(m, model=kind, memory=memory // cards) for m in range(cards)))
 
 
 def cordoned(node: Node, uuids: Collection[str]) -> Node:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession, web
 
+from gemini.extender import app
 from gemini.extender.announce import Announcer
 from gemini.extender.app import App
 from gemini.extender.state import KINDS, POD
@@ -132,6 +133,24 @@ def test_malformed_body_is_a_400_with_one_line(verb: str, body: bytes) -> None:
                 assert "\n" not in answer["Error"]
 
     served(World(), talk)
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize", "bind", "preempt", "dry-run"])
+def test_body_above_the_limit_is_refused_and_the_next_call_is_served(
+    verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "LARGEST_BODY", 1 << 16)
+    made = World()
+    made.nodes("n1")
+
+    async def talk(session: ClientSession, url: str, replica: Replica) -> None:
+        body = json.dumps(names(pod_object("p", gpu_request="0.5"), *(["n1"] * 50_000)))
+        async with session.post(f"{url}/{verb}", data=body) as reply:
+            assert reply.status == 413
+        answer = await post(session, f"{url}/filter", names(pod_object("p", gpu_request="0.5"), "n1"))
+        assert answer["NodeNames"] == ["n1"]
+
+    served(made, talk)
 
 
 def test_before_the_first_lists_nothing_is_promised() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from gemini.extender.codec import BindRequest, FilterRequest
 from gemini.extender.service import Service, Verdict
 from gemini.extender.state import DEVICE, NODE, POD, Cluster
+from gemini.kube import names
 from gemini.kube.client import Refused, Unanswered
 from gemini.kube.device import write_device
 from gemini.placement.model import Device, Node
@@ -159,9 +160,16 @@ class World:
 class Replica:
     """An extender on a world; what it has watched is behind by what stands in `queue`."""
 
-    def __init__(self, world: World, name: str = "a", alone: bool = False, policies: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        world: World,
+        name: str = "a",
+        alone: bool = False,
+        policies: tuple[str, ...] = (),
+        types: frozenset[str] = names.DEVICE_TYPES,
+    ) -> None:
         self.world = world
-        self.cluster = Cluster(policies)
+        self.cluster = Cluster(policies, types)
         self.queue: deque[tuple[str, str, Object]] = deque()
         for (kind, _), stored in world.objects.items():
             self.cluster.apply(kind, "ADDED", copy.deepcopy(stored))

@@ -1,0 +1,86 @@
+"""Objects that go, or come anew, between filter and bind: an error to the scheduler, and nothing left held."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gemini.extender.codec import PreemptRequest, Victims
+from gemini.extender.state import DEVICE, NODE, POD
+from tests.gemini.extender.world import Replica, World, pod_object
+
+
+def deleted_pod(made: World) -> None:
+    made.delete(POD, "uid-p")
+
+
+def deleted_and_made_anew(made: World) -> None:
+    made.delete(POD, "uid-p")
+    made.put(POD, pod_object("p", uid="another", gpu_request="0.5"))
+
+
+def deleted_node(made: World) -> None:
+    made.delete(NODE, "n1")
+
+
+def deleted_device(made: World) -> None:
+    made.delete(DEVICE, "n1")
+
+
+def terminating_pod(made: World) -> None:
+    pod = made.pod_of("uid-p")
+    pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    made.put(POD, pod)
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["watched", "not-yet-watched"])
+@pytest.mark.parametrize(
+    "step",
+    [deleted_pod, deleted_and_made_anew, deleted_node, deleted_device, terminating_pod],
+    ids=lambda s: s.__name__,
+)
+def test_what_goes_between_filter_and_bind_is_an_error_and_leaves_nothing_held(
+    step: Callable[[World], None], seen: bool
+) -> None:
+    made = World()
+    made.nodes("n1", count=1)
+    replica = Replica(made)
+    pod = made.put(POD, pod_object("p", gpu_request="0.5"))
+    replica.watch()
+
+    async def run() -> str:
+        assert (await replica.filter(pod, "n1")).passed == ["n1"]
+        step(made)
+        if seen:
+            replica.watch()
+        return await replica.bind(pod, "n1")
+
+    error = asyncio.run(run())
+    replica.watch()
+    if seen or step in (deleted_pod, deleted_and_made_anew):  # else the API server has no objection
+        assert error
+        assert "\n" not in error
+        assert made.bindings == []
+    assert len(replica.cluster.reservations) == 0
+    replica.cluster.book.check()
+
+
+def test_nodes_that_are_not_known_are_refused_by_name_and_bind_nothing() -> None:
+    made = World()
+    made.nodes("n1", count=1)
+    replica = Replica(made)
+    pod = made.put(POD, pod_object("p", gpu_request="0.5"))
+    replica.watch()
+
+    async def run() -> Any:
+        verdict = await replica.filter(pod, "nowhere")
+        return verdict.failed["nowhere"][0], await replica.bind(pod, "nowhere")
+
+    reason, error = asyncio.run(run())
+    assert (reason, "reports no devices" in error) == ("InsufficientDevices", True)
+    asked = PreemptRequest(pod_object("high", priority=9, gpu_request="0.5"), {"nowhere": Victims(("x",))})
+    assert replica.service.preempt(asked) == {}
+    assert (made.bindings, len(replica.cluster.reservations)) == ([], 0)

@@ -6,6 +6,7 @@
  *     deadlocks waits MS FILE              waits in its stream for a value in FILE, launches, writes one there ...
  *     deadlocks writes MS FILE             ... which this other process waits for, having launched and written first
  *     deadlocks capture MS global|thread|relaxed   captures all the while, and launches beside it
+ *     deadlocks endless MS                 a kernel that does not end (within an hour); does not end either
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -106,6 +107,12 @@ static long in_turns(const char *file, bool waits) {
     return rounds;
 }
 
+static long endless(void) {
+    launch(NULL, 3600ull * 1000000000);
+    MUST(cuCtxSynchronize());
+    return 1;
+}
+
 static CUstreamCaptureMode mode;
 
 static void *captures(void *count) {
@@ -163,6 +170,7 @@ int main(int count, char **argument) {
     end_ns = now_ns() + strtoull(argument[2], NULL, 10) * 1000000;
     const char *what = argument[1];
     long rounds = !strcmp(what, "collective") ? collectives()
+                  : !strcmp(what, "endless")  ? endless()
                   : !strcmp(what, "waits")    ? in_turns(argument[3], true)
                   : !strcmp(what, "writes")   ? in_turns(argument[3], false)
                                               : capturing(argument[3]);

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
+import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from bench.bed import LIB, ROOT, Bed
+from scheduler_backend import trace
 
 SECONDS = 3.0
 
@@ -65,6 +69,18 @@ def run(bed: Bed, *programs: list[object], devices: tuple[int, ...] = (0,)) -> t
     return [rounds(child) for child in children], shares, even
 
 
+def longest_pause(bed: Bed, pid: int, seconds: float) -> float:
+    """Of a process on the card, in seconds; with the one that is still going on at the end."""
+    start_ns, found = time.monotonic_ns(), []
+    seen, _ = bed.timeline.segments(0, 0)
+    while time.monotonic_ns() < start_ns + seconds * 1e9:
+        seen, new = bed.timeline.segments(0, seen)
+        found += [one for one in new if one.pid == pid]
+        time.sleep(0.05)
+    edges = [start_ns, *(edge for one in found for edge in (one.start_ns, one.end_ns)), time.monotonic_ns()]
+    return max(later - earlier for earlier, later in pairwise(edges)) / 1e9
+
+
 def keeps_its_half(share: Shares, even: bool) -> None:
     """Within 2 points; where even a lone program would not get its time for sure, as far as one can say."""
     assert share.relative >= (0.48 if even else 0.35), share
@@ -93,3 +109,38 @@ def test_a_capture_stays_whole_while_tokens_change_hands(bed: Bed, program: Path
     assert count >= 5 * SECONDS
     keeps_its_half(share, even)
     assert share.relative <= (0.52 if even else 0.65)  # the other one is as busy
+
+
+def told(bed: Bed, name: str) -> list[str]:
+    """The tenants of such actions in the daemon's record."""
+    actions = [action for entry in trace.read(bed.trace)[1] for action in entry.actions]
+    return [fields[0] for kind, fields in actions if kind == name]
+
+
+def test_a_kernel_that_never_ends_holds_the_others_up_for_an_overrun_and_is_named(program: Path) -> None:
+    for _ in range(5):
+        with Bed(sim="memory=8GiB", config="overrun_ms = 500\nlease_margin_ms = 200\n") as bed:
+            bed.tenant("stuck", 0.5, 1.0)
+            bed.tenant("busy", 0.5, 1.0)
+            busy = bed.load("busy")
+            bed.until_busy("busy")
+            endless = bed.spawn("stuck", [program, "endless", "0"])
+            bed.until_busy("stuck")
+            pause = longest_pause(bed, busy.pid, 2)
+            assert endless.poll() is None
+            metrics = bed.http("GET", "/metrics")[1]
+            share = bed.sample(1).shares()["busy"]
+            bed.end()
+            log = (bed.state_dir / "daemon.log").read_text()
+            assert pause <= 0.6  # from the end of its quota, and what this machine adds
+            if told(bed, "LeaseLost"):
+                continue  # this machine was too busy for it to say in time that it lives
+            assert pause > 0.4
+            assert share >= 0.2  # the card slices between the two, and switching costs
+            assert told(bed, "Overran") == ["stuck"]
+            assert "overran tenant=stuck" in log
+            assert "tenant=busy" not in log
+            assert re.search(r'^gemini_overruns_total\{.*tenant="stuck".*\} 1\.0$', metrics, re.MULTILINE)
+            assert not re.search(r'^gemini_overruns_total\{.*tenant="busy".*\} [^0]', metrics, re.MULTILINE)
+            return
+    pytest.fail("a lease of 200 ms ran out five times: this machine stands still too often to say more")

@@ -26,6 +26,7 @@ BENCHES = (
     "conservation",
     "memory_limit",
     "recovery",
+    "startup",
     "tenants",
     "fairness",
     "placement",

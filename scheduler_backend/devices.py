@@ -81,6 +81,20 @@ def inventory(sim: str | None) -> list[Gpu]:
     return gpus
 
 
+def used_by(gpu: Gpu, pid: int) -> int:
+    """The bytes that NVML says a process holds on a card; 0 where it cannot say."""
+    import pynvml
+
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(gpu.index)
+        for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle):
+            if process.pid == pid and process.usedGpuMemory:
+                return int(process.usedGpuMemory)
+    except pynvml.NVMLError:
+        return 0
+    return 0
+
+
 def find(gpus: list[Gpu], wanted: object) -> int:
     """The index of the GPU that a person named by index or UUID; raises Problem."""
     if isinstance(wanted, int) and not isinstance(wanted, bool):

@@ -32,7 +32,7 @@ from scheduler_backend.core import events as ev
 from scheduler_backend.core.node import Node
 from scheduler_backend.core.policy import Policy
 from scheduler_backend.core.tenant import TenantSpec
-from scheduler_backend.devices import Gpu
+from scheduler_backend.devices import Gpu, used_by
 from scheduler_backend.page import TokenPage
 from scheduler_backend.peers import PageListener, Peer
 from scheduler_backend.problem import Problem
@@ -45,6 +45,7 @@ log = logging.getLogger("gemini.server")
 LONGEST_PATH = 107  # bytes of sun_path, less its NUL
 SLICE = 64  # messages of one tenant read before the others have their turn
 MOST_CLIENTS = 256  # processes of one tenant
+MOST_LOOKS = 64  # at a card for what a tenant's context takes: where it cannot say, it is not asked for ever
 MOST_BANNED = 4096  # connections of one tenant that are remembered as closed
 STALLED_NS = 3_000_000  # a deadline this much late: we did not run
 HEAR_NS = 2_000_000  # so long we then listen before leases lapse
@@ -122,6 +123,9 @@ class Server:
         self.gaps = [Series() for _ in gpus]
         self.refused: dict[str, int] = {}  # protocol errors by errno name
         self.mem_refusals: dict[str, int] = {}
+        self.context_bytes: dict[tuple[str, int], int] = {}  # what a context of a tenant takes of a card
+        self._context_looks: dict[tuple[str, int], int] = {}  # how often the card was asked for it
+        self._context_bytes = 0  # to be told with the answer to the message at hand
         self.handle_ns = Series()  # decision to sent, of hand-overs that went through the machine
         self.carried = 0  # hand-overs that were carried out as prepared
         self.on_change: Callable[[], None] = lambda: None  # tenants or clients changed: keep it
@@ -228,6 +232,8 @@ class Server:
             endpoint.folder.rmdir()
         for gpu in range(len(self.gpus)):
             self.tallies.pop((name, gpu), None)
+            self.context_bytes.pop((name, gpu), None)
+            self._context_looks.pop((name, gpu), None)
         self.mem_refusals.pop(name, None)
         self.on_change()
 
@@ -394,7 +400,11 @@ class Server:
                 values = tuple(int(getattr(message, name)) for name in Counters.FIELDS)
                 endpoint.counters.update(client.number, message.device, values)
             else:
-                self.handle(wire.event_of(kind, message, client.number, client.gpus))
+                event = wire.event_of(kind, message, client.number, client.gpus)
+                if wire.asks_for_context(kind, message):
+                    gpu = client.gpus[message.device]
+                    self._context_bytes = self._cost_of_context(client, gpu, message.credit_bytes)
+                self.handle(event)
         except wire.BadFrame as error:
             self._ban(endpoint, route, serial, error.code, str(error))
         except ev.RemoteProtocolError as error:
@@ -571,7 +581,20 @@ class Server:
             self.tallies[client.tenant, action.gpu].revokes += 1
         self._to_client(action.client, wire.revoke, action)
 
+    def _cost_of_context(self, client: Client, gpu: int, held: int) -> int:
+        """What a tenant's contexts take of a card; 0: unknown. Measured with its first, which is all it can spoil."""
+        account = client.tenant, gpu
+        known, looks = self.context_bytes.get(account, 0), self._context_looks.get(account, 0)
+        if not known and looks < MOST_LOOKS:
+            self._context_looks[account] = looks + 1
+            pid = client.peer.pid if client.peer is not None else client.pid
+            known = self.context_bytes[account] = max(0, used_by(self.gpus[gpu], pid) - held)
+        return known
+
     def _mem_reply(self, action: ev.MemReply) -> None:
+        if self._context_bytes:
+            action = action._replace(credit_bytes=self._context_bytes)
+            self._context_bytes = 0
         if not action.granted:
             client = self.clients.get(action.client)
             if client is not None:

@@ -88,7 +88,14 @@ def _returned(client: int, gpu: int, message: Any) -> ev.Event:
 
 
 def _reserved(client: int, gpu: int, message: Any) -> ev.Event:
+    if message.flags & lib.WIRE_MEM_CONTEXT:  # the server answers it; of the node it asks the figures
+        return ev.MemoryAsked(client, gpu, 0, 0, message.header.serial)
     return ev.MemoryAsked(client, gpu, message.bytes, message.credit_bytes, message.header.serial)
+
+
+def asks_for_context(kind: int, message: Any) -> bool:
+    """Does a client ask what its context took? `credit_bytes` is what it holds besides, then."""
+    return kind == lib.WIRE_MEM_RESERVE and bool(message.flags & lib.WIRE_MEM_CONTEXT)
 
 
 def _released(client: int, gpu: int, message: Any) -> ev.Event:

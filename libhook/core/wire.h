@@ -149,11 +149,16 @@ struct wire_return {
     uint64_t gap_ns;
 };
 
+enum wire_mem_flags {
+    WIRE_MEM_CONTEXT = 1 /* reserves nothing: what did the context take that I have just made, my first on this device?
+                            Besides it I hold `credit_bytes`. The reply's credit_bytes is that; 0: nobody can say */
+};
+
 struct wire_mem_reserve {
     struct wire_header header;
     uint32_t device;
-    uint32_t reserved;
-    uint64_t bytes;        /* needed; 0: only tell me the figures */
+    uint32_t flags;
+    uint64_t bytes; /* needed; 0: only tell me the figures */
     uint64_t credit_bytes; /* wanted beyond that, if it costs nobody anything */
 };
 
@@ -164,7 +169,7 @@ struct wire_mem_reply {
     uint32_t granted; /* 1: bytes are reserved; 0: refused */
     uint64_t credit_bytes;
     uint64_t limit_bytes; /* 0: not limited */
-    uint64_t used_bytes;  /* by the whole tenant, with this reservation */
+    uint64_t used_bytes; /* by the whole tenant, with this reservation */
 };
 
 struct wire_mem_release {
@@ -198,7 +203,7 @@ struct wire_stats {
 struct wire_error {
     struct wire_header header;
     uint64_t answers; /* serial of the message at fault, or 0 */
-    uint32_t code;    /* errno value */
+    uint32_t code; /* errno value */
     uint32_t reserved;
     char text[160]; /* one line, NUL-terminated */
 };

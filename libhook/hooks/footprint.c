@@ -2,13 +2,14 @@
  * footprint.c - measuring contexts.
  *
  * Before: FIRST_GUESS is reserved (what the last context on this device cost, once one was measured), so that a tenant
- * at its limit is refused before anything is allocated. After: NVML is asked for the memory of each process on the card;
- * what was added since before is the context's. The process is found by its pid, or, in a pid namespace, where NVML knows
- * another number for it, as the only one that appeared. If the context cost more than was reserved and the rest is
- * refused, the caller destroys it again: for that moment, and by that much, the tenant is above its limit.
+ * at its limit is refused before anything is allocated. After the first one on a device the daemon is asked what it
+ * took: it has NVML open, sees the host's pids, and asks the card once for a tenant. To start NVML in each process costs
+ * tens of milliseconds on a real card, and grows with the number of processes that are on it. If the context cost more
+ * than was reserved and the rest is refused, the caller destroys it again: for that moment, and by that much, the tenant
+ * is above its limit.
  *
- * Where NVML cannot be had, or cannot tell, FALLBACK is counted. The simulated card takes 32 MiB for each context and
- * says so by its NVML. The daemon sees the host's pids, and may correct the figures from there.
+ * Where the daemon cannot say, NVML is asked from here, and knows this process where the pids are the host's; where that
+ * fails too, FALLBACK is counted. The simulated card takes 32 MiB for each context and says so by its NVML.
  *
  * The lock is held across the driver's calls that make and end contexts: it orders nothing else, and no callback of the
  * program runs under it.
@@ -33,7 +34,7 @@ static const uint64_t FIRST_GUESS = 32ull << 20;
 /* Of a context without a module on cards since Volta: about 100 to 500 MB. To be replaced by what gpu-check measures. */
 static const uint64_t FALLBACK = 256ull << 20;
 
-enum { PRIMARY = 1 };
+enum { PRIMARY = 1, READINGS = 256 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t measured[WIRE_MAX_DEVICES]; /* the last context's; under lock */
@@ -68,32 +69,24 @@ static bool nvml_device(const struct real_nvml *nvml, CUdevice device, nvmlDevic
     return nvml->nvmlDeviceGetHandleByUUID != NULL && nvml->nvmlDeviceGetHandleByUUID(text, handle) == NVML_SUCCESS;
 }
 
-/* The processes on the card and their memory. Returns how many, or -1 where nobody can say. */
-static int read_processes(CUdevice device, nvmlProcessInfo_t *infos) {
+/* What NVML says that the card holds for this process, or 0. */
+static uint64_t read_own(CUdevice device) {
     const struct real_nvml *nvml = real_nvml(true);
+    nvmlProcessInfo_t infos[READINGS];
     nvmlDevice_t handle;
-    unsigned int count = FOOTPRINT_READINGS;
-    int found = -1;
+    unsigned int count = READINGS, own = (unsigned int)getpid();
+    uint64_t found = 0;
     if (nvml == NULL || nvml->nvmlInit_v2 == NULL || nvml->nvmlShutdown == NULL || nvml->nvmlInit_v2() != NVML_SUCCESS)
-        return -1;
+        return 0;
     __typeof__(nvmlDeviceGetComputeRunningProcesses_v3) *list = nvml->nvmlDeviceGetComputeRunningProcesses_v3;
     if (list == NULL)
         list = nvml->nvmlDeviceGetComputeRunningProcesses_v2;
     if (list != NULL && nvml_device(nvml, device, &handle) && list(handle, &count, infos) == NVML_SUCCESS)
-        found = (int)count;
+        for (unsigned int i = 0; i < count; i++)
+            if (infos[i].pid == own && infos[i].usedGpuMemory != UINT64_MAX) /* NVML_VALUE_NOT_AVAILABLE */
+                found = infos[i].usedGpuMemory;
     nvml->nvmlShutdown(); /* it counts its users */
     return found;
-}
-
-static uint64_t before_of(const struct footprint *footprint, unsigned int pid) {
-    for (int i = 0; i < footprint->readings; i++)
-        if (footprint->before[i].pid == pid)
-            return footprint->before[i].bytes;
-    return 0;
-}
-
-static bool sensible(unsigned long long bytes) {
-    return bytes > 0 && bytes != UINT64_MAX; /* NVML_VALUE_NOT_AVAILABLE is all ones */
 }
 
 /* What of this process's memory is counted and not credit. */
@@ -103,29 +96,17 @@ static uint64_t in_use(int device) {
     return held > credit ? held - credit : 0;
 }
 
-/* What the context cost, or 0: nobody can say. */
-static uint64_t measure(const struct footprint *footprint) {
-    nvmlProcessInfo_t infos[FOOTPRINT_READINGS];
-    int count = footprint->readings < 0 ? -1 : read_processes(footprint->cuda_device, infos);
-    unsigned int own = (unsigned int)getpid();
-    uint64_t newcomer = 0;
-    int newcomers = 0;
-    for (int i = 0; i < count; i++) {
-        uint64_t before = before_of(footprint, infos[i].pid);
-        if (!sensible(infos[i].usedGpuMemory) || infos[i].usedGpuMemory <= before)
-            continue;
-        if (infos[i].pid == own) {
-            uint64_t added = infos[i].usedGpuMemory - before;
-            uint64_t now = in_use(footprint->device); /* other threads may have allocated meanwhile */
-            uint64_t others = now > footprint->in_use ? now - footprint->in_use : 0;
-            return added > others ? added - others : 0;
-        }
-        if (before == 0) {
-            newcomer = infos[i].usedGpuMemory;
-            newcomers++;
-        }
+/* What the context took that was just made: as the last one, for all of a program's are alike; else as it is said. */
+static uint64_t cost_of(const struct footprint *footprint) {
+    if (measured[footprint->device] != 0)
+        return measured[footprint->device];
+    uint64_t now = in_use(footprint->device), held = now > footprint->reserved ? now - footprint->reserved : 0;
+    uint64_t bytes = agent_memory_of_context(footprint->device, held);
+    if (bytes == 0) {
+        uint64_t own = read_own(footprint->cuda_device);
+        bytes = own > held ? own - held : 0;
     }
-    return newcomers == 1 ? newcomer : 0;
+    return bytes != 0 ? bytes : FALLBACK;
 }
 
 CUresult footprint_making(struct footprint *footprint, CUdevice device, bool primary) {
@@ -133,7 +114,6 @@ CUresult footprint_making(struct footprint *footprint, CUdevice device, bool pri
     footprint->device = memory_device_of(device);
     footprint->cuda_device = device;
     footprint->primary = primary;
-    footprint->readings = -1;
     if (footprint->device < 0 || footprint->device >= WIRE_MAX_DEVICES)
         return CUDA_SUCCESS;
     take_lock();
@@ -148,21 +128,12 @@ CUresult footprint_making(struct footprint *footprint, CUdevice device, bool pri
     }
     footprint->locked = true;
     footprint->reserved = guess;
-    footprint->in_use = in_use(footprint->device);
-    nvmlProcessInfo_t infos[FOOTPRINT_READINGS];
-    footprint->readings = read_processes(device, infos);
-    for (int i = 0; i < footprint->readings; i++) {
-        footprint->before[i].pid = infos[i].pid;
-        footprint->before[i].bytes = infos[i].usedGpuMemory;
-    }
     return CUDA_SUCCESS;
 }
 
 /* Make `reserved` equal to what the context costs; -ENOMEM where the tenant has not so much. */
 static int adjust(struct footprint *footprint) {
-    uint64_t bytes = measure(footprint);
-    if (bytes == 0)
-        bytes = measured[footprint->device] != 0 ? measured[footprint->device] : FALLBACK;
+    uint64_t bytes = cost_of(footprint);
     measured[footprint->device] = bytes;
     if (bytes > footprint->reserved && memory_reserve(footprint->device, bytes - footprint->reserved, false) != 0)
         return -ENOMEM;

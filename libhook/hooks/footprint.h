@@ -12,20 +12,12 @@
 
 #pragma GCC visibility push(hidden)
 
-enum { FOOTPRINT_READINGS = 64 };
-
 struct footprint {
     bool locked;
     int device; /* -1: not counted */
     CUdevice cuda_device;
     bool primary;
     uint64_t reserved;
-    uint64_t in_use; /* of this process's memory before, as far as it is counted */
-    int readings; /* processes on the card before; -1: nobody can say */
-    struct {
-        unsigned int pid;
-        uint64_t bytes;
-    } before[FOOTPRINT_READINGS];
 };
 
 /* Before a context is made on `device`. One context at a time is made or ended in a process, so that their costs can be

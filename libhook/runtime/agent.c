@@ -473,6 +473,15 @@ int agent_memory_reserve(int device, uint64_t bytes, uint64_t *credit_bytes) {
     return answer.error;
 }
 
+uint64_t agent_memory_of_context(int device, uint64_t held_bytes) {
+    struct mailbox_answer answer;
+
+    if (attached_device(device))
+        return 0;
+    mailbox_ask_context(device, held_bytes, &answer);
+    return answer.error ? 0 : answer.credit_bytes;
+}
+
 void agent_memory_release(int device, uint64_t bytes) {
     if (!bytes || device < 0 || device >= WIRE_MAX_DEVICES ||
         __atomic_load_n(&attachment, __ATOMIC_ACQUIRE) != WELCOMED)

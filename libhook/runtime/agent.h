@@ -25,6 +25,10 @@ int agent_memory_figures(int device, bool fresh, uint64_t *limit_bytes, uint64_t
  * holds what was given beyond `bytes`. Returns 0, -ENOMEM (the only refusal), or -ENOTCONN (running free: allowed). */
 int agent_memory_reserve(int device, uint64_t bytes, uint64_t *credit_bytes);
 
+/* What the card holds for this process beside `held_bytes`: the context that was just made, where it is the first. One
+ * message pair. 0: nobody can say. */
+uint64_t agent_memory_of_context(int device, uint64_t held_bytes);
+
 /* Give back; never blocks, never fails. */
 void agent_memory_release(int device, uint64_t bytes);
 

@@ -15,6 +15,7 @@
 struct request {
     struct request *next;
     int device;
+    uint32_t flags;
     uint64_t bytes, credit_bytes;
     uint64_t serial; /* 0: not sent */
     uint32_t done;   /* futex */
@@ -42,16 +43,28 @@ static void finish(struct request *request) {
     syscall(SYS_futex, done, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, INT_MAX, NULL, NULL, 0);
 }
 
-void mailbox_reserve(int device, uint64_t bytes, uint64_t credit_bytes, struct mailbox_answer *answer) {
+static void ask(struct request *request) {
     int saved = errno;
+
+    put(request);
+    agent_kick();
+    while (!__atomic_load_n(&request->done, __ATOMIC_ACQUIRE))
+        syscall(SYS_futex, &request->done, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, 0, NULL, NULL, 0);
+    errno = saved;
+}
+
+void mailbox_reserve(int device, uint64_t bytes, uint64_t credit_bytes, struct mailbox_answer *answer) {
     struct request request = {.device = device, .bytes = bytes, .credit_bytes = credit_bytes};
 
-    put(&request);
-    agent_kick();
-    while (!__atomic_load_n(&request.done, __ATOMIC_ACQUIRE))
-        syscall(SYS_futex, &request.done, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, 0, NULL, NULL, 0);
+    ask(&request);
     *answer = request.answer;
-    errno = saved;
+}
+
+void mailbox_ask_context(int device, uint64_t held_bytes, struct mailbox_answer *answer) {
+    struct request request = {.device = device, .flags = WIRE_MEM_CONTEXT, .credit_bytes = held_bytes};
+
+    ask(&request);
+    *answer = request.answer;
 }
 
 void mailbox_release(int device, uint64_t bytes) {
@@ -85,6 +98,7 @@ void mailbox_flush(int (*send)(void *message, int type), uint64_t (*next_serial)
         struct wire_mem_reserve message;
         wire_init(&message, WIRE_MEM_RESERVE, next_serial());
         message.device = (uint32_t)request->device;
+        message.flags = request->flags;
         message.bytes = request->bytes;
         message.credit_bytes = request->credit_bytes;
         if (!send(&message, WIRE_MEM_RESERVE)) /* a write to our own buffer or socket; it never blocks */

@@ -22,6 +22,9 @@ struct mailbox_answer {
 void mailbox_reserve(int device, uint64_t bytes, uint64_t credit_bytes, struct mailbox_answer *answer);
 void mailbox_release(int device, uint64_t bytes);
 
+/* Any thread: what did the context take that was just made, beside `held_bytes`? In the answer's credit_bytes. */
+void mailbox_ask_context(int device, uint64_t held_bytes, struct mailbox_answer *answer);
+
 /* The agent: send what is new. `send` returns 0 or -errno; what could not be sent stays. */
 void mailbox_flush(int (*send)(void *message, int type), uint64_t (*next_serial)(void));
 void mailbox_on_reply(const struct wire_mem_reply *reply);

@@ -19,6 +19,7 @@ SMALL = {
     "conservation": ["--runs=1", "--seconds=0.5", "--case=2 equal"],
     "early_return": ["--runs=1", "--seconds=1", "--case=1 ms bursts, 0.4 ms gaps, then away"],
     "recovery": ["--kills=1", "--freezes=1", "--restarts=0"],
+    "startup": ["--runs=1", "--processes=40"],
     "tenants": ["--runs=1", "--seconds=0.5", "--tenants=4"],
     "limit": ["--runs=1", "--seconds=1.5", "--case=alone, limit 0.5"],
     "convergence": ["--runs=1", "--case=leave"],

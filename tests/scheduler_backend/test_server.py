@@ -362,6 +362,21 @@ def test_memory_is_refused_at_the_edge_and_siblings_are_asked_first(rig: Rig) ->
     assert not two.expect(lib.WIRE_MEM_REPLY).granted
 
 
+def test_who_asks_what_its_context_took_reserves_nothing_and_learns_it_where_the_card_can_say(rig: Rig) -> None:
+    rig.tenant("a", memory_bytes=1000)
+    client = rig.client("a")
+    for _ in range(100):  # more often than the card is asked
+        client.send(
+            lib.WIRE_MEM_RESERVE, device=client.device(0), flags=lib.WIRE_MEM_CONTEXT, credit_bytes=7, **{"bytes": 5}
+        )
+        reply = client.expect(lib.WIRE_MEM_REPLY)
+        assert (reply.granted, reply.credit_bytes, reply.used_bytes) == (
+            1,
+            0,
+            0,
+        )  # this rig's cards are unknown to NVML
+
+
 def test_shares_change_while_tenants_run_and_clients_are_told(rig: Rig) -> None:
     rig.tenant("a", 0.3, 0.9, memory_bytes=100)
     client = rig.client("a")

@@ -54,8 +54,12 @@ class Carrier:
         following: TokenPage,
         epoch: int,
         not_before_ns: int,
+        idle_only: bool,
     ) -> None:
-        """When `holder_epoch` has drained by what comes from `channel`, show `epoch` in the page that follows."""
+        """When `holder_epoch` has drained by what comes from `channel`, show `epoch` in the page that follows.
+
+        Not before that time, and with `idle_only` not for a holder that wants more at once.
+        """
         if channel >= 0 and self._carrier != ffi.NULL:
             lib.carrier_prepare(
                 self._carrier,
@@ -68,6 +72,7 @@ class Carrier:
                 gpu,
                 epoch,
                 not_before_ns,
+                idle_only,
             )
 
     def take_back(self, gpu: int) -> int:

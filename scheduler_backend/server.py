@@ -317,7 +317,14 @@ class Server:
             if holder is not None and holder.peer is not None and following is not None:
                 page = self.endpoints[holder.tenant].page
                 self._carrier.prepare(
-                    gpu, holder.peer.channel, page, order.holder_epoch, following.page, order.epoch, order.not_before_ns
+                    gpu,
+                    holder.peer.channel,
+                    page,
+                    order.holder_epoch,
+                    following.page,
+                    order.epoch,
+                    order.not_before_ns,
+                    order.idle_only,
                 )
 
     def _hear_carrier(self) -> None:
@@ -327,7 +334,10 @@ class Server:
             self._put_out()
 
     def _prepare(self, action: ev.Prepare) -> None:
+        known = self._orders.get(action.gpu)
         self._orders[action.gpu] = action
+        if known is not None and known.epoch == action.epoch:
+            return  # only when it may be carried out has changed
         for number in action.clients:
             client = self.clients.get(number)
             if client is not None and client.peer is not None and client.peer.channel >= 0:

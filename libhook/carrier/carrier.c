@@ -8,7 +8,6 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -28,6 +27,7 @@ struct order {
     uint32_t holder_slot, next_slot;
     uint64_t holder_epoch, next_epoch;
     uint64_t not_before_ns;
+    bool idle_only;
     uint64_t carried_ns;
 };
 
@@ -35,6 +35,7 @@ struct client {
     int fd; /* our copy; -1: free */
     uint32_t strays;
     uint64_t drained; /* the last epoch that it said, if there was no order for it yet */
+    bool idle;        /* ... and that it wants no more */
     uint64_t since_ns;
 };
 
@@ -81,6 +82,12 @@ static void carry_out(struct carrier *carrier, struct order *order) {
     tell(carrier->done_fd);
 }
 
+/* Does the order wait for just this word, and is it time? */
+static bool fits(const struct order *order, int number, uint64_t epoch, bool idle) {
+    return order->active && order->number == number && order->holder_epoch == epoch && (idle || !order->idle_only) &&
+           now_ns() >= order->not_before_ns;
+}
+
 /* With the mutex held: one message of this client. Returns false when there is none, or nobody to listen to. */
 static bool hear(struct carrier *carrier, int number) {
     struct client *client = &carrier->client[number];
@@ -95,15 +102,14 @@ static bool hear(struct carrier *carrier, int number) {
         forget(carrier, number);
         return false;
     }
-    for (int gpu = 0; gpu < CARRIER_GPUS; gpu++) {
-        struct order *order = &carrier->order[gpu];
-        if (order->active && order->number == number && order->holder_epoch == message.epoch &&
-            now_ns() >= order->not_before_ns) {
-            carry_out(carrier, order);
+    bool idle = message.flags & WIRE_DRAINED_IDLE;
+    for (int gpu = 0; gpu < CARRIER_GPUS; gpu++)
+        if (fits(&carrier->order[gpu], number, message.epoch, idle)) {
+            carry_out(carrier, &carrier->order[gpu]);
             return true;
         }
-    }
     client->drained = message.epoch;
+    client->idle = idle;
     uint64_t at_ns = now_ns();
     if (at_ns - client->since_ns > SECOND_NS) {
         client->since_ns = at_ns;
@@ -210,7 +216,7 @@ void carrier_forget(struct carrier *carrier, int number) {
 
 int carrier_prepare(struct carrier *carrier, uint32_t gpu, int number, struct wire_page *holder_page,
     uint32_t holder_slot, uint64_t holder_epoch, struct wire_page *next_page, uint32_t next_slot, uint64_t next_epoch,
-    uint64_t not_before_ns) {
+    uint64_t not_before_ns, bool idle_only) {
     int result = -EINVAL;
 
     if (gpu >= CARRIER_GPUS || number < 0 || number >= CARRIER_CLIENTS || holder_slot >= WIRE_MAX_DEVICES ||
@@ -226,10 +232,11 @@ int carrier_prepare(struct carrier *carrier, uint32_t gpu, int number, struct wi
             .next_slot = next_slot,
             .holder_epoch = holder_epoch,
             .next_epoch = next_epoch,
-            .not_before_ns = not_before_ns};
+            .not_before_ns = not_before_ns,
+            .idle_only = idle_only};
         result = 0;
-        if (carrier->client[number].drained == holder_epoch &&
-            now_ns() >= not_before_ns) /* it was quicker than the order */
+        if (fits(&carrier->order[gpu], number, carrier->client[number].drained,
+                carrier->client[number].idle)) /* it was quicker than the order */
             carry_out(carrier, &carrier->order[gpu]);
     }
     pthread_mutex_unlock(&carrier->mutex);

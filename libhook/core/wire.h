@@ -232,9 +232,11 @@ struct wire_page_offer {
  * more. It is only a hint for speed (carrier.h): whoever is not heard here is heard by its Return. */
 struct wire_page_drained {
     uint32_t magic;
-    uint32_t page_slot;
+    uint16_t page_slot;
+    uint16_t flags;
     uint64_t epoch;
 };
+#define WIRE_DRAINED_IDLE 1u /* and it wants no more for now: the Return will not have WANT_MORE */
 
 struct wire_page_gpu {
     uint64_t epoch; /* the epoch under which this tenant may launch on this GPU now, or 0; daemon writes (release) */

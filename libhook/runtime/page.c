@@ -143,8 +143,9 @@ void page_store_local(struct page *page, uint32_t slot, uint64_t epoch) {
         wire_page_store_epoch(page->map, slot, epoch);
 }
 
-void page_tell_drained(const struct page *page, uint32_t slot, uint64_t epoch) {
-    struct wire_page_drained message = {.magic = WIRE_MAGIC, .page_slot = slot, .epoch = epoch};
+void page_tell_drained(const struct page *page, uint32_t slot, uint64_t epoch, bool idle) {
+    struct wire_page_drained message = {
+        .magic = WIRE_MAGIC, .page_slot = (uint16_t)slot, .flags = idle ? WIRE_DRAINED_IDLE : 0, .epoch = epoch};
 
     if (page->state == PAGE_MAPPED && page->fd >= 0)
         send(page->fd, &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL); /* a hint: the Return says it too */

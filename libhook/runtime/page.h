@@ -31,7 +31,7 @@ bool page_step(struct page *page);
 /* The connection was lost, or another daemon is there. With `local` the own words take the daemon's place. */
 void page_disconnect(struct page *page, bool local);
 /* Tell the daemon on the short way that nothing launched under this epoch runs any more; the Return follows. */
-void page_tell_drained(const struct page *page, uint32_t slot, uint64_t epoch);
+void page_tell_drained(const struct page *page, uint32_t slot, uint64_t epoch, bool idle);
 /* Without the daemon's page: what the daemon would have stored. */
 void page_store_local(struct page *page, uint32_t slot, uint64_t epoch);
 

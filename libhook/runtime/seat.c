@@ -164,7 +164,7 @@ static void send_return(
     message.launches = launches(seat->gate) - seat->launches;
     message.burst_ns = burst_expected(&burst);
     message.gap_ns = burst.gap_ns;
-    page_tell_drained(world->page, seat->slot, out.epoch);
+    page_tell_drained(world->page, seat->slot, out.epoch, !(out.flags & TOKEN_RETURN_WANT_MORE));
     page_store_local(world->page, seat->slot, 0);
     world->send(&message, WIRE_RETURN);
 }

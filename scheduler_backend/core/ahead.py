@@ -2,8 +2,9 @@
 
 The order holds only while nothing happens: the shell takes it back before each event and the machine, having handled
 that event, says the same order again or another. Where the machine could not be sure (several processes of the holder
-must drain first, the holder itself would be picked again) there is no order, and the Return goes through the machine as
-ever. One that rests at its limit until the quota ends may be next, but not before it has rested.
+must drain first) there is no order, and the Return goes through the machine as ever. Where the holder itself would be
+picked again, the order is for the case that it wants no more: its word on the short way says so. One that rests at its
+limit until the quota ends may be next, but not before it has rested.
 """
 
 from __future__ import annotations
@@ -51,6 +52,11 @@ def next_order(machine: Books) -> Prepare | None:
     closing = holder.state is State.CLOSING
     end_ns = machine.now_ns if closing else max(machine.now_ns, machine.quota_until_ns)
     following = _following(machine, holder, end_ns)
+    idle_only = following is None
+    if following is None:
+        end_ns = machine.now_ns
+        ready = [seat for seat in machine.waiting.values() if not seat.throttled]
+        following, _ = pick_at(machine, holder, ready, end_ns)
     if following is None:
         return None
     contended, cap_ns = machine.shape_of(following)
@@ -70,13 +76,18 @@ def next_order(machine: Books) -> Prepare | None:
         cap_ns,
         contended or following.limit_ppm < WHOLE_PPM,
         following.resume_ns - machine.policy.resume_early_ns if following.throttled else 0,
+        idle_only,
     )
 
 
-def same_order(known: Prepare, order: Prepare) -> bool:
-    """May the order that is out stand? A quota that grew a little since is not worth a message."""
-    alike = known._replace(epoch=0, quota_ns=0, lease_ns=0) == order._replace(quota_ns=0, lease_ns=0)
+def same_grant(known: Prepare, order: Prepare) -> bool:
+    """May what its clients were told stand? A quota that grew a little since is not worth a message."""
+    alike = _grant_of(known) == _grant_of(order)
     return alike and known.quota_ns <= order.quota_ns <= known.quota_ns * 5 // 4
+
+
+def _grant_of(order: Prepare) -> Prepare:
+    return order._replace(epoch=0, quota_ns=0, lease_ns=0, not_before_ns=0, idle_only=False)
 
 
 def _following(machine: Books, holder: Seat, end_ns: int) -> Seat | None:

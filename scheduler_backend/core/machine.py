@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import Any
 
 from scheduler_backend.core import events as ev
-from scheduler_backend.core.ahead import next_order, same_order
+from scheduler_backend.core.ahead import next_order, same_grant
 from scheduler_backend.core.moves import Drained, Take
 from scheduler_backend.core.policy import pick
 from scheduler_backend.core.residents import Residents
@@ -98,9 +98,14 @@ class TokenMachine(Residents):
             if known is not None:
                 self.prepared = None
                 self._actions.append(ev.Unprepare(self.gpu))
-        elif known is None or not same_order(known, order):
-            self.prepared = order._replace(epoch=self._epochs.take())
-            self._actions.append(self.prepared)
+            return
+        if known is not None and same_grant(known, order):
+            order = known._replace(not_before_ns=order.not_before_ns, idle_only=order.idle_only)
+        else:
+            order = order._replace(epoch=self._epochs.take())
+        if order != known:
+            self.prepared = order
+            self._actions.append(order)
 
     def _carried(self, event: ev.Carried) -> None:
         """The prepared hand-over happened; all that came before it has been handled."""
@@ -115,7 +120,9 @@ class TokenMachine(Residents):
         holder = self.holder
         self._move(holder, Drained())
         ready = [seat for seat in self.waiting.values() if not seat.throttled]
-        if holder.name in self.returning:  # it counts as one that waits, as it does where its Return is heard first
+        if order.idle_only:
+            self.returning.pop(holder.name, None)  # it wants no more, or there would be no hand-over
+        elif holder.name in self.returning:  # it counts as one that waits, as it does where its Return is heard first
             ready.append(holder)
         _, self.virtual_now = pick(ready, self.virtual_now, self.policy, self.now_ns, self.others)
         self._move(self.seats[order.tenant], Take(order.epoch, order.quota_ns))

@@ -166,10 +166,10 @@ class Client:
         self._view = view
         self.page_socket = connection
 
-    def say_drained(self, epoch: int, slot: int = 0) -> None:
+    def say_drained(self, epoch: int, slot: int = 0, flags: int = 0) -> None:
         """The short way: nothing of this epoch runs any more. The Return would follow."""
         assert self.page_socket is not None
-        self.page_socket.send(struct.pack("<IIQ", lib.WIRE_MAGIC, slot, epoch))
+        self.page_socket.send(struct.pack("<IHHQ", lib.WIRE_MAGIC, slot, flags, epoch))
 
     def shown(self, slot: int = 0) -> int:
         return int(lib.wire_page_load_epoch(self.page, slot))

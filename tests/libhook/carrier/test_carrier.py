@@ -16,7 +16,7 @@ import pytest
 
 from libhook.core import ffi, lib
 
-DRAINED = struct.Struct("<IIQ")
+DRAINED = struct.Struct("<IHHQ")
 
 
 class Bench:
@@ -33,13 +33,14 @@ class Bench:
         assert self.number >= 0
         lib.wire_page_store_epoch(self.pages[0], 3, 7)
 
-    def prepare(self, holder_epoch: int = 7, epoch: int = 8, not_before_ns: int = 0) -> int:
+    def prepare(self, holder_epoch: int = 7, epoch: int = 8, not_before_ns: int = 0, idle_only: bool = False) -> int:
+        holder, following = self.pages
         return lib.carrier_prepare(
-            self.carrier, 0, self.number, self.pages[0], 3, holder_epoch, self.pages[1], 3, epoch, not_before_ns
+            self.carrier, 0, self.number, holder, 3, holder_epoch, following, 3, epoch, not_before_ns, idle_only
         )
 
-    def say(self, epoch: int, magic: int = lib.WIRE_MAGIC) -> None:
-        self.client.send(DRAINED.pack(magic, 3, epoch))
+    def say(self, epoch: int, magic: int = lib.WIRE_MAGIC, flags: int = 0) -> None:
+        self.client.send(DRAINED.pack(magic, 3, flags, epoch))
 
     def carried(self, seconds: float = 10) -> bool:
         return bool(select.select([self.done], [], [], seconds)[0])
@@ -103,6 +104,27 @@ def test_a_holder_that_drains_too_early_hands_nothing_on(bench: Bench) -> None:
     assert bench.shown() == [7, 0]
 
 
+def test_an_order_for_an_idle_holder_is_not_for_one_that_wants_more(bench: Bench) -> None:
+    bench.prepare(idle_only=True)
+    bench.say(7)
+    bench.until_heard()
+    assert lib.carrier_take_back(bench.carrier, 0) == 0
+    assert bench.shown() == [7, 0]
+
+
+@pytest.mark.parametrize("quicker", [False, True])
+def test_an_order_for_an_idle_holder_is_carried_out_when_it_wants_no_more(bench: Bench, quicker: bool) -> None:
+    for step in ("say", "prepare") if quicker else ("prepare", "say"):
+        if step == "say":
+            bench.say(7, flags=lib.WIRE_DRAINED_IDLE)
+            if quicker:
+                bench.until_heard()
+        else:
+            bench.prepare(idle_only=True)
+    assert bench.carried()
+    assert bench.shown() == [0, 8]
+
+
 def test_another_epoch_is_not_meant(bench: Bench) -> None:
     bench.prepare()
     bench.say(6)
@@ -142,4 +164,4 @@ def test_the_end_of_the_connection_ends_the_order(bench: Bench) -> None:
 @pytest.mark.parametrize(("gpu", "number", "slot"), [(64, 0, 0), (0, -1, 0), (0, 4096, 0), (0, 0, 16), (0, 99, 0)])
 def test_what_is_out_of_range_is_refused(bench: Bench, gpu: int, number: int, slot: int) -> None:
     page = bench.pages[0]
-    assert lib.carrier_prepare(bench.carrier, gpu, number, page, slot, 1, page, slot, 2, 0) < 0
+    assert lib.carrier_prepare(bench.carrier, gpu, number, page, slot, 1, page, slot, 2, 0, False) < 0

@@ -105,6 +105,43 @@ def test_there_is_no_order_while_two_processes_of_the_holder_must_drain():
     assert order.holder == 1
 
 
+def owed_much() -> Bench:
+    """a holds for the second time, b has had more than its tenth: at its quota's end a would be picked again."""
+    bench = Bench(("a", 0.9), ("b", 0.1))
+    bench.ask(1)
+    bench.at(1).ask(2)
+    bench.at(10)
+    carried(bench)
+    bench.do(ev.TokenReturned(1, 0, 1, True))
+    bench.at(20)
+    assert (bench.machine.prepared.tenant, bench.machine.prepared.idle_only) == ("a", False)
+    carried(bench)
+    bench.do(ev.TokenReturned(2, 0, 2, True))
+    return bench
+
+
+def test_where_the_holder_would_be_picked_again_the_order_is_for_one_that_wants_no_more():
+    bench = owed_much()
+    order = bench.machine.prepared
+    assert (order.holder_tenant, order.tenant, order.idle_only) == ("a", "b", True)
+    carried(bench)
+    assert bench.holder == "b"
+    assert not bench.machine.returning, "it wants no more"
+    assert bench.machine.active_ppm() == 100_000
+
+
+def test_an_order_keeps_its_epoch_when_only_its_condition_changes():
+    bench = owed_much()
+    first = bench.machine.prepared
+    while bench.machine.prepared.idle_only:
+        assert bench.now_ns < 200 * MS, "b's turn never came"
+        bench.at(bench.now_ns / MS + 1)
+        bench.do(ev.TokenRenewed(1, 0, bench.machine.epoch))
+    assert bench.machine.prepared == first._replace(idle_only=False)
+    carried(bench)
+    assert bench.holder == "b"
+
+
 def test_alone_there_is_nobody_to_prepare_for():
     bench = Bench(("a", 0.5))
     assert not of(bench.ask(1), ev.Prepare)

@@ -67,7 +67,9 @@ uint64_t burst_patience(const struct burst *burst) {
     bool pauses_within = burst->short_per_1024 >= 64 && burst->short_gap_ns;
 
     if (pauses_within) {
-        bool at_its_usual_end = burst->bursts >= PATTERN_BURSTS && burst->busy_ns >= burst->burst_ns / 8 * 7;
+        /* Where it went on past that, the pattern is none: not every pause from there on is to be taken for its end. */
+        bool at_its_usual_end = burst->bursts >= PATTERN_BURSTS && burst->busy_ns >= burst->burst_ns / 8 * 7 &&
+                                burst->busy_ns <= burst->burst_ns / 4 * 5;
         if (!at_its_usual_end)
             return least(2 * burst->short_gap_ns, BURST_PATIENCE_MAX_NS);
     }

@@ -68,7 +68,9 @@ class Accounts:
             active_ppm = self.active_ppm()
             self.virtual_now += held_ns * SCALE // active_ppm
             if active_ppm == holder.request_ppm and holder.clock < self.virtual_now:
-                holder.clock = self.virtual_now  # who has the GPU to itself is owed nothing: nobody took it
+                # Who has the GPU to itself is owed less with all it gets, for nobody took it; but not nothing from one
+                # moment to the next, for the others may only have paused.
+                holder.clock = min(self.virtual_now, holder.clock + held_ns * SCALE // holder.weight_ppm)
         else:
             others = sum(1 for seat in self.waiting.values() if not seat.request_ppm)
             self.virtual_best_effort += held_ns * SCALE // (WHOLE_PPM * (1 + others))

@@ -65,6 +65,9 @@ def test_a_pattern_of_short_pauses_is_believed_over_at_its_usual_length() -> Non
     for i in range(1, 10):
         add(burst, now + i * 520_000, now + i * 520_000 + 500_000)
     assert lib.burst_patience(burst) == 0  # at its usual end
+    for i in range(10, 20):
+        add(burst, now + i * 520_000, now + i * 520_000 + 500_000)
+    assert lib.burst_patience(burst) > 0  # it went on far beyond: no pattern
 
 
 def test_overlapping_streams_are_counted_once_in_any_order() -> None:

@@ -54,11 +54,11 @@ class Carrier:
         following: TokenPage,
         epoch: int,
         not_before_ns: int,
-        idle_only: bool,
+        wanting_from_ns: int,
     ) -> None:
         """When `holder_epoch` has drained by what comes from `channel`, show `epoch` in the page that follows.
 
-        Not before that time, and with `idle_only` not for a holder that wants more at once.
+        Not before that time, and for a holder that wants more at once not before `wanting_from_ns`.
         """
         if channel >= 0 and self._carrier != ffi.NULL:
             lib.carrier_prepare(
@@ -72,7 +72,7 @@ class Carrier:
                 gpu,
                 epoch,
                 not_before_ns,
-                idle_only,
+                wanting_from_ns,
             )
 
     def take_back(self, gpu: int) -> int:

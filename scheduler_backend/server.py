@@ -324,7 +324,7 @@ class Server:
                     following.page,
                     order.epoch,
                     order.not_before_ns,
-                    order.idle_only,
+                    order.wanting_from_ns,
                 )
 
     def _hear_carrier(self) -> None:

@@ -8,6 +8,7 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -27,7 +28,7 @@ struct order {
     uint32_t holder_slot, next_slot;
     uint64_t holder_epoch, next_epoch;
     uint64_t not_before_ns;
-    bool idle_only;
+    uint64_t wanting_from_ns;
     uint64_t carried_ns;
 };
 
@@ -84,8 +85,10 @@ static void carry_out(struct carrier *carrier, struct order *order) {
 
 /* Does the order wait for just this word, and is it time? */
 static bool fits(const struct order *order, int number, uint64_t epoch, bool idle) {
-    return order->active && order->number == number && order->holder_epoch == epoch && (idle || !order->idle_only) &&
-           now_ns() >= order->not_before_ns;
+    if (!order->active || order->number != number || order->holder_epoch != epoch)
+        return false;
+    uint64_t at_ns = now_ns();
+    return at_ns >= order->not_before_ns && (idle || at_ns >= order->wanting_from_ns);
 }
 
 /* With the mutex held: one message of this client. Returns false when there is none, or nobody to listen to. */
@@ -216,7 +219,7 @@ void carrier_forget(struct carrier *carrier, int number) {
 
 int carrier_prepare(struct carrier *carrier, uint32_t gpu, int number, struct wire_page *holder_page,
     uint32_t holder_slot, uint64_t holder_epoch, struct wire_page *next_page, uint32_t next_slot, uint64_t next_epoch,
-    uint64_t not_before_ns, bool idle_only) {
+    uint64_t not_before_ns, uint64_t wanting_from_ns) {
     int result = -EINVAL;
 
     if (gpu >= CARRIER_GPUS || number < 0 || number >= CARRIER_CLIENTS || holder_slot >= WIRE_MAX_DEVICES ||
@@ -233,7 +236,7 @@ int carrier_prepare(struct carrier *carrier, uint32_t gpu, int number, struct wi
             .holder_epoch = holder_epoch,
             .next_epoch = next_epoch,
             .not_before_ns = not_before_ns,
-            .idle_only = idle_only};
+            .wanting_from_ns = wanting_from_ns};
         result = 0;
         if (fits(&carrier->order[gpu], number, carrier->client[number].drained,
                 carrier->client[number].idle)) /* it was quicker than the order */

@@ -16,7 +16,6 @@
 #ifndef GEMINI_CARRIER_H
 #define GEMINI_CARRIER_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "libhook/core/wire.h"
@@ -36,11 +35,11 @@ void carrier_stop(struct carrier *carrier);
 int carrier_listen(struct carrier *carrier, int fd);
 void carrier_forget(struct carrier *carrier, int number);
 /* When client `number` says that `holder_epoch` has drained, clear its word and show `next_epoch` in the other page.
- * One that says so before `not_before_ns` (CLOCK_MONOTONIC) hands nothing on; with `idle_only`, neither does one that
- * wants more at once. Replaces an order of before for this GPU. Returns 0, or -EINVAL for numbers out of range or not listened to. */
+ * One that says so before `not_before_ns` (CLOCK_MONOTONIC) hands nothing on, one that wants more at once
+ * neither before `wanting_from_ns`. Replaces an order of before for this GPU. Returns 0, or -EINVAL for numbers out of range or not listened to. */
 int carrier_prepare(struct carrier *carrier, uint32_t gpu, int number, struct wire_page *holder_page,
     uint32_t holder_slot, uint64_t holder_epoch, struct wire_page *next_page, uint32_t next_slot, uint64_t next_epoch,
-    uint64_t not_before_ns, bool idle_only);
+    uint64_t not_before_ns, uint64_t wanting_from_ns);
 /* The order is off. Returns 0, or when it had been carried out (CLOCK_MONOTONIC ns). Before the pages are unmapped! */
 uint64_t carrier_take_back(struct carrier *carrier, uint32_t gpu);
 /* cffi: end */

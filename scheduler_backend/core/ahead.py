@@ -3,7 +3,8 @@
 The order holds only while nothing happens: the shell takes it back before each event and the machine, having handled
 that event, says the same order again or another. Where the machine could not be sure (several processes of the holder
 must drain first) there is no order, and the Return goes through the machine as ever. Where the holder itself would be
-picked again, the order is for the case that it wants no more: its word on the short way says so. One that rests at its
+picked again, now or at its quota's end, the order is for the case that it wants no more: its word on the short way
+says so. One that rests at its
 limit until the quota ends may be next, but not before it has rested.
 """
 
@@ -15,6 +16,8 @@ from scheduler_backend.core.events import Prepare
 from scheduler_backend.core.policy import SCALE, Policy, pick, virtual
 from scheduler_backend.core.seat import Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
+
+NEVER_NS = (1 << 63) - 1
 
 
 class Books(Protocol):
@@ -52,8 +55,9 @@ def next_order(machine: Books) -> Prepare | None:
     closing = holder.state is State.CLOSING
     end_ns = machine.now_ns if closing else max(machine.now_ns, machine.quota_until_ns)
     following = _following(machine, holder, end_ns)
-    idle_only = following is None
+    wanting_from_ns = 0 if closing else end_ns - machine.policy.extend_lead_ns  # earlier, it would be picked again
     if following is None:
+        wanting_from_ns = NEVER_NS
         end_ns = machine.now_ns
         ready = [seat for seat in machine.waiting.values() if not seat.throttled]
         following, _ = pick_at(machine, holder, ready, end_ns)
@@ -76,7 +80,7 @@ def next_order(machine: Books) -> Prepare | None:
         cap_ns,
         contended or following.limit_ppm < WHOLE_PPM,
         following.resume_ns - machine.policy.resume_early_ns if following.throttled else 0,
-        idle_only,
+        wanting_from_ns,
     )
 
 
@@ -87,7 +91,7 @@ def same_grant(known: Prepare, order: Prepare) -> bool:
 
 
 def _grant_of(order: Prepare) -> Prepare:
-    return order._replace(epoch=0, quota_ns=0, lease_ns=0, not_before_ns=0, idle_only=False)
+    return order._replace(epoch=0, quota_ns=0, lease_ns=0, not_before_ns=0, wanting_from_ns=0)
 
 
 def _following(machine: Books, holder: Seat, end_ns: int) -> Seat | None:

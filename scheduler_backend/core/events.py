@@ -159,7 +159,7 @@ class Prepare(NamedTuple):
     cap_ns: int
     contended: bool
     not_before_ns: int  # a holder that drains earlier hands nothing on (0: whenever)
-    idle_only: bool  # neither does one that wants more at once: it would be picked again itself
+    wanting_from_ns: int  # nor does one that wants more at once and drains before then: it would be picked again itself
 
 
 class Unprepare(NamedTuple):

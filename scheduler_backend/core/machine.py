@@ -100,7 +100,7 @@ class TokenMachine(Residents):
                 self._actions.append(ev.Unprepare(self.gpu))
             return
         if known is not None and same_grant(known, order):
-            order = known._replace(not_before_ns=order.not_before_ns, idle_only=order.idle_only)
+            order = known._replace(not_before_ns=order.not_before_ns, wanting_from_ns=order.wanting_from_ns)
         else:
             order = order._replace(epoch=self._epochs.take())
         if order != known:
@@ -120,7 +120,7 @@ class TokenMachine(Residents):
         holder = self.holder
         self._move(holder, Drained())
         ready = [seat for seat in self.waiting.values() if not seat.throttled]
-        if order.idle_only:
+        if self.now_ns < order.wanting_from_ns:
             self.returning.pop(holder.name, None)  # it wants no more, or there would be no hand-over
         elif holder.name in self.returning:  # it counts as one that waits, as it does where its Return is heard first
             ready.append(holder)

@@ -185,14 +185,28 @@ def test_a_prepared_hand_over_happens_when_the_holder_says_that_it_has_drained(r
     prepared = waiter.expect(lib.WIRE_GRANT, prepared=True)
     assert prepared.flags & lib.WIRE_GRANT_PREPARED
     assert waiter.shown() == 0
-    holder.say_drained(epoch)
+    holder.say_drained(epoch, flags=lib.WIRE_DRAINED_IDLE)
     wait_for(lambda: waiter.shown() == prepared.epoch, what="the prepared epoch in the page")
     assert holder.shown() == 0
     assert waiter.grant().epoch == prepared.epoch, "and by message, for who does not look at the page"
-    holder.give_back(epoch, more=True)  # the Return comes behind
+    holder.give_back(epoch)  # the Return comes behind
+    holder.ask()
     again = holder.expect(lib.WIRE_GRANT, prepared=True)
     assert again.flags & lib.WIRE_GRANT_PREPARED
     assert rig.of("a")["clients"]
+
+
+def test_a_holder_that_drained_early_and_wants_more_hands_nothing_on(rig: Rig) -> None:
+    for name in "ab":
+        rig.tenant(name)
+    holder, waiter = rig.client("a"), rig.client("b")
+    holder.ask()
+    epoch = holder.grant().epoch
+    waiter.ask()
+    waiter.expect(lib.WIRE_GRANT, prepared=True)
+    holder.say_drained(epoch)
+    waiter.nothing(lib.WIRE_GRANT, 0.002)
+    assert holder.shown() == epoch
 
 
 def test_who_says_drained_without_holding_changes_nothing(rig: Rig) -> None:

@@ -17,6 +17,7 @@ import pytest
 from libhook.core import ffi, lib
 
 DRAINED = struct.Struct("<IHHQ")
+FAR_NS = (1 << 63) - 1
 
 
 class Bench:
@@ -33,10 +34,10 @@ class Bench:
         assert self.number >= 0
         lib.wire_page_store_epoch(self.pages[0], 3, 7)
 
-    def prepare(self, holder_epoch: int = 7, epoch: int = 8, not_before_ns: int = 0, idle_only: bool = False) -> int:
+    def prepare(self, holder_epoch: int = 7, epoch: int = 8, not_before_ns: int = 0, wanting_from_ns: int = 0) -> int:
         holder, following = self.pages
         return lib.carrier_prepare(
-            self.carrier, 0, self.number, holder, 3, holder_epoch, following, 3, epoch, not_before_ns, idle_only
+            self.carrier, 0, self.number, holder, 3, holder_epoch, following, 3, epoch, not_before_ns, wanting_from_ns
         )
 
     def say(self, epoch: int, magic: int = lib.WIRE_MAGIC, flags: int = 0) -> None:
@@ -105,7 +106,7 @@ def test_a_holder_that_drains_too_early_hands_nothing_on(bench: Bench) -> None:
 
 
 def test_an_order_for_an_idle_holder_is_not_for_one_that_wants_more(bench: Bench) -> None:
-    bench.prepare(idle_only=True)
+    bench.prepare(wanting_from_ns=FAR_NS)
     bench.say(7)
     bench.until_heard()
     assert lib.carrier_take_back(bench.carrier, 0) == 0
@@ -120,7 +121,7 @@ def test_an_order_for_an_idle_holder_is_carried_out_when_it_wants_no_more(bench:
             if quicker:
                 bench.until_heard()
         else:
-            bench.prepare(idle_only=True)
+            bench.prepare(wanting_from_ns=FAR_NS)
     assert bench.carried()
     assert bench.shown() == [0, 8]
 
@@ -164,4 +165,4 @@ def test_the_end_of_the_connection_ends_the_order(bench: Bench) -> None:
 @pytest.mark.parametrize(("gpu", "number", "slot"), [(64, 0, 0), (0, -1, 0), (0, 4096, 0), (0, 0, 16), (0, 99, 0)])
 def test_what_is_out_of_range_is_refused(bench: Bench, gpu: int, number: int, slot: int) -> None:
     page = bench.pages[0]
-    assert lib.carrier_prepare(bench.carrier, gpu, number, page, slot, 1, page, slot, 2, 0, False) < 0
+    assert lib.carrier_prepare(bench.carrier, gpu, number, page, slot, 1, page, slot, 2, 0, 0) < 0

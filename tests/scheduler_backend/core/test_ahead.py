@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler_backend.core import events as ev
+from scheduler_backend.core.ahead import NEVER_NS
 from scheduler_backend.core.policy import MS
 from tests.scheduler_backend.core.test_machine import Bench, of
 
@@ -114,7 +115,7 @@ def owed_much() -> Bench:
     carried(bench)
     bench.do(ev.TokenReturned(1, 0, 1, True))
     bench.at(20)
-    assert (bench.machine.prepared.tenant, bench.machine.prepared.idle_only) == ("a", False)
+    assert (bench.machine.prepared.tenant, bench.machine.prepared.wanting_from_ns) == ("a", 18 * MS)
     carried(bench)
     bench.do(ev.TokenReturned(2, 0, 2, True))
     return bench
@@ -123,7 +124,7 @@ def owed_much() -> Bench:
 def test_where_the_holder_would_be_picked_again_the_order_is_for_one_that_wants_no_more():
     bench = owed_much()
     order = bench.machine.prepared
-    assert (order.holder_tenant, order.tenant, order.idle_only) == ("a", "b", True)
+    assert (order.holder_tenant, order.tenant, order.wanting_from_ns) == ("a", "b", NEVER_NS)
     carried(bench)
     assert bench.holder == "b"
     assert not bench.machine.returning, "it wants no more"
@@ -133,11 +134,11 @@ def test_where_the_holder_would_be_picked_again_the_order_is_for_one_that_wants_
 def test_an_order_keeps_its_epoch_when_only_its_condition_changes():
     bench = owed_much()
     first = bench.machine.prepared
-    while bench.machine.prepared.idle_only:
+    while bench.machine.prepared.wanting_from_ns == NEVER_NS:
         assert bench.now_ns < 200 * MS, "b's turn never came"
         bench.at(bench.now_ns / MS + 1)
         bench.do(ev.TokenRenewed(1, 0, bench.machine.epoch))
-    assert bench.machine.prepared == first._replace(idle_only=False)
+    assert bench.machine.prepared == first._replace(wanting_from_ns=bench.machine.quota_until_ns - 2 * MS)
     carried(bench)
     assert bench.holder == "b"
 

@@ -7,6 +7,7 @@
 #define DRAIN_POLL_NS 30000ull   /* how late the end of a drain may be seen: part of every hand-over */
 #define DRAIN_SLEEP_NS 200000ull
 #define SPIN_LEAD_NS 50000ull /* the wake-up from a timed sleep, on a small VM */
+#define CLOSE_LEAD_NS 90000ull /* ... and what closing a gate takes there (membarrier) */
 #define SPIN_NS 100000ull     /* past the predicted end */
 #define IDLE_POLL_NS 100000ull   /* how late idleness may be seen where the program does not synchronise */
 #define VALVE_LEAST_NS 5000000ull /* numbers.md and design 4.3: max(5 ms, twice the prediction) */
@@ -148,6 +149,17 @@ static uint32_t step_requested(struct token *token, const struct token_view *vie
     return TOKEN_SEND_REQUEST;
 }
 
+/* When to look for the end of what is in flight: sleep until shortly before it should be over, then look without sleeping
+ * for a moment, for a wake-up costs more than the whole hand-over should. Predictions tend to be too long, so the sleep is
+ * cut in pieces. */
+static uint64_t watch_end(struct token *token, const struct token_view *view, uint64_t poll_ns, uint64_t now_ns) {
+    if (view->inflight_ns)
+        token->expected_ns = now_ns + view->inflight_ns;
+    if (view->inflight_ns > SPIN_LEAD_NS)
+        return now_ns + least(view->inflight_ns - SPIN_LEAD_NS, most(view->inflight_ns / 2, DRAIN_SLEEP_NS));
+    return now_ns < token->expected_ns + SPIN_NS ? now_ns : now_ns + poll_ns;
+}
+
 static uint32_t step_open(struct token *token, const struct token_view *view, uint64_t now_ns) {
     uint32_t actions = 0;
     uint64_t deadline = token->lease_end_ns;
@@ -168,6 +180,13 @@ static uint32_t step_open(struct token *token, const struct token_view *view, ui
                 return start_closing(token, now_ns);
             }
             deadline = least(deadline, patient_until);
+        } else if (view->ending && !view->waiting) { /* closing takes its time too: let that be over by the end */
+            if (view->inflight_ns <= CLOSE_LEAD_NS) {
+                token->idle = true;
+                return start_closing(token, now_ns);
+            }
+            deadline = least(deadline,
+                now_ns + least(view->inflight_ns - CLOSE_LEAD_NS, most(view->inflight_ns / 2, DRAIN_SLEEP_NS)));
         } else { /* look again when the work known should be over, or those who were woken have launched */
             deadline = least(deadline, now_ns + most(view->inflight_ns, IDLE_POLL_NS));
         }
@@ -209,7 +228,8 @@ static uint32_t step_draining(struct token *token, const struct token_view *view
             token->state = TOKEN_CLOSED;
             return TOKEN_VOID;
         }
-        token->state = view->waiting ? TOKEN_REQUESTED : TOKEN_CLOSED; /* WANT_MORE is the next request too */
+        token->state =
+            view->waiting + view->pending ? TOKEN_REQUESTED : TOKEN_CLOSED; /* WANT_MORE is the next request too */
         token->requested_ns = now_ns;
         token->returned = token->epoch;
         return TOKEN_SEND_RETURN;
@@ -222,19 +242,9 @@ static uint32_t step_draining(struct token *token, const struct token_view *view
         token->valves++;
         return TOKEN_ADMIT;
     }
-    /* Sleep until shortly before the work should be over, then look without sleeping for a moment: a wake-up costs more
-     * than the whole hand-over should. Predictions tend to be too long, so the sleep is cut in pieces. A drain that takes
-     * very long is looked at less often. */
+    /* A drain that takes very long is looked at less often. */
     uint64_t since = now_ns - token->closed_ns;
-    uint64_t poll = most(DRAIN_POLL_NS, since / 64), deadline;
-    if (view->inflight_ns)
-        token->expected_ns = now_ns + view->inflight_ns;
-    if (view->inflight_ns > SPIN_LEAD_NS)
-        deadline = now_ns + least(view->inflight_ns - SPIN_LEAD_NS, most(view->inflight_ns / 2, DRAIN_SLEEP_NS));
-    else if (now_ns < token->expected_ns + SPIN_NS)
-        deadline = now_ns;
-    else
-        deadline = now_ns + poll;
+    uint64_t deadline = watch_end(token, view, most(DRAIN_POLL_NS, since / 64), now_ns);
     uint32_t actions = renew(token, view, now_ns, &deadline);
     /* Nobody here could help: say that it takes longer than foreseen. A sibling may hold what it waits for, and wait. */
     if (now_ns >= token->tell_ns) {
@@ -282,7 +292,7 @@ void token_returned(const struct token *token, const struct token_view *view, st
     out->epoch = token->epoch;
     out->held_ns = token->drained_ns - token->granted_ns;
     out->overuse_ns = token->contended && end > token->quota_end_ns ? end - token->quota_end_ns : 0;
-    out->flags = (view->waiting ? TOKEN_RETURN_WANT_MORE : 0) | (token->idle ? TOKEN_RETURN_IDLE : 0) |
+    out->flags = (view->waiting + view->pending ? TOKEN_RETURN_WANT_MORE : 0) | (token->idle ? TOKEN_RETURN_IDLE : 0) |
                  (view->unconfirmed ? TOKEN_RETURN_UNCONFIRMED : 0);
 }
 

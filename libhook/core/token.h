@@ -52,10 +52,12 @@ struct token_view {
     uint64_t idle_since_ns;  /* when the last work known ended; 0: some may be running */
     uint64_t patience_ns;    /* how long to keep an idle token */
     uint32_t waiting;        /* threads at the gate */
+    uint32_t pending;        /* ... and before it: they wait for room under the cap, and will come to it */
     bool needed;             /* draining: a thread waits, at this gate or another, whose launch could run at once */
     bool connected;          /* Welcome was heard */
     bool page_agrees;        /* the page shows the epoch held */
     bool inside;             /* a thread is between check and launch */
+    bool ending;             /* the program waits for the end of its work, and pauses after it by all experience */
     bool drained;            /* all work launched is done */
     bool unconfirmed;        /* ... as far as it can be told */
     bool shut;               /* a launching thread found the quota used up and shut the gate itself */

@@ -100,6 +100,7 @@ static struct gate_thread *enrol(void) {
     thread->page_word = &gates[0].epoch;
     thread->room_ns = 0;
     thread->lane = NULL;
+    thread->syncing = NULL;
     if (__atomic_load_n(&exit_key_made, __ATOMIC_ACQUIRE))
         pthread_setspecific(exit_key, thread);
     gate_self = thread;
@@ -489,30 +490,34 @@ static bool begin(CUstream stream, uint64_t key, uint64_t family, uint64_t guess
     struct launch launch = {.stream = stream, .key = key, .wanted_ns = gate_now()};
     estimate(gate, thread, family, guess_ns, &launch);
     uint64_t now_ns = launch.wanted_ns, sleep = 0;
-    for (;;) {
-        if (__atomic_load_n(&gate->free, __ATOMIC_ACQUIRE))
-            return false;
+    bool pends = false, gated = false;
+    while (!__atomic_load_n(&gate->free, __ATOMIC_ACQUIRE)) {
         enum verdict verdict = try(gate, thread, lane, &launch, now_ns, &sleep);
         if (verdict == GO) {
             /* The estimate's place may have been taken by another key: put it where the launch path looks. */
             if (!launch.measure && thread->estimates[key & (GATE_ESTIMATES - 1)].key != key)
                 estimate_put(thread->estimates, GATE_ESTIMATES, key, launch.estimated_ns, FEW_SAMPLES);
             thread->after |= thread->tell_agent;
-            return true;
+            gated = true;
+            break;
         }
         if (verdict == WAIT_AT_GATE)
             gate_wait(gate, thread, lane);
         else {
-            __atomic_add_fetch(&gate->pending, 1, __ATOMIC_SEQ_CST);
+            if (!pends) /* from here to its launch it counts as one that wants to go on */
+                __atomic_add_fetch(&gate->pending, 1, __ATOMIC_SEQ_CST);
+            pends = true;
             sleep_ns(sleep < SHORTEST_SLEEP_NS  ? SHORTEST_SLEEP_NS
                      : sleep > LONGEST_SLEEP_NS ? LONGEST_SLEEP_NS
                                                 : sleep);
-            __atomic_sub_fetch(&gate->pending, 1, __ATOMIC_SEQ_CST);
         }
         now_ns = gate_now();
         if (agent_lost())
-            return false;
+            break;
     }
+    if (pends)
+        __atomic_sub_fetch(&gate->pending, 1, __ATOMIC_SEQ_CST);
+    return gated;
 }
 
 bool gate_begin_slow(CUstream stream, uint64_t key, uint64_t family, uint64_t guess_ns) {

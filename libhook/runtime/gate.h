@@ -51,13 +51,14 @@ struct gate {
     _Alignas(64) uint32_t wake; /* futex of those who wait; grows with each opening */
     uint32_t waiting;           /* threads in gate_wait; atomic */
     uint32_t shut;              /* a launching thread closed the gate: the quota is used up */
-    uint32_t told_idle;         /* a synchronisation call returned and nothing was launched since */
-    uint32_t pending;           /* threads that wait for room under the cap: not idle; atomic */
-    uint32_t active;            /* threads that launched under this ticket; atomic */
-    uint32_t active_before;     /* ... under the one before */
-    uint64_t launched_epoch;    /* the epoch under which something was launched last; any thread */
+    uint32_t syncing; /* threads that wait in a synchronisation call which covers what they launched; atomic */
+    uint32_t told_idle; /* a synchronisation call returned and nothing was launched since */
+    uint32_t pending; /* threads that wait for room under the cap: not idle; atomic */
+    uint32_t active; /* threads that launched under this ticket; atomic */
+    uint32_t active_before; /* ... under the one before */
+    uint64_t launched_epoch; /* the epoch under which something was launched last; any thread */
     uint64_t waits, wait_ns, valves, h2d_bytes, d2h_bytes; /* counters; atomic */
-    uint32_t burst_lock;        /* for `burst`; held for nanoseconds, never over a call */
+    uint32_t burst_lock; /* for `burst`; held for nanoseconds, never over a call */
     struct burst burst;
 };
 
@@ -65,7 +66,7 @@ struct gate {
 struct gate_thread {
     volatile uint32_t inside; /* 0, or the ordinal + 1 of the gate whose launch is under way */
     bool tell_agent; /* the gate was opened by the page: kick the agent when this launch is out */
-    bool after;               /* this launch is measured: gate_end records an event */
+    bool after; /* this launch is measured: gate_end records an event */
     const uint64_t *page_word;
     uint64_t epoch;
     struct gate *gate;
@@ -77,9 +78,10 @@ struct gate_thread {
     struct estimate estimates[GATE_ESTIMATES];
     /* from here on not on the launch path */
     struct gate_thread *next;
-    struct lane *lanes;      /* all of this thread's; pushed by it, never taken out */
-    uint32_t gone;           /* the thread ended; another may take the block over when its work is done */
-    struct lane *wait_lane;  /* while it waits at a gate: where its launch is to go */
+    struct lane *lanes; /* all of this thread's; pushed by it, never taken out */
+    uint32_t gone; /* the thread ended; another may take the block over when its work is done */
+    struct gate *syncing; /* while it waits in such a call: the gate where it is counted */
+    struct lane *wait_lane; /* while it waits at a gate: where its launch is to go */
     uint64_t seen[WIRE_MAX_DEVICES]; /* the ticket under which it was counted as active, per gate */
 };
 
@@ -100,21 +102,21 @@ static inline bool gate_begin(CUstream stream, uint64_t key, uint64_t family, ui
 static inline void gate_end(void);
 
 /* The agent's side. */
-int gate_start(void);                       /* registers membarrier; once per process image */
-void gate_reset_after_fork(void);           /* in the child: no thread but this one, every gate closed */
+int gate_start(void); /* registers membarrier; once per process image */
+void gate_reset_after_fork(void); /* in the child: no thread but this one, every gate closed */
 void gate_open(struct gate *gate, uint64_t epoch, const uint64_t *page_word, uint64_t cap_ns, uint64_t close_by_ns,
     bool contended);
 /* The gate is open as soon as the daemon stores `epoch` into its page; waiting threads sleep there until it does. */
 void gate_arm(struct gate *gate, uint64_t epoch, const uint64_t *page_word, uint64_t cap_ns);
 void gate_disarm(struct gate *gate); /* nobody will open it there: who sleeps on the page sleeps on the gate again */
-void gate_open_free(struct gate *gate);     /* for good, until gate_close */
-void gate_close(struct gate *gate);         /* returns at once; see gate_inside */
-bool gate_inside(const struct gate *gate);  /* is a thread between check and launch, after gate_close? */
-struct gate_thread *gate_threads(void);     /* the list; grows at its head only */
+void gate_open_free(struct gate *gate); /* for good, until gate_close */
+void gate_close(struct gate *gate); /* returns at once; see gate_inside */
+bool gate_inside(const struct gate *gate); /* is a thread between check and launch, after gate_close? */
+struct gate_thread *gate_threads(void); /* the list; grows at its head only */
 void gate_account(struct gate *gate, uint64_t wanted_ns, uint64_t start_ns, uint64_t end_ns);
 /* What is known of bursts now; with `take`, the run that is over is logged and a new one begins. */
 void gate_burst_snapshot(struct gate *gate, bool take, struct burst *burst);
-uint64_t gate_now(void);                    /* CLOCK_MONOTONIC */
+uint64_t gate_now(void); /* CLOCK_MONOTONIC */
 extern struct estimate gate_shared_estimates[GATE_SHARED_ESTIMATES];
 extern uint32_t gate_captures; /* streams that capture now; atomic */
 

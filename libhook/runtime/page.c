@@ -143,9 +143,9 @@ void page_store_local(struct page *page, uint32_t slot, uint64_t epoch) {
         wire_page_store_epoch(page->map, slot, epoch);
 }
 
-void page_tell_drained(const struct page *page, uint32_t slot, uint64_t epoch, bool idle) {
+void page_tell_drained(const struct page *page, uint32_t slot, uint64_t epoch, uint16_t flags) {
     struct wire_page_drained message = {
-        .magic = WIRE_MAGIC, .page_slot = (uint16_t)slot, .flags = idle ? WIRE_DRAINED_IDLE : 0, .epoch = epoch};
+        .magic = WIRE_MAGIC, .page_slot = (uint16_t)slot, .flags = flags, .epoch = epoch};
 
     if (page->state == PAGE_MAPPED && page->fd >= 0)
         send(page->fd, &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL); /* a hint: the Return says it too */

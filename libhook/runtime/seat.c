@@ -164,7 +164,7 @@ static void send_return(
     message.launches = launches(seat->gate) - seat->launches;
     message.burst_ns = burst_expected(&burst);
     message.gap_ns = burst.gap_ns;
-    page_tell_drained(world->page, seat->slot, out.epoch, !(out.flags & TOKEN_RETURN_WANT_MORE));
+    page_tell_drained(world->page, seat->slot, out.epoch, out.flags & TOKEN_RETURN_WANT_MORE ? 0 : WIRE_DRAINED_IDLE);
     page_store_local(world->page, seat->slot, 0);
     world->send(&message, WIRE_RETURN);
 }
@@ -193,6 +193,7 @@ static void observe(struct seat *seat, const struct seat_world *world, uint64_t 
 
     memset(view, 0, sizeof *view);
     view->connected = world->connected;
+    view->pending = __atomic_load_n(&gate->pending, __ATOMIC_SEQ_CST);
     view->waiting = __atomic_load_n(&gate->waiting, __ATOMIC_SEQ_CST);
     if (token->state < TOKEN_OPEN)
         return;
@@ -208,10 +209,13 @@ static void observe(struct seat *seat, const struct seat_world *world, uint64_t 
     gate_burst_snapshot(gate, false, &burst);
     view->patience_ns = burst_patience(&burst);
     /* Idle as the device sees it, though the program may be about to launch: it may launch slower than the device works. */
-    if (view->patience_ns < UNTOLD_PATIENCE_NS && !__atomic_load_n(&gate->told_idle, __ATOMIC_ACQUIRE))
+    /* One thread launches, and it waits for the end: it cannot be about to launch before it has seen it. */
+    bool syncing = __atomic_load_n(&gate->syncing, __ATOMIC_SEQ_CST) && gate->active <= 1;
+    view->ending = syncing && !view->patience_ns;
+    if (view->patience_ns < UNTOLD_PATIENCE_NS && !syncing && !__atomic_load_n(&gate->told_idle, __ATOMIC_ACQUIRE))
         view->patience_ns = UNTOLD_PATIENCE_NS;
     view->needed = !view->drained && token->state == TOKEN_DRAINING && needed();
-    if (!view->drained || (token->state == TOKEN_OPEN && __atomic_load_n(&gate->pending, __ATOMIC_SEQ_CST)))
+    if (!view->drained || (token->state == TOKEN_OPEN && view->pending))
         return;
     uint64_t last_ns = burst.end_ns > end_ns ? burst.end_ns : end_ns;
     view->idle_since_ns = last_ns > token->granted_ns ? last_ns : token->granted_ns;

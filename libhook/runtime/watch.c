@@ -34,7 +34,19 @@ void watch_sync_before(enum watch_scope scope, CUstream stream) {
             now_ns = now_ns ? now_ns : gate_now();
             lane_cut(lane, now_ns);
         }
+    for (lane = gate_self->lanes; lane && scope != WATCH_SOME && !gate_self->syncing; lane = lane->next)
+        if (lane->pushed != lane->popped && concerned(lane, scope, stream, context)) {
+            gate_self->syncing = &gates[lane->ordinal];
+            __atomic_add_fetch(&gate_self->syncing->syncing, 1, __ATOMIC_SEQ_CST);
+        }
     errno = saved;
+}
+
+static void stop_syncing(struct gate_thread *thread) {
+    if (!thread->syncing)
+        return;
+    __atomic_sub_fetch(&thread->syncing->syncing, 1, __ATOMIC_SEQ_CST);
+    thread->syncing = NULL;
 }
 
 /* Nothing of the process is in flight on this gate: tell the agent, if it would give the token back at once. */
@@ -57,6 +69,7 @@ static void tell_idle(struct gate *gate) {
 void watch_sync_after(enum watch_scope scope, CUstream stream, CUresult result) {
     struct gate_thread *thread = gate_self;
 
+    stop_syncing(thread);
     if (!thread->lanes || result != CUDA_SUCCESS)
         return;
     int saved = errno;

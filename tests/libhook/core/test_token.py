@@ -102,6 +102,33 @@ def test_an_idle_token_is_given_back_after_the_patience(patience: int, since: in
     assert seat.returned().flags == lib.TOKEN_RETURN_IDLE
 
 
+def test_the_gate_is_closed_by_the_time_the_last_work_of_a_burst_ends() -> None:
+    seat = Seat().opened()
+    seat.step(T0 + MS, ending=True, inflight_ns=MS)
+    assert seat.state == "open"
+    assert T0 + MS < seat.token.deadline_ns < T0 + 2 * MS
+    assert seat.step(T0 + 2 * MS - 50_000, inflight_ns=50_000) == CLOSE
+    seat.step(T0 + 2 * MS - 50_000)
+    assert seat.step(T0 + 2 * MS, drained=True, inflight_ns=0) == RETURN
+    assert seat.returned().flags == lib.TOKEN_RETURN_IDLE
+
+
+def test_a_thread_at_the_gate_means_that_no_burst_is_ending() -> None:
+    seat = Seat().opened()
+    seat.step(T0 + MS, ending=True, inflight_ns=50_000, waiting=1)
+    assert seat.state == "open"
+
+
+def test_who_waits_for_room_under_the_cap_wants_more() -> None:
+    seat = Seat().opened()
+    lib.token_on_revoke(seat.token, 7)
+    assert seat.step(T0 + MS, pending=1) == CLOSE
+    seat.step(T0 + MS)
+    assert seat.step(T0 + MS, drained=True, inflight_ns=0) == RETURN
+    assert seat.state == "requested"
+    assert seat.returned().flags == lib.TOKEN_RETURN_WANT_MORE
+
+
 def test_an_idle_holder_with_a_thread_at_the_gate_is_not_idle() -> None:
     seat = Seat().opened()
     assert seat.step(T0 + MS, idle_since_ns=T0, waiting=1, inflight_ns=0) == OPEN  # it missed the opening

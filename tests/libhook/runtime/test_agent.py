@@ -119,7 +119,7 @@ def test_an_idle_process_gives_back_soon_after_its_work_and_its_bursts_are_the_d
 ) -> None:
     client = start("bursts", 14, 20, 100_000, 15_000_000, CLIENT_LINGER="20000000")
     served = Served(daemon)
-    served.serve(client, 5, limit=14)
+    served.serve(client, 30)  # to its end
     later = served.returns[3:]
     assert all(one.flags == IDLE for one in later)
     assert statistics.median(one.idle_ns for one in later) <= 500_000

@@ -31,6 +31,7 @@ BENCHES = (
     "fairness",
     "placement",
     "extender",
+    "replicas",
     "scale",
 )
 OUT = Path(__file__).resolve().parent.parent / "out" / "bench"

@@ -10,7 +10,8 @@ from collections import deque
 from typing import Any
 
 from gemini.extender.codec import BindRequest, FilterRequest
-from gemini.extender.service import Service, Verdict
+from gemini.extender.promises import Verdict
+from gemini.extender.service import Service
 from gemini.extender.state import DEVICE, NODE, POD, Cluster
 from gemini.kube import names
 from gemini.kube.client import Refused, Unanswered

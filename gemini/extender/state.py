@@ -344,7 +344,12 @@ class Cluster:
         }
         groups = {key: frozenset(uids) for key, uids in self._groups.items() if uids}
         on_node = {name: frozenset(uids) for name, uids in self.on_node.items() if uids}
-        return {"cards": self.book.snapshot(), "holdings": holdings, "groups": groups, "on_node": on_node}
+        pods = {uid: replace(pod, object={}) for uid, pod in self.pods.items()}
+        nodes = {node.name: node for node in self.book.nodes()}  # with health and cordons
+        return {
+            "cards": self.book.snapshot(), "holdings": holdings, "groups": groups, "on_node": on_node, "pods": pods,
+            "nodes": nodes, "budgets": self.budgets, "nominated": self.nominated,
+        }  # fmt: skip
 
 
 def speaks(pod: Mapping[str, Any]) -> bool:

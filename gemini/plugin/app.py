@@ -161,7 +161,10 @@ class Shell:
         self.socket.unlink(missing_ok=True)
         self._server = grpc.aio.server()
         self._server.add_generic_rpc_handlers([handlers("v1beta1.DevicePlugin", self.plugin)])
-        self._server.add_insecure_port(f"unix://{self.socket}")
+        try:
+            self._server.add_insecure_port(f"unix://{self.socket}")
+        except RuntimeError:  # grpc's word for every cause
+            raise OSError(f"{self.socket} cannot be made; a path of at most 107 bytes in a folder of root's") from None
         await self._server.start()
 
     async def stop(self) -> None:

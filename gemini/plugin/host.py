@@ -104,6 +104,13 @@ class Host:
                     return cores
         return set(os.sched_getaffinity(0))
 
+    def bound(self, group: Path) -> set[int]:
+        """The cores that a cgroup was restricted to, which is none where it has what its parent has."""
+        with contextlib.suppress(OSError, ValueError):
+            cores = parse_cpus((group / "cpuset.cpus").read_text())
+            return cores if cores != self.allowed(group) else set()
+        return set()
+
     def containers(self, group: Path) -> set[Path]:
         try:
             return {path for path in group.iterdir() if path.is_dir()}

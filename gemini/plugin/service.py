@@ -342,6 +342,10 @@ class Service:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def settle(self) -> None:
+        """Until what was begun in the background is done."""
+        await asyncio.gather(*self._tasks)
+
     # ---- tenants
 
     async def _register(self, pod: PodClaims, claim: Claim, tenant: str) -> None:
@@ -411,7 +415,9 @@ class Service:
             if not near and card.numa is not None:
                 near = self.host.cores_of_node(card.numa)
         load = Counter(core for cores in self._bound.values() for core in cores)
-        cores = self._bound.get(tenant) or nearest(claim.cpu_bind, self.host.allowed(group), near, load)
+        cores = self.host.bound(group)  # by us, before this start of the container
+        if len(cores) != claim.cpu_bind:
+            cores = self._bound.get(tenant) or nearest(claim.cpu_bind, self.host.allowed(group), near, load)
         self._bound[tenant] = cores
         assert pod.spec is not None
         if all(one.cpu_bind == claim.cpu_bind for one in pod.spec.containers) and len(pod.spec.ask.tenants) == 1:

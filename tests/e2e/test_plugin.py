@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import http.client
+import importlib
 import json
+import os
 import socket
 import sys
 import tempfile
+import uuid
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from gemini.cli.main import COMMANDS
 from gemini.kube.device import write_device
 from gemini.placement.model import Device
 from gemini.placement.model import Node as Cards
+from gemini.plugin.cores import parse_cpus
 from libhook.observer import Timeline
 from tests.e2e.api import Object, condition
 from tests.e2e.conftest import ROOT
@@ -64,12 +70,36 @@ print(connection.getresponse().read().decode())
 def role(plane: Plane) -> Iterator[None]:
     plane.kubectl("apply", "-f", str(ROLE))
     path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
-    binding = {"metadata": {"name": USER}, "roleRef": {"kind": "ClusterRole", "name": USER}}
+    binding = {"metadata": {"name": f"{USER}-e2e"}, "roleRef": {"kind": "ClusterRole", "name": USER}}
     subject = {"kind": "User", "name": USER, "apiGroup": "rbac.authorization.k8s.io"}
     plane.api.post(path, {**binding, "subjects": [subject]})
     yield
-    plane.api.delete(f"{path}/{USER}")
+    plane.api.delete(f"{path}/{USER}-e2e")
     plane.kubectl("delete", "-f", str(ROLE))
+
+
+@pytest.fixture(scope="module")
+def cluster(plane: Plane, crd: None, role: None) -> Iterator[None]:
+    """Extender, webhook, and a scheduler that asks them."""
+    with gemini(plane):
+        yield
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[str]:
+    """GEMINI_SIM of the real node's machine."""
+    name = f"e2e-{uuid.uuid4().hex[:8]}"
+    yield f"id={name},gpus=2,memory=80GiB,name=NVIDIA H200"
+    for left in Path("/dev/shm").glob(f"gemini-sim-*-{name}*"):
+        left.unlink()
+
+
+@pytest.fixture(scope="module")
+def cards(plane: Plane, node: Node, lab: str, cluster: None) -> Iterator[list[str]]:
+    """The real node shares two simulated cards; their uuids."""
+    with sharing(plane, node, lab) as uuids:
+        node.wait_capacity(CORE, 200)
+        yield uuids
 
 
 @contextlib.contextmanager
@@ -113,46 +143,60 @@ def sharepod(name: str, node: Node | FakeNode, script: str, **annotations: str) 
 
 
 def test_shares_of_two_pods_hold_on_the_devices_own_timeline(
-    plane: Plane, node: Node, namespace: str, machine: str, crd: None, role: None
+    plane: Plane, node: Node, namespace: str, lab: str, cards: list[str]
 ) -> None:
     path = f"/api/v1/namespaces/{namespace}/pods"
-    with gemini(plane), sharing(plane, node, machine) as uuids:
-        node.wait_capacity(CORE, 200)
-        script = "grep -o -m1 [^/]*libgemini_hook.so /proc/self/maps; env | grep -E 'NVIDIA|GEMINI' | sort; "
-        script += "exec $LOAD --kernel-us 2000 --seconds 1000"
-        shares = {"big": "0.7", "small": "0.3"}
-        for name, share in shares.items():
-            text = json.dumps(sharepod(name, node, script, gpu_request=share, gpu_uuid=uuids[0]))
-            plane.kubectl("-n", namespace, "apply", "-f", "-", text=text)
-        for name, share in shares.items():
-            started = plane.api.wait_one(f"{path}/{name}", condition("Ready"))
-            (card,) = json.loads(started["metadata"]["annotations"]["gemini.io/allocation"])["gpu"]
-            assert (card["uuid"], card["resources"][CORE]) == (uuids[0], round(float(share) * 100))
-            said = plane.kubectl("-n", namespace, "logs", name).stdout
-            assert "libgemini_hook.so\n" in said, "the library is not in front"
-            assert f"NVIDIA_VISIBLE_DEVICES={uuids[0]}\n" in said
-            assert f"GEMINI_REQUEST={share}\n" in said
-        busy = json.loads(node.output([sys.executable, "-c", SHARES, machine, "2", "4"]))
-        tenants = json.loads(node.output([sys.executable, "-c", STATE]))["tenants"]
-        found = {}
-        for tenant in tenants:
-            name = tenant["name"].removeprefix(f"pod.{namespace}.").rpartition("-")[0]
-            found[name] = sum(busy.get(str(pid), 0.0) for pid in tenant["clients"])
-        assert sum(found.values()) > 0.5, found
-        for name, share in shares.items():
-            assert found[name] / sum(found.values()) == pytest.approx(float(share), abs=0.05), found
+    script = "grep -o -m1 [^/]*libgemini_hook.so /proc/self/maps; env | grep -E 'NVIDIA|GEMINI' | sort; "
+    script += "exec $LOAD --kernel-us 2000 --seconds 1000"
+    shares = {"big": "0.7", "small": "0.3"}
+    for name, share in shares.items():
+        text = json.dumps(sharepod(name, node, script, gpu_request=share, gpu_uuid=cards[0]))
+        plane.kubectl("-n", namespace, "apply", "-f", "-", text=text)
+    for name, share in shares.items():
+        started = plane.api.wait_one(f"{path}/{name}", condition("Ready"))
+        (card,) = json.loads(started["metadata"]["annotations"]["gemini.io/allocation"])["gpu"]
+        assert (card["uuid"], card["resources"][CORE]) == (cards[0], round(float(share) * 100))
+        said = plane.kubectl("-n", namespace, "logs", name).stdout
+        assert "libgemini_hook.so\n" in said, "the library is not in front"
+        assert f"NVIDIA_VISIBLE_DEVICES={cards[0]}\n" in said
+        assert f"GEMINI_REQUEST={share}\n" in said
+    busy = json.loads(node.output([sys.executable, "-c", SHARES, lab, "2", "4"]))
+    tenants = json.loads(node.output([sys.executable, "-c", STATE]))["tenants"]
+    found = {}
+    for tenant in tenants:
+        name = tenant["name"].removeprefix(f"pod.{namespace}.").rpartition("-")[0]
+        found[name] = sum(busy.get(str(pid), 0.0) for pid in tenant["clients"])
+    assert sum(found.values()) > 0.5, found
+    for name, share in shares.items():
+        assert found[name] / sum(found.values()) == pytest.approx(float(share), abs=0.05), found
+
+
+def test_cpu_bind_shows_the_cards_nearest_cores_in_the_affinity_mask_of_every_process(
+    plane: Plane, node: Node, namespace: str, cards: list[str]
+) -> None:
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    near = sorted(os.sched_getaffinity(0))
+    # The first thing that runs, a static program, and one that somebody starts later.
+    script = "cd /proc/self; grep Cpus_allowed_list status; /bin/busybox grep Cpus_allowed_list status; sleep 1000"
+    for name, bind in (("two", 2), ("one", 1)):
+        plane.api.post(path, sharepod(name, node, script, gpu_request="0.3", cpu_bind=str(bind)))
+        plane.api.wait_one(f"{path}/{name}", condition("Ready"))
+        said = plane.kubectl("-n", namespace, "logs", name).stdout.splitlines()
+        later = plane.kubectl("-n", namespace, "exec", name, "--", "grep", "Cpus_allowed_list", "/proc/self/status")
+        masks = {frozenset(parse_cpus(line.split()[1])) for line in (*said, *later.stdout.splitlines())}
+        assert masks == {frozenset(near[:bind])}, (name, said, later)
 
 
 PODS, CARDS, RESTARTS = 200, 8, 4
 
 
 def test_two_hundred_equal_pods_in_random_order_with_kubelet_restarts_are_all_given_what_they_were_promised(
-    plane: Plane, namespace: str, crd: None, role: None, machine: str, tmp_path: Path
+    plane: Plane, namespace: str, cluster: None, machine: str, tmp_path: Path
 ) -> None:
     """Annotation, kubelet record, container environment and the daemon's tenants say the same of each pod."""
     machine = machine.replace("gpus=2", f"gpus={CARDS}")
     path = f"/api/v1/namespaces/{namespace}/pods"
-    with gemini(plane), FakeNode(plane, "equals", seed=7) as node, short_folder() as state:
+    with FakeNode(plane, "equals", seed=7) as node, short_folder() as state:
         serve = [sys.executable, "-m", "gemini", "serve", "--state-dir", str(state), f"--sim={machine}", "--no-trace"]
         with Timeline(machine) as seen:
             uuids = [one.uuid for one in seen.devices()]
@@ -209,3 +253,19 @@ def asked(state: Path) -> Object:
     connection.request("GET", "/state")
     answer: Object = json.loads(connection.getresponse().read())
     return answer
+
+
+def test_the_daemon_sets_are_taken_by_the_api_server_and_their_commands_by_gemini(plane: Plane, cluster: None) -> None:
+    folders = [str(ROOT / "deploy/kustomize" / name) for name in ("node", "node-gpushare")]
+    try:
+        for folder in folders:
+            made = json.loads(plane.kubectl("apply", "-k", folder, "-o", "json").stdout)["items"]
+            (wanted,) = (one for one in made if one["kind"] == "DaemonSet")
+            for container in wanted["spec"]["template"]["spec"]["containers"]:
+                name, *options = container["args"]
+                parser = argparse.ArgumentParser(exit_on_error=False)
+                importlib.import_module(COMMANDS[name][0]).configure(parser)
+                parser.parse_args(options)
+    finally:
+        for folder in folders:
+            plane.kubectl("delete", "-k", folder, "--wait=false", "--ignore-not-found")

@@ -1,0 +1,209 @@
+"""The plugin whole, over real gRPC, with the fake kubelet; API server and daemon are in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import copy
+import itertools
+import secrets
+import threading
+from collections import Counter
+from collections.abc import Coroutine, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from gemini.kube.client import Refused, Unanswered
+from gemini.kube.device import write_device
+from gemini.plugin import reply
+from gemini.plugin.app import Plugin, Shell
+from gemini.plugin.daemon import DaemonFault
+from gemini.plugin.host import Host
+from gemini.plugin.kubelet import Kubelet
+from gemini.plugin.service import DEVICE, POD, Service
+from gemini.plugin.slots import CORE, Card, Kind
+from tests.e2e.fake_kubelet import FakeKubelet
+from tests.gemini.plugin.pods import node, record
+
+Object = dict[str, Any]
+
+
+class Api:
+    """Pods of the node. `seen`: what is told of each change; `deaf`: nobody is, as when a watch lags."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, Object] = {}
+        self.events: list[tuple[str, str, str]] = []
+        self.evicted: list[str] = []
+        self.deaf = self.down = False
+        self.seen: Any = lambda *_: None
+        self._versions = itertools.count(1)
+
+    def put(self, pod: Object, event: str = "MODIFIED") -> Object:
+        pod = copy.deepcopy(pod)
+        pod["metadata"]["resourceVersion"] = str(next(self._versions))
+        self.pods[pod["metadata"]["uid"]] = pod
+        if not self.deaf:
+            self.seen(POD, event, copy.deepcopy(pod))
+        return pod
+
+    def delete(self, uid: str) -> None:
+        pod = self.pods.pop(uid)
+        if not self.deaf:
+            self.seen(POD, "DELETED", pod)
+
+    async def pods_on(self, name: str) -> list[Object]:
+        self._answer()
+        return copy.deepcopy(list(self.pods.values()))
+
+    async def annotate(self, namespace: str, name: str, annotations: Mapping[str, str], version: str) -> Object:
+        self._answer()
+        pod = next((p for p in self.pods.values() if p["metadata"]["name"] == name), None)
+        if pod is None:
+            raise Refused(404, name)
+        if version and pod["metadata"]["resourceVersion"] != version:
+            raise Refused(409, name)
+        pod = copy.deepcopy(pod)
+        pod["metadata"]["annotations"].update(annotations)
+        return copy.deepcopy(self.put(pod))
+
+    async def say(self, pod: Mapping[str, Any], reason: str, message: str) -> None:
+        self.events.append((pod["metadata"]["name"], reason, message))
+
+    async def evict(self, namespace: str, name: str, uid: str) -> None:
+        self.evicted.append(name)
+
+    def _answer(self) -> None:
+        if self.down:
+            raise Unanswered("down")
+
+
+class Daemon:
+    """Tenants, with the one rule that matters here: a card is promised once."""
+
+    def __init__(self) -> None:
+        self.specs: dict[str, Object] = {}
+        self.down = False
+
+    async def tenants(self) -> dict[str, Object]:
+        self._answer()
+        return dict(self.specs)
+
+    async def register(self, spec: Mapping[str, Any]) -> None:
+        self._answer()
+        used: Counter[str] = Counter()
+        for other in (*(s for s in self.specs.values() if s["name"] != spec["name"]), spec):
+            for gpu in other["gpus"]:
+                used[gpu] += round(other["request"] * 100)
+        if max(used.values()) > 100:
+            raise DaemonFault(f"the requests on {used} are above 1", clash=True)
+        self.specs[spec["name"]] = dict(spec)
+
+    async def remove(self, name: str) -> None:
+        self._answer()
+        self.specs.pop(name, None)
+
+    def _answer(self) -> None:
+        if self.down:
+            raise DaemonFault("no answer from the daemon at /run/gemini/control.sock")
+
+
+class Rig:
+    """One node. `told`: whether PodResources answers."""
+
+    def __init__(
+        self, folder: Path, cards: dict[str, Card], kind: Kind = CORE, told: bool = True, seed: int = 0
+    ) -> None:
+        self.cards, self.kind, self.told = cards, kind, told
+        self.kubelet = FakeKubelet(folder / "kubelet", seed)
+        self.api, self.daemon, self.folder = Api(), Daemon(), folder
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self.options = reply.Options(reply.Paths("/lib.so", "/run/gemini/tenants"))
+
+    def start(self) -> None:
+        self._thread.start()
+        self.kubelet.start()
+        self.start_plugin()
+        self.wait_slots()
+
+    def stop(self) -> None:
+        self.stop_plugin()
+        self.kubelet.stop()
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+    def start_plugin(self) -> None:
+        """As it is after a start: it knows what API server and kubelet tell, and nothing else."""
+        self.call(self._start_plugin())
+
+    async def _start_plugin(self) -> None:
+        socket = self.kubelet.pod_resources_socket
+        self.kubelets = Kubelet(self.kubelet.plugin_folder, socket if self.told else socket.with_name("nobody"))
+        self.service = Service(
+            "n", self.kind, self.options, self.api, self.kubelets, self.daemon,
+            Host(self.folder / "cdi", self.folder / "cgroup"), lambda: secrets.token_hex(4),
+        )  # fmt: skip
+        self.shell = Shell(Plugin(self.service), self.kubelets)
+        self.report()
+        self.service.replace(POD, copy.deepcopy(list(self.api.pods.values())))
+        self.api.seen = lambda *what: self.loop.call_soon_threadsafe(self.service.apply, *what)
+        self._running = self.loop.create_task(self.shell.run())
+        await asyncio.wait_for(self.shell.registered.wait(), 20)
+
+    def stop_plugin(self) -> None:
+        self.call(self._stop_plugin())
+
+    async def _stop_plugin(self) -> None:
+        self._running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._running
+        await self.shell.stop()
+        await self.kubelets.close()
+
+    def report(self, unhealthy: tuple[str, ...] = ()) -> None:
+        """The reporter's word on the cards."""
+        given = write_device(node(self.cards))
+        for entry in given["spec"]["devices"]:
+            entry["health"] = entry["id"] not in unhealthy
+        self.service.apply(DEVICE, "MODIFIED", given)
+
+    def call(self, work: Coroutine[Any, Any, Any]) -> Any:
+        future: concurrent.futures.Future[Any] = asyncio.run_coroutine_threadsafe(work, self.loop)
+        return future.result(30)
+
+    def wait_slots(self, healthy: int | None = None) -> None:
+        count = sum(map(self.kind.count, self.cards.values())) if healthy is None else healthy
+        self.kubelet.wait_devices(self.kind.resource, count)
+
+    def restart_kubelet(self) -> None:
+        self.kubelet.restart()
+        self.wait_slots()
+
+    def now(self, name: str) -> Object:
+        """The pod as the API server has it."""
+        return self.api.pods[f"uid-{name}"]
+
+    def check(self, name: str, container: str = "main") -> str:
+        """Annotation, kubelet's record, environment and daemon say the same of a container; the name of its tenant."""
+        cards = record(self.now(name))
+        held = self.kubelet.held(f"uid-{name}", container)[self.kind.resource]
+        assert {slot.partition("::")[0] for slot in held.devices} == set(cards)
+        assert held.reply.envs["NVIDIA_VISIBLE_DEVICES"] == ",".join(cards)
+        (mount,) = (one for one in held.reply.mounts if one.container_path == "/run/gemini")
+        tenant = Path(mount.host_path).name
+        assert self.daemon.specs[tenant]["gpus"] == cards
+        assert float(held.reply.envs["GEMINI_REQUEST"]) == self.daemon.specs[tenant]["request"]
+        return tenant
+
+
+@contextlib.contextmanager
+def running(folder: Path, cards: dict[str, Card], **more: Any) -> Iterator[Rig]:
+    rig = Rig(folder, cards, **more)
+    rig.start()
+    try:
+        yield rig
+    finally:
+        rig.stop()

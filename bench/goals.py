@@ -46,6 +46,8 @@ class Goal(NamedTuple):
 GOALS: dict[str, Goal] = {
     "launch.p50": Goal(1, "added to a launch, p50", 10, "ns"),
     "launch.p99": Goal(1, "added to a launch, p99", 25, "ns"),
+    "launch.threads.p50": Goal(1, "added to a launch, 8 threads, CPU time, p50", 10, "ns"),
+    "launch.threads.p99": Goal(1, "added to a launch, 8 threads, CPU time, p99", 25, "ns"),
     "share.1s.mean": Goal(3, "error over any 1 s, mean", 0.5, "pp"),
     "share.1s.p99": Goal(3, "error over any 1 s, p99", 1.0, "pp"),
     "share.1s.p99.limits": Goal(3, "error over any 1 s, p99, limits bind", 1.5, "pp"),

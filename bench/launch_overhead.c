@@ -2,14 +2,16 @@
  * launch_overhead.c - what does an intercepted launch cost more than a bare one, with the gate open?
  *
  * Runs as a tenant under LD_PRELOAD. Batches of launches through the library alternate with batches through the driver's
- * own entry, in one process, on one stream, so that whatever slows the machine down slows both. The driver's own
- * address comes from its .dynsym on disk, for dlsym is what the library answers. Prints ns per launch of each batch.
+ * own entry, in one process, so that whatever slows the machine down slows both. The driver's own address comes from its
+ * .dynsym on disk, for dlsym is what the library answers. Prints ns per launch of each batch: by the wall clock where one
+ * thread launches; where several do, each on a stream of its own, by each thread's CPU time, for they take turns.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,9 +30,11 @@ static const char spin_ptx[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
 typedef int launch_fn(
     void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
 
+static clockid_t the_clock = CLOCK_MONOTONIC;
+
 static double now_ns(void) {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(the_clock, &now);
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
@@ -75,46 +79,79 @@ static double batch(launch_fn *launch, void *function, void *stream, int launche
     return (now_ns() - begin) / launches;
 }
 
+#define CALL(symbol, prototype, ...)                                                                                   \
+    do {                                                                                                               \
+        int code = ((int(*) prototype)dlsym(library, #symbol))(__VA_ARGS__);                                           \
+        if (code)                                                                                                      \
+            fail(#symbol, code);                                                                                       \
+    } while (0)
+
+static void *library, *context, *function;
+static launch_fn *entry[2]; /* the driver's own, and what a program gets */
+static int batches, launches;
+static uint64_t kernel_ns;
+
+struct worker {
+    pthread_t thread;
+    double *ns[2]; /* of each batch, as in `entry` */
+};
+
+static void *work(void *argument) {
+    struct worker *worker = argument;
+    void *stream;
+    CALL(cuCtxSetCurrent, (void *), context);
+    CALL(cuStreamCreate, (void **, unsigned), &stream, 1);
+    for (int i = -(batches / 10 + 5); i < batches; i++) /* the first ones only warm up */
+        for (int step = 0; step < 2; step++) {          /* who goes first alternates */
+            int which = (i + step) & 1;
+            double ns = batch(entry[which], function, stream, launches, kernel_ns);
+            CALL(cuStreamSynchronize, (void *), stream);
+            if (i >= 0)
+                worker->ns[which][i] = ns;
+        }
+    return NULL;
+}
+
+static void print(const char *name, const struct worker *workers, int threads, int which) {
+    printf(", \"%s\": [", name);
+    for (int t = 0; t < threads; t++)
+        for (int i = 0; i < batches; i++)
+            printf("%s%.2f", t || i ? ", " : "", workers[t].ns[which][i]);
+    printf("]");
+}
+
 int main(int argc, char **argv) {
-    if (argc != 4) {
-        fprintf(stderr, "usage: launch_overhead BATCHES LAUNCHES KERNEL_NS\n");
+    if (argc != 5) {
+        fprintf(stderr, "usage: launch_overhead BATCHES LAUNCHES KERNEL_NS THREADS\n");
         return 2;
     }
-    int batches = atoi(argv[1]), launches = atoi(argv[2]), device, code;
-    uint64_t kernel_ns = strtoull(argv[3], NULL, 10);
-    void *library = dlopen("libcuda.so.1", RTLD_NOW), *context, *module, *function, *stream;
+    batches = atoi(argv[1]), launches = atoi(argv[2]), kernel_ns = strtoull(argv[3], NULL, 10);
+    int threads = atoi(argv[4]), device;
+    void *module;
+    library = dlopen("libcuda.so.1", RTLD_NOW);
     if (!library)
         fail(dlerror(), 0);
-#define CALL(symbol, prototype, ...)                                                                                   \
-    if ((code = ((int(*) prototype)dlsym(library, #symbol))(__VA_ARGS__)) != 0)                                        \
-    fail(#symbol, code)
     CALL(cuInit, (unsigned), 0);
     CALL(cuDeviceGet, (int *, int), &device, 0);
     CALL(cuDevicePrimaryCtxRetain, (void **, int), &context, device);
     CALL(cuCtxSetCurrent, (void *), context);
     CALL(cuModuleLoadData, (void **, const void *), &module, spin_ptx);
     CALL(cuModuleGetFunction, (void **, void *, const char *), &function, module, "gemini_spin");
-    CALL(cuStreamCreate, (void **, unsigned), &stream, 1);
-    launch_fn *hooked = (launch_fn *)dlsym(library, "cuLaunchKernel");
-    launch_fn *driver = (launch_fn *)bare(library, "cuLaunchKernel");
-    printf("{\"intercepted\": %s, \"bare_ns\": [", hooked != driver ? "true" : "false");
-    double *hooked_ns = calloc((size_t)batches, sizeof(double));
-    int warm = batches / 10 + 5, printed = 0;
-    for (int i = -warm; i < batches; i++) {
-        double ns[2];
-        for (int step = 0; step < 2; step++) { /* who goes first alternates */
-            int which = (i + step) & 1;
-            ns[which] = batch(which ? hooked : driver, function, stream, launches, kernel_ns);
-            CALL(cuStreamSynchronize, (void *), stream);
-        }
-        if (i >= 0) {
-            printf("%s%.2f", printed++ ? ", " : "", ns[0]);
-            hooked_ns[i] = ns[1];
-        }
+    entry[0] = (launch_fn *)bare(library, "cuLaunchKernel");
+    entry[1] = (launch_fn *)dlsym(library, "cuLaunchKernel");
+    if (threads > 1)
+        the_clock = CLOCK_THREAD_CPUTIME_ID;
+    struct worker *workers = calloc((size_t)threads, sizeof(*workers));
+    for (int t = 0; t < threads; t++) {
+        for (int which = 0; which < 2; which++)
+            workers[t].ns[which] = calloc((size_t)batches, sizeof(double));
+        pthread_create(&workers[t].thread, NULL, work, &workers[t]);
     }
-    printf("], \"hooked_ns\": [");
-    for (int i = 0; i < batches; i++)
-        printf("%s%.2f", i ? ", " : "", hooked_ns[i]);
-    printf("]}\n");
+    for (int t = 0; t < threads; t++)
+        pthread_join(workers[t].thread, NULL);
+    printf("{\"intercepted\": %s", entry[1] != entry[0] ? "true" : "false");
+    print("bare_ns", workers, threads, 0);
+    print("hooked_ns", workers, threads, 1);
+    printf("}\n");
     return 0;
 }

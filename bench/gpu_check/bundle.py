@@ -43,7 +43,8 @@ def main() -> int:
     subprocess.run([sys.executable, "-m", "libhook.build"], cwd=ROOT, env=environment, check=True)
     shutil.copytree(ROOT / "libhook" / "lib", BUNDLE / "lib")
     shutil.copy2(ROOT / "libhook" / "_core_abi.py", BUNDLE / "_core_abi.py")
-    overhead = ["-std=gnu11", "-O2", "-o", str(BUNDLE / "lib" / "launch_overhead"), "bench/launch_overhead.c", "-ldl"]
+    program = str(BUNDLE / "lib" / "launch_overhead")
+    overhead = ["-std=gnu11", "-O2", "-o", program, "bench/launch_overhead.c", "-ldl", "-lpthread"]
     subprocess.run([os.environ.get("CC", "gcc"), *overhead], cwd=ROOT, check=True)
     size = sum(path.stat().st_size for path in BUNDLE.rglob("*") if path.is_file())
     print(f"{BUNDLE.relative_to(ROOT)}: {size / 2**20:.0f} MiB; bring the tree with it to the GPU, then make gpu-check")

@@ -117,6 +117,15 @@ class Store:
     async def pods_on(self, node: str) -> list[Object]:
         return [pod for pod in self.bound if pod["spec"]["nodeName"] == node]
 
+    async def claims_on(self, node: str) -> list[Object]:
+        return []
+
+    async def claim(self, namespace: str, name: str) -> Object:
+        raise Refused(404, f"there is no claim {name}")
+
+    async def answer_claim(self, given: Object) -> Object:
+        raise Refused(404, "there are no claims")
+
     async def bind(self, namespace: str, name: str, uid: str, node: str, annotations: dict[str, str]) -> None:
         known = self.pods[name]
         if known["spec"].get("nodeName"):

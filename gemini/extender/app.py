@@ -30,15 +30,17 @@ from gemini.extender.announce import Announcer
 from gemini.extender.promises import Verdict
 from gemini.extender.service import Service
 from gemini.extender.shown import dry_run_json, figures, state_json, summary
-from gemini.extender.state import BUDGET, DEVICE, KINDS, NODE, POD, Cluster
+from gemini.extender.state import BUDGET, CLAIM, DEVICE, KINDS, NODE, POD, Cluster
 from gemini.kube import names
-from gemini.kube.client import Client, follow
+from gemini.kube.client import ApiFault, Client, follow
 from gemini.placement.allocate import UnknownPolicy
 
 PORT = 8790
 LARGEST_BODY = 256 << 20  # 5,000 whole Node objects of 50 KB
-NEEDED = (NODE, DEVICE, POD)  # without these there is no book
+NEEDED = (NODE, DEVICE, POD, CLAIM)  # without these there is no book
+WATCHED = (NODE, DEVICE, POD, BUDGET)  # as they are; claims need an answer besides
 SWEEP_SECONDS = 1.0
+LONGEST_WAIT = 10.0
 BUCKETS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 log = logging.getLogger("gemini.extender")
 
@@ -203,6 +205,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--alone", action="store_true", help="no other replica runs: binds with one write instead of two"
     )
+    parser.add_argument(
+        "--no-claims", action="store_true", help="leave ResourceClaims alone: those on our cards are never answered"
+    )
     parser.add_argument("--no-events", action="store_true", help="write no events on pods that wait")
 
 
@@ -231,7 +236,8 @@ async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
     app = App(service, announcer, synced)
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(follow(client, kind, cluster, synced[kind], log)) for kind in (*NEEDED, BUDGET)]
+            tasks = [group.create_task(follow(client, kind, cluster, synced[kind], log)) for kind in WATCHED]
+            tasks.append(group.create_task(_claims(client, service, synced[CLAIM], not args.no_claims)))
             tasks.append(group.create_task(_sweep(service)))
             tasks.append(group.create_task(_settle([synced[kind] for kind in NEEDED])))
             if announcer is not None:
@@ -245,6 +251,37 @@ async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
         raise several.exceptions[0] from None
     finally:
         await client.close()
+
+
+class _Answering:
+    """The service's cluster for a watch of claims: each that comes to wait is seen to at once."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def replace(self, kind: str, objects: list[object], version: int = 0) -> None:
+        self._service.cluster.replace(kind, objects, version)
+        self._service.claims.kick()
+
+    def apply(self, kind: str, event: str, given: object) -> None:
+        self._service.cluster.apply(kind, event, given)
+        self._service.claims.kick()
+
+
+async def _claims(client: Client, service: Service, synced: asyncio.Event, wanted: bool) -> None:
+    """Follows ResourceClaims where the API server has them."""
+    wait = 0.1
+    while wanted:
+        try:
+            wanted = await client.serves(names.RESOURCE_API_VERSION)
+        except ApiFault as error:
+            log.warning("look for=%s error=%s retry_seconds=%.1f", names.RESOURCE_API_VERSION, error, wait)
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, LONGEST_WAIT)
+            continue
+        if wanted:
+            await follow(client, CLAIM, _Answering(service), synced, log)
+    synced.set()  # there are none to know of
 
 
 async def _sweep(service: Service) -> None:

@@ -19,6 +19,7 @@ from gemini.extender.promises import Promises, told
 from gemini.extender.reserve import BIND_NS, GroupKey
 from gemini.extender.state import PodView
 from gemini.kube.allocation import annotations_of
+from gemini.kube.claim import PREFIX
 from gemini.kube.client import ApiFault, Refused, Unanswered
 from gemini.placement.book import Overbooked
 from gemini.placement.model import Placement
@@ -89,7 +90,11 @@ class Binder:
     async def _promise(self, pod: PodView, node: str) -> Placement:
         """Reserves cards for the pod on the node, here and for all replicas."""
         reservations = self.cluster.reservations
+        await self._promises.look_for_others(node)
         held = reservations.of(pod.uid)
+        if held is not None and self.cluster.taken(held.placement):
+            self._promises.drop(held.placement)
+            raise Refusal("another device plugin gave out the cards that were held; the pod is tried again")
         if held is not None and held.placement.node != node:
             raise Refusal(f"cards are held for the pod on {held.placement.node}")
         if held is None and pod.group is not None:
@@ -174,7 +179,7 @@ class Binder:
         groups: set[GroupKey] = set()
         for held in self.cluster.reservations.due(self._promises.clock_ns()):
             uid = held.placement.pod
-            if uid in self._binding:
+            if uid in self._binding or uid.startswith(PREFIX):
                 continue
             if held.group is not None:
                 groups.add(held.group)
@@ -185,6 +190,8 @@ class Binder:
             if self.cluster.reservations.of(uid) is held:
                 self._promises.drop(held.placement)
         for held in self.cluster.reservations.due_adopted(self._promises.clock_ns()):
+            if held.placement.pod.startswith(PREFIX):
+                continue
             pod = self.cluster.pods.get(held.placement.pod)
             if pod is None or await self._promises.unbound(pod):
                 self.cluster.reservations.disown(held.placement.pod, held.placement.node)

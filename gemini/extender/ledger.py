@@ -8,8 +8,8 @@ bindings of one node that come together share it.
 
 Why that is enough: writes of one lease stand in one order, and each writer has taken in all entries before its own. An
 entry is left out only by a replica that has seen the pod's fate in the API server; who comes later lists the node's
-pods after reading the lease, and sees it too. An entry whose pod is never bound is left out after a time-out longer
-than any call may take.
+pods (and claims, where any was ever promised) after reading the lease, and sees it too. An entry whose pod is never
+bound is left out after a time-out longer than any call may take.
 
 The first half is pure: entries to text and back. `Ledger` does its I/O through the client that it is given.
 """
@@ -24,10 +24,12 @@ from typing import Any, Protocol
 
 from gemini.extender.reserve import BIND_NS
 from gemini.kube import names
+from gemini.kube.claim import PREFIX
 from gemini.kube.client import Refused
 from gemini.placement.model import Grant, Placement, Role
 
 ENTRIES = f"{names.DOMAIN}/promises"
+CLAIMS = f"{names.DOMAIN}/claims"  # says that a claim was ever promised there: who reads the lease reads claims too
 NODE_LEASE = "gemini-node-{}"
 ROUNDS = 5
 FORGET_NS = 2 * BIND_NS
@@ -79,6 +81,8 @@ class Store(Protocol):
 
     async def pods_on(self, node: str) -> list[dict[str, Any]]: ...
 
+    async def claims_on(self, node: str) -> list[dict[str, Any]]: ...
+
 
 class Owner(Protocol):
     """What the ledger asks of the book's keeper."""
@@ -88,6 +92,9 @@ class Owner(Protocol):
 
     def see(self, pods: Sequence[dict[str, Any]]) -> None:
         """Pods as a read has shown them just now."""
+
+    def see_claims(self, claims: Sequence[dict[str, Any]]) -> None:
+        """The same of claims."""
 
     def adopt(self, node: str, placements: Sequence[Placement]) -> None:
         """All that other replicas promise on the node."""
@@ -115,6 +122,7 @@ class _Page:
     entries: dict[Key, Promise] = field(default_factory=dict)
     first_seen: dict[Key, int] = field(default_factory=dict)
     reads: int = 0
+    claims: bool = False  # whether a claim was ever promised there
     wanted: list[_Wanted] = field(default_factory=list)
     dropped: set[str] = field(default_factory=set)
     writer: asyncio.Task[None] | None = None
@@ -221,7 +229,9 @@ class Ledger:
             and now_ns - page.first_seen.get(key, now_ns) < FORGET_NS
         }
         entries = kept | fresh
-        metadata: dict[str, Any] = {"annotations": {ENTRIES: write_entries(entries.values())}}
+        claims = page.claims or any(pod.startswith(PREFIX) for pod, _ in fresh)
+        annotations = {ENTRIES: write_entries(entries.values()), **({CLAIMS: "true"} if claims else {})}
+        metadata: dict[str, Any] = {"annotations": annotations}
         if page.version is not None:
             metadata["resourceVersion"] = page.version
         reference = self._owner.owner_of(node)
@@ -234,14 +244,17 @@ class Ledger:
                 raise
             await self._read(node, page)
             raise Stale(node) from None
-        page.entries, page.read = entries, True
+        page.entries, page.read, page.claims = entries, True, claims
         page.dropped -= dropped
         page.first_seen = {key: now_ns if key in fresh else page.first_seen.get(key, now_ns) for key in entries}
 
     async def _read(self, node: str, page: _Page) -> None:
-        """Takes in the lease and then the node's pods, in this order."""
+        """Takes in the lease and then the node's pods and claims, in this order."""
         lease = await self._store.lease(self._namespace, NODE_LEASE.format(node))
+        said = ((lease or {}).get("metadata") or {}).get("annotations") or {}
+        page.claims = page.claims or CLAIMS in said
         pods = await self._store.pods_on(node)
+        claims = await self._store.claims_on(node) if page.claims else []
         page.version = None if lease is None else str(lease["metadata"].get("resourceVersion", ""))
         found = {} if lease is None else {(p.placement.pod, p.by): p for p in read_entries(lease)}
         now_ns = self._clock_ns()
@@ -250,6 +263,7 @@ class Ledger:
         page.reads += 1
         page.dropped = {pod for pod in page.dropped if self._own(page, pod)}
         self._owner.see(pods)
+        self._owner.see_claims(claims)
         self._owner.adopt(node, self._theirs(page))
 
 

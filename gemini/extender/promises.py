@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 from gemini.extender.ledger import Ledger
 from gemini.extender.reserve import BIND_NS
-from gemini.extender.state import POD, Cluster, PodView
+from gemini.extender.state import CLAIM, POD, Cluster, PodView
+from gemini.kube.claim import PREFIX
 from gemini.kube.client import ApiFault, Refused
 from gemini.placement.model import NodeRefusal, Placement
 
@@ -27,6 +28,12 @@ class Kubernetes(Protocol):
     async def bind(self, namespace: str, name: str, uid: str, node: str, annotations: dict[str, str]) -> None: ...
 
     async def lease(self, namespace: str, name: str) -> dict[str, Any] | None: ...
+
+    async def claims_on(self, node: str) -> list[dict[str, Any]]: ...
+
+    async def claim(self, namespace: str, name: str) -> dict[str, Any]: ...
+
+    async def answer_claim(self, given: dict[str, Any]) -> dict[str, Any]: ...
 
     async def put_lease(self, namespace: str, name: str, metadata: dict[str, Any]) -> str: ...
 
@@ -69,6 +76,8 @@ class Promises:
     # ---- what the ledger asks
 
     def settled(self, pod: str) -> bool:
+        if pod.startswith(PREFIX):
+            return self.cluster.answered(pod)
         view = self.cluster.pods.get(pod)
         if view is None:
             return self.cluster.ended(pod)
@@ -78,6 +87,10 @@ class Promises:
         for pod in pods:
             self.cluster.apply(POD, "MODIFIED", pod)
 
+    def see_claims(self, claims: Sequence[dict[str, Any]]) -> None:
+        for claim in claims:
+            self.cluster.apply(CLAIM, "MODIFIED", claim)
+
     def adopt(self, node: str, placements: Sequence[Placement]) -> None:
         self.cluster.reservations.adopt(node, placements, self.clock_ns() + BIND_NS)
 
@@ -85,6 +98,12 @@ class Promises:
         return owner_reference("v1", "Node", self.cluster.nodes.get(node))
 
     # ---- giving back, looking up
+
+    async def look_for_others(self, node: str) -> None:
+        """Takes in the node's pods where another device plugin gives out cards too: one of its pods may have been bound
+        since our watch last spoke, and its kubelet does not ask us. Raises ApiFault."""
+        if self.cluster.has_vendor(node):
+            self.see(await self.kubernetes.pods_on(node))
 
     async def bound(self, pod: PodView, node: str) -> bool:
         """Whether the pod turns out to be bound there, with cards; takes in what is read."""

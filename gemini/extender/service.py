@@ -12,6 +12,7 @@ from typing import Any
 
 from gemini.extender import preempt
 from gemini.extender.binder import Binder
+from gemini.extender.claims import Claims
 from gemini.extender.codec import BindRequest, FilterRequest, PreemptRequest, Victims
 from gemini.extender.groups import Groups
 from gemini.extender.promises import Kubernetes, Promises, Verdict, told
@@ -42,6 +43,7 @@ class Service:
         promises = Promises(cluster, kubernetes, clock_ns, wall_ns, leases, replica)
         self._groups = Groups(promises, lambda pod, asked: self._alone(pod, asked, everything=False))
         self._binder = Binder(promises, self._groups, self.waiting)
+        self.claims = Claims(promises)
 
     async def bind(self, request: BindRequest) -> str:
         """The error for the scheduler; empty: bound."""
@@ -50,6 +52,7 @@ class Service:
     async def sweep(self) -> None:
         """To be called about once a second: gives back what nobody claimed in time."""
         await self._binder.sweep()
+        await self.claims.sweep()
         for uid in [uid for uid in self.waiting if uid not in self.cluster.pods]:
             del self.waiting[uid]
 

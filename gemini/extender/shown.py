@@ -6,6 +6,7 @@ from typing import Any
 
 from gemini.extender.promises import Verdict
 from gemini.extender.state import Cluster
+from gemini.kube.claim import PREFIX
 from gemini.placement.model import GPU
 
 
@@ -70,6 +71,10 @@ def state_json(cluster: Cluster, reasons: dict[str, str]) -> dict[str, Any]:
 
 
 def _who(cluster: Cluster, uid: str) -> dict[str, Any]:
+    if uid.startswith(PREFIX):
+        claim = cluster.claims.get(uid.removeprefix(PREFIX).partition("/")[0])
+        name = f"{PREFIX}{claim.namespace}/{claim.name}" if claim else uid
+        return {"pod": name, "uid": uid, "reserved": uid in cluster.reservations}
     pod = cluster.pods.get(uid)
     name = f"{pod.namespace}/{pod.name}" if pod else uid
     return {"pod": name, "uid": uid, "reserved": uid in cluster.reservations}

@@ -8,8 +8,9 @@ the one known is passed over (its resourceVersion; the API server's are comparab
 A pod holds its devices from the moment it is bound with our record until its containers are gone: a pod that is being
 deleted still holds them, one that ended (Succeeded, Failed) holds them only while a container is still said to run.
 Cards that other device plugins gave out (the Device's devices-checkpoints) are wholly held by them. Between a pod's
-binding and the report of what its kubelet gave it, it may have any card of the node, and so holds all of them. A node
-without a Device object, or a Device without its node, takes nobody.
+binding and the report of what its kubelet gave it, it may have any card of the node, and so holds all of them. A
+ResourceClaim holds what was allocated to it from the moment that the extender has promised it. A node without a Device
+object, or a Device without its node, takes nobody.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 from gemini.extender.reserve import GroupKey, Reservations
 from gemini.kube import names
 from gemini.kube.allocation import placement_of
+from gemini.kube.claim import PREFIX, Claim, grants_of, read_claim
 from gemini.kube.device import Reported, cordoned, read_device
 from gemini.kube.life import gone, initialized
 from gemini.kube.pod import PodSpec, parse_pod
@@ -31,10 +33,10 @@ from gemini.placement.allocate import Allocator
 from gemini.placement.book import Book
 from gemini.placement.model import GPU, WHOLE, Device, Grant, Placement, Role
 
-NODE, DEVICE, POD, BUDGET = "Node", "Device", "Pod", "PodDisruptionBudget"
-KINDS = (NODE, DEVICE, POD, BUDGET)
+NODE, DEVICE, POD, CLAIM, BUDGET = "Node", "Device", "Pod", "ResourceClaim", "PodDisruptionBudget"
+KINDS = (NODE, DEVICE, POD, CLAIM, BUDGET)
 DELETED = "DELETED"
-ENDED = 20_000  # deleted pods that are remembered
+ENDED = 20_000  # deleted pods, and allocations of claims that are over, that are remembered
 
 _DOMAINS = tuple(f"{d}/" for d in (*S2_DOMAINS, names.ALIYUN, names.NVIDIA))
 
@@ -104,6 +106,9 @@ class Cluster:
         self._groups: dict[GroupKey, set[str]] = defaultdict(set)
         self._versions: dict[tuple[str, str], int] = {}
         self._awaited: dict[str, set[str]] = defaultdict(set)  # node -> bound pods whose cards another plugin chooses
+        self.claims: dict[str, Claim] = {}  # by uid; those that have devices of ours
+        self.unanswered: set[str] = set()  # uids of claims that wait for our word
+        self._claims_on: dict[str, set[str]] = defaultdict(set)  # node -> uids
         self._ended: dict[str, None] = {}  # uids of deleted pods, oldest first: a read may still show one of them
         self._foreign: dict[str, dict[str, tuple[Grant, ...]]] = {}  # node -> pod uid -> what another plugin gave it
 
@@ -116,7 +121,7 @@ class Cluster:
             return
         version = version_of(given)
         known = self._versions.get((kind, key), 0)
-        if kind == POD and key in self._ended:
+        if kind in (POD, CLAIM) and key in self._ended:
             return
         if event == DELETED:
             if version >= known or not version:
@@ -145,8 +150,11 @@ class Cluster:
             self.devices[key] = read_device(given)
             self._put_node(key)
             self._put_foreign(key)
+            self._put_claims(key)
         elif kind == POD:
             self._put_pod(self.view(given))
+        elif kind == CLAIM:
+            self._put_claim(key, read_claim(given))
         elif kind == BUDGET:
             self.budgets[_full_name(given)] = given
 
@@ -158,14 +166,21 @@ class Cluster:
             self.devices.pop(key, None)
             self._put_node(key)
             self._put_foreign(key)
+            self._put_claims(key)
         elif kind == POD:
             self._drop_pod(key)
-            self._ended[key] = None
-            if len(self._ended) > ENDED:
-                del self._ended[next(iter(self._ended))]
+            self._end(key)
+        elif kind == CLAIM:
+            self._put_claim(key, None)
+            self._end(key)
         elif kind == BUDGET:
             namespace, _, name = key.partition("/")
             self.budgets.pop((namespace, name), None)
+
+    def _end(self, key: str) -> None:
+        self._ended[key] = None
+        if len(self._ended) > ENDED:
+            del self._ended[next(iter(self._ended))]
 
     # ---- nodes
 
@@ -299,6 +314,52 @@ class Cluster:
         if old.group is not None:
             _discard(self._groups, old.group, uid)
 
+    # ---- claims
+
+    def _put_claim(self, uid: str, claim: Claim | None) -> None:
+        known = self.claims.pop(uid, None)
+        self.unanswered.discard(uid)
+        if known is not None:
+            _discard(self._claims_on, known.node, uid)
+            if claim is None or claim.key != known.key:  # that allocation is over
+                self._end(known.key)
+                self.reservations.settle(known.key)
+                self.book.release(known.key)
+        if claim is None:
+            return
+        self.claims[uid] = claim
+        self._claims_on[claim.node].add(uid)
+        if claim.waits:
+            self.unanswered.add(uid)
+        else:
+            self.reservations.settle(claim.key)
+        self._enter_claim(claim)
+
+    def _put_claims(self, node: str) -> None:
+        """A card's name leads to its minor by way of the Device."""
+        for uid in self._claims_on.get(node, ()):
+            self._enter_claim(self.claims[uid])
+
+    def _enter_claim(self, claim: Claim) -> None:
+        if claim.key in self.reservations:
+            return
+        reported = self.devices.get(claim.node)
+        grants = grants_of(claim, reported.node) if claim.promised and reported is not None else None
+        held = self.book.holdings.get(claim.key)
+        if held is not None and held.placement.grants != grants:
+            self.book.release(claim.key)
+            held = None
+        if held is None and grants:
+            self.book.place(Placement(claim.key, claim.node, grants), strict=False)
+
+    def answered(self, key: str) -> bool:
+        """Whether it is known what became of an allocation, by its claim's key: promised, refused, or over."""
+        uid = key.removeprefix(PREFIX).partition("/")[0]
+        if key in self._ended or uid in self._ended:
+            return True
+        claim = self.claims.get(uid)
+        return claim is not None and claim.key == key and not claim.waits
+
     # ---- what is asked of it
 
     def members(self, group: GroupKey) -> tuple[list[PodView], list[Placement]]:
@@ -331,6 +392,19 @@ class Cluster:
             for key in held:
                 self.book.release(key)
 
+    def has_vendor(self, node: str) -> bool:
+        """Whether the node offers cards by another device plugin as well."""
+        status = _mapping(self.nodes.get(node, {}).get("status"))
+        offered = _mapping(status.get("capacity"))
+        return any(str(offered.get(name, "0")) != "0" for name in names.VENDOR_RESOURCES)
+
+    def taken(self, placement: Placement) -> bool:
+        """Whether a card of it is held by a pod that another device plugin serves."""
+        wanted = {(grant.type, grant.minor) for grant in placement.grants}
+        pods = {*self._foreign.get(placement.node, ()), *self._awaited.get(placement.node, ())}
+        held = (self.book.holdings.get(foreign_key(placement.node, pod)) for pod in pods)
+        return any(wanted & set(holding.devices()) for holding in held if holding is not None)
+
     def ended(self, uid: str) -> bool:
         """Whether the pod is known to have been deleted."""
         return uid in self._ended
@@ -338,7 +412,7 @@ class Cluster:
     def picture(self) -> dict[str, Any]:
         """All that follows from the objects, for comparing two extenders; reservations are apart."""
         foreign = (foreign_key(name, pod) for by in (self._foreign, self._awaited) for name in by for pod in by[name])
-        ours = (*self.pods, *foreign)
+        ours = (*self.pods, *foreign, *(claim.key for claim in self.claims.values()))
         holdings = {
             key: self.book.holdings[key] for key in ours if key in self.book.holdings and key not in self.reservations
         }
@@ -396,9 +470,9 @@ def _says(pod: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def key_of(kind: str, given: object) -> str | None:
-    """What tells objects of a kind apart: pods by uid, for a name may come again; None where there is none."""
+    """What tells objects of a kind apart: pods and claims by uid, for names come again; None where there is none."""
     metadata = _mapping(_mapping(given).get("metadata"))
-    key = metadata.get("uid" if kind == POD else "name")
+    key = metadata.get("uid" if kind in (POD, CLAIM) else "name")
     if not isinstance(key, str) or not key:
         return None
     return f"{metadata.get('namespace', '')}/{key}" if kind == BUDGET else key

@@ -31,6 +31,8 @@ PATHS = {  # kind -> collection of all namespaces
     "Node": "/api/v1/nodes",
     "Pod": "/api/v1/pods",
     "Device": f"/apis/{names.DEVICE_API_VERSION}/devices",
+    "ResourceClaim": f"/apis/{names.RESOURCE_API_VERSION}/resourceclaims",
+    "ResourceSlice": f"/apis/{names.RESOURCE_API_VERSION}/resourceslices",
     "PodDisruptionBudget": "/apis/policy/v1/poddisruptionbudgets",
 }
 CALL_SECONDS = 10
@@ -164,20 +166,40 @@ class Client:
 
     # ---- what the reporter does
 
-    async def device(self, name: str) -> Object | None:
+    async def find(self, kind: str, name: str) -> Object | None:
+        """The object of that name; None where there is none. For kinds without namespaces."""
         try:
-            return await self.get(f"{PATHS['Device']}/{quote(name)}")
+            return await self.get(f"{PATHS[kind]}/{quote(name)}")
         except Refused as error:
             if error.status == 404:
                 return None
             raise
 
-    async def put_device(self, given: Object) -> Object:
-        """Compare and set: creates the Device, or replaces the one of metadata.resourceVersion, else Refused (409)."""
+    async def put(self, kind: str, given: Object) -> Object:
+        """Compare and set: creates the object, or replaces the one of metadata.resourceVersion, else Refused (409). For
+        kinds without namespaces."""
         metadata = given["metadata"]
         if "resourceVersion" not in metadata:
-            return await self.call("POST", PATHS["Device"], given)
-        return await self.call("PUT", f"{PATHS['Device']}/{quote(metadata['name'])}", given)
+            return await self.call("POST", PATHS[kind], given)
+        return await self.call("PUT", f"{PATHS[kind]}/{quote(metadata['name'])}", given)
+
+    async def delete(self, kind: str, name: str) -> None:
+        """It is gone afterwards, whether or not it was there. For kinds without namespaces."""
+        try:
+            await self.call("DELETE", f"{PATHS[kind]}/{quote(name)}")
+        except Refused as error:
+            if error.status != 404:
+                raise
+
+    async def serves(self, version: str) -> bool:
+        """Whether the API server has that group and version."""
+        try:
+            await self.get(f"/apis/{version}")
+        except Refused as error:
+            if error.status == 404:
+                return False
+            raise
+        return True
 
     async def patch_node(self, name: str, patch: Object, status: bool = False) -> Object:
         path = f"{PATHS['Node']}/{quote(name)}" + ("/status" if status else "")
@@ -205,6 +227,19 @@ class Client:
         """The pods bound to a node, by a read that has seen every write that was answered before it."""
         items, _ = await self.all_of("Pod", fieldSelector=f"spec.nodeName={node}")
         return items
+
+    async def claims_on(self, node: str) -> list[Object]:
+        """The ResourceClaims with devices of a node allocated, by a read that has seen every write answered before."""
+        items, _ = await self.all_of("ResourceClaim")
+        return [item for item in items if node in _pools(item)]
+
+    async def claim(self, namespace: str, name: str) -> Object:
+        return await self.get(_claim_path(namespace, name))
+
+    async def answer_claim(self, given: Object) -> Object:
+        """Writes a claim's status, by compare and set."""
+        metadata = given["metadata"]
+        return await self.call("PUT", f"{_claim_path(metadata['namespace'], metadata['name'])}/status", given)
 
     async def bind(self, namespace: str, name: str, uid: str, node: str, annotations: dict[str, str]) -> None:
         """One write: the server merges the Binding's annotations into the pod. Another uid, or a pod that is bound
@@ -309,6 +344,15 @@ async def follow(
 
 def _pod_path(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}"
+
+
+def _claim_path(namespace: str, name: str) -> str:
+    return f"/apis/{names.RESOURCE_API_VERSION}/namespaces/{quote(namespace)}/resourceclaims/{quote(name)}"
+
+
+def _pools(claim: Object) -> set[str]:
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    return {result.get("pool", "") for result in (allocation.get("devices") or {}).get("results") or ()}
 
 
 def _lease_path(namespace: str) -> str:

@@ -56,6 +56,12 @@ DEVICES_CHECKPOINTS = f"{DOMAIN}/devices-checkpoints"
 DEVICE_API_VERSION = f"{DOMAIN}/v1alpha1"
 DEVICE_KIND = "Device"
 
+# Dynamic resource allocation: our driver, and the conditions of a claim's device by which the extender answers.
+RESOURCE_API_VERSION = "resource.k8s.io/v1"
+DRIVER = DOMAIN
+CLAIM_PROMISED = f"{DOMAIN}/promised"
+CLAIM_REFUSED = f"{DOMAIN}/refused"
+
 # Resources of our domain; the same keys under kubernetes.io and koordinator.sh are read as input.
 RESOURCE_GPU = f"{DOMAIN}/gpu"
 RESOURCE_CORE = f"{DOMAIN}/gpu-core"

@@ -25,14 +25,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gemini.extender.state import Cluster
+from gemini.kube import names
 from gemini.kube.checkpoint import BadCheckpoint, read_checkpoint
+from gemini.kube.claim import keeps_promises, slice_name, slice_object
 from gemini.kube.client import ApiFault, Client, Refused, follow
 from gemini.kube.kubelet_api import PLUGIN_FOLDER, POD_RESOURCES_SOCKET, stub, v1
 from gemini.kube.life import gone
+from gemini.placement.model import GPU
 from gemini.reporter import inventory, record, sysfs, vendor
 from gemini.reporter.health import IGNORED_XIDS, SECOND, Health
 from gemini.reporter.inventory import CannotLook, Card, Inventory
 
+SLICE = "ResourceSlice"
 CHECKPOINT = f"{PLUGIN_FOLDER}/kubelet_internal_checkpoint"
 LOOK_SECONDS = 10.0
 STAT_SECONDS = 0.5
@@ -51,6 +56,7 @@ class Settings:
     ignored_xids: frozenset[int] = IGNORED_XIDS
     recover_ns: int | None = 300 * SECOND
     slots: int | None = None
+    claims: bool = True
     look_seconds: float = LOOK_SECONDS
     sys: Path = sysfs.SYS
     checkpoint: Path = Path(CHECKPOINT)
@@ -63,9 +69,11 @@ class Here:
     def __init__(self, changed: Callable[[], None]) -> None:
         self.node: dict[str, Any] | None = None
         self.pods: dict[str, dict[str, Any]] = {}
+        self.cluster = Cluster()  # of this one node: who holds what of its cards
         self._changed = changed
 
     def apply(self, kind: str, event: str, given: dict[str, Any]) -> None:
+        self.cluster.apply(kind, event, given)
         if kind == "Node":
             self.node = None if event == "DELETED" else given
         elif event == "DELETED":
@@ -75,6 +83,7 @@ class Here:
         self._changed()
 
     def replace(self, kind: str, objects: list[dict[str, Any]], version: int = 0) -> None:
+        self.cluster.replace(kind, objects, version)
         if kind == "Node":
             self.node = objects[0] if objects else None
         else:
@@ -97,6 +106,7 @@ class Reporter:
         self.here = Here(self.changed.set)
         self.health = Health(settings.ignored_xids, settings.recover_ns)
         self.seen = Inventory((), (), ())
+        self.claims = None if settings.claims else False  # None: not known yet whether there are any
         self.looked = False
         self.ended = False
         self._said: dict[str, str] = {}  # what is wrong, so that it is logged when it changes, not each time
@@ -225,22 +235,44 @@ class Reporter:
             node, self.seen, faults, await self._given_out(), owner, time.time_ns(), time.monotonic_ns()
         )
         for _ in range(3):
-            wanted = record.merged(await self.client.device(self.settings.node), given)
+            wanted = record.merged(await self.client.find("Device", self.settings.node), given)
             if wanted is None:
                 break
             try:
-                await self.client.put_device(wanted)
+                await self.client.put("Device", wanted)
                 break
             except Refused as error:
                 if error.status not in (404, 409):
                     raise
         else:
             raise Refused(409, f"Device {self.settings.node} keeps changing")
+        await self._write_slice(given)
         labels, status = record.node_patches(owner, node)
         if status is not None:
             await self.client.patch_node(self.settings.node, status, status=True)
         if labels is not None:
             await self.client.patch_node(self.settings.node, labels)
+
+    async def _write_slice(self, device: dict[str, Any]) -> None:
+        """What of the cards is left for ResourceClaims, by the very book that the extender keeps."""
+        if self.claims is None:
+            self.claims = await self.client.serves(names.RESOURCE_API_VERSION)
+        if not self.claims or self.here.node is None:
+            return
+        self.here.cluster.apply("Device", "MODIFIED", device)
+        book, name = self.here.cluster.book, self.settings.node
+        node = book.node(name)
+        if node is None:
+            return
+        snapshot = book.snapshot()
+        taken = {d.minor: snapshot[name, GPU, d.minor][:3] for d in node.devices if d.type == GPU}
+        wanted = slice_object(node, taken, self.here.node, await self.client.find(SLICE, slice_name(name)))
+        if wanted is None:
+            return
+        if not keeps_promises(await self.client.put(SLICE, wanted)):
+            self.claims = False
+            self._note("claims", "no cards for claims: the API server lacks consumable capacity or binding conditions")
+            await self.client.delete(SLICE, slice_name(name))
 
     async def _given_out(self) -> list[dict[str, Any]]:
         """The entries of other plugins' pods. A checkpoint that cannot be read tells nothing: then the last entries
@@ -301,6 +333,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--slots", type=int, metavar="N", help="the most tenants that may share a card (default: no bound)"
     )
     parser.add_argument(
+        "--no-claims", action="store_true", help="publish no ResourceSlice: cards are for annotated pods alone"
+    )
+    parser.add_argument(
         "--ignore-xids", metavar="LIST", default=",".join(map(str, sorted(IGNORED_XIDS))),
         help="Xids that do not take a card out of service; 'all': none does (default: %(default)s)",
     )  # fmt: skip
@@ -341,8 +376,9 @@ def settings_of(args: argparse.Namespace) -> Settings:
     ignored = frozenset(range(1024)) if "all" in words else frozenset(map(int, words))
     recover = round(args.recover_seconds * SECOND) or None
     return Settings(
-        node, ignored, recover, args.slots, args.look_seconds, args.sys, args.checkpoint, args.pod_resources
-    )
+        node, ignored, recover, args.slots, not args.no_claims, args.look_seconds, args.sys, args.checkpoint,
+        args.pod_resources,
+    )  # fmt: skip
 
 
 async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:

@@ -23,6 +23,7 @@ class Keeper:
 
     def __init__(self) -> None:
         self.known: set[str] = set()
+        self.read: list[dict[str, Any]] = []  # claims that a read has shown
         self.adopted: list[Placement] = []
 
     def settled(self, pod: str) -> bool:
@@ -30,6 +31,9 @@ class Keeper:
 
     def see(self, pods: Sequence[dict[str, Any]]) -> None:
         pass
+
+    def see_claims(self, claims: Sequence[dict[str, Any]]) -> None:
+        self.read = list(claims)
 
     def adopt(self, node: str, placements: Sequence[Placement]) -> None:
         self.adopted = list(placements)
@@ -77,6 +81,29 @@ def test_another_writer_makes_it_stale_once_and_its_promises_are_adopted() -> No
 
     asyncio.run(run())
     assert entries(world) == {"p", "q"}
+
+
+def test_claims_are_read_with_a_lease_from_the_first_promise_of_one_on() -> None:
+    world, keepers = World(), [Keeper(), Keeper()]
+    one, two = (Ledger(world, keeper, "ns", lambda: 0, name) for keeper, name in zip(keepers, "ab", strict=True))
+    world.allocate("c", "n1", 0, 50)
+
+    async def stale() -> None:
+        with pytest.raises(Stale):
+            await two.enter("n1", [placement("q")], two.mark("n1"))
+
+    async def run() -> None:
+        await one.enter("n1", [placement("p")], one.mark("n1"))
+        await stale()
+        assert keepers[1].read == []
+        await one.enter("n1", [placement("claim/u/1")], one.mark("n1"))
+        keepers[0].known.add("claim/u/1")
+        await one.enter("n1", [placement("r")], one.mark("n1"))
+        assert entries(world) == {"p", "r"}
+        await stale()
+        assert [claim["metadata"]["name"] for claim in keepers[1].read] == ["c"]
+
+    asyncio.run(run())
 
 
 def test_promises_are_left_out_when_taken_back_settled_or_too_old() -> None:

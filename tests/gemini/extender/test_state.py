@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemini.extender.state import BUDGET, DEVICE, KINDS, NODE, POD, Cluster
+from gemini.extender.state import BUDGET, CLAIM, DEVICE, KINDS, NODE, POD, Cluster
 from gemini.kube.device import write_device
-from tests.gemini.extender.world import GIB, cards, node_object, pod_object
+from tests.gemini.extender.world import GIB, World, cards, node_object, pod_object
 
 Object = dict[str, Any]
 
@@ -222,7 +222,9 @@ nonsense = st.recursive(
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from([NODE, DEVICE, POD, BUDGET]), nonsense, nonsense, nonsense), max_size=6))
+@given(
+    st.lists(st.tuples(st.sampled_from([NODE, DEVICE, POD, CLAIM, BUDGET]), nonsense, nonsense, nonsense), max_size=6)
+)
 def test_nothing_that_json_can_hold_makes_it_raise(objects: list[tuple[str, Any, Any, Any]]) -> None:
     made = cluster("n1")
     for kind, metadata, spec, status in objects:
@@ -243,16 +245,16 @@ def histories(draw: st.DrawFn) -> list[tuple[str, str, Object]]:
     events: list[tuple[str, str, Object]] = []
     alive: dict[tuple[str, str], Object] = {}
     for step in range(draw(st.integers(5, 40))):
-        kind = draw(st.sampled_from([NODE, DEVICE, POD, POD, POD, BUDGET]))
-        which = draw(st.integers(0, 2 if kind != POD else 5))
-        key = f"uid-p{which}" if kind == POD else f"b{which}" if kind == BUDGET else NODES[which]
+        kind = draw(st.sampled_from([NODE, DEVICE, POD, POD, POD, CLAIM, BUDGET]))
+        which = draw(st.integers(0, 5 if kind == POD else 2))
+        key = {POD: f"uid-p{which}", CLAIM: f"uid-c{which}", BUDGET: f"b{which}"}.get(kind, NODES[which % 3])
         if alive.get((kind, key)) == {}:
             continue
         if (kind, key) in alive and draw(st.integers(0, 3)) == 0:
             gone = versioned(alive.pop((kind, key)), step + 1)
             events.append((kind, "DELETED", gone))
-            if kind == POD:  # a uid never comes again
-                alive[POD, key] = {}
+            if kind in (POD, CLAIM):  # a uid never comes again
+                alive[kind, key] = {}
             continue
         if kind == NODE:
             made = node_object(key, **draw(st.sampled_from([{}, {"gemini.io/cordon": f"GPU-{key}-0"}])))
@@ -270,12 +272,29 @@ def histories(draw: st.DrawFn) -> list[tuple[str, str, Object]]:
                 "metadata": {"name": key, "namespace": "ns"},
                 "status": {"disruptionsAllowed": draw(st.integers(0, 2))},
             }
+        elif kind == CLAIM:
+            made = draw_claim(draw, f"c{which}", step)
         else:
             made = draw_pod(draw, f"p{which}", alive.get((kind, key)))
         made = versioned(made, step + 1)
         events.append((kind, "MODIFIED" if (kind, key) in alive else "ADDED", made))
         alive[kind, key] = made
     return events
+
+
+def draw_claim(draw: st.DrawFn, name: str, step: int) -> Object:
+    """A claim without an allocation, with one that waits, or with an answer."""
+    world = World()
+    world.shares = step
+    made = world.allocate(name, draw(st.sampled_from(NODES)), draw(st.integers(0, 1)), draw(st.sampled_from([20, 60])))
+    word = draw(st.sampled_from(["", "promised", "refused", "deallocated"]))
+    if word == "deallocated":
+        return {**made, "status": {}}
+    (result,) = made["status"]["allocation"]["devices"]["results"]
+    said = [{"type": f"gemini.io/{word}", "status": "True"}]
+    made["status"]["devices"] = [{key: result[key] for key in ("driver", "pool", "device", "shareID")}]
+    made["status"]["devices"][0]["conditions"] = said
+    return made
 
 
 def draw_pod(draw: st.DrawFn, name: str, before: Object | None) -> Object:
@@ -336,4 +355,4 @@ def listed(kind: str, objects: dict[tuple[str, str], Object]) -> list[Object]:
 
 
 def _key(kind: str, given_object: Object) -> str:
-    return str(given_object["metadata"]["uid" if kind == POD else "name"])
+    return str(given_object["metadata"]["uid" if kind in (POD, CLAIM) else "name"])

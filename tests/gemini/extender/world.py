@@ -12,7 +12,7 @@ from typing import Any
 from gemini.extender.codec import BindRequest, FilterRequest
 from gemini.extender.promises import Verdict
 from gemini.extender.service import Service
-from gemini.extender.state import DEVICE, NODE, POD, Cluster
+from gemini.extender.state import CLAIM, DEVICE, NODE, POD, Cluster
 from gemini.kube import names
 from gemini.kube.client import Refused, Unanswered
 from gemini.kube.device import write_device
@@ -56,6 +56,7 @@ class World:
         self.fault_rate = 0.0
         self.binds_refused: list[Refused | Unanswered] = []  # the next bindings fail so
         self.said: list[tuple[str, int, str]] = []
+        self.shares = 0
 
     # ---- as a test uses it
 
@@ -63,7 +64,7 @@ class World:
         self.version += 1
         stored = copy.deepcopy(given)
         stored["metadata"]["resourceVersion"] = str(self.version)
-        key = (kind, stored["metadata"]["uid"] if kind == POD else stored["metadata"]["name"])
+        key = (kind, stored["metadata"]["uid" if kind in (POD, CLAIM) else "name"])
         event = "MODIFIED" if key in self.objects else "ADDED"
         self.objects[key] = stored
         self._tell(kind, event, stored)
@@ -102,6 +103,28 @@ class World:
         return [
             copy.deepcopy(o) for (k, _), o in self.objects.items() if k == POD and o["spec"].get("nodeName") == node
         ]
+
+    async def claims_on(self, node: str) -> list[Object]:
+        await self._maybe_lost()
+        return [copy.deepcopy(o) for (k, _), o in self.objects.items() if k == CLAIM and _pool(o) == node]
+
+    async def claim(self, namespace: str, name: str) -> Object:
+        await self._maybe_lost()
+        for (kind, _), stored in self.objects.items():
+            if kind == CLAIM and stored["metadata"]["name"] == name:
+                return copy.deepcopy(stored)
+        raise Refused(404, "no such claim")
+
+    async def answer_claim(self, given: Object) -> Object:
+        await self._maybe_lost()
+        stored = self.objects.get((CLAIM, given["metadata"]["uid"]))
+        if stored is None:
+            raise Refused(404, "gone")
+        if stored["metadata"]["resourceVersion"] != given["metadata"]["resourceVersion"]:
+            raise Refused(409, "changed")
+        written = self.put(CLAIM, given)
+        await self._maybe_lost()  # done, but nobody hears of it
+        return copy.deepcopy(written)
 
     async def bind(self, namespace: str, name: str, uid: str, node: str, annotations: dict[str, str]) -> None:
         await self._maybe_lost()
@@ -143,10 +166,36 @@ class World:
         if self.fault_rate and self.random.random() < self.fault_rate:
             raise Unanswered("lost")
 
+    # ---- as kube-scheduler deals with claims, which never asks us
+
+    def allocate(self, name: str, node: str, minor: int, core: int, memory: int = GIB) -> Object:
+        """Another allocation of the claim; it is made where it is not there."""
+        self.shares += 1
+        result = {
+            "driver": "gemini.io", "pool": node, "device": f"gpu-{node}-{minor}", "shareID": f"share-{self.shares}",
+            "bindingConditions": ["gemini.io/promised"], "bindingFailureConditions": ["gemini.io/refused"],
+            "consumedCapacity": {"core": str(core), "memory": str(memory)},
+        }  # fmt: skip
+        metadata = {"name": name, "namespace": "ns", "uid": f"uid-{name}"}
+        status = {"allocation": {"devices": {"results": [result]}}}
+        return self.put(CLAIM, {"metadata": metadata, "status": status})
+
+    def deallocate(self, name: str) -> None:
+        self.put(CLAIM, {**self.objects[CLAIM, f"uid-{name}"], "status": {}})
+
+    def word(self, name: str) -> str:
+        """What a claim was answered: promised, refused, or nothing."""
+        for entry in self.objects[CLAIM, f"uid-{name}"]["status"].get("devices", ()):
+            for condition in entry["conditions"]:
+                if condition["status"] == "True":
+                    return str(condition["type"]).partition("/")[2]
+        return ""
+
     # ---- what must never be
 
     def promised(self) -> dict[tuple[str, int], tuple[int, int]]:
-        """(node, minor) -> (core, bytes) as the records of bound pods say, counted by this test's own code."""
+        """(node, minor) -> (core, bytes) as the records of bound pods and the claims that were promised say, counted by
+        this test's own code."""
         total: dict[tuple[str, int], tuple[int, int]] = {}
         for (kind, _), stored in self.objects.items():
             record = stored["metadata"]["annotations"].get("gemini.io/allocation") if kind == POD else None
@@ -155,7 +204,18 @@ class World:
                 core, memory = total.get(at, (0, 0))
                 amounts = entry["resources"]
                 total[at] = core + amounts["gemini.io/gpu-core"], memory + amounts["gemini.io/gpu-memory"]
+            if kind == CLAIM and self.word(stored["metadata"]["name"]) == "promised":
+                for result in stored["status"]["allocation"]["devices"]["results"]:
+                    at = (result["pool"], int(result["device"].rpartition("-")[2]))
+                    core, memory = total.get(at, (0, 0))
+                    amounts = result["consumedCapacity"]
+                    total[at] = core + int(amounts["core"]), memory + int(amounts["memory"])
         return total
+
+
+def _pool(claim: Object) -> str | None:
+    allocation = claim["status"].get("allocation")
+    return allocation["devices"]["results"][0]["pool"] if allocation else None
 
 
 class Replica:

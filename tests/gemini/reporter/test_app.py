@@ -20,10 +20,14 @@ UID = "fa8983dc"
 
 
 class Server:
-    """One node, its pods and its Device. `faults`: statuses that the next writes are answered with."""
+    """One node, its pods, its Device and its ResourceSlice. `faults`: statuses that the next writes are answered with.
+    `drops`: fields of a slice's devices that this server does not know; None: it has no resource.k8s.io/v1."""
 
-    def __init__(self, *faults: int) -> None:
+    def __init__(self, *faults: int, drops: frozenset[str] | None = None) -> None:
         self.faults = list(faults)
+        self.drops = drops
+        self.slice: dict[str, Any] | None = None
+        self.withdrawn = 0
         self.node: dict[str, Any] = {"metadata": {"name": "n1", "uid": "u-1", "resourceVersion": "1"}, "status": {}}
         self.pods = [{"metadata": {"name": "p", "namespace": "ns", "uid": UID}, "spec": {"nodeName": "n1"}}]
         self.device: dict[str, Any] | None = None
@@ -39,15 +43,21 @@ class Server:
             await asyncio.sleep(3600)
         if request.method == "GET":
             self.queries.append(request.query_string)
+            if "resource.k8s.io" in request.path:
+                found = self.slice if "resourceslices" in request.path else {} if self.drops is not None else None
+                missing = web.json_response({"message": "no"}, status=404)
+                return missing if found is None else web.json_response(found)
             if "devices" in request.path:
                 missing = web.json_response({"message": "no"}, status=404)
                 return missing if self.device is None else web.json_response(self.device)
             items = [self.node] if kind == "nodes" else self.pods
             return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
-        body = await request.json()
+        body = await request.json() if request.can_read_body else {}
         if self.faults:
             return web.json_response({"message": "not now"}, status=self.faults.pop(0))
         self.version += 1
+        if "resourceslices" in request.path:
+            return self.write_slice(request.method, body)
         if request.method == "PATCH":
             self.node.setdefault("status", {}).update(body.get("status", {}))
             self.node["metadata"].setdefault("labels", {}).update(body.get("metadata", {}).get("labels", {}))
@@ -58,6 +68,16 @@ class Server:
             self.device = {**body, "metadata": {**body["metadata"], "resourceVersion": str(self.version)}}
         self.changed.set()
         return web.json_response(body)
+
+    def write_slice(self, method: str, body: dict[str, Any]) -> web.Response:
+        if method == "DELETE":
+            self.slice, self.withdrawn = None, self.withdrawn + 1
+        else:
+            devices = [{k: v for k, v in one.items() if k not in (self.drops or ())} for one in body["spec"]["devices"]]
+            metadata = {**body["metadata"], "resourceVersion": str(self.version)}
+            self.slice = {**body, "metadata": metadata, "spec": {**body["spec"], "devices": devices}}
+        self.changed.set()
+        return web.json_response(self.slice or {})
 
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(SECONDS):
@@ -71,11 +91,13 @@ class Server:
         return found
 
 
-def with_reporter(server_faults: tuple[int, ...], machine: str, folder: Path, talk: Any) -> tuple[int, str]:
+def with_reporter(
+    server_faults: tuple[int, ...], machine: str, folder: Path, talk: Any, drops: frozenset[str] | None = None
+) -> tuple[int, str]:
     """Runs `talk(server, process)` beside a reporter; its exit status and what it wrote to stderr."""
 
     async def run() -> tuple[int, str]:
-        server = Server(*server_faults)
+        server = Server(*server_faults, drops=drops)
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", server.handle)
         runner = web.AppRunner(application, shutdown_timeout=0.1)
@@ -150,6 +172,32 @@ def test_what_other_plugins_give_out_is_noticed_and_taken_back_and_a_broken_chec
     status, said = with_reporter((), machine, tmp_path, talk)
     assert status == 0
     assert "Traceback" not in said
+
+
+def test_cards_are_published_for_claims_less_what_annotated_pods_hold(machine: str, tmp_path: Path) -> None:
+    async def talk(server: Server, process: Any) -> None:
+        resources = {"gemini.io/gpu-core": 60, "gemini.io/gpu-memory": 1 << 30}
+        record = {"gpu": [{"minor": 1, "resources": resources}]}
+        server.pods[0]["metadata"]["annotations"] = {"gemini.io/allocation": json.dumps(record)}
+        await server.until(lambda: server.slice is not None)
+        assert server.slice is not None
+        cores = [device["capacity"]["core"]["value"] for device in server.slice["spec"]["devices"]]
+        assert cores == ["100", "40", "100", "100"]
+        assert server.slice["spec"]["nodeName"] == server.slice["spec"]["pool"]["name"] == "n1"
+
+    assert with_reporter((), machine, tmp_path, talk, frozenset())[0] == 0
+
+
+@pytest.mark.parametrize("dropped", ["bindingConditions", "allowMultipleAllocations"])
+def test_slice_is_taken_back_where_the_server_could_not_keep_a_promise(
+    dropped: str, machine: str, tmp_path: Path
+) -> None:
+    async def talk(server: Server, process: Any) -> None:
+        await server.until(lambda: server.withdrawn > 0)
+
+    status, said = with_reporter((), machine, tmp_path, talk, frozenset({dropped}))
+    assert status == 0
+    assert "no cards for claims" in said
 
 
 def replace(path: Path, given: Any) -> None:

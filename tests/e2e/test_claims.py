@@ -1,0 +1,149 @@
+"""ResourceClaims and annotated pods on the same cards: real scheduler, real API server, fake nodes, real reporter.
+
+What stands on a card is counted here from the API server alone: records of pods that are bound, and consumed capacity
+of claims whose devices carry our promise.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.e2e.api import Object, condition
+from tests.e2e.plane import Plane
+from tests.e2e.test_extender import BASE, CORE, DEVICES, MEMORY, gemini, record, sharepod
+from tests.e2e.test_reporter import USER, crd, rights  # noqa: F401
+from tests.e2e.vendor import simulated
+
+GIB = 2**30
+DRA = "/apis/resource.k8s.io/v1"
+
+
+@pytest.fixture(scope="module")
+def device_class(plane: Plane) -> Iterator[None]:
+    file = str(BASE / "deviceclass.yaml")
+    plane.kubectl("apply", "-f", file)
+    yield
+    plane.kubectl("delete", "-f", file)
+
+
+@contextmanager
+def cluster(plane: Plane, machine: str, cards: int = 1) -> Iterator[str]:
+    """A fake node with simulated cards and a reporter of its own; extender, webhook and scheduler."""
+    machine = machine.replace("gpus=2", f"gpus={cards}")
+    with plane.nodes(1, prefix="claims", capacity={CORE: str(100 * cards)}) as (name,), gemini(plane):
+        command = [
+            sys.executable, "-m", "gemini", "reporter", "--kubeconfig", str(plane.kubeconfig(USER)), "--node", name,
+            "--checkpoint", "/nonexistent", "--pod-resources", "/nonexistent",
+        ]  # fmt: skip
+        with plane.running("claims-reporter", command, simulated(machine)):
+            plane.api.wait(f"{DRA}/resourceslices", lambda found: found, "a slice")
+            plane.api.wait_one(f"/api/v1/nodes/{name}", lambda one: MEMORY in one["status"]["allocatable"])
+            yield name
+        plane.api.delete(f"{DEVICES}/{name}")
+        plane.api.delete(f"{DRA}/resourceslices/{name}-gemini.io")
+
+
+def claimpod(name: str, core: int, memory: str = "1Gi") -> tuple[Object, Object]:
+    """A claim for a part of a card, and the pod that uses it."""
+    exactly = {"deviceClassName": "gemini.io", "capacity": {"requests": {"core": str(core), "memory": memory}}}
+    claim = {
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name},
+        "spec": {"devices": {"requests": [{"name": "card", "exactly": exactly}]}},
+    }  # fmt: skip
+    spec = {
+        "containers": [{"name": "main", "image": "x", "resources": {"claims": [{"name": "card"}]}}],
+        "resourceClaims": [{"name": "card", "resourceClaimName": name}],
+        "terminationGracePeriodSeconds": 0,
+    }
+    return claim, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def ask(plane: Plane, namespace: str, name: str, core: int) -> None:
+    claim, pod = claimpod(name, core)
+    plane.api.post(f"{DRA}/namespaces/{namespace}/resourceclaims", claim)
+    plane.api.post(f"/api/v1/namespaces/{namespace}/pods", pod)
+
+
+def promised(claims: list[Object], pods: list[Object]) -> Counter[str]:
+    """Card uuid (in small letters) -> percent of its time."""
+    held: Counter[str] = Counter()
+    for claim in claims:
+        status = claim.get("status") or {}
+        said = {
+            entry.get("shareID"): {c["type"] for c in entry["conditions"] if c["status"] == "True"}
+            for entry in status.get("devices") or ()
+        }
+        for result in ((status.get("allocation") or {}).get("devices") or {}).get("results") or ():
+            if "gemini.io/promised" in said.get(result["shareID"], set()):
+                held[result["device"]] += int(result["consumedCapacity"]["core"])
+    for pod in pods:
+        if "gemini.io/allocation" in (pod["metadata"].get("annotations") or {}) and pod["spec"].get("nodeName"):
+            for card in record(pod):
+                held[card["uuid"].lower()] += card["resources"][CORE]
+    return held
+
+
+def now(plane: Plane, namespace: str) -> Counter[str]:
+    """Claims are read before pods: what is counted was there all at once, or more than was."""
+    claims = plane.api.get(f"{DRA}/namespaces/{namespace}/resourceclaims")["items"]
+    return promised(claims, plane.api.get(f"/api/v1/namespaces/{namespace}/pods")["items"])
+
+
+@pytest.mark.usefixtures("rights", "device_class")
+def test_claim_and_annotated_pod_never_share_more_than_a_card_whoever_comes_first(
+    plane: Plane, namespace: str, machine: str
+) -> None:
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    with cluster(plane, machine):
+        plane.api.post(path, sharepod("pod", gpu_request="0.6", gpu_memory="1Gi"))
+        plane.api.wait_one(f"{path}/pod", condition("Ready"))
+        ask(plane, namespace, "half", 50)
+        plane.api.wait_one(f"{path}/half", condition("PodScheduled", "False"))
+        ask(plane, namespace, "rest", 40)
+        plane.api.wait_one(f"{path}/rest", condition("Ready"), seconds=60)
+        assert set(now(plane, namespace).values()) == {100}
+        plane.api.delete(f"{path}/pod", grace_seconds=0)
+        plane.api.wait_one(f"{path}/half", condition("Ready"), seconds=60)
+        # 90 percent are claims' now
+        plane.api.post(path, sharepod("over", gpu_request="0.2", gpu_memory="1Gi"))
+        refused = plane.api.wait_one(f"{path}/over", condition("PodScheduled", "False"))
+        assert "10 free of 100, 20 asked" in json.dumps(refused["status"])
+        plane.api.post(path, sharepod("fits", gpu_request="0.1", gpu_memory="1Gi"))
+        plane.api.wait_one(f"{path}/fits", condition("Ready"))
+        assert set(now(plane, namespace).values()) == {100}
+
+
+@pytest.mark.usefixtures("rights", "device_class")
+def test_claims_and_annotated_pods_that_race_for_cards_never_get_more_than_there_is(
+    plane: Plane, namespace: str, machine: str
+) -> None:
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    most: Counter[str] = Counter()
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.is_set():
+            most.__ior__(now(plane, namespace))
+
+    with cluster(plane, machine, cards=2):
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            for i in range(6):
+                ask(plane, namespace, f"claim-{i}", 30)
+                plane.api.post(path, sharepod(f"pod-{i}", gpu_request="0.3", gpu_memory="1Gi"))
+            full = lambda pods: sum(map(condition("Ready"), pods)) == 6 and pods  # noqa: E731
+            plane.api.wait(path, full, "three shares of 0.3 on each card", 90)
+            assert sorted(now(plane, namespace).values()) == [90, 90]
+        finally:
+            over.set()
+            watcher.join()
+    assert most
+    assert max(most.values()) <= 100

@@ -311,7 +311,7 @@ def test_kubectl_gemini_shows_cards_holders_and_who_waits(plane: Plane, namespac
         plane.api.post(path, sharepod("holds", gpu_request="0.7"))
         node = plane.api.wait_one(f"{path}/holds", condition("Ready"))["spec"]["nodeName"]
         plane.api.post(path, sharepod("waits", gpu_request="0.5", gpu_memory="90Gi"))
-        plane.api.wait_one(f"{path}/waits", _refused("Insufficient"))
+        plane.api.wait_one(f"{path}/waits", _refused("90Gi asked"))
         given = gemini_plugin("-n", namespace)
         assert {entry["name"]: entry["used_core"] for entry in given["nodes"]} == {
             "card-0": 70 if node == "card-0" else 0, "card-1": 70 if node == "card-1" else 0

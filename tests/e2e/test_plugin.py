@@ -13,7 +13,8 @@ import sys
 import tempfile
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -33,22 +34,20 @@ from tests.e2e.pods import INSIDE, LIBRARIES, pod
 from tests.e2e.process import free_port
 from tests.e2e.test_extender import CORE, DEVICES, GIB, gemini
 from tests.e2e.test_extender import crd as crd
+from tests.e2e.test_reporter import reporter
+from tests.e2e.test_reporter import rights as rights
 
+pytestmark = pytest.mark.timeout(300)  # 200 pods on a busy machine
 USER = "gemini-device-plugin"
 ROLE = ROOT / "deploy/kustomize/base/clusterrole-device-plugin.yaml"
-UUIDS = """
-import json, sys
-from libhook.observer import Timeline
-with Timeline(sys.argv[1]) as seen:
-    print(json.dumps([device.uuid for device in seen.devices()]))
-"""
+SHARES = {"big": "0.7", "small": "0.3"}
 # Busy nanoseconds of each process of the first card over some seconds, once so many of them work.
-SHARES = """
+BUSY = """
 import json, sys, time
 from libhook.observer import Timeline
 with Timeline(sys.argv[1]) as seen:
-    deadline = time.monotonic() + 60
-    while sum(busy > 5e7 for busy in seen.busy(0)[1].values()) < int(sys.argv[2]):
+    first, deadline = seen.busy(0)[1], time.monotonic() + 60
+    while sum(busy > first.get(pid, 0) + 5e7 for pid, busy in seen.busy(0)[1].items()) < int(sys.argv[2]):
         assert time.monotonic() < deadline, "they do not all work"
         time.sleep(0.05)
     began, before = seen.busy(0)
@@ -70,16 +69,16 @@ print(connection.getresponse().read().decode())
 def role(plane: Plane) -> Iterator[None]:
     plane.kubectl("apply", "-f", str(ROLE))
     path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
-    binding = {"metadata": {"name": f"{USER}-e2e"}, "roleRef": {"kind": "ClusterRole", "name": USER}}
+    binding = {"metadata": {"name": USER}, "roleRef": {"kind": "ClusterRole", "name": USER}}
     subject = {"kind": "User", "name": USER, "apiGroup": "rbac.authorization.k8s.io"}
     plane.api.post(path, {**binding, "subjects": [subject]})
     yield
-    plane.api.delete(f"{path}/{USER}-e2e")
+    plane.api.delete(f"{path}/{USER}")
     plane.kubectl("delete", "-f", str(ROLE))
 
 
 @pytest.fixture(scope="module")
-def cluster(plane: Plane, crd: None, role: None) -> Iterator[None]:
+def cluster(plane: Plane, rights: None, role: None) -> Iterator[None]:
     """Extender, webhook, and a scheduler that asks them."""
     with gemini(plane):
         yield
@@ -94,41 +93,47 @@ def lab() -> Iterator[str]:
         left.unlink()
 
 
+@dataclass
+class Sharing:
+    """A real node that shares simulated cards."""
+
+    uuids: list[str]
+    restart_daemon: Callable[[], None]
+
+
 @pytest.fixture(scope="module")
-def cards(plane: Plane, node: Node, lab: str, cluster: None) -> Iterator[list[str]]:
-    """The real node shares two simulated cards; their uuids."""
-    with sharing(plane, node, lab) as uuids:
+def shared(plane: Plane, node: Node, lab: str, cluster: None) -> Iterator[Sharing]:
+    """The real node with reporter, daemon and device plugin."""
+    serve = [sys.executable, "-m", "gemini", "serve", "--state-dir", "/run/gemini", f"--sim={lab}"]
+    port = free_port()
+    plugin = [
+        sys.executable, "-m", "gemini", "device-plugin", "--node", node.name, "--port", str(port), f"--sim={lab}",
+        "--kubeconfig", str(plane.kubeconfig(USER)), "--install-dir", str(node.folder / "install"), "--ld-so-preload",
+    ]  # fmt: skip
+    with contextlib.ExitStack() as stack:
+        given = stack.enter_context(reporter(plane, node, lab))
+        daemon = contextlib.ExitStack()
+        stack.callback(daemon.close)
+
+        def start() -> None:
+            daemon.close()
+            daemon.enter_context(node.running("daemon", serve))
+
+        start()
+        running = stack.enter_context(node.running("device-plugin", plugin))
+        running.wait_http(f"http://127.0.0.1:{port}/readyz")
         node.wait_capacity(CORE, 200)
-        yield uuids
+        yield Sharing([card["id"] for card in given["spec"]["devices"]], start)
 
 
 @contextlib.contextmanager
-def device(plane: Plane, node: str, uuids: list[str]) -> Iterator[None]:
-    cards = tuple(Device(m, uuid=uuid, model="H200", memory=80 * GIB, numa="0") for m, uuid in enumerate(uuids))
+def device(plane: Plane, node: str, uuids: list[str], memory: int = 80 * GIB) -> Iterator[None]:
+    cards = tuple(Device(m, uuid=uuid, model="H200", memory=memory) for m, uuid in enumerate(uuids))
     plane.api.post(DEVICES, write_device(Cards(node, cards)))
     try:
         yield
     finally:
         plane.api.delete(f"{DEVICES}/{node}")
-
-
-@contextlib.contextmanager
-def sharing(plane: Plane, node: Node, machine: str, *options: str) -> Iterator[list[str]]:
-    """The node with its daemon and device plugin; the uuids of its cards."""
-    uuids: list[str] = json.loads(node.output([sys.executable, "-c", UUIDS, machine]))
-    serve = [sys.executable, "-m", "gemini", "serve", "--state-dir", "/run/gemini", f"--sim={machine}"]
-    port = free_port()
-    plugin = [
-        sys.executable, "-m", "gemini", "device-plugin", "--node", node.name, "--port", str(port), f"--sim={machine}",
-        "--kubeconfig", str(plane.kubeconfig(USER)), "--install-dir", str(node.folder / "install"), *options,
-    ]  # fmt: skip
-    with (
-        device(plane, node.name, uuids),
-        node.running("daemon", serve),
-        node.running("device-plugin", plugin) as running,
-    ):
-        running.wait_http(f"http://127.0.0.1:{port}/readyz")
-        yield uuids
 
 
 def sharepod(name: str, node: Node | FakeNode, script: str, **annotations: str) -> Object:
@@ -142,37 +147,46 @@ def sharepod(name: str, node: Node | FakeNode, script: str, **annotations: str) 
     return given
 
 
-def test_shares_of_two_pods_hold_on_the_devices_own_timeline(
-    plane: Plane, node: Node, namespace: str, lab: str, cards: list[str]
+def test_shares_of_two_pods_hold_on_the_devices_own_timeline_also_after_a_restart_of_the_daemon(
+    plane: Plane, node: Node, namespace: str, lab: str, shared: Sharing
 ) -> None:
     path = f"/api/v1/namespaces/{namespace}/pods"
     script = "grep -o -m1 [^/]*libgemini_hook.so /proc/self/maps; env | grep -E 'NVIDIA|GEMINI' | sort; "
     script += "exec $LOAD --kernel-us 2000 --seconds 1000"
-    shares = {"big": "0.7", "small": "0.3"}
-    for name, share in shares.items():
-        text = json.dumps(sharepod(name, node, script, gpu_request=share, gpu_uuid=cards[0]))
+    card = shared.uuids[0]
+    for name, share in SHARES.items():
+        text = json.dumps(sharepod(name, node, script, gpu_request=share, gpu_uuid=card))
         plane.kubectl("-n", namespace, "apply", "-f", "-", text=text)
-    for name, share in shares.items():
+    for name, share in SHARES.items():
         started = plane.api.wait_one(f"{path}/{name}", condition("Ready"))
-        (card,) = json.loads(started["metadata"]["annotations"]["gemini.io/allocation"])["gpu"]
-        assert (card["uuid"], card["resources"][CORE]) == (cards[0], round(float(share) * 100))
+        (given,) = json.loads(started["metadata"]["annotations"]["gemini.io/allocation"])["gpu"]
+        assert (given["uuid"], given["resources"][CORE]) == (card, round(float(share) * 100))
         said = plane.kubectl("-n", namespace, "logs", name).stdout
         assert "libgemini_hook.so\n" in said, "the library is not in front"
-        assert f"NVIDIA_VISIBLE_DEVICES={cards[0]}\n" in said
+        assert f"NVIDIA_VISIBLE_DEVICES={card}\n" in said
         assert f"GEMINI_REQUEST={share}\n" in said
-    busy = json.loads(node.output([sys.executable, "-c", SHARES, lab, "2", "4"]))
+        bare = ("exec", name, "--", "env", "-i", "/bin/grep", "-m1", "libgemini_hook", "/proc/self/maps")
+        assert "libgemini_hook.so" in plane.kubectl("-n", namespace, *bare).stdout, "by /etc/ld.so.preload"
+    assert_shares(node, namespace, lab)
+    shared.restart_daemon()
+    assert_shares(node, namespace, lab)
+
+
+def assert_shares(node: Node, namespace: str, lab: str) -> None:
+    """By the device's own timeline, over some seconds; who the processes are, the daemon knows."""
+    busy = json.loads(node.output([sys.executable, "-c", BUSY, lab, "2", "4"]))
     tenants = json.loads(node.output([sys.executable, "-c", STATE]))["tenants"]
     found = {}
     for tenant in tenants:
         name = tenant["name"].removeprefix(f"pod.{namespace}.").rpartition("-")[0]
         found[name] = sum(busy.get(str(pid), 0.0) for pid in tenant["clients"])
     assert sum(found.values()) > 0.5, found
-    for name, share in shares.items():
+    for name, share in SHARES.items():
         assert found[name] / sum(found.values()) == pytest.approx(float(share), abs=0.05), found
 
 
 def test_cpu_bind_shows_the_cards_nearest_cores_in_the_affinity_mask_of_every_process(
-    plane: Plane, node: Node, namespace: str, cards: list[str]
+    plane: Plane, node: Node, namespace: str, shared: Sharing
 ) -> None:
     path = f"/api/v1/namespaces/{namespace}/pods"
     near = sorted(os.sched_getaffinity(0))
@@ -200,18 +214,10 @@ def test_two_hundred_equal_pods_in_random_order_with_kubelet_restarts_are_all_gi
         serve = [sys.executable, "-m", "gemini", "serve", "--state-dir", str(state), f"--sim={machine}", "--no-trace"]
         with Timeline(machine) as seen:
             uuids = [one.uuid for one in seen.devices()]
-        port = free_port()
-        plugin = [
-            sys.executable, "-m", "gemini", "device-plugin", "--node", node.name, "--port", str(port),
-            "--kubeconfig", str(plane.kubeconfig(USER)), "--install-dir", str(tmp_path), "--state-dir", str(state),
-            "--kubelet-dir", str(node.kubelet.plugin_folder),
-            "--pod-resources", str(node.kubelet.pod_resources_socket),
-        ]  # fmt: skip
-        ready = f"http://127.0.0.1:{port}/readyz"
         with (
             device(plane, node.name, uuids),
             plane.running("daemon", serve),
-            plane.running("device-plugin", plugin, ready_url=ready),
+            fake_plugin(plane, node, state, tmp_path),
         ):
             node.wait_capacity(CORE, 100 * CARDS)
             for number in range(PODS):
@@ -236,6 +242,52 @@ def test_two_hundred_equal_pods_in_random_order_with_kubelet_restarts_are_all_gi
                 assert [uuids[gpu] for gpu in tenant["gpus"]] == [entry["uuid"]]
                 assert (tenant["request"], tenant["memory_limit_bytes"]) == (0.04, 80 * GIB * 4 // 100)
             assert set(per_card.values()) == {PODS // CARDS}
+
+
+def test_A1_A2_A9_A12_A13_gpushares_node_counts_mebibytes_and_its_pod_gets_that_projects_environment(
+    plane: Plane, namespace: str, cluster: None, machine: str, tmp_path: Path
+) -> None:
+    machine = machine.replace("memory=80GiB", "memory=16276MiB")
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    with FakeNode(plane, "gpushare") as node, short_folder() as state, Timeline(machine) as seen:
+        serve = [sys.executable, "-m", "gemini", "serve", "--state-dir", str(state), f"--sim={machine}", "--no-trace"]
+        uuids = [one.uuid for one in seen.devices()]
+        with (
+            device(plane, node.name, uuids, 16276 << 20),
+            plane.running("daemon", serve),
+            fake_plugin(plane, node, state, tmp_path, "--mode", "gpushare"),
+        ):
+            node.wait_capacity("aliyun.com/gpu-mem", 32552)
+            assert CORE not in plane.api.get(f"/api/v1/nodes/{node.name}")["status"]["capacity"]
+            asked_for = pod("binpack-1", node, "true", {"aliyun.com/gpu-mem": "1024"})
+            plane.api.post(path, asked_for)
+            (bound,) = node.bound(namespace, 1)
+            assert bound["metadata"]["annotations"]["ALIYUN_COM_GPU_MEM_ASSIGNED"] == "false"
+            assert node.admit(bound)
+            seen_at = plane.api.wait_one(
+                f"{path}/binpack-1", lambda one: one["metadata"]["annotations"]["ALIYUN_COM_GPU_MEM_ASSIGNED"] == "true"
+            )
+            index = seen_at["metadata"]["annotations"]["ALIYUN_COM_GPU_MEM_IDX"]
+            env = node.kubelet.env(bound["metadata"]["uid"], "main")
+            assert {key.removeprefix("ALIYUN_COM_GPU_MEM_"): env[key] for key in env if key.startswith("ALIYUN")} == {
+                "IDX": index, "POD": "1024", "CONTAINER": "1024", "DEV": "16276",
+            }  # fmt: skip
+            assert env["NVIDIA_VISIBLE_DEVICES"] == uuids[int(index)]
+            ((_, tenant),) = {one["name"]: one for one in asked(state)["tenants"]}.items()
+            assert (tenant["memory_limit_bytes"], tenant["request"]) == (1 << 30, 0.06)
+
+
+@contextlib.contextmanager
+def fake_plugin(plane: Plane, node: FakeNode, state: Path, install: Path, *options: str) -> Iterator[None]:
+    port = free_port()
+    command = [
+        sys.executable, "-m", "gemini", "device-plugin", "--node", node.name, "--port", str(port),
+        "--kubeconfig", str(plane.kubeconfig(USER)), "--install-dir", str(install), "--state-dir", str(state),
+        "--kubelet-dir", str(node.kubelet.plugin_folder), "--pod-resources", str(node.kubelet.pod_resources_socket),
+        *options,
+    ]  # fmt: skip
+    with plane.running("device-plugin", command, ready_url=f"http://127.0.0.1:{port}/readyz"):
+        yield
 
 
 @contextlib.contextmanager

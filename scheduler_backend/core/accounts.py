@@ -46,6 +46,10 @@ class Accounts:
         self.unheard_until_ns = 0
         self.prepared: ev.Prepare | None = None  # the hand-over that may be carried out without asking
         self.returning: dict[str, Seat] = {}  # drained by such a hand-over; whether they want more is on its way
+        self.nominee: Seat | None = None  # a gang that was picked: it is decided with all its GPUs in view (gang.py)
+        self.claim = ""  # the gang for which this token is kept when it is free
+        self.claim_until_ns = 0  # idle until then at most; 0: until something happens
+        self.passed: set[str] = set()  # gangs that may not run now
         self._clients: dict[int, Seat] = {}
         self._epochs = epochs
         self.arrivals = 0

@@ -30,6 +30,7 @@ class Books(Protocol):
     charge_from_ns: int
     quota_until_ns: int
     contended: bool
+    claim: str
     holder: Seat | None
     waiting: dict[str, Seat]
     virtual_now: int
@@ -49,6 +50,8 @@ def next_order(machine: Books) -> Prepare | None:
     holder = machine.holder
     if holder is None or machine.barred() or not (machine.contended or holder.state is State.CLOSING):
         return None
+    if machine.claim or holder.gang:
+        return None
     holds = holder.with_standing(Standing.HOLDS)
     if len(holds) != 1 or holds[0].again:
         return None
@@ -61,7 +64,7 @@ def next_order(machine: Books) -> Prepare | None:
         end_ns = machine.now_ns
         ready = [seat for seat in machine.waiting.values() if not seat.throttled]
         following, _ = pick_at(machine, holder, ready, end_ns)
-    if following is None:
+    if following is None or following.gang:
         return None
     contended, cap_ns = machine.shape_of(following)
     quota_ns = machine.quota_from(following, contended, end_ns)

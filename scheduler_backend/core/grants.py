@@ -19,10 +19,11 @@ class Grants(Limits):
         """How its grants look now: whether they end, and how much work may be in flight."""
         policy = self.policy
         others, short = self._company(seat)
+        contended = others > 0 or seat.together
         if short:
-            return others > 0, policy.cap_short_ns
-        if others or seat.limit_ppm < WHOLE_PPM:
-            return others > 0, policy.cap_ns
+            return contended, policy.cap_short_ns
+        if contended or seat.limit_ppm < WHOLE_PPM:
+            return contended, policy.cap_ns
         return False, policy.cap_alone_ns
 
     def _shape(self, seat: Seat) -> bool:

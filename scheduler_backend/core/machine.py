@@ -53,6 +53,15 @@ class TokenMachine(Residents):
         self._settle()
         return actions
 
+    def direct(self, do: Callable[[], None], now_ns: int) -> list[ev.Action]:
+        """Do this and settle; for who has all machines in view."""
+        actions: list[ev.Action] = []
+        self._actions = actions
+        self._advance(max(now_ns, self.now_ns))
+        do()
+        self._settle()
+        return actions
+
     def _message(self, event: Any) -> None:
         seat = self._clients.get(event.client)
         if seat is None:
@@ -62,7 +71,7 @@ class TokenMachine(Residents):
         seat.seen_ns = self.now_ns
         if type(event) is not ev.TokenRenewed:
             seat.bursts.observe(event.burst_ns, event.gap_ns)
-        self._move(seat, event)
+        self.move(seat, event)
 
     # --- after each event -------------------------------------------------------------------------------------------
     def _settle(self) -> None:
@@ -71,12 +80,17 @@ class TokenMachine(Residents):
             if seat.throttled and seat.resume_ns - self.policy.resume_early_ns <= self.now_ns:
                 self._throttle(seat)
         wake_ns = 0
-        if self.holder is None and not self.barred():
-            ready = [seat for seat in self.waiting.values() if not seat.throttled]
+        self.nominee = None
+        if self.holder is None and not self.claim and not self.barred():
+            ready = [seat for seat in self.waiting.values() if not seat.throttled and seat.name not in self.passed]
             if ready:
-                first, self.virtual_now = pick(ready, self.virtual_now, self.policy, self.now_ns, self.others)
+                first, virtual_now = pick(ready, self.virtual_now, self.policy, self.now_ns, self.others)
                 assert first is not None
-                self._move(first, Take())
+                if first.gang:
+                    self.nominee = first
+                else:
+                    self.virtual_now = virtual_now
+                    self.move(first, Take())
         if self.holder is not None:
             if self.holder.state is State.HOLDING:
                 wake_ns = self._preempt()
@@ -88,6 +102,7 @@ class TokenMachine(Residents):
         else:
             for seat in self.waiting.values():
                 wake_ns = earliest(wake_ns, seat.resume_ns)
+            wake_ns = earliest(wake_ns, self.claim_until_ns)
         self._prepare()
         self._actions.append(ev.WakeAt(wake_ns))
 
@@ -118,14 +133,14 @@ class TokenMachine(Residents):
             if seat.throttled and seat.resume_ns - self.policy.resume_early_ns <= self.now_ns:
                 self._throttle(seat)
         holder = self.holder
-        self._move(holder, Drained())
+        self.move(holder, Drained())
         ready = [seat for seat in self.waiting.values() if not seat.throttled]
         if self.now_ns < order.wanting_from_ns:
             self.returning.pop(holder.name, None)  # it wants no more, or there would be no hand-over
         elif holder.name in self.returning:  # it counts as one that waits, as it does where its Return is heard first
             ready.append(holder)
         _, self.virtual_now = pick(ready, self.virtual_now, self.policy, self.now_ns, self.others)
-        self._move(self.seats[order.tenant], Take(order.epoch, order.quota_ns))
+        self.move(self.seats[order.tenant], Take(order.epoch, order.quota_ns))
 
     # --- proof ------------------------------------------------------------------------------------------------------
     def check(self) -> None:
@@ -146,7 +161,8 @@ class TokenMachine(Residents):
             assert all(self._clients[client] is seat for client in seat.members), "a client of two tenants"
         assert sum(seat.request_ppm for seat in self.seats.values()) <= WHOLE_PPM, "more is promised than there is"
         if self.holder is None and not self.unheard:
-            assert all(seat.throttled for seat in self.waiting.values()), "the token is idle and somebody may run"
+            idle = bool(self.claim) or all(seat.throttled or seat.gang for seat in self.waiting.values())
+            assert idle, "the token is idle and somebody may run"
 
 
 _M = TokenMachine

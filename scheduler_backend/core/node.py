@@ -1,15 +1,16 @@
 """All GPUs of a node: one token machine each, one memory account per tenant and GPU, and who is who.
 
 Routes events to the machines and merges what they want. A tenant has a seat at each of its GPUs; a client belongs to
-one tenant for good. Gangs (the tokens of several GPUs together) belong here when they come: this is the one place
-that sees all machines between an event and its actions.
+one tenant for good. Tenants with several GPUs are gangs (gang.py): they are decided after each event, with all machines
+in view.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from scheduler_backend.core import events as ev
+from scheduler_backend.core.gang import Gangs
 from scheduler_backend.core.ledger import Account
 from scheduler_backend.core.machine import TokenMachine
 from scheduler_backend.core.moves import Epochs
@@ -27,6 +28,8 @@ class Node:
         self.tenants: dict[str, TenantSpec] = {}
         self.accounts: dict[tuple[str, int], Account] = {}
         self.clients: dict[int, tuple[str, tuple[int, ...]]] = {}  # client -> tenant, the GPUs it sees
+        self.gangs = Gangs(list(self.machines), self._direct)
+        self._directed: list[ev.Action] = []
         self._wakes = [0] * gpu_count
         self._refusing: dict[tuple[str, int], int] = {}  # accounts where a refusal waits -> when it is due
         self._wake_ns = 0
@@ -37,7 +40,10 @@ class Node:
         now_ns = self._now_ns = max(now_ns, self._now_ns)
         kind = type(event)
         if kind is ev.TokenReturned or kind is ev.TokenAsked or kind is ev.TokenRenewed:
-            actions = self._to_machine(self._gpu_of(event), event, now_ns)  # type: ignore[arg-type]
+            gpu = self._gpu_of(event)  # type: ignore[arg-type]
+            if kind is ev.TokenAsked:
+                self.gangs.asked(self.clients[event.client][0], gpu)  # type: ignore[union-attr]
+            actions = self._to_machine(gpu, event, now_ns)
         elif isinstance(event, ev.MemoryAsked):
             key = self._account_of(event)
             actions = self._noted(key, self.accounts[key].ask(event, now_ns))
@@ -58,6 +64,11 @@ class Node:
             actions = self._remove(event, now_ns)
         else:
             actions = self._to_machines(range(len(self.machines)), event, now_ns)
+        if self.gangs.gangs:
+            self.gangs.settle(now_ns)
+        if self._directed:
+            actions += self._directed
+            self._directed = []
         wake_ns = self._next_wake()
         if wake_ns != self._wake_ns:
             self._wake_ns = wake_ns
@@ -79,11 +90,17 @@ class Node:
         return actions
 
     def _to_machine(self, gpu: int, event: ev.Event, now_ns: int) -> list[ev.Action]:
-        actions = self.machines[gpu].handle(event, now_ns)
+        return self._without_wake(gpu, self.machines[gpu].handle(event, now_ns))
+
+    def _without_wake(self, gpu: int, actions: list[ev.Action]) -> list[ev.Action]:
         wake = actions.pop()
         assert isinstance(wake, ev.WakeAt)
         self._wakes[gpu] = wake.at_ns
         return actions
+
+    def _direct(self, gpu: int, do: Callable[[], None]) -> None:
+        """Act in one machine for a gang."""
+        self._directed += self._without_wake(gpu, self.machines[gpu].direct(do, self._now_ns))
 
     def _to_machines(self, gpus: Sequence[int], event: ev.Event, now_ns: int) -> list[ev.Action]:
         return [action for gpu in gpus for action in self._to_machine(gpu, event, now_ns)]
@@ -132,6 +149,8 @@ class Node:
     def _promise(self, event: ev.TenantAdded | ev.TenantChanged, now_ns: int) -> list[ev.Action]:
         spec = event.spec
         self.tenants[spec.name] = spec
+        if isinstance(event, ev.TenantAdded):
+            self.gangs.add(spec)
         actions: list[ev.Action] = []
         for gpu in spec.gpus:
             account = self.accounts.setdefault((spec.name, gpu), Account(gpu, spec.memory_bytes, self.policy.recall_ns))
@@ -142,6 +161,7 @@ class Node:
 
     def _remove(self, event: ev.TenantRemoved, now_ns: int) -> list[ev.Action]:
         spec = self.tenants.pop(event.name)
+        self.gangs.remove(event.name)
         self.clients = {client: known for client, known in self.clients.items() if known[0] != event.name}
         for gpu in spec.gpus:
             del self.accounts[event.name, gpu]
@@ -152,6 +172,7 @@ class Node:
         """Assert the invariants of all machines and accounts."""
         for machine in self.machines:
             machine.check()
+        self.gangs.check()
         for account in self.accounts.values():
             account.check()
         for (tenant, gpu), account in self.accounts.items():

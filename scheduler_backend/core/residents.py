@@ -34,7 +34,7 @@ class Residents(Tenure):
         seat.wait_from(self.now_ns if more else seat.ready_since_ns)  # a greater promise holds from now on
         self._throttle(seat)
         if self.holder is seat and seat.state is State.HOLDING and not self.contended and spec.limit_ppm < WHOLE_PPM:
-            self._move(seat, Recall(ev.LIMIT))
+            self.move(seat, Recall(ev.LIMIT))
 
     def _tenant_removed(self, event: ev.TenantRemoved) -> None:
         seat = self.seats.pop(event.name)
@@ -83,7 +83,7 @@ class Residents(Tenure):
             if not holds and seat.state in (State.HOLDING, State.CLOSING):
                 del seat.members[event.client]
             else:
-                self._move(seat, event)
+                self.move(seat, event)
 
     def _clients_known(self, event: ev.ClientsKnown) -> None:
         self.unheard.update(client for _, client in event.clients)

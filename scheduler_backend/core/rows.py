@@ -19,7 +19,8 @@ from scheduler_backend.core.tenant import WHOLE_PPM
 class Rows(Grants):
     """The rows, and the one way to take them."""
 
-    def _move(self, seat: Seat, event: Any) -> None:
+    def move(self, seat: Seat, event: Any) -> None:
+        """Take the row of this event, or of this move of our own."""
         row = TRANSITIONS.get((seat.state, type(event)))
         seat.story.append((self.now_ns, seat.state, event))
         if row is None:

@@ -34,10 +34,10 @@ class Tenure(Rows):
         now_ns = self.now_ns
         for member in holder.with_standing(Standing.HOLDS):
             if member.lease_until_ns <= now_ns:
-                self._move(holder, Lapse(member.client))
+                self.move(holder, Lapse(member.client))
         if self.holder is holder and now_ns >= self._overrun_at_ns():
             for member in holder.with_standing(Standing.HOLDS):
-                self._move(holder, Overrun(member.client))
+                self.move(holder, Overrun(member.client))
 
     def _deadline(self, holder: Seat) -> int:
         leases = (member.lease_until_ns for member in holder.members.values() if member.standing is Standing.HOLDS)
@@ -56,7 +56,11 @@ class Tenure(Rows):
             if seat.throttled:
                 continue
             reason = 0
-            if not seat.request_ppm:
+            if seat.gang:  # it is decided with all its GPUs in view
+                reason = ev.NEWCOMER if not self.contended and seat.woken else 0
+            elif holder.gang and self.contended and now_ns < holder.preempted_ns + self.policy.quota_ns:
+                again_ns = earliest(again_ns, holder.preempted_ns + self.policy.quota_ns)  # not twice within a quota
+            elif not seat.request_ppm:
                 reason = ev.NEWCOMER if not holder.request_ppm and not self.contended else 0
             elif not holder.request_ppm:
                 reason = ev.PREEMPT if seat.woken else 0
@@ -72,7 +76,9 @@ class Tenure(Rows):
                 else:
                     again_ns = earliest(again_ns, at_ns)
             if reason:
-                self._move(holder, Recall(reason))
+                if reason == ev.PREEMPT:
+                    holder.preempted_ns = now_ns
+                self.move(holder, Recall(reason))
                 return 0
         return again_ns
 
@@ -105,7 +111,7 @@ class Tenure(Rows):
             return look_ns
         self.settled_until_ns = self.quota_until_ns
         left_ns = self.quota_until_ns - self.now_ns
-        if left_ns <= 0 or self.silent >= policy.extend_silent:
+        if left_ns <= 0 or self.silent >= policy.extend_silent or self.claim or (holder.gang and self.contended):
             return 0
         quota_ns = holder.quota_ns if self.contended or self._limited() else policy.alone_quota_ns
         if self._limited():
@@ -118,7 +124,7 @@ class Tenure(Rows):
         if again is not holder:
             return 0
         self.virtual_now += jump
-        self._move(holder, Prolong(self._until_resumed(holder, quota_ns, self.quota_until_ns)))
+        self.move(holder, Prolong(self._until_resumed(holder, quota_ns, self.quota_until_ns)))
         return self.quota_until_ns - policy.extend_lead_ns
 
     def _surely_next(self, holder: Seat) -> bool:

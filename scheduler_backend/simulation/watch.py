@@ -10,7 +10,7 @@ from scheduler_backend.core.policy import MS
 from scheduler_backend.core.tenant import WHOLE_PPM
 from scheduler_backend.simulation.process import Process
 from scheduler_backend.simulation.programs import SECOND, Program
-from scheduler_backend.simulation.world import World
+from scheduler_backend.simulation.world import VALVE_NS, World
 
 
 class Timeline:
@@ -42,8 +42,9 @@ class Waits:
     """No tenant of one GPU with a request waits, with headroom, longer than its last held time / request + the others'
     quotas + one kernel. Counts each wait and keeps the one that came nearest to (or furthest past) its bound.
 
-    A quota counts as long as a kernel where the other's kernels are longer, and with the messages of its hand-over. Who
-    left during the wait counts too.
+    A quota counts as long as a kernel where the other's kernels are longer, and with the messages of its hand-over;
+    that of a gang with the time for which tokens are kept for it and a kernel of its own that had to be helped.
+    Who left during the wait counts too.
     """
 
     def __init__(self, programs: Sequence[Program], handover_ns: int = 300_000) -> None:
@@ -83,6 +84,7 @@ class Waits:
         others |= {name for at_ns, name in self._gone if at_ns >= since_ns}
         others.discard(seat.name)
         others_ns = sum(max(world.policy.quota_ns, self.kernels[name]) + self.handover_ns for name in others)
+        others_ns += sum(world.policy.quota_ns + VALVE_NS for name in others if name in world.node.gangs.gangs)
         kernel_ns = max(self.kernels[name] for name in (*others, seat.name))
         bound_ns = seat.held_ns * WHOLE_PPM // seat.request_ppm + others_ns + kernel_ns
         wait_ns = world.now_ns - since_ns
@@ -95,3 +97,24 @@ class Waits:
             self.worst = max(self.worst, (wait_ns / bound_ns, case))
             if wait_ns > bound_ns:
                 self.late.append(case)
+
+
+class Gaps:
+    """The longest time for which each process, on each of its GPUs, did no work between two pieces of it."""
+
+    def __init__(self) -> None:
+        self.longest: dict[tuple[str, int, int], int] = {}
+        self._last: dict[tuple[str, int, int], int] = {}
+
+    def on_actions(self, world: World, event: ev.Event, actions: list[ev.Action]) -> None:
+        """What the daemon says is no work."""
+
+    def on_work(self, world: World, process: Process, gpu: int, start_ns: int, end_ns: int) -> None:
+        """Measures the pause before it."""
+        key = (process.name, process.number, gpu)
+        self.longest[key] = max(self.longest.get(key, 0), start_ns - self._last.get(key, process.program.start_ns))
+        self._last[key] = end_ns
+
+    def worst_ns(self, now_ns: int) -> int:
+        """Of all processes that ever worked, up to now."""
+        return max(max(longest, now_ns - self._last[key]) for key, longest in self.longest.items())

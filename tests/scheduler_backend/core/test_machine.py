@@ -408,7 +408,7 @@ def test_an_illegal_move_raises_with_the_tenants_story():
     bench = Bench(("a", 0.5))
     bench.ask(1)
     with pytest.raises(InvalidTransition, match=r"Take while holding: .*TokenAsked"):
-        bench.machine._move(bench.machine.seats["a"], Take())
+        bench.machine.move(bench.machine.seats["a"], Take())
 
 
 def test_every_state_knows_every_message_of_a_client():

@@ -1,0 +1,310 @@
+"""Random events against the invariants: deaths, late, doubled and lost messages, changes of shares, gangs, restarts.
+
+The short form runs in test_node.py. `python -m tests.scheduler_backend.core.any_order --steps 1000000` is the long one.
+Every trace is written by the daemon's own recorder and replayed at its end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hypothesis import HealthCheck, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from bench.report import report
+from scheduler_backend.core import events as ev
+from scheduler_backend.core.node import Node
+from scheduler_backend.core.policy import MS, Policy
+from scheduler_backend.core.tenant import TenantSpec
+from scheduler_backend.trace import Recorder, header, replay
+
+GPUS = 2
+TENANTS = [
+    TenantSpec("a", 300_000, 1_000_000, 1000, False, (0, 1)),
+    TenantSpec("b", 200_000, 400_000, 1000, False, (0,)),
+    TenantSpec("c", 100_000, 100_000, 0, True, (0, 1)),
+    TenantSpec("d", 0, 1_000_000, 500, False, (0, 1)),
+    TenantSpec("e", 0, 300_000, 500, False, (1,)),
+]
+
+
+@dataclass
+class Client:
+    """What a client believes, and messages it may send twice or late."""
+
+    number: int
+    tenant: str
+    gpus: tuple[int, ...]
+    held: dict[int, int] = field(default_factory=dict)
+    old: list[tuple[int, int]] = field(default_factory=list)
+    pages: dict[int, int] = field(default_factory=dict)
+
+
+SETTINGS = settings(max_examples=60, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """Any event at any time; `steps` counts those of all examples."""
+
+    steps = 0
+
+    @initialize()
+    def start(self) -> None:
+        self.now_ns = 0
+        self.folder = tempfile.TemporaryDirectory(prefix="gemini-any-order-")
+        self.traces = 0
+        self.strangers: dict[int, Client] = {}  # of before a restart
+        self.clients: dict[int, Client] = {}
+        self.numbers = 0
+        self.begin(0)
+        for spec in TENANTS:
+            self.handle(ev.TenantAdded(spec))
+
+    def begin(self, last_epoch: int) -> None:
+        """A daemon starts, and its trace."""
+        self.node = Node(GPUS, Policy(), last_epoch, self.now_ns)
+        self.traces += 1
+        self.trace = Path(self.folder.name) / f"{self.traces}.jsonl"
+        gpus = [{} for _ in range(GPUS)]
+        self.recorder = Recorder(self.trace, header(self.node.policy, gpus, last_epoch, self.now_ns, self.traces))
+        self.wake_ns = 0
+        self.virtual = [0] * GPUS
+        self.recorded = 0
+        self.epochs: dict[int, tuple[str, int]] = {}
+        self.pages: dict[tuple[str, int], int] = {}
+
+    def end(self) -> None:
+        """A daemon ends: what it recorded gives the same actions again."""
+        self.recorder.close()
+        count, difference = replay(self.trace)
+        assert difference is None, f"after {count} events: {difference}"
+        assert count == self.recorded
+
+    def handle(self, event: ev.Event) -> None:
+        AnyOrder.steps += 1
+        self.recorded += 1
+        try:
+            actions = self.node.handle(event, self.now_ns)
+        except ev.RemoteProtocolError as error:
+            self.recorder.record(self.now_ns, event, [], str(error))
+            return
+        self.recorder.record(self.now_ns, event, actions)
+        for action in actions:
+            if isinstance(action, ev.Grant):
+                assert self.pages[self.node.clients[action.client][0], action.gpu] == action.epoch
+                assert action.quota_ns > 0
+                assert action.lease_ns >= action.quota_ns
+                tenant = self.node.clients[action.client][0]
+                assert self.epochs.setdefault(action.epoch, (tenant, action.gpu)) == (tenant, action.gpu)
+                if action.client in self.clients:
+                    self.clients[action.client].held[action.gpu] = action.epoch
+            elif isinstance(action, ev.Page):
+                self.pages[action.tenant, action.gpu] = action.epoch
+                shown = [epoch for (_, gpu), epoch in self.pages.items() if gpu == action.gpu and epoch]
+                assert len(shown) <= 1, "two tenants may launch on one GPU"
+            elif isinstance(action, ev.WakeAt):
+                self.wake_ns = action.at_ns
+
+    def any_client(self, data: st.DataObject) -> Client:
+        return self.clients[data.draw(st.sampled_from(sorted(self.clients)))]
+
+    @rule(spec=st.sampled_from(TENANTS), held=st.booleans(), memory=st.integers(0, 400))
+    def joins(self, spec: TenantSpec, held: bool, memory: int) -> None:
+        if len(self.clients) >= 12 or spec.name not in self.node.tenants:
+            return
+        self.numbers += 1
+        client = Client(self.numbers, spec.name, spec.gpus)
+        self.clients[client.number] = client
+        last = self.node.epochs.last
+        holds = tuple((gpu, last) for gpu in spec.gpus[:1] if held and last)
+        self.handle(ev.ClientJoined(spec.name, client.number, (0, 1), holds, tuple((gpu, memory) for gpu in spec.gpus)))
+
+    @precondition(lambda self: self.clients)
+    @rule(data=st.data(), held=st.booleans())
+    def says_hello_again(self, data: st.DataObject, held: bool) -> None:
+        client = self.any_client(data)
+        holds = tuple(client.held.items()) if held else ()
+        if not held:
+            client.held.clear()
+        self.handle(ev.ClientJoined(client.tenant, client.number, (0, 1), holds, ()))
+
+    @precondition(lambda self: self.clients)
+    @rule(data=st.data(), burst=st.sampled_from([0, MS, 5 * MS, 50 * MS]))
+    def asks(self, data: st.DataObject, burst: int) -> None:
+        client = self.any_client(data)
+        self.handle(ev.TokenAsked(client.number, data.draw(st.sampled_from(client.gpus)), burst, MS))
+
+    @precondition(lambda self: any(client.held for client in self.clients.values()))
+    @rule(data=st.data(), more=st.booleans(), twice=st.booleans())
+    def returns(self, data: st.DataObject, more: bool, twice: bool) -> None:
+        holders = sorted(number for number, client in self.clients.items() if client.held)
+        client = self.clients[data.draw(st.sampled_from(holders))]
+        gpu = data.draw(st.sampled_from(sorted(client.held)))
+        epoch = client.held.pop(gpu)
+        client.old.append((gpu, epoch))
+        event = ev.TokenReturned(client.number, gpu, epoch, more, busy_ns=MS)
+        self.handle(event)
+        if twice:
+            self.handle(event)
+
+    @precondition(lambda self: any(machine.prepared for machine in self.node.machines))
+    @rule(data=st.data())
+    def carried(self, data: st.DataObject) -> None:
+        orders = [machine.prepared for machine in self.node.machines if machine.prepared]
+        order = data.draw(st.sampled_from(orders))
+        self.handle(ev.Carried(order.gpu, order.holder_epoch, order.epoch))
+        holder = self.clients.get(order.holder)
+        if holder is not None and holder.held.get(order.gpu) == order.holder_epoch:
+            holder.old.append((order.gpu, holder.held.pop(order.gpu)))  # its Return comes late, or never
+
+    @precondition(lambda self: self.clients)
+    @rule(data=st.data(), draining=st.booleans(), old=st.booleans())
+    def renews(self, data: st.DataObject, draining: bool, old: bool) -> None:
+        client = self.any_client(data)
+        held = client.old if old else list(client.held.items())
+        if held:
+            gpu, epoch = data.draw(st.sampled_from(held))
+            self.handle(ev.TokenRenewed(client.number, gpu, epoch, draining))
+
+    @precondition(lambda self: self.clients)
+    @rule(data=st.data())
+    def returns_late(self, data: st.DataObject) -> None:
+        client = self.any_client(data)
+        if client.old:
+            gpu, epoch = data.draw(st.sampled_from(client.old))
+            self.handle(ev.TokenReturned(client.number, gpu, epoch, data.draw(st.booleans())))
+
+    @precondition(lambda self: self.clients)
+    @rule(data=st.data())
+    def dies(self, data: st.DataObject) -> None:
+        client = self.any_client(data)
+        del self.clients[client.number]
+        self.handle(ev.ClientDied(client.number))
+
+    @rule(span=st.sampled_from([10_000, 300_000, MS, 5 * MS, 30 * MS, 300 * MS, 1100 * MS]))
+    def time_passes(self, span: int) -> None:
+        until_ns = self.now_ns + span
+        ticks = 0
+        while self.wake_ns and self.wake_ns <= until_ns:
+            before_ns = self.wake_ns
+            self.now_ns = max(self.now_ns, before_ns)
+            self.handle(ev.Tick())
+            ticks += 1
+            assert ticks < 10_000, "the machine asks for one tick after another"
+        self.now_ns = until_ns
+
+    @precondition(lambda self: self.clients)
+    @rule(data=st.data(), needed=st.integers(0, 600), credit=st.integers(0, 300))
+    def asks_memory(self, data: st.DataObject, needed: int, credit: int) -> None:
+        client = self.any_client(data)
+        self.handle(ev.MemoryAsked(client.number, data.draw(st.sampled_from(client.gpus)), needed, credit, 1))
+
+    @precondition(lambda self: self.clients)
+    @rule(data=st.data(), freed=st.integers(0, 900), recalled=st.booleans())
+    def frees_memory(self, data: st.DataObject, freed: int, recalled: bool) -> None:
+        client = self.any_client(data)
+        self.handle(ev.MemoryReleased(client.number, data.draw(st.sampled_from(client.gpus)), freed, recalled))
+
+    @rule(
+        spec=st.sampled_from(TENANTS),
+        request=st.sampled_from([0, 50_000, 200_000]),
+        limit=st.sampled_from([200_000, 1_000_000]),
+    )
+    def changes(self, spec: TenantSpec, request: int, limit: int) -> None:
+        if spec.name in self.node.tenants:
+            self.handle(ev.TenantChanged(spec._replace(request_ppm=request, limit_ppm=limit)))
+
+    @rule(spec=st.sampled_from(TENANTS))
+    def is_removed_or_added(self, spec: TenantSpec) -> None:
+        if spec.name in self.node.tenants:
+            self.handle(ev.TenantRemoved(spec.name))
+            self.clients = {number: client for number, client in self.clients.items() if client.tenant != spec.name}
+        else:
+            self.handle(ev.TenantAdded(spec._replace(request_ppm=min(spec.request_ppm, 200_000))))
+
+    @precondition(lambda self: self.recorded > 20)
+    @rule()
+    def the_daemon_restarts(self) -> None:
+        self.end()
+        tenants = list(self.node.tenants.values())
+        self.begin(self.node.epochs.last + 1_000_000)
+        self.strangers |= self.clients
+        self.clients = {}
+        for spec in tenants:
+            self.handle(ev.TenantAdded(spec))
+        known = tuple((client.tenant, number) for number, client in self.strangers.items())
+        self.handle(ev.ClientsKnown(known, self.now_ns + 270 * MS))
+
+    @precondition(lambda self: self.strangers)
+    @rule(data=st.data(), lives=st.booleans())
+    def one_of_before_is_heard(self, data: st.DataObject, lives: bool) -> None:
+        client = self.strangers.pop(data.draw(st.sampled_from(sorted(self.strangers))))
+        if not lives or client.tenant not in self.node.tenants:
+            self.handle(ev.ClientDied(client.number))
+            return
+        self.clients[client.number] = client
+        held = tuple(client.held.items())
+        self.handle(ev.ClientJoined(client.tenant, client.number, (0, 1), held, ()))
+
+    @precondition(lambda self: self.clients)
+    @rule(data=st.data(), epoch=st.integers(0, 1 << 63))
+    def speaks_nonsense(self, data: st.DataObject, epoch: int) -> None:
+        self.handle(ev.TokenReturned(self.any_client(data).number, 1, epoch))
+
+    @rule(count=st.integers(1, 3))
+    def restarts_with_clients_unheard(self, count: int) -> None:
+        known = tuple(("a", 1_000_000 + number) for number in range(count))
+        self.handle(ev.ClientsKnown(known, self.now_ns + 270 * MS))
+
+    @invariant()
+    def all_invariants_hold(self) -> None:
+        if not hasattr(self, "node"):
+            return
+        self.node.check()
+        for gpu, machine in enumerate(self.node.machines):
+            assert machine.virtual_now >= self.virtual[gpu], "virtual time went back"
+            self.virtual[gpu] = machine.virtual_now
+        for spec in self.node.tenants.values():
+            for gpu in spec.gpus:
+                holder = self.node.machines[gpu].holder
+                holds = holder is not None and holder.name == spec.name
+                assert bool(self.pages.get((spec.name, gpu), 0)) == holds, "the page shows what is true"
+
+    def teardown(self) -> None:
+        if hasattr(self, "node"):
+            self.end()
+            self.folder.cleanup()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Random events against every invariant, and each trace replayed.")
+    parser.add_argument("--steps", type=int, default=1_000_000, help="events that the node takes, at least")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    started = time.monotonic()
+    rounds = 0
+    while AnyOrder.steps < arguments.steps:
+        print(f"{AnyOrder.steps} events, {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+        examples = settings(SETTINGS, max_examples=500, stateful_step_count=200, database=None, print_blob=True)
+        machine = seed(arguments.seed + rounds)(type("AnyOrder", (AnyOrder,), {}))
+        run_state_machine_as_test(machine, settings=examples)
+        rounds += 1
+    figures = {"events": AnyOrder.steps, "seconds": time.monotonic() - started, "violated_invariants": 0}
+    return report("Does any order of events violate an invariant, or replay differently?", figures, {"none": True})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -496,6 +496,7 @@ class World:
             and order is not None
             and (order.holder, order.holder_epoch) == (process.number, epoch)
             and order.not_before_ns <= self.now_ns
+            and (not more or order.wanting_from_ns <= self.now_ns)
         ):
             self.at(self.now_ns + self.network.carry_ns, self._carry, order)
         held_ns = self.now_ns - lane.granted_ns

@@ -38,11 +38,11 @@ SHARES = (10, 20, 30, 50, 70, 100)
 
 
 def node_name(n: int) -> str:
-    return f"node-{n:05d}.pool-a.example.internal"
+    return f"gpu-node-{n:05d}"
 
 
 def node_number(name: str) -> int:
-    return int(name.removeprefix("node-").split(".")[0])
+    return int(name.removeprefix("gpu-node-"))
 
 
 def node_objects(n: int, cards: int) -> tuple[Object, Object]:

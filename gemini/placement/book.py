@@ -22,6 +22,7 @@ from gemini.placement.shape import CORE, MEMORY, SLOTS, Bools, Ints, Shape, Trai
 from gemini.placement.tree import Tree
 
 Where = tuple[str, int]  # type, minor
+FEW = 32  # names that are looked up one by one: an index for all at once pays from here on
 
 
 class Overbooked(ValueError):
@@ -157,6 +158,9 @@ class Book:
 
     def ordinals(self, names: Collection[str]) -> Ints:
         """The ordinal of each name, -1 where there is no such node; for many names at once."""
+        if len(names) < FEW:
+            sites = [self._sites.get(name) for name in names]
+            return np.array([-1 if site is None else site.ordinal for site in sites], dtype=np.int64)
         if self._index is None:
             self._index = NameIndex(self._sites.keys(), [site.ordinal for site in self._sites.values()])
         return self._index.find(names)

@@ -83,6 +83,7 @@ def _tenant(server: Server, name: str, shares: Sequence[dict[str, int]]) -> dict
         "held_ns_by_gpu": dict(zip(map(str, spec.gpus), held_ns, strict=True)),
         "reported_busy_ns": sum(tally.busy_ns for tally in tallies),
         "launches": sum(tally.launches for tally in tallies),
+        "ungated_lookups": endpoint.counters.total()["ungated_lookups"],
         "grants": sum(tally.grants for tally in tallies),
         "revokes": sum(tally.revokes for tally in tallies),
         "leases_lost": sum(tally.leases_lost for tally in tallies),

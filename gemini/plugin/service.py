@@ -91,6 +91,7 @@ class Service:
         self._expected: Holder | None = None
         self._choosing = asyncio.Lock()  # prefer, allocate and exchanges see one another's effects
         self._bound: dict[str, set[int]] = {}  # tenant -> cores
+        self._told: set[str] = set()  # tenants whose pods were told that their share is not enforced
         self._tasks: set[asyncio.Task[None]] = set()
 
     # ---- what is watched (gemini.kube.client.follow)
@@ -370,7 +371,8 @@ class Service:
         return found
 
     async def tidy(self) -> None:
-        """Removes the tenants of pods that are gone, and brings back those that the daemon lost. Raises DaemonFault."""
+        """Removes the tenants of pods that are gone, brings back those that the daemon lost, and says of which pods the
+        share is not enforced. Raises DaemonFault."""
         there = await self.daemon.tenants()
         holders: dict[str, tuple[Entry, reply.Given]] = {}
         for entry in self._entries():
@@ -385,14 +387,25 @@ class Service:
                     await self.daemon.remove(name)
                     self.host.drop_cdi(reply.cdi_file(name))
                     self._bound.pop(name, None)
+                    self._told.discard(name)
         for name, (entry, given) in holders.items():
             pod = self.pods.get(entry.pod)
             claim = pod.claim(entry.container) if pod else None
+            if pod is not None and there.get(name, {}).get("ungated_lookups") and name not in self._told:
+                self._told.add(name)
+                await self._not_enforced(pod, entry.container)
             if name in there or pod is None or claim is None or set(claim.cards) != set(given.cards):
                 continue
             if entry.container in _running(pod.object):
                 log.info("tenant-again tenant=%s pod=%s/%s", name, pod.namespace, pod.name)
                 await self.daemon.register(_tenant(claim, name))
+
+    async def _not_enforced(self, pod: PodClaims, container: str) -> None:
+        why = f"container {container} uses driver calls that are newer than the library, which neither holds them back "
+        with contextlib.suppress(ApiFault):  # the daemon's metric says it too
+            await self.kubernetes.say(
+                pod.object, names.NOT_ENFORCED, why + "nor counts them; update gemini on the node"
+            )
 
     def _alive(self, tenant: str, holders: Mapping[str, tuple[Entry, reply.Given]]) -> bool:
         """Whether a pod of this node stands behind the tenant. The kubelet may have lost its record; then a pod of that

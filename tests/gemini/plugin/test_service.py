@@ -259,6 +259,20 @@ def test_the_tenant_of_a_pod_that_is_being_deleted_stays_while_its_container_run
     assert not rig.daemon.specs
 
 
+def test_a_pod_whose_driver_calls_pass_the_library_by_is_told_so_once(start: Start) -> None:
+    rig = start()
+    rig.api.put(bound("p", KNOWN, [0], gpu_request="0.5"))
+    rig.kubelet.admit(rig.now("p"))
+    rig.call(rig.service.tidy())
+    assert not [event for event in rig.api.events if event[1] == names.NOT_ENFORCED]
+    (tenant,) = rig.daemon.specs.values()
+    tenant["ungated_lookups"] = 2  # as /state tells it
+    for _ in range(2):
+        rig.call(rig.service.tidy())
+    ((pod, _, message),) = [event for event in rig.api.events if event[1] == names.NOT_ENFORCED]
+    assert (pod, "container main uses driver calls" in message) == ("p", True)
+
+
 def test_a_tenant_is_not_removed_because_a_watch_lags(start: Start) -> None:
     rig = start()
     rig.api.deaf = True

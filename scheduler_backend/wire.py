@@ -99,7 +99,9 @@ def asks_for_context(kind: int, message: Any) -> bool:
 
 
 def _released(client: int, gpu: int, message: Any) -> ev.Event:
-    return ev.MemoryReleased(client, gpu, message.bytes, bool(message.reserved))
+    flags = message.flags
+    recalled, whole = bool(flags & lib.WIRE_MEM_RELEASE_RECALLED), bool(flags & lib.WIRE_MEM_RELEASE_WHOLE)
+    return ev.MemoryReleased(client, gpu, message.bytes, recalled, whole)
 
 
 # Messages of clients that are events. Hello and Stats are the server's own matter.

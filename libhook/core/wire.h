@@ -172,10 +172,15 @@ struct wire_mem_reply {
     uint64_t used_bytes; /* by the whole tenant, with this reservation */
 };
 
+enum wire_mem_release_flags {
+    WIRE_MEM_RELEASE_RECALLED = 1, /* this answers a MemRecall */
+    WIRE_MEM_RELEASE_WHOLE = 2     /* `bytes` is all that this process holds now, credit included: set the book to it */
+};
+
 struct wire_mem_release {
     struct wire_header header;
     uint32_t device;
-    uint32_t reserved; /* 1: this answers a MemRecall */
+    uint32_t flags;
     uint64_t bytes;
 };
 

@@ -194,6 +194,7 @@ static uint64_t take_credit(int device, uint64_t bytes) {
 __attribute__((constructor)) static void introduce(void) {
     static const struct agent_callbacks callbacks = {.take_credit = take_credit,
         .memory_held = account_held,
+        .memory_settled = account_settled,
         .devices = devices_list,
         .ungated_lookups = resolve_ungated_lookups};
     agent_init(&callbacks);

@@ -17,6 +17,8 @@ static const uint64_t CREDIT_KEPT = 32ull << 20;
 struct books {
     uint64_t held; /* credit included */
     uint64_t credit;
+    uint64_t moves;  /* reservations and returns so far */
+    uint32_t moving; /* of these, how many are under way */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -50,8 +52,10 @@ void account_unlock(void) {
     pthread_mutex_unlock(&lock);
 }
 
-static uint64_t take_from_credit(int device, uint64_t bytes) {
+static uint64_t begin_from_credit(int device, uint64_t bytes) {
     account_lock();
+    books[device].moving++;
+    books[device].moves++;
     uint64_t taken = books[device].credit < bytes ? books[device].credit : bytes;
     books[device].credit -= taken;
     account_unlock();
@@ -61,7 +65,7 @@ static uint64_t take_from_credit(int device, uint64_t bytes) {
 int account_reserve(int device, uint64_t bytes, bool spare) {
     if (!has_books(device) || bytes == 0)
         return 0;
-    uint64_t taken = take_from_credit(device, bytes);
+    uint64_t taken = begin_from_credit(device, bytes);
     uint64_t missing = bytes - taken;
     uint64_t credit = 0;
     int error = missing == 0 ? 0 : agent_memory_reserve(device, missing, spare ? &credit : NULL);
@@ -72,6 +76,7 @@ int account_reserve(int device, uint64_t bytes, bool spare) {
         books[device].held += missing + credit;
         books[device].credit += credit;
     }
+    books[device].moving--;
     account_unlock();
     return error == -ENOMEM ? -ENOMEM : 0;
 }
@@ -87,9 +92,14 @@ void account_return(int device, uint64_t bytes, bool keep) {
     of->credit += kept;
     uint64_t given = bytes - kept;
     of->held -= given < of->held ? given : of->held;
+    of->moving++;
+    of->moves++;
     account_unlock();
     if (given > 0)
         agent_memory_release(device, given);
+    account_lock();
+    of->moving--;
+    account_unlock();
 }
 
 uint64_t account_take_credit(int device, uint64_t bytes) {
@@ -110,6 +120,17 @@ uint64_t account_held(int device) {
     uint64_t held = books[device].held;
     account_unlock();
     return held;
+}
+
+bool account_settled(int device, uint64_t *held, uint64_t *moves) {
+    if (!has_books(device))
+        return false;
+    account_lock();
+    *held = books[device].held;
+    *moves = books[device].moves;
+    bool settled = books[device].moving == 0;
+    account_unlock();
+    return settled;
 }
 
 uint64_t account_credit(int device) {

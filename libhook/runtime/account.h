@@ -28,6 +28,9 @@ void account_return(int device, uint64_t bytes, bool keep);
 /* For the agent: take unused credit out of the books; all that is held; and of it the credit. */
 uint64_t account_take_credit(int device, uint64_t bytes);
 uint64_t account_held(int device);
+/* All that is held, and a count that changes with every reservation and return. False while one of them is under way
+ * between these books and the mailbox: what is held is not what the daemon has been told then. */
+bool account_settled(int device, uint64_t *held, uint64_t *moves);
 uint64_t account_credit(int device);
 
 /* The ledger of this process, under the lock of these books. What account_lock returns may be used until unlock. */

@@ -44,7 +44,11 @@
 #define STACK_BYTES (256 * 1024)
 #define SLICE_NS 100000ull
 #define STATS_NS 1000000000ull
+#define ANSWER_NS 500000000ull  /* a reservation not answered for so long: the answer is lost, or the daemon */
+#define REPORTS 2               /* of what is held after it changed, a second apart: one may be lost */
 #define CREDIT_BYTES (32ull << 20) /* so that the next small allocations cost no message */
+#define HELLO_AGAIN_NS 500000000ull /* without a Welcome for so long, Hello is said again; it may be said twice */
+#define REFUSED_NS 1000000000ull    /* after an Error the daemon reads nothing more: connect anew, but not at once */
 #define COMPLAIN_NS 500000000ull /* how long a daemon may take to answer before a person is told */
 
 /* How far the process has come; a futex. Grows, but for fork and the loss of the daemon in mode `run`. */
@@ -66,8 +70,12 @@ static struct {
     uint64_t nonce;
     uint64_t serial;
     uint64_t incarnation;
-    uint64_t started_ns, stats_ns;
-    bool ever_up, complained, run_on_loss;
+    uint64_t started_ns, stats_ns, hello_ns;
+    bool ever_up, complained, run_on_loss, refused, told_refused;
+    struct {
+        uint64_t moves;
+        int left;
+    } report[WIRE_MAX_DEVICES];
 } agent = {.link.fd = -1, .page.fd = -1};
 
 /* What the daemon said last of memory; written by the agent, read by any thread. */
@@ -125,6 +133,7 @@ static void say_hello(void) {
         hello.held_epoch[i] = token_held(&agent.seats[i].token);
         hello.memory_bytes[i] = hooks.memory_held ? hooks.memory_held((int)i) : 0;
     }
+    agent.hello_ns = gate_now();
     send_message(&hello, WIRE_HELLO);
 }
 
@@ -148,6 +157,7 @@ static void on_welcome(const struct wire_welcome *welcome) {
     agent.incarnation = welcome->incarnation;
     agent.world.connected = true;
     agent.ever_up = true;
+    agent.told_refused = false;
     attach_as(WELCOMED);
 }
 
@@ -156,7 +166,7 @@ static void on_recall(const struct wire_mem_recall *recall) {
 
     wire_init(&message, WIRE_MEM_RELEASE, 0);
     message.device = recall->device;
-    message.reserved = 1; /* the answer to a recall: refusals wait for it */
+    message.flags = WIRE_MEM_RELEASE_RECALLED; /* refusals wait for it */
     message.bytes = hooks.take_credit ? hooks.take_credit((int)recall->device, recall->bytes) : 0;
     send_message(&message, WIRE_MEM_RELEASE);
 }
@@ -191,7 +201,11 @@ static void on_message(void *context, const void *frame, size_t size) {
         mailbox_on_reply(&message.reply);
         break;
     case WIRE_MEM_RECALL: on_recall(&message.recall); break;
-    case WIRE_ERROR: log_line(LOG_ERROR, "the daemon refuses this process: %s", message.error.text); break;
+    case WIRE_ERROR:
+        if (!agent.told_refused)
+            log_line(LOG_ERROR, "the daemon refuses this process: %s", message.error.text);
+        agent.refused = agent.told_refused = true;
+        break;
     default: break;
     }
 }
@@ -240,6 +254,41 @@ static void complain_once(uint64_t now_ns) {
                           : "waiting: start the daemon, or set GEMINI_ON_BACKEND_LOSS=run to go on without it");
 }
 
+/* What is held, once a second after it changed: should a message about it have been lost or come twice, the daemon's book
+ * is right again. Only while nothing is under way, so that it stands in the row of messages where it is true. */
+static void report_memory(uint32_t device) {
+    struct wire_mem_release message;
+    uint64_t held, moves;
+
+    if (!agent.seats[device].managed || !hooks.memory_settled || !hooks.memory_settled((int)device, &held, &moves) ||
+        !mailbox_flushed((int)device))
+        return;
+    if (agent.report[device].moves != moves)
+        agent.report[device].left = REPORTS;
+    agent.report[device].moves = moves;
+    if (!agent.report[device].left)
+        return;
+    agent.report[device].left--;
+    wire_init(&message, WIRE_MEM_RELEASE, 0);
+    message.device = device;
+    message.flags = WIRE_MEM_RELEASE_WHOLE;
+    message.bytes = held;
+    send_message(&message, WIRE_MEM_RELEASE);
+}
+
+/* Is there memory to report, or an answer to wait for, in a process that has nothing else to do? */
+static bool owes_a_report(uint64_t now_ns) {
+    uint64_t held, moves;
+
+    if (mailbox_overdue(now_ns, 0))
+        return true;
+    for (uint32_t i = 0; i < agent.device_count; i++)
+        if (agent.report[i].left || (agent.seats[i].managed && hooks.memory_settled &&
+                                        (hooks.memory_settled((int)i, &held, &moves), moves != agent.report[i].moves)))
+            return true;
+    return false;
+}
+
 static uint64_t step_seats(uint64_t now_ns) {
     uint64_t deadline_ns = UINT64_MAX;
     bool admit = false;
@@ -256,8 +305,11 @@ static uint64_t step_seats(uint64_t now_ns) {
             seat_stop_admitting(&agent.seats[i]);
     if (now_ns >= agent.stats_ns + STATS_NS) {
         agent.stats_ns = now_ns;
-        for (uint32_t i = 0; i < agent.device_count; i++)
+        for (uint32_t i = 0; i < agent.device_count; i++) {
             seat_stats(&agent.seats[i], &agent.world);
+            if (agent.world.connected)
+                report_memory(i);
+        }
     }
     return deadline_ns;
 }
@@ -308,18 +360,28 @@ static void *run(void *nothing) {
     link_step(&agent.link, 0, gate_now());
     for (;;) {
         uint64_t now_ns = gate_now();
-        mailbox_flush(send_message, next_serial);
+        mailbox_flush(send_message, next_serial, now_ns);
         uint64_t deadline_ns = step_seats(now_ns);
         uint64_t link_ns = link_deadline(&agent.link);
         deadline_ns = link_ns < deadline_ns ? link_ns : deadline_ns;
         if (!agent.ever_up && !agent.complained && agent.started_ns + COMPLAIN_NS < deadline_ns)
             deadline_ns = agent.started_ns + COMPLAIN_NS;
-        if (agent.world.connected && agent.stats_ns + STATS_NS < deadline_ns && deadline_ns != UINT64_MAX)
+        if (agent.world.connected && agent.stats_ns + STATS_NS < deadline_ns &&
+            (deadline_ns != UINT64_MAX || owes_a_report(now_ns)))
             deadline_ns = agent.stats_ns + STATS_NS;
+        if (agent.link.up && !agent.world.connected && agent.hello_ns + HELLO_AGAIN_NS < deadline_ns)
+            deadline_ns = agent.hello_ns + HELLO_AGAIN_NS;
         wait_until(deadline_ns, ready);
         now_ns = gate_now();
         if (ready[0] || now_ns >= link_deadline(&agent.link))
             link_step(&agent.link, ready[0], now_ns);
+        uint64_t wait_ns = agent.refused ? REFUSED_NS : 0;
+        if (agent.refused || (agent.world.connected && mailbox_overdue(now_ns, ANSWER_NS))) {
+            agent.refused = false;
+            link_drop(&agent.link, now_ns, wait_ns);
+        }
+        if (agent.link.up && !agent.world.connected && now_ns >= agent.hello_ns + HELLO_AGAIN_NS)
+            say_hello();
         if (ready[1] && agent.page.fd >= 0)
             page_step(&agent.page);
         complain_once(now_ns);

@@ -117,6 +117,13 @@ void link_step(struct link *link, short ready, uint64_t now_ns) {
         go_down(link, error, now_ns);
 }
 
+void link_drop(struct link *link, uint64_t now_ns, uint64_t wait_ns) {
+    if (link->fd < 0)
+        return;
+    go_down(link, -ECONNREFUSED, now_ns);
+    link->retry_ns = now_ns + wait_ns;
+}
+
 short link_interest(const struct link *link) {
     const void *bytes;
     return (short)(POLLIN | (zmtp_pending(&link->zmtp, &bytes) ? POLLOUT : 0));

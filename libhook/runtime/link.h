@@ -37,6 +37,7 @@ struct link {
 void link_open(struct link *link, const char *path, const struct link_events *events, void *context);
 void link_close(struct link *link);
 void link_step(struct link *link, short ready, uint64_t now_ns);
+void link_drop(struct link *link, uint64_t now_ns, uint64_t wait_ns); /* not from on_message; back after wait_ns */
 short link_interest(const struct link *link);      /* the events to poll `fd` for */
 uint64_t link_deadline(const struct link *link);   /* when to call link_step at the latest; UINT64_MAX: no time */
 int link_send(struct link *link, const void *message, size_t size); /* 0, -ENOTCONN, -ENOBUFS (then it goes down) */

@@ -18,6 +18,7 @@ struct request {
     uint32_t flags;
     uint64_t bytes, credit_bytes;
     uint64_t serial; /* 0: not sent */
+    uint64_t sent_ns;
     uint32_t done;   /* futex */
     struct mailbox_answer answer;
 };
@@ -86,7 +87,7 @@ static void flush_released(int (*send)(void *message, int type)) {
     }
 }
 
-void mailbox_flush(int (*send)(void *message, int type), uint64_t (*next_serial)(void)) {
+void mailbox_flush(int (*send)(void *message, int type), uint64_t (*next_serial)(void), uint64_t now_ns) {
     flush_released(send);
     if (!__atomic_load_n(&first, __ATOMIC_ACQUIRE))
         return;
@@ -101,6 +102,7 @@ void mailbox_flush(int (*send)(void *message, int type), uint64_t (*next_serial)
         message.flags = request->flags;
         message.bytes = request->bytes;
         message.credit_bytes = request->credit_bytes;
+        request->sent_ns = now_ns;
         if (!send(&message, WIRE_MEM_RESERVE)) /* a write to our own buffer or socket; it never blocks */
             request->serial = message.header.serial;
     }
@@ -124,6 +126,22 @@ void mailbox_on_reply(const struct wire_mem_reply *reply) {
         .limit_bytes = reply->limit_bytes,
         .used_bytes = reply->used_bytes};
     finish(request);
+}
+
+bool mailbox_overdue(uint64_t now_ns, uint64_t after_ns) {
+    bool overdue = false;
+
+    if (!__atomic_load_n(&first, __ATOMIC_ACQUIRE))
+        return false;
+    pthread_mutex_lock(&lock);
+    for (struct request *request = first; request; request = request->next)
+        overdue |= request->serial && now_ns > request->sent_ns + after_ns;
+    pthread_mutex_unlock(&lock);
+    return overdue;
+}
+
+bool mailbox_flushed(int device) {
+    return !__atomic_load_n(&released_bytes[device], __ATOMIC_SEQ_CST);
 }
 
 void mailbox_on_connection(void) {

@@ -110,12 +110,13 @@ class MemoryAsked(NamedTuple):
 
 
 class MemoryReleased(NamedTuple):
-    """These bytes are free again. recalled: this is the answer to a MemRecall."""
+    """These bytes are free again. recalled: this is the answer to a MemRecall. whole: so much is all that it holds."""
 
     client: int
     gpu: int
     freed_bytes: int
     recalled: bool = False
+    whole: bool = False
 
 
 class Tick(NamedTuple):

@@ -60,10 +60,10 @@ class Account:
         return [ev.MemRecall(client, self.gpu, missing) for client in sorted(asked)]
 
     def release(self, event: ev.MemoryReleased, now_ns: int) -> list[ev.Action]:
-        """Bytes came back; more than were held is as many as were held."""
+        """Bytes came back; more than were held is as many as were held. The whole: what the process says it holds."""
         client = event.client
         held = self.held.get(client, 0)
-        self.held[client] = held - min(event.freed_bytes, held)
+        self.held[client] = event.freed_bytes if event.whole else held - min(event.freed_bytes, held)
         if event.recalled:
             for pending in self._pending:
                 pending.asked.discard(client)

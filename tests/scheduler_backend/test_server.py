@@ -369,7 +369,7 @@ def test_memory_is_refused_at_the_edge_and_siblings_are_asked_first(rig: Rig) ->
     serial = two.send(lib.WIRE_MEM_RESERVE, device=two.device(0), **{"bytes": 600})
     recall = one.expect(lib.WIRE_MEM_RECALL)
     assert recall.bytes == 300
-    one.send(lib.WIRE_MEM_RELEASE, device=one.device(0), reserved=1, **{"bytes": 300})
+    one.send(lib.WIRE_MEM_RELEASE, device=one.device(0), flags=lib.WIRE_MEM_RELEASE_RECALLED, **{"bytes": 300})
     reply = two.expect(lib.WIRE_MEM_REPLY)
     assert (reply.granted, reply.answers, reply.used_bytes, reply.limit_bytes) == (1, serial, 1000, 1000)
     two.send(lib.WIRE_MEM_RESERVE, device=two.device(0), **{"bytes": 1})

@@ -33,8 +33,10 @@ def test_a_return_carries_flags_and_figures():
 def test_memory_messages():
     reserve = core.new(lib.WIRE_MEM_RESERVE, 12, device=1, credit_bytes=2, **{"bytes": 1})
     assert event(reserve) == ev.MemoryAsked(7, 0, 1, 2, 12)
-    release = core.new(lib.WIRE_MEM_RELEASE, 12, device=1, reserved=1, **{"bytes": 5})
+    release = core.new(lib.WIRE_MEM_RELEASE, 12, device=1, flags=lib.WIRE_MEM_RELEASE_RECALLED, **{"bytes": 5})
     assert event(release) == ev.MemoryReleased(7, 0, 5, True)
+    report = core.new(lib.WIRE_MEM_RELEASE, 13, device=1, flags=lib.WIRE_MEM_RELEASE_WHOLE, **{"bytes": 6})
+    assert event(report) == ev.MemoryReleased(7, 0, 6, False, True)
 
 
 def test_what_a_client_may_not_say_is_a_bad_frame():

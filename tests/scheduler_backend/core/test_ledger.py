@@ -100,3 +100,17 @@ def test_a_limit_below_what_is_used_refuses_and_takes_nothing_away():
     assert ask(made, 1, 1) == [ev.MemReply(1, 0, 9, False, 0, 50, 80)]
     made.release(ev.MemoryReleased(1, 0, 500), 1)
     assert made.used_bytes == 0
+
+
+def test_what_a_process_says_it_holds_in_all_sets_the_book_right():
+    account = Account(0, 100, 20)
+    account.join(1, 0)
+    account.ask(ev.MemoryAsked(1, 0, 60, 0, 1), 0)
+    account.release(ev.MemoryReleased(1, 0, 60), 0)
+    account.release(ev.MemoryReleased(1, 0, 10), 0)  # a message that came twice
+    assert account.used_bytes == 0
+    account.release(ev.MemoryReleased(1, 0, 40, whole=True), 0)
+    assert account.used_bytes == 40
+    (reply,) = account.ask(ev.MemoryAsked(1, 0, 61, 0, 2), 0)
+    assert isinstance(reply, ev.MemReply)
+    assert not reply.granted

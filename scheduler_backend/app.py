@@ -18,7 +18,7 @@ from typing import Any
 import uvloop
 from aiohttp import web
 
-from scheduler_backend import config, devices, status, trace
+from scheduler_backend import config, descriptors, devices, status, trace
 from scheduler_backend.config import Settings
 from scheduler_backend.devices import Gpu
 from scheduler_backend.persist import EPOCH_BLOCK, StateDir
@@ -45,6 +45,7 @@ class Daemon:
     async def run(self, on_ready: Any = None) -> None:
         """Serve until SIGTERM, SIGINT, POST /shutdown or idle exit. Raises Problem where it cannot start."""
         settings = self.settings
+        descriptors.raise_limit()
         if len(self.gpus) > MOST_GPUS:
             raise Problem(f"this node has {len(self.gpus)} GPUs; one daemon serves {MOST_GPUS}")
         control = settings.state_dir / "control.sock"

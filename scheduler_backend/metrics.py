@@ -158,6 +158,8 @@ METRICS: tuple[Row, ...] = (
         _tenants(lambda s, t: _counted(s, t, "copies_h2d_bytes"))),
     Row("gemini_copied_to_host_bytes", _C, "Bytes copied from device to host.", ("tenant",),
         _tenants(lambda s, t: _counted(s, t, "copies_d2h_bytes"))),
+    Row("gemini_flood_pauses", _C, "Times it was not read for a while for having said too much.", ("tenant",),
+        _tenants(lambda s, t: s.endpoints[t].pauses)),
     Row("gemini_handover_gap_seconds", _G, "Drain confirmed to next grant, by quantile.", ("gpu", "quantile"), _gaps),
     Row("gemini_protocol_errors", _C, "Connections closed for breaking the protocol.", ("code",), _refused),
     Row("gemini_trace_lost_events", _C, "Events that no disk took.", (), _trace_lost),

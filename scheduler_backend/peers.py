@@ -9,18 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 import struct
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 from libhook.core import ffi, lib
+from scheduler_backend.allowance import Allowance
 from scheduler_backend.page import SIZE, TokenPage
+
+log = logging.getLogger("gemini.peers")
 
 _SO_PEERPIDFD = 77
 _HELLO_SIZE: int = ffi.sizeof("struct wire_page_hello")
+_PAUSE_SECONDS = 0.1
 _MOST_CONNECTIONS = 512  # of one tenant; more are closed at once
+_CONNECTIONS_A_SECOND, _AT_ONCE = 50, 512  # of one tenant: who comes back without end waits in the backlog
 
 
 def start_time(pid: int) -> int:
@@ -35,8 +42,9 @@ def start_time(pid: int) -> int:
 class Peer:
     """A process, held by its pidfd."""
 
-    def __init__(self, pid: int, pidfd: int) -> None:
+    def __init__(self, pid: int, pidfd: int, uid: int = -1) -> None:
         self.pid = pid
+        self.uid = uid  # -1: not asked
         self.pidfd = pidfd
         self.start_time = start_time(pid)
         self.channel = -1  # its page connection, as the carrier numbers it
@@ -45,12 +53,12 @@ class Peer:
     @classmethod
     def of_connection(cls, connection: socket.socket) -> Peer:
         """The process that made this connection. Raises OSError where it is gone already."""
-        pid, _uid, _gid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        pid, uid, _gid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         try:
             pidfd = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
         except OSError:
             pidfd = os.pidfd_open(pid)
-        return cls(pid, pidfd)
+        return cls(pid, pidfd, uid)
 
     @classmethod
     def of_pid(cls, pid: int, started: int) -> Peer | None:
@@ -85,7 +93,8 @@ class Peer:
 
 class PageListener:
     """One tenant's `.page` socket. `on_peer(nonce, peer)` gives the peer that is kept (that one, or
-    the same process known before) or None; `listen(peer, connection)` says whether the carrier listens from now on."""
+    the same process known before) or None; `listen(peer, connection)` says whether the carrier listens from now on.
+    Where `users` is not empty a process of another user is turned away."""
 
     def __init__(
         self,
@@ -95,30 +104,64 @@ class PageListener:
         incarnation: int,
         on_peer: Callable[[int, Peer], Peer | None],
         listen: Callable[[Peer, socket.socket], bool],
+        users: frozenset[int] = frozenset(),
     ) -> None:
+        self._users = users
+        self._allowance = Allowance(_CONNECTIONS_A_SECOND, _AT_ONCE)
         self._loop, self._path, self._page, self._incarnation = loop, path, page, incarnation
         self._on_peer, self._listen = on_peer, listen
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        self._socket.bind(str(path))
-        path.chmod(0o666)
-        self._socket.listen(128)
         self._connections: dict[int, socket.socket] = {}
-        loop.add_reader(self._socket.fileno(), self._accept)
+        self._socket = self._open()
+
+    def _open(self) -> socket.socket:
+        with contextlib.suppress(FileNotFoundError):
+            self._path.unlink()
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            listening.bind(str(self._path))
+            self._path.chmod(0o666)
+            listening.listen(128)
+        except OSError:
+            listening.close()
+            raise
+        self._loop.add_reader(listening.fileno(), self._accept)
+        return listening
+
+    def reopen(self) -> None:
+        """Its file is gone: listen at a new one; connections stay. Raises OSError."""
+        listening = self._open()
+        self._loop.remove_reader(self._socket.fileno())
+        self._socket.close()
+        self._socket = listening
 
     def _accept(self) -> None:
         for _ in range(16):
+            if self._allowance.whole(time.monotonic_ns()) < 1:
+                self._pause()
+                return
             try:
                 connection, _ = self._socket.accept()
-            except OSError:  # nobody is left, or out of descriptors: they come again
+            except BlockingIOError:
                 return
+            except OSError:  # out of descriptors
+                self._pause()
+                return
+            self._allowance.take()
             connection.setblocking(False)
             if len(self._connections) >= _MOST_CONNECTIONS:
                 connection.close()
                 continue
             self._connections[connection.fileno()] = connection
             self._loop.add_reader(connection.fileno(), self._read, connection)
+
+    def _pause(self) -> None:
+        """They wait in the backlog, and we do not spin over it meanwhile."""
+        self._loop.remove_reader(self._socket.fileno())
+        self._loop.call_later(_PAUSE_SECONDS, self._resume, self._socket)
+
+    def _resume(self, listening: socket.socket) -> None:
+        if listening.fileno() >= 0:
+            self._loop.add_reader(listening.fileno(), self._accept)
 
     def _read(self, connection: socket.socket) -> None:
         """The hello; after it nothing but the end of the connection, or what the carrier could not take."""
@@ -143,6 +186,10 @@ class PageListener:
         try:
             peer = Peer.of_connection(connection)
         except OSError:
+            return False
+        if self._users and peer.uid not in self._users:
+            log.warning("another-user path=%s pid=%d uid=%d", self._path, peer.pid, peer.uid)
+            peer.close()
             return False
         kept = self._on_peer(int(hello.client_nonce), peer)
         if kept is None:

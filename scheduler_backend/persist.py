@@ -35,6 +35,7 @@ class Saved:
     tenants: list[TenantSpec] = field(default_factory=list)
     pids: dict[str, dict[int, int]] = field(default_factory=dict)  # tenant -> registrar's pid -> start time
     clients: list[tuple[str, int, int, int]] = field(default_factory=list)  # tenant, nonce, pid, start time
+    owners: dict[str, int] = field(default_factory=dict)  # tenant -> the only user who gets in
 
 
 class StateDir:
@@ -74,6 +75,7 @@ class StateDir:
                 [spec_of(spec) for spec in raw["tenants"]],
                 {name: {int(pid): int(at) for pid, at in pids.items()} for name, pids in raw["pids"].items()},
                 [(str(name), int(nonce), int(pid), int(at)) for name, nonce, pid, at in raw["clients"]],
+                {str(name): int(user) for name, user in raw.get("owners", {}).items()},
             )
         except FileNotFoundError:
             return Saved()
@@ -92,6 +94,7 @@ class StateDir:
             "tenants": saved.tenants,
             "pids": saved.pids,
             "clients": saved.clients,
+            "owners": saved.owners,
         }
         temporary = self._file.with_suffix(".tmp")
         try:

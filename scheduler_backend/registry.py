@@ -53,8 +53,12 @@ class Registry:
         self._loading = False
 
     # --- the control API --------------------------------------------------------------------------------------------
-    def register(self, body: Mapping[str, Any], peer_pid: int = 0) -> TenantSpec:
-        """Make a tenant, or join one of equal spec. Raises Conflict, Problem."""
+    def register(self, body: Mapping[str, Any], peer_pid: int = 0, peer_uid: int | None = None) -> TenantSpec:
+        """Make a tenant, or join one of equal spec. Raises Conflict, Problem.
+
+        A tenant that somebody registers for the lifetime of a process is of that user, and of nobody else's; one that
+        is registered for good is for whoever is given its folder.
+        """
         for key in body:
             if key not in _KEYS:
                 raise Problem(f"{key!r} is unknown; a tenant has {', '.join(sorted(_KEYS))}")
@@ -66,9 +70,12 @@ class Registry:
                 f"tenant {spec.name} exists with {differs} {getattr(existing, differs)}, not {getattr(spec, differs)}; "
                 f"choose another name, or change it with gemini set"
             )
+        owner = peer_uid if "pid" in body else None
         if existing is None:
             self._check_sum(spec)
-            self.server.start_tenant(spec)
+            self.server.start_tenant(spec, owner=owner)
+        elif owner and self.server.endpoints[spec.name].owner not in (None, owner):
+            raise Conflict(f"tenant {spec.name} is another user's; choose another name")
         registration = self.registrations.setdefault(spec.name, Registration())
         pid = peer_pid if "pid" in body else 0
         peer = self._peer(pid, spec.name) if pid else None
@@ -170,7 +177,7 @@ class Registry:
                     continue  # all who wanted it are gone
                 registration.lasting = not pids
                 known = [client[1:] for client in saved.clients if client[0] == spec.name]
-                self.server.start_tenant(spec, known)
+                self.server.start_tenant(spec, known, saved.owners.get(spec.name))
                 self.registrations[spec.name] = registration
             except ValueError as error:
                 log.warning("tenant-not-restored tenant=%s reason=%s", spec.name, error)
@@ -203,7 +210,8 @@ class Registry:
             for name, spec in self.server.node.tenants.items()
             if name in self.registrations and (self.registrations[name].lasting or self.registrations[name].peers)
         ]
-        self.state_dir.save(Saved(self._reserved_epoch, self.server.incarnation, tenants, pids, clients))
+        owners = {name: one.owner for name, one in self.server.endpoints.items() if one.owner is not None}
+        self.state_dir.save(Saved(self._reserved_epoch, self.server.incarnation, tenants, pids, clients, owners))
 
     def keep_ahead(self) -> None:
         """Reserve more epochs before they run out; called now and then."""

@@ -2,7 +2,8 @@
 
 Each tenant has a ROUTER socket of its own, and that socket is the identity: a client is (tenant, nonce), whatever
 else it says. A malformed frame costs its sender the connection: it is told why, what it held is taken for ended, and
-whatever comes from that connection afterwards is dropped unread. Nobody else notices.
+whatever comes from that connection afterwards is dropped unread. Nobody else notices. A tenant may say so much and no
+more: what it says beyond waits, and only its own.
 
 Theory of operation. One thread, one event loop; the node machine is touched here and nowhere else. pyzmq is used
 without its asyncio layer: the socket's descriptor says only that something changed (edge-triggered), so after each
@@ -26,7 +27,8 @@ from typing import Any, cast
 
 import zmq
 
-from scheduler_backend import wire
+from scheduler_backend import descriptors, wire
+from scheduler_backend.allowance import Allowance
 from scheduler_backend.carrier import Carrier
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.node import Node
@@ -43,9 +45,16 @@ from scheduler_backend.trace import Recorder
 log = logging.getLogger("gemini.server")
 
 LONGEST_PATH = 107  # bytes of sun_path, less its NUL
-SLICE = 64  # messages of one tenant read before the others have their turn
+SLICE = 16  # messages of one tenant read before the others have their turn
+# A process in turns of 2 ms says about 1,500 messages a second; who floods waits, and so do its own messages only.
+MESSAGES_A_SECOND, MESSAGES_AT_ONCE, MESSAGES_A_CLIENT = 2000, 2000, 500
+FLOOD_PAUSE_SECONDS = 0.02
+IO_THREADS = 4
+HELLOS_A_SECOND, HELLOS_AT_ONCE = 20, 300  # of one tenant: each costs as much as twenty other messages
+REFUSALS_LOGGED_A_SECOND = 5  # of one tenant
 MOST_CLIENTS = 256  # processes of one tenant
 MOST_LOOKS = 64  # at a card for what a tenant's context takes: where it cannot say, it is not asked for ever
+MOST_PEERS = 512  # processes of one tenant that have a page and did not say Hello yet
 MOST_BANNED = 4096  # connections of one tenant that are remembered as closed
 STALLED_NS = 3_000_000  # a deadline this much late: we did not run
 HEAR_NS = 2_000_000  # so long we then listen before leases lapse
@@ -78,8 +87,11 @@ class Client:
 class Endpoint:
     """A tenant's two sockets, its page, and its clients."""
 
-    def __init__(self, name: str, folder: Path, router: zmq.Socket[bytes], page: TokenPage) -> None:
+    def __init__(
+        self, name: str, folder: Path, router: zmq.Socket[bytes], page: TokenPage, owner: int | None = None
+    ) -> None:
         self.name = name
+        self.owner = owner  # the only user who gets in, besides root and us; None: whoever sees the folder
         self.folder = folder
         self.router = router
         self.page = page
@@ -91,6 +103,12 @@ class Endpoint:
         self.banned: dict[bytes, None] = {}
         self.counters = Counters()
         self.draining = False  # a look at the socket is already due
+        self.allowance = Allowance(MESSAGES_A_SECOND, MESSAGES_AT_ONCE)
+        self.pauses = 0  # how often it was not read for having said too much
+        self.paused = False
+        self.hellos = Allowance(HELLOS_A_SECOND, HELLOS_AT_ONCE)
+        self.postponed: list[bytes] | None = None  # a Hello that has to wait
+        self.complaints = Allowance(REFUSALS_LOGGED_A_SECOND, 4 * REFUSALS_LOGGED_A_SECOND)
 
     @property
     def socket_path(self) -> Path:
@@ -132,7 +150,8 @@ class Server:
         self._gpu_of_uuid = {gpu.uuid_bytes: gpu.index for gpu in gpus}
         self._numbers = itertools.count(1)
         self._serials = itertools.count(1)
-        self._context = zmq.Context(io_threads=1)
+        # libzmq counts no connections: a tenant that connects without end delays who shares its thread.
+        self._context = zmq.Context(io_threads=IO_THREADS)
         self._context.set(zmq.MAX_SOCKETS, 8192)
         self._timer = Timer(loop, self._on_time)
         self._carrier = Carrier(loop, self._hear_carrier)
@@ -141,6 +160,7 @@ class Server:
         self._wake_ns = 0
         self._postponed = False
         self._closed = False
+        self._deaf = False  # descriptors are short
         self._probing = loop.call_later(PROBE_SECONDS, self._probe)
         self._performers: dict[type, Callable[[Any], None]] = {
             ev.Page: self._page,
@@ -160,10 +180,14 @@ class Server:
         }
 
     # --- tenants ----------------------------------------------------------------------------------------------------
-    def start_tenant(self, spec: TenantSpec, known: list[tuple[int, int, int]] | None = None) -> Endpoint:
+    def start_tenant(
+        self, spec: TenantSpec, known: list[tuple[int, int, int]] | None = None, owner: int | None = None
+    ) -> Endpoint:
         """Open a tenant's sockets and tell the node. `known`: (nonce, pid, start time) of clients of before a restart.
 
-        Raises Problem where its folder cannot be made or its path is too long.
+        With an `owner` (a user's number) no other user's process gets in, but root's and the daemon's own; without one
+        whoever sees the folder does: in a cluster it is mounted into one pod, whatever user that runs as. Raises
+        Problem where its folder cannot be made or its path is too long.
         """
         folder = self.state_dir / "tenants" / spec.name
         longest = folder / "tenant.sock.page"
@@ -175,13 +199,14 @@ class Server:
         router = self._context.socket(zmq.ROUTER)
         page: TokenPage | None = None
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            folder.chmod(0o755)
             self._configure(router)
-            router.bind(f"ipc://{folder / 'tenant.sock'}")
-            (folder / "tenant.sock").chmod(0o666)  # who may reach it is decided by who sees the folder
+            router.setsockopt(zmq.AFFINITY, 1 << len(self.endpoints) % IO_THREADS)
+            users = frozenset() if owner is None else frozenset({owner, os.getuid(), 0})
+            for user in users:
+                router.setsockopt(zmq.IPC_FILTER_UID, user)
+            self._bind(folder, router, owner)
             page = TokenPage(spec.name, self.incarnation)
-            endpoint = Endpoint(spec.name, folder, router, page)
+            endpoint = Endpoint(spec.name, folder, router, page, owner)
             endpoint.listener = PageListener(
                 self.loop,
                 longest,
@@ -189,6 +214,7 @@ class Server:
                 self.incarnation,
                 lambda nonce, peer: self._on_peer(endpoint, nonce, peer),
                 self._listen,
+                users,
             )
         except (OSError, zmq.ZMQError) as error:
             router.close(0)
@@ -206,6 +232,47 @@ class Server:
         self.loop.add_reader(endpoint.fd, self._readable, endpoint)
         self._readable(endpoint)
         return endpoint
+
+    @staticmethod
+    def _bind(folder: Path, router: zmq.Socket[bytes], owner: int | None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o755 if owner is None else 0o700)
+        if owner is not None and os.getuid() == 0:
+            os.chown(folder, owner, -1)
+        router.bind(f"ipc://{folder / 'tenant.sock'}")
+        (folder / "tenant.sock").chmod(0o666)  # who may reach it is decided by who sees the folder
+
+    def _look_after_sockets(self) -> None:
+        """Files of sockets that somebody removed are made anew, so that processes may still join; nobody is cut off.
+
+        Where descriptors run out they are taken away until there are some again: who comes then tries again later.
+        """
+        short = descriptors.left() < descriptors.RESERVE
+        if short != self._deaf:
+            self._deaf = short
+            log.warning("descriptors short=%s; nobody new is listened to while they are", short)
+        for endpoint in self.endpoints.values():
+            page_path = endpoint.folder / "tenant.sock.page"
+            if short:
+                self._unbind(endpoint)
+                continue
+            if endpoint.socket_path.exists() and page_path.exists():
+                continue
+            log.warning("sockets-made-anew tenant=%s folder=%s", endpoint.name, endpoint.folder)
+            try:
+                self._unbind(endpoint)
+                self._bind(endpoint.folder, endpoint.router, endpoint.owner)
+                if endpoint.listener is not None:
+                    endpoint.listener.reopen()
+            except (OSError, zmq.ZMQError) as error:
+                log.error("sockets-lost tenant=%s error=%s", endpoint.name, error)
+
+    @staticmethod
+    def _unbind(endpoint: Endpoint) -> None:
+        with contextlib.suppress(zmq.ZMQError):  # it was not bound
+            endpoint.router.unbind(f"ipc://{endpoint.socket_path}")
+        with contextlib.suppress(OSError):
+            endpoint.socket_path.unlink()
 
     @staticmethod
     def _configure(router: zmq.Socket[bytes]) -> None:
@@ -372,8 +439,14 @@ class Server:
     def _readable(self, endpoint: Endpoint) -> None:
         """Read a slice of what is there; come back at once if there is more."""
         endpoint.draining = False
+        if endpoint.paused:
+            return
         router = endpoint.router
-        for _ in range(SLICE):
+        allowed = min(SLICE, endpoint.allowance.whole(time.monotonic_ns()))
+        for count in range(SLICE):
+            if count >= allowed:
+                self._pause(endpoint)
+                return
             if router.closed:
                 return
             try:
@@ -383,11 +456,29 @@ class Server:
             except zmq.ZMQError as error:
                 log.error("receive tenant=%s error=%s", endpoint.name, error)
                 return
+            endpoint.allowance.take()
+            self._receive(endpoint, frames)
+            if endpoint.paused:
+                return
+        self._look_again(endpoint)
+
+    def _pause(self, endpoint: Endpoint) -> None:
+        """It has said too much: what it says now waits, in the kernel and in libzmq, and costs nobody else anything."""
+        endpoint.paused = True
+        endpoint.pauses += 1
+        self.loop.call_later(FLOOD_PAUSE_SECONDS, self._unpause, endpoint)
+
+    def _unpause(self, endpoint: Endpoint) -> None:
+        endpoint.paused = False
+        if self.endpoints.get(endpoint.name) is not endpoint:
+            return
+        if (frames := endpoint.postponed) is not None:
+            endpoint.postponed = None
             self._receive(endpoint, frames)
         self._look_again(endpoint)
 
     def _look_again(self, endpoint: Endpoint) -> None:
-        if not endpoint.draining:
+        if not endpoint.draining and not endpoint.paused:
             endpoint.draining = True
             self.loop.call_soon(self._readable, endpoint)
 
@@ -403,6 +494,10 @@ class Server:
             kind, message = wire.decode(frames[1])
             serial = message.header.serial
             if kind == wire.HELLO:
+                if not endpoint.hellos.spend(time.monotonic_ns()):
+                    endpoint.postponed = frames
+                    self._pause(endpoint)
+                    return
                 self._hello(endpoint, route, wire.hello_of(message))
             elif client is None:
                 raise wire.BadFrame("the first message must be a Hello")
@@ -424,7 +519,8 @@ class Server:
         """A protocol error costs the sender its connection, and nobody else anything."""
         name = errno.errorcode.get(code, "EPROTO")
         self.refused[name] = self.refused.get(name, 0) + 1
-        log.warning("refused tenant=%s code=%s reason=%s", endpoint.name, name, text)
+        if endpoint.complaints.spend(time.monotonic_ns()):
+            log.warning("refused tenant=%s code=%s reason=%s", endpoint.name, name, text)
         self._send(endpoint, route, wire.error(next(self._serials), serial, code, text))
         while len(endpoint.banned) >= MOST_BANNED:
             del endpoint.banned[next(iter(endpoint.banned))]
@@ -439,6 +535,7 @@ class Server:
         if other is not None and other.nonce != hello.nonce:
             raise wire.BadFrame("a second Hello on one connection names another client")
         client = endpoint.by_nonce.get(hello.nonce)
+        fresh = client is None
         if client is None:
             if len(endpoint.by_nonce) >= MOST_CLIENTS:
                 raise wire.BadFrame(f"the tenant has {MOST_CLIENTS} processes already", errno.EUSERS)
@@ -465,8 +562,14 @@ class Server:
         log.info(
             "hello tenant=%s client=%d pid=%d program=%s", endpoint.name, client.number, client.pid, client.program
         )
-        self.on_change()  # before the Welcome: a daemon that dies now must know of it when it is back
+        if fresh:
+            self._set_allowance(endpoint)
+            self.on_change()  # before the Welcome: a daemon that dies now must know of it when it is back
         self.handle(ev.ClientJoined(endpoint.name, client.number, tuple(client.devices), held, memory))
+
+    @staticmethod
+    def _set_allowance(endpoint: Endpoint) -> None:
+        endpoint.allowance.rate = max(MESSAGES_A_SECOND, min(8, len(endpoint.by_nonce)) * MESSAGES_A_CLIENT)
 
     def _listen(self, peer: Peer, connection: socket.socket) -> bool:
         """Its page connection is the carrier's from now on; False where that has no room."""
@@ -492,6 +595,8 @@ class Server:
             self._attach(endpoint, client, peer)
             self.on_change()
             return peer
+        if len(endpoint.peers) >= MOST_PEERS:
+            return None
         endpoint.peers[nonce] = peer
         peer.watch(self.loop, lambda: self._peer_died(endpoint, nonce, peer))
         return peer
@@ -540,6 +645,7 @@ class Server:
         self._probing = self.loop.call_later(PROBE_SECONDS, self._probe)
         for client in [client for client in self.clients.values() if client.peer is None and client.route is not None]:
             self._welcome(ev.Welcome(client.number))
+        self._look_after_sockets()
 
     # --- writes -----------------------------------------------------------------------------------------------------
     def _send(self, endpoint: Endpoint, route: bytes, frame: bytes) -> bool:

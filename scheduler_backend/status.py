@@ -135,13 +135,14 @@ def _token(server: Server, index: int) -> dict[str, Any]:
     }
 
 
-def _peer_pid(request: web.Request) -> int:
-    """The pid of the process at the other end of the control socket."""
+def _peer(request: web.Request) -> tuple[int, int | None]:
+    """Pid and user of the process at the other end of the control socket; 0 and None over TCP."""
     transport = request.transport
     peer = transport.get_extra_info("socket") if transport is not None else None
     if peer is None or peer.family != socket.AF_UNIX:
-        return 0
-    return int(struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
+        return 0, None
+    pid, uid, _gid = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return int(pid), int(uid)
 
 
 @web.middleware
@@ -207,7 +208,7 @@ def control_application(server: Server, registry: Registry, shut_down: asyncio.E
         }
 
     async def create(request: web.Request) -> web.Response:
-        spec = registry.register(await _body(request), _peer_pid(request))
+        spec = registry.register(await _body(request), *_peer(request))
         return web.json_response(answer(spec.name))
 
     async def change(request: web.Request) -> web.Response:
@@ -215,7 +216,7 @@ def control_application(server: Server, registry: Registry, shut_down: asyncio.E
         return web.json_response(answer(spec.name))
 
     async def delete(request: web.Request) -> web.Response:
-        removed = registry.remove(request.match_info["name"], _peer_pid(request))
+        removed = registry.remove(request.match_info["name"], _peer(request)[0])
         return web.json_response({"name": request.match_info["name"], "removed": removed})
 
     async def shutdown(_request: web.Request) -> web.Response:

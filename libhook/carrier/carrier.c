@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define STOP UINT64_MAX        /* epoll data of the eventfd that ends the thread */
-#define STRAYS_A_SECOND 5000   /* messages that fit no order: far above what a client that returns tokens can say */
+#define STRAYS_A_SECOND 2000   /* messages that fit no order: far above what a client that returns tokens can say */
 #define SECOND_NS 1000000000ull
 
 struct order {

@@ -1,0 +1,29 @@
+"""A bucket gives what is in it, fills at its rate, and never holds more than its burst."""
+
+from __future__ import annotations
+
+from scheduler_backend.allowance import Allowance
+
+SECOND = 1_000_000_000
+
+
+def test_the_burst_is_there_at_once_and_then_only_the_rate() -> None:
+    allowance = Allowance(10, 3)
+    assert [allowance.spend(SECOND) for _ in range(4)] == [True, True, True, False]
+    assert not allowance.spend(SECOND + SECOND // 20)
+    assert allowance.spend(SECOND + SECOND // 10 + 1)
+
+
+def test_rest_earns_no_more_than_the_burst() -> None:
+    allowance = Allowance(10, 3)
+    assert allowance.whole(SECOND) == 3
+    allowance.take(3)
+    assert allowance.whole(100 * SECOND) == 3
+
+
+def test_a_new_rate_holds_from_now_on() -> None:
+    allowance = Allowance(1, 10)
+    allowance.whole(SECOND)
+    allowance.take(10)
+    allowance.rate = 100
+    assert allowance.whole(SECOND + SECOND // 20) == 5

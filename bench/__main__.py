@@ -27,6 +27,7 @@ BENCHES = (
     "memory_limit",
     "recovery",
     "startup",
+    "campaign",
     "tenants",
     "fairness",
     "placement",

@@ -194,7 +194,9 @@ class Bed:
                 raise RuntimeError(f"tenant {name}: {status} {answer}")
             self.sockets[name] = answer["socket"]
             if not self.page:
-                Path(f"{answer['socket']}.page").unlink(missing_ok=True)
+                page = Path(f"{answer['socket']}.page")
+                page.unlink()
+                page.touch()  # there is something, so it is not made anew, but nobody listens
         return self.sockets.get(name, "")
 
     def spawn(self, name: str, command: Sequence[str | Path], **more: Any) -> subprocess.Popen[Any]:

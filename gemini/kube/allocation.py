@@ -15,10 +15,8 @@ from typing import Any
 from gemini.kube import names
 from gemini.kube.pod import PodSpec
 from gemini.kube.quantity import shown
-from gemini.kube.spelling import InvalidPod
+from gemini.kube.spelling import GPUSHARE_UNITS, InvalidPod
 from gemini.placement.model import GPU, WHOLE, Grant, Node, Placement, Role
-
-MIB = 2**20
 
 
 def annotations_of(placement: Placement, spec: PodSpec, node: Node, now_ns: int) -> dict[str, str]:
@@ -55,11 +53,11 @@ def _gpushare(placement: Placement, spec: PodSpec, node: Node, now_ns: int) -> d
     if not grants:
         return {}
     minors = sorted({g.minor for g in grants})
-    sizes = {d.minor: d.memory for d in node.devices if d.type == GPU}
+    sizes, unit = {d.minor: d.memory for d in node.devices if d.type == GPU}, GPUSHARE_UNITS[spec.unit]
     return {
         names.ALIYUN_INDEX: ",".join(map(str, minors)),
-        names.ALIYUN_POD: str(sum(g.memory for g in grants) // MIB),
-        names.ALIYUN_DEVICE: str(sizes[minors[0]] // MIB),
+        names.ALIYUN_POD: str(sum(g.memory for g in grants) // unit),
+        names.ALIYUN_DEVICE: str(sizes[minors[0]] // unit),
         names.ALIYUN_ASSUME_TIME: str(now_ns),
         names.ALIYUN_ASSIGNED: "false",
     }

@@ -26,10 +26,11 @@ POD_GROUP = f"{DOMAIN}/pod-group"
 POD_GROUP_SIZE = f"{DOMAIN}/pod-group-size"
 JOINT = f"{DOMAIN}/joint"
 CPU_BIND = f"{DOMAIN}/cpu-bind"
+GPUSHARE_UNIT = f"{DOMAIN}/gpushare-unit"  # of one aliyun.com/gpu-mem: MiB (default) or GiB
 
 SHARE_KEYS = (GPU_REQUEST, GPU_LIMIT, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_COUNT)
 CHOICE_KEYS = (GPU_MODEL, GPU_UUID, GPU_UUID_EXCLUDE, GPU_CLASS, GPU_TOPOLOGY, GPU_POLICY, JOINT)
-POD_KEYS = (POD_GROUP, POD_GROUP_SIZE)
+POD_KEYS = (POD_GROUP, POD_GROUP_SIZE, GPUSHARE_UNIT)
 
 # Annotations that we write on a pod.
 ALLOCATION = f"{DOMAIN}/allocation"

@@ -18,6 +18,8 @@ from fractions import Fraction
 from gemini.kube import names, quantity
 from gemini.kube.quantity import shown
 from gemini.kube.spelling import (
+    GPUSHARE_UNITS,
+    MEBI,
     S2_ALIASES,
     S2_DOMAINS,
     S2_KEYS,
@@ -61,6 +63,7 @@ class PodSpec:
     containers: tuple[Container, ...]
     ask: Ask
     shares: tuple[Share, ...]
+    unit: str = MEBI  # of one aliyun.com/gpu-mem
 
     @property
     def wanted(self) -> bool:
@@ -232,13 +235,14 @@ def _parse(name: str, annotations: object, labels: object, sources: list[_Source
         if names.ALIYUN_GPU_MEM in source.resources and names.ALIYUN_GPU_COUNT in tags:
             source.resources.setdefault(names.ALIYUN_GPU_COUNT, tags[names.ALIYUN_GPU_COUNT])  # ACK says it in a label
     pod_policies = _policies(on_pod.get(names.GPU_POLICY), names.GPU_POLICY)
-    builder = _Builder(on_pod, tags, sources, types)
+    unit = _one_of(on_pod.get(names.GPUSHARE_UNIT), names.GPUSHARE_UNIT, tuple(GPUSHARE_UNITS)) or MEBI
+    builder = _Builder(on_pod, tags, sources, types, unit)
     tenants, shares = builder.tenants()
     group, size = _group(on_pod, tags)
     binds = [_cpu_bind(source, on_pod) for source in sources]
     containers = tuple(Container(s.name, s.role, bind) for s, bind in zip(sources, binds, strict=True))
     ask = Ask(name, tuple(tenants), pod_policies, group, size)
-    spec = PodSpec(name, containers, ask, tuple(shares))
+    spec = PodSpec(name, containers, ask, tuple(shares), unit)
     builder.check_injected(spec)
     return spec
 
@@ -361,8 +365,10 @@ class _Builder:
         labels: dict[str, object],
         sources: list[_Source],
         types: Collection[str],
+        unit: str,
     ) -> None:
         self.on_pod = on_pod
+        self.unit = unit
         self.labels = labels
         self.sources = sources
         self.types = types
@@ -381,7 +387,8 @@ class _Builder:
             annotated = own or pod_says or labels_say
             # Ours beside annotations are allowed as what admission made of them; check_injected looks at that.
             ours = S2_DOMAINS[0] + "/gpu"
-            said = resource_share({k: v for k, v in source.resources.items() if not (annotated and k.startswith(ours))})
+            asked = {k: v for k, v in source.resources.items() if not (annotated and k.startswith(ours))}
+            said = resource_share(asked, self.unit)
             if said is not None and annotated:
                 spoken = "labels" if labels_say and not own else "annotations"
                 problem = f"the share of container {source.name} is said in {spoken} too; keep one of the two"

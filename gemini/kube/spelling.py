@@ -22,6 +22,10 @@ S2_DOMAINS = (names.DOMAIN, names.KUBERNETES, names.KOORDINATOR)
 S2_ALIASES = {"gpu-mem": "memory", "gpu-mem-ratio": "ratio"}
 
 
+MEBI = "MiB"
+GPUSHARE_UNITS = {MEBI: 2**20, "GiB": 2**30}
+
+
 class InvalidPod(ValueError):
     """A pod that cannot be taken as it is. The text is one line: field, value, what is wrong; how to mend it."""
 
@@ -125,15 +129,16 @@ def label_share(labels: Mapping[str, object]) -> Said:
     return Said(want, int(limit * 100), names.KUBESHARE)
 
 
-def resource_share(resources: Mapping[str, object]) -> Said | None:
-    """The share that a container's resources ask for, in whichever domain; None where they ask for none."""
+def resource_share(resources: Mapping[str, object], unit: str = MEBI) -> Said | None:
+    """The share that a container's resources ask for, in whichever domain; None where they ask for none. `unit`: of one
+    aliyun.com/gpu-mem."""
     said: list[tuple[str, Said]] = []
     for domain in S2_DOMAINS:
         share = _fine_grained(domain, resources)
         if share is not None:
             said.append((domain, share))
     if names.ALIYUN_GPU_MEM in resources or names.ALIYUN_GPU_COUNT in resources:
-        share = _gpushare(resources)
+        share = _gpushare(resources, unit)
         if share is not None:
             said.append((names.ALIYUN, share))
     if names.NVIDIA_GPU in resources:
@@ -236,23 +241,23 @@ def _spread(shared: int, given: Mapping[str, str], value: Mapping[str, object]) 
     return shared, parts.get("core", 0), parts.get("ratio")
 
 
-def _gpushare(resources: Mapping[str, object]) -> Said | None:
-    """gpushare: MiB of one card, or spread evenly over gpu-count cards; compute goes with memory."""
+def _gpushare(resources: Mapping[str, object], unit: str) -> Said | None:
+    """gpushare: MiB (or GiB) of one card, or spread evenly over gpu-count cards; compute goes with memory."""
     count, key = 1, names.ALIYUN_GPU_COUNT
     if key in resources:
         count = read(key, resources[key], lambda v: quantity.parse_whole(v, 1))
-    mebibytes = 0
+    amount = 0
     if names.ALIYUN_GPU_MEM in resources:
         value = resources[names.ALIYUN_GPU_MEM]
-        mebibytes = read(names.ALIYUN_GPU_MEM, value, quantity.parse_whole)
-        if mebibytes > 2**40:
-            raise InvalidPod(names.ALIYUN_GPU_MEM, f"{shown(value)} MiB is more than any card; the unit is MiB")
-    if not mebibytes:
+        amount = read(names.ALIYUN_GPU_MEM, value, quantity.parse_whole)
+        if amount * GPUSHARE_UNITS[unit] > 2**60:
+            raise InvalidPod(names.ALIYUN_GPU_MEM, f"{shown(value)} {unit} is more than any card; the unit is {unit}")
+    if not amount:
         if key not in resources:
             return None
         return Said(Want(count=count, core=WHOLE, ratio=100, follows=True), WHOLE, names.ALIYUN)
-    if mebibytes % count:
-        problem = f"{mebibytes} MiB cannot be spread over {count} cards; write a multiple of {count}"
+    if amount % count:
+        problem = f"{amount} {unit} cannot be spread over {count} cards; write a multiple of {count}"
         raise InvalidPod(names.ALIYUN_GPU_MEM, problem)
-    want = Want(count=count, memory=mebibytes // count * 2**20, by_memory=True)
+    want = Want(count=count, memory=amount // count * GPUSHARE_UNITS[unit], by_memory=True)
     return Said(want, WHOLE, names.ALIYUN)

@@ -32,12 +32,13 @@ from gemini import serving
 from gemini.kube import names
 from gemini.kube.client import Client, follow
 from gemini.kube.kubelet_api import HEALTHY, PLUGIN_FOLDER, POD_RESOURCES_SOCKET, UNHEALTHY, handlers, v1beta1
+from gemini.kube.spelling import GPUSHARE_UNITS
 from gemini.plugin import host as files
 from gemini.plugin import reply
 from gemini.plugin.daemon import Daemon, DaemonFault
 from gemini.plugin.kubelet import Kubelet
 from gemini.plugin.service import DEVICE, POD, Refusal, Service
-from gemini.plugin.slots import CORE, UNITS, TooManySlots, gpushare, slot_id
+from gemini.plugin.slots import CORE, TooManySlots, gpushare, slot_id
 
 PORT = 8792
 LIB = Path(libhook.__file__).resolve().parent / "lib"
@@ -240,7 +241,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="core",
         help="core serves gemini.io/gpu-core; gpushare serves aliyun.com/gpu-mem instead, and no card-based pods",
     )
-    add("--unit", choices=sorted(UNITS), default="MiB", help="of one aliyun.com/gpu-mem (default: %(default)s)")
+    add(
+        "--unit", choices=sorted(GPUSHARE_UNITS), default="MiB", help="of one aliyun.com/gpu-mem (default: %(default)s)"
+    )
     add("--state-dir", type=Path, default=STATE_DIR, metavar="DIR", help="the daemon's (default: %(default)s)")
     add(
         "--install-dir",

@@ -14,7 +14,7 @@ from typing import Any
 from gemini.kube import names
 from gemini.kube.allocation import placement_of
 from gemini.kube.pod import PodSpec, parse_pod
-from gemini.kube.spelling import InvalidPod
+from gemini.kube.spelling import GPUSHARE_UNITS, InvalidPod
 from gemini.placement.model import GPU, WHOLE, Role
 from gemini.plugin.slots import Card, Kind
 
@@ -77,6 +77,11 @@ def claims_of(
     )
     try:
         parsed = parse_pod(pod, types)
+        if kind.unit and GPUSHARE_UNITS[parsed.unit] != kind.unit:
+            problem = (
+                f"{parsed.unit} is not what this node counts; use a node of that unit, or the webhook's --gpushare-unit"
+            )
+            raise InvalidPod(names.GPUSHARE_UNIT, problem)
         record = _record(annotations, about[2])
         found = _claims(parsed, record, asked, cards, annotations, kind)
     except InvalidPod as error:

@@ -13,10 +13,10 @@ from typing import Any
 
 from gemini.kube import names
 from gemini.kube.device import read_device
+from gemini.kube.spelling import GPUSHARE_UNITS
 from gemini.placement.model import GPU, WHOLE
 
-MIB, GIB = 2**20, 2**30
-UNITS = {"MiB": MIB, "GiB": GIB}
+MIB = 2**20
 MOST_BYTES = 4 << 20  # a gRPC message as the kubelet takes it; longer lists of devices never arrive
 _BESIDE_ID = 24  # of a device in that message: health, NUMA node, and what frames them
 
@@ -50,7 +50,7 @@ CORE = Kind(names.RESOURCE_CORE)
 
 
 def gpushare(unit: str) -> Kind:
-    return Kind(names.ALIYUN_GPU_MEM, UNITS[unit])
+    return Kind(names.ALIYUN_GPU_MEM, GPUSHARE_UNITS[unit])
 
 
 def cards_of(device: Mapping[str, Any]) -> tuple[list[Card], tuple[str, ...]]:

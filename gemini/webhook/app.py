@@ -24,6 +24,7 @@ from prometheus_client import CollectorRegistry, Counter, generate_latest
 from gemini import serving
 from gemini.kube import names
 from gemini.kube.client import ApiFault, Client, Refused
+from gemini.kube.spelling import GPUSHARE_UNITS, MEBI
 from gemini.webhook import review
 from gemini.webhook.review import Settings
 
@@ -125,13 +126,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--device-types", default=",".join(sorted(names.DEVICE_TYPES)), metavar="NAMES",
         help="types of devices besides gpu (default: %(default)s)",
     )  # fmt: skip
+    parser.add_argument(
+        "--gpushare-unit", choices=sorted(GPUSHARE_UNITS), default=MEBI,
+        help="of one aliyun.com/gpu-mem, where a pod does not say; as the nodes' device plugins count (default: "
+        "%(default)s)",
+    )  # fmt: skip
     parser.add_argument("--library", default=names.LIBRARY_PATH, metavar="PATH", help="the library inside containers")
     parser.add_argument("--socket", default=names.SOCKET_PATH, metavar="PATH", help="the socket inside containers")
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
     types = frozenset(name.strip() for name in args.device_types.split(",") if name.strip())
-    return Settings(args.scheduler_name, types, args.library, args.socket, frozenset(args.binder))
+    binders = frozenset(args.binder)
+    return Settings(args.scheduler_name, types, args.library, args.socket, binders, args.gpushare_unit)
 
 
 async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:

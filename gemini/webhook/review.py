@@ -17,7 +17,7 @@ from typing import Any
 from gemini.kube import names
 from gemini.kube.pod import PodSpec, admission_fault, injected, parse_pod
 from gemini.kube.quantity import shown
-from gemini.kube.spelling import S2_ALIASES, S2_DOMAINS, S2_KEYS, InvalidPod
+from gemini.kube.spelling import MEBI, S2_ALIASES, S2_DOMAINS, S2_KEYS, InvalidPod
 from gemini.placement.model import GPU, Want
 from gemini.placement.policies import POLICIES, unknown
 
@@ -35,6 +35,7 @@ class Settings:
     library: str = names.LIBRARY_PATH
     socket: str = names.SOCKET_PATH
     binders: frozenset[str] = frozenset()  # user names that may bind sharepods
+    gpushare_unit: str = MEBI  # of one aliyun.com/gpu-mem, where the pod does not say
 
 
 def mutate(review: object, settings: Settings) -> dict[str, Any]:
@@ -172,6 +173,9 @@ class _Patch:
 
     def operations(self) -> list[dict[str, Any]]:
         resources = self._resources()
+        speaks = any(share.spelling == names.ALIYUN for share in self.spec.shares)
+        if speaks and self.settings.gpushare_unit != MEBI and names.GPUSHARE_UNIT not in _annotations(self.pod):
+            self.said[names.GPUSHARE_UNIT] = self.settings.gpushare_unit
         result = [self._add_annotations()] if self.said else []
         if (
             self.settings.scheduler

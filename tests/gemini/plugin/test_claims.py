@@ -64,6 +64,25 @@ def test_gpushares_pod_has_that_projects_environment() -> None:
     }
 
 
+def test_gpushares_pod_may_count_in_gibibytes_on_a_node_that_does() -> None:
+    pod = bound("p", KNOWN, [1], limits={names.ALIYUN_GPU_MEM: "8"}, gpushare_unit="GiB")
+    assert pod["metadata"]["annotations"][names.ALIYUN_POD] == "8"
+    assert pod["metadata"]["annotations"][names.ALIYUN_DEVICE] == "16"
+    found = claims_of(pod, gpushare("GiB"), KNOWN)
+    assert found is not None
+    (claim,) = found.claims
+    assert (claim.slots, claim.request, claim.memory) == (8, 50, 8 * GIB)
+    assert claim.more["ALIYUN_COM_GPU_MEM_DEV"] == "16"
+
+
+@pytest.mark.parametrize(("unit", "node"), [("GiB", "MiB"), ("MiB", "GiB")])
+def test_gpushares_pod_in_another_unit_than_the_nodes_is_a_fault(unit: str, node: str) -> None:
+    pod = bound("p", KNOWN, [1], limits={names.ALIYUN_GPU_MEM: "8"}, gpushare_unit=unit)
+    found = claims_of(pod, gpushare(node), KNOWN)
+    assert found is not None
+    assert f"gpushare-unit: {unit} is not what this node counts" in found.fault
+
+
 def test_a_pod_that_asks_no_slots_of_ours_is_none() -> None:
     plain = {"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [{"name": "main"}]}}
     assert claims_of(plain, CORE, KNOWN) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -40,8 +41,8 @@ def review(made: Any, operation: str = "CREATE", **more: Any) -> dict[str, Any]:
     return {"request": {"uid": "u1", "operation": operation, "kind": {"kind": "Pod"}, "object": made, **more}}
 
 
-def patched(made: dict[str, Any]) -> dict[str, Any]:
-    answer = mutate(review(made), HERE)["response"]
+def patched(made: dict[str, Any], here: Settings = HERE) -> dict[str, Any]:
+    answer = mutate(review(made), here)["response"]
     assert answer["allowed"], answer
     result: dict[str, Any] = copy.deepcopy(made)
     for operation in json.loads(base64.b64decode(answer.get("patch", "W10="))):
@@ -109,6 +110,14 @@ def test_B3_nvidia_gpu_becomes_core_and_memory_of_our_domain_and_cpu_stays() -> 
         "gemini.io/gpu-core": "200",
         "gemini.io/gpu-memory-ratio": "200",
     }
+
+
+@pytest.mark.parametrize(("said", "unit"), [({}, "GiB"), ({"gpushare_unit": "MiB"}, "MiB")])
+def test_a_gpushare_pod_is_told_the_unit_of_the_cluster_unless_it_says_one(said: dict[str, str], unit: str) -> None:
+    made = patched(pod(of("a", "aliyun.com/gpu-mem", 8), **said), replace(HERE, gpushare_unit="GiB"))
+    assert made["metadata"]["annotations"]["gemini.io/gpushare-unit"] == unit
+    (tenant,) = parse_pod(made).ask.tenants
+    assert tenant.wants[0].memory == 8 * {"MiB": 2**20, "GiB": 2**30}[unit]
 
 
 def test_the_library_goes_before_what_the_container_preloads_itself() -> None:

@@ -174,7 +174,7 @@ struct wire_mem_reply {
 
 enum wire_mem_release_flags {
     WIRE_MEM_RELEASE_RECALLED = 1, /* this answers a MemRecall */
-    WIRE_MEM_RELEASE_WHOLE = 2     /* `bytes` is all that this process holds now, credit included: set the book to it */
+    WIRE_MEM_RELEASE_WHOLE = 2 /* `bytes` is all that this process holds now, credit included: set the book to it */
 };
 
 struct wire_mem_release {

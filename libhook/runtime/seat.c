@@ -60,8 +60,6 @@ static bool probe(struct seat *seat, enum lane_look how, uint64_t now_ns, uint64
 /* Take the grant; it begins now. */
 static void begin_grant(
     struct seat *seat, const struct seat_world *world, const struct wire_grant *grant, uint64_t now_ns) {
-    struct burst burst;
-
     bool fresh = token_held(&seat->token) == 0;
     page_store_local(world->page, seat->slot, grant->epoch);
     if (!token_on_grant(&seat->token, grant->epoch, grant->quota_ns, grant->lease_ns, grant->cap_ns,
@@ -70,12 +68,8 @@ static void begin_grant(
             (unsigned long long)token_held(&seat->token));
         return;
     }
-    if (!fresh)
-        return;
-    gate_burst_snapshot(seat->gate, false, &burst);
-    seat->busy_ns = burst.total_busy_ns;
-    seat->launches = launches(seat->gate);
-    seat->unconfirmed = false;
+    if (fresh)
+        seat->unconfirmed = false;
 }
 
 /* The page shows the epoch of a prepared grant: it has begun, and the first thread may be past the gate already. */
@@ -161,7 +155,10 @@ static void send_return(
     message.busy_ns = burst.total_busy_ns - seat->busy_ns;
     message.overuse_ns = out.overuse_ns;
     message.idle_ns = view->idle_since_ns && now_ns > view->idle_since_ns ? now_ns - view->idle_since_ns : 0;
-    message.launches = launches(seat->gate) - seat->launches;
+    uint64_t sum = launches(seat->gate);
+    message.launches = sum - seat->launches;
+    seat->launches = sum;
+    seat->busy_ns = burst.total_busy_ns;
     message.burst_ns = burst_expected(&burst);
     message.gap_ns = burst.gap_ns;
     page_tell_drained(world->page, seat->slot, out.epoch, out.flags & TOKEN_RETURN_WANT_MORE ? 0 : WIRE_DRAINED_IDLE);

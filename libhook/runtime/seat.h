@@ -22,8 +22,9 @@ struct seat {
     struct token token;
     struct wire_grant prepared; /* epoch 0: none; a grant that begins when the page shows its epoch */
     bool unconfirmed;  /* something since the Grant could not be observed */
-    uint64_t launches; /* at the Grant */
-    uint64_t busy_ns;  /* at the Grant */
+    /* At the last Return: by the time that a grant on the page is heard of here, its first launches may be out. */
+    uint64_t launches;
+    uint64_t busy_ns;
     uint64_t stats_launches; /* when WIRE_STATS was sent last */
 };
 

@@ -1,8 +1,9 @@
 /*
  * graph.c - executable graphs, and captures.
  *
- * A graph launch is one unit of work, whatever is in it: its length is learned per executable graph. An updated or
- * destroyed one has another generation, so that what was learned of it dies with it (addresses come back).
+ * A graph launch is one unit of work, whatever is in it: its length is learned per executable graph. A destroyed one has
+ * another generation, so that what was learned of it dies with it (addresses come back). An updated one has the same
+ * nodes with other arguments, often before each launch: it is as long as before, until its launches teach otherwise.
  */
 #include "libhook/driver/cuda_abi.h"
 #include "libhook/driver/real.h"
@@ -64,19 +65,6 @@ CUresult cuGraphUpload_ptsz(CUgraphExec graph, CUstream stream) {
 
 CUresult cuGraphExecDestroy(CUgraphExec exec) {
     CUresult result = real.cuGraphExecDestroy(exec);
-    forget(exec);
-    return result;
-}
-
-CUresult cuGraphExecUpdate(
-    CUgraphExec exec, CUgraph graph, CUgraphNode *error_node_out, CUgraphExecUpdateResult *update_result_out) {
-    CUresult result = real.cuGraphExecUpdate(exec, graph, error_node_out, update_result_out);
-    forget(exec);
-    return result;
-}
-
-CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *result_info) {
-    CUresult result = real.cuGraphExecUpdate_v2(exec, graph, result_info);
     forget(exec);
     return result;
 }

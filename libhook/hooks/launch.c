@@ -70,17 +70,31 @@ CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function
         real.cuLaunchKernelEx_ptsz(config, function, kernel_params, extra));
 }
 
-/* One call launches on several devices, each on a stream of its own context; the gate passed is that of the current
- * context (removed from the driver in CUDA 13; kept for older ones). */
+/* Wait for the gate of one device of several, and account for the launch there. */
+static void pass_gate_of(const CUDA_LAUNCH_PARAMS *one) {
+    CUcontext context, popped;
+
+    if (real.cuStreamGetCtx(one->hStream, &context) != CUDA_SUCCESS ||
+        real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+        return; /* the driver will say what is wrong with it */
+    context_changed();
+    if (gate_begin(one->hStream,
+            KEY(one->function, one->gridDimX, one->gridDimY, one->gridDimZ, one->blockDimX, one->blockDimY,
+                one->blockDimZ),
+            FAMILY(one->function), 0))
+        gate_end();
+    real.cuCtxPopCurrent_v2(&popped);
+    context_changed();
+}
+
+/* One call launches on several devices, each on a stream of its own context, and so needs all of their tokens (removed
+ * from the driver in CUDA 13; kept for older ones). A thread is inside of one gate at a time: those passed before may
+ * close until the call, which is then the one launch that they let through too late. */
 CUresult cuLaunchCooperativeKernelMultiDevice(
     CUDA_LAUNCH_PARAMS *launch_params_list, unsigned int num_devices, unsigned int flags) {
-    if (!launch_params_list || !num_devices)
-        return real.cuLaunchCooperativeKernelMultiDevice(launch_params_list, num_devices, flags);
-    const CUDA_LAUNCH_PARAMS *first = launch_params_list;
-    GATED(stream_legacy(first->hStream), first->function,
-        KEY(first->function, first->gridDimX, first->gridDimY, first->gridDimZ, first->blockDimX, first->blockDimY,
-            first->blockDimZ),
-        real.cuLaunchCooperativeKernelMultiDevice(launch_params_list, num_devices, flags));
+    for (unsigned int i = 0; launch_params_list && i < num_devices; i++)
+        pass_gate_of(&launch_params_list[i]);
+    return real.cuLaunchCooperativeKernelMultiDevice(launch_params_list, num_devices, flags);
 }
 
 /* The launches of CUDA 3: the block's shape was set on the function before. */

@@ -6,6 +6,7 @@
  *     deadlocks waits MS FILE              waits in its stream for a value in FILE, launches, writes one there ...
  *     deadlocks writes MS FILE             ... which this other process waits for, having launched and written first
  *     deadlocks capture MS global|thread|relaxed   captures all the while, and launches beside it
+ *     deadlocks together MS                one call that launches on both GPUs
  *     deadlocks endless MS                 a kernel that does not end (within an hour); does not end either
  */
 #define _GNU_SOURCE
@@ -107,6 +108,28 @@ static long in_turns(const char *file, bool waits) {
     return rounds;
 }
 
+static long together(void) {
+    CUDA_LAUNCH_PARAMS list[2];
+    uint64_t ns = KERNEL_NS;
+    void *parameters[] = {&ns};
+    long rounds = 0;
+
+    open_device(1);
+    for (int device = 0; device < 2; device++) {
+        list[device] = (CUDA_LAUNCH_PARAMS){spin[device], 1, 1, 1, 1, 1, 1, 0, NULL, parameters};
+        MUST(cuCtxSetCurrent(context[device]));
+        MUST(cuStreamCreate(&list[device].hStream, CU_STREAM_NON_BLOCKING));
+    }
+    for (; now_ns() < end_ns; rounds++) {
+        MUST(cuLaunchCooperativeKernelMultiDevice(list, 2, 0));
+        for (int device = 0; device < 2; device++) {
+            MUST(cuCtxSetCurrent(context[device]));
+            MUST(cuStreamSynchronize(list[device].hStream));
+        }
+    }
+    return rounds;
+}
+
 static long endless(void) {
     launch(NULL, 3600ull * 1000000000);
     MUST(cuCtxSynchronize());
@@ -170,6 +193,7 @@ int main(int count, char **argument) {
     end_ns = now_ns() + strtoull(argument[2], NULL, 10) * 1000000;
     const char *what = argument[1];
     long rounds = !strcmp(what, "collective") ? collectives()
+                  : !strcmp(what, "together") ? together()
                   : !strcmp(what, "endless")  ? endless()
                   : !strcmp(what, "waits")    ? in_turns(argument[3], true)
                   : !strcmp(what, "writes")   ? in_turns(argument[3], false)

@@ -94,6 +94,21 @@ def test_a_collective_launched_on_one_gpu_after_the_other_runs_to_its_end(bed: B
         keeps_its_half(share, even)
 
 
+def test_one_call_that_launches_on_two_gpus_passes_both_gates(bed: Bed, program: Path) -> None:
+    (count,), shares, even = run(bed, [program, "together", int(SECONDS * 1000)], devices=(0, 1))
+    assert count >= 5 * SECONDS
+    for share in shares:
+        keeps_its_half(share, even)
+    metrics = bed.http("GET", "/metrics")[1]
+    launches = [
+        float(number)
+        for tenant, number in re.findall(r'^gemini_launches_total\{.*tenant="(\w+)".*\} (\S+)$', metrics, re.MULTILINE)
+        if tenant == "stuck"
+    ]
+    assert len(launches) == 2
+    assert all(count * 0.7 <= one <= count for one in launches)  # those of the last grant are not told
+
+
 def test_a_stream_that_waits_for_a_second_process_runs_to_its_end(bed: Bed, program: Path, tmp_path: Path) -> None:
     words = tmp_path / "words"
     words.write_bytes(bytes(4096))

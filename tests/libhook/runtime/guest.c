@@ -4,9 +4,13 @@
  *     guest threads MILLISECONDS   eight threads on legacy, per-thread and created streams, shared and own
  *     guest capture MILLISECONDS   one thread captures in global mode all the while, another launches
  *     guest contexts N             contexts made, used and destroyed with work in flight
+ *     guest pauses N               kernels with a host function behind each that takes 150 ms
+ *     guest replays MILLISECONDS   one graph of a kernel of 50 us, over and over; prints how often
+ *     guest updates MILLISECONDS   the same, updated before each launch
  */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,6 +152,56 @@ static int contexts(int count) {
     return 0;
 }
 
+static void take_a_while(void *unused) {
+    (void)unused;
+    pause_us(150000);
+}
+
+static int pauses(int count) {
+    CUstream stream;
+
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (int i = 0; i < count; i++) {
+        MUST(launch(stream, 1000000));
+        MUST(cuLaunchHostFunc(stream, take_a_while, NULL));
+        pause_us(200000);
+    }
+    MUST(cuStreamSynchronize(stream));
+    return 0;
+}
+
+static int graphs(bool updated) {
+    uint64_t ns = 50000;
+    void *parameters[] = {&ns};
+    CUDA_KERNEL_NODE_PARAMS kernel = {.func = spin,
+        .gridDimX = 1,
+        .gridDimY = 1,
+        .gridDimZ = 1,
+        .blockDimX = 1,
+        .blockDimY = 1,
+        .blockDimZ = 1,
+        .kernelParams = parameters};
+    CUgraphExecUpdateResultInfo info;
+    CUgraph graph;
+    CUgraphNode node;
+    CUgraphExec exec;
+    CUstream stream;
+    int launches = 0;
+
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cuGraphCreate(&graph, 0));
+    MUST(cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &kernel));
+    MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    for (; now_ns() < end_ns; launches++) {
+        if (updated)
+            MUST(cuGraphExecUpdate_v2(exec, graph, &info));
+        MUST(cuGraphLaunch(exec, stream));
+    }
+    MUST(cuStreamSynchronize(stream));
+    printf("%d\n", launches);
+    return 0;
+}
+
 int main(int count, char **argument) {
     CUmodule module;
 
@@ -162,6 +216,9 @@ int main(int count, char **argument) {
     int status = !strcmp(argument[1], "threads")    ? threads()
                  : !strcmp(argument[1], "capture")  ? capture()
                  : !strcmp(argument[1], "contexts") ? contexts(atoi(argument[2]))
+                 : !strcmp(argument[1], "pauses")   ? pauses(atoi(argument[2]))
+                 : !strcmp(argument[1], "replays")  ? graphs(false)
+                 : !strcmp(argument[1], "updates")  ? graphs(true)
                                                     : 2;
     pause_us(20000); /* the last Return is sent */
     return status;

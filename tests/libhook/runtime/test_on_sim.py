@@ -164,6 +164,30 @@ def test_contexts_may_end_with_work_in_flight(
     assert keeper.outside() == []
 
 
+def test_a_host_function_does_not_hold_the_token(
+    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
+) -> None:
+    process = run(guest_binary, "pauses", 5)
+    keeper = Keeper(daemon, sim)
+    keeper.serve(process)
+    finish(process, folder)
+    assert len(keeper.held) >= 5
+    assert sorted(end - start for start, end in keeper.held)[2] < 100 * MS  # the function alone takes 150
+    assert keeper.outside() == []
+
+
+def test_a_graph_that_is_updated_keeps_what_was_learned_of_its_length(
+    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
+) -> None:
+    counts = {}
+    keeper = Keeper(daemon, sim)
+    for how in ("replays", "updates"):
+        process = run(guest_binary, how, 700)
+        keeper.serve(process)
+        counts[how] = int(finish(process, folder))
+    assert counts["updates"] >= 0.6 * counts["replays"] > 0
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -122,7 +122,7 @@ class App:
             return codec.write_filter_error(verdict.error)
         if not verdict.passed:
             self._waits(request, verdict)
-        return codec.write_filter(request, verdict.passed, verdict.failed)
+        return codec.write_filter(request, verdict.passed, verdict.failed, verdict.rest)
 
     def _waits(self, request: codec.FilterRequest, verdict: Verdict) -> None:
         reason = next(iter(verdict.failed.values()), ("NoNodes", ""))[0]

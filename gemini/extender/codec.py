@@ -18,6 +18,7 @@ import orjson
 
 # Reasons that no eviction mends: kube-scheduler need not try to preempt on such nodes.
 UNRESOLVABLE = frozenset({"Invalid", "InsufficientDevices", "ModelMismatch", "UuidMismatch", "Unhealthy", "Cordoned"})
+NO_ROOM = ("NoRoom", "no cards here that would do")  # where nobody asks for more
 MAX_SCORE = 10  # extender/v1 MaxExtenderPriority
 
 
@@ -77,17 +78,19 @@ def read_filter(body: bytes, otherwise: tuple[str, ...] | None = None) -> Filter
     return FilterRequest(pod, tuple(nodes), nodes)
 
 
-def write_filter(request: FilterRequest, passed: Sequence[str], failed: Mapping[str, tuple[str, str]]) -> bytes:
-    """`passed`: names of the request, in its order. `failed`: node -> (reason, text)."""
-    said = {why: f"{why[0]}: {why[1]}" for why in {*failed.values()}}  # thousands of nodes have one reason
-    hopeless = {why for why in said if why[0] in UNRESOLVABLE}
+def write_filter(
+    request: FilterRequest, passed: Sequence[str], failed: Mapping[str, tuple[str, str]], rest: Sequence[str] = ()
+) -> bytes:
+    """`passed`: names of the request, in its order. `failed`: node -> (reason, text). `rest`: for NO_ROOM."""
+    texts = dict.fromkeys(rest, ": ".join(NO_ROOM))
+    hopeless: dict[str, str] = {}
+    for name, (reason, text) in failed.items():
+        (hopeless if reason in UNRESOLVABLE else texts)[name] = f"{reason}: {text}"
     answer: dict[str, Any] = {
         "Nodes": None,
         "NodeNames": None,
-        "FailedNodes": {name: said[why] for name, why in failed.items() if why not in hopeless},
-        "FailedAndUnresolvableNodes": {name: said[why] for name, why in failed.items() if why in hopeless}
-        if hopeless
-        else {},
+        "FailedNodes": texts,
+        "FailedAndUnresolvableNodes": hopeless,
         "Error": "",
     }
     if request.nodes is None:

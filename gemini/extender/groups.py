@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from gemini.extender.codec import NO_ROOM
 from gemini.extender.ledger import ENTRIES, ROUNDS, Promise, Stale, read_entries, write_entries
 from gemini.extender.promises import Promises, Verdict, owner_reference
 from gemini.extender.reserve import GROUP_NS, GroupKey
@@ -94,6 +95,7 @@ class Groups:
         if running:
             text += f" (others of it run on {running[0].node})"
         failed = {**dict.fromkeys(alone.passed, ("GroupDoesNotFit", text)), **alone.failed}
+        failed |= dict.fromkeys(alone.rest, NO_ROOM)
         return Verdict([], failed, alone.cards)
 
     def _busy(self, key: GroupKey, asked: Sequence[str]) -> Verdict:

@@ -40,12 +40,14 @@ class Kubernetes(Protocol):
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer to filter: the nodes that can take the pod, and (reason, text) of those that cannot."""
+    """The answer to filter: the nodes that can take the pod, in the order they were asked about, and (reason, text) of
+    those that cannot. `rest`: they cannot either, and nobody worked out why, since others can."""
 
     passed: list[str]
     failed: dict[str, tuple[str, str]]
     cards: dict[str, dict[str, str]] = field(default_factory=dict)  # node -> card -> why not, where worked out
     error: str = ""
+    rest: list[str] = field(default_factory=list)
 
 
 def told(refusal: NodeRefusal) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import Any
 
-from gemini.extender import preempt
+from gemini.extender import codec, preempt
 from gemini.extender.binder import Binder
 from gemini.extender.claims import Claims
 from gemini.extender.codec import BindRequest, FilterRequest, PreemptRequest, Victims
@@ -126,9 +126,9 @@ class Service:
         passed = list(compress(asked, fits.tolist()))
         failed: dict[str, tuple[str, str]] = {}
         cards: dict[str, dict[str, str]] = {}
-        left = list(compress(asked, (~fits).tolist()))
+        left = list(compress(asked, (~fits).tolist())) if len(passed) < len(asked) else []
         if passed and not everything:  # nobody reads them: reasons cost more than the search
-            return Verdict(passed, dict.fromkeys(left, ("NoRoom", "no cards here that would do")))
+            return Verdict(passed, failed, rest=left)
         book = self.cluster.book
         explained = [name for name in left if book.node(name) is not None]
         explained = explained if everything else explained[:EXPLAINED]
@@ -139,7 +139,7 @@ class Service:
             if name not in failed:
                 known = book.node(name) is not None
                 failed[name] = (
-                    ("NoRoom", "no cards here that would do")
+                    codec.NO_ROOM
                     if known
                     else ("InsufficientDevices", "the node reports no devices (it has no Device object)")
                 )

@@ -148,7 +148,7 @@ def rate(caller: Caller, nodes: int, cards: int, first: int, pods: int) -> dict[
             body = orjson.dumps({"Pod": pod(i), "Nodes": None, "NodeNames": passed})
             scores = orjson.loads(caller.post("/prioritize", body))
             spent.append((start, time.monotonic_ns() - start))
-            best = max(scores, key=lambda entry: entry["Score"])["Host"]
+            best = max(scores, key=lambda entry: entry["Score"])["Host"] if scores else passed[0]
             meta = pod(i)["metadata"]
             bind = {"PodName": meta["name"], "PodNamespace": "bench", "PodUID": meta["uid"], "Node": best}
             sample, answer = timed(caller.post, "/bind", orjson.dumps(bind))

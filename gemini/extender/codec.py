@@ -108,11 +108,16 @@ def write_filter_error(text: str) -> bytes:
 
 def write_scores(request: FilterRequest, ranks: Sequence[int]) -> bytes:
     """Ranks in the order of the request's names (0 is best, -1 is none) as scores: the best alone gets the most, the
-    others what is left, evenly by rank."""
+    others what is left, evenly by rank, down to 0 for the worst. Who is not named has 0, says kube-scheduler (in
+    prioritizeNodes): in a large cluster most nodes are alike, and need no 400 lines for each pod."""
     worst = max(ranks, default=0)
+    if worst <= 0:
+        return b"[]"
     score = {rank: MAX_SCORE if rank == 0 else (MAX_SCORE - 1) * (worst - rank) // worst for rank in {*ranks}}
-    score[-1] = 0
-    return orjson.dumps([{"Host": name, "Score": score[rank]} for name, rank in zip(request.names, ranks, strict=True)])
+    above = {rank: points for rank, points in score.items() if rank >= 0 and points}
+    return orjson.dumps(
+        [{"Host": name, "Score": above[rank]} for name, rank in zip(request.names, ranks, strict=True) if rank in above]
+    )
 
 
 def read_bind(body: bytes) -> BindRequest:

@@ -49,11 +49,12 @@ def test_names_are_read_in_any_case_as_go_does() -> None:
     assert codec.read_filter(body(pod=POD, nodenames=["a"])).names == ("a",)
 
 
-def test_scores_put_the_best_alone_on_top() -> None:
+def test_scores_put_the_best_alone_on_top_and_leave_out_who_has_none() -> None:
     request = codec.read_filter(body(Pod=POD, NodeNames=["a", "b", "c", "d"]))
     scores = json.loads(codec.write_scores(request, [2, 0, 1, -1]))
-    assert [(s["Host"], s["Score"]) for s in scores] == [("a", 0), ("b", 10), ("c", 4), ("d", 0)]
-    assert {s["Score"] for s in json.loads(codec.write_scores(request, [0] * 4))} == {10}
+    assert [(s["Host"], s["Score"]) for s in scores] == [("b", 10), ("c", 4)]
+    assert json.loads(codec.write_scores(request, [0] * 4)) == []
+    assert json.loads(codec.write_scores(request, [-1] * 4)) == []
 
 
 def test_a_bind_names_pod_and_node() -> None:

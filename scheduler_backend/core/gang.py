@@ -12,9 +12,9 @@ token free and names the gang, and `settle` decides, with all machines in view a
   for one quota at most; then others run, and the claim stands. Of gangs that want the same GPU the one that has been
   assembling longest has the claim, so there is no circle of claims;
 - on some GPU it is ahead of what it is owed, and others wait there: the next is picked instead.
-A GPU where the gang wants nothing just now is kept for it while it holds the others, and charged to its clock; one that
-it left unused in UNUSED grants running is left out until it asks there again. Latency tenants come first, but a gang is
-asked back for them once within a quota at most.
+A GPU where the gang wants nothing just now is kept for it while it holds the others, and charged to its clock. One
+where it never asked, or that it left unused in UNUSED grants running, is left out until it asks there: who uses one of
+its GPUs is like any other. Latency tenants come first, but a gang is asked back for them once within a quota at most.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class Gang:
     def __init__(self, spec: TenantSpec) -> None:
         self.name = spec.name
         self.gpus = spec.gpus
-        self.unused = dict.fromkeys(spec.gpus, 0)  # grants in a row in which nothing ran there
+        self.unused = dict.fromkeys(spec.gpus, UNUSED)  # grants in a row in which nothing ran there
+        self.regarded = False  # as a gang: it uses several
         self.parts: set[int] = set()  # GPUs that were taken in the grant that runs; empty: none runs
         self.taken_ns = 0  # its begin
         self.until_ns = 0  # its end
@@ -58,6 +59,7 @@ class Gangs:
         self._machines = machines
         self._direct = direct
         self._now_ns = 0
+        self._changed: Gang | None = None
 
     def add(self, spec: TenantSpec) -> None:
         """A tenant was added."""
@@ -68,17 +70,37 @@ class Gangs:
         """A tenant was removed."""
         gang = self.gangs.pop(name, None)
         if gang is not None:
+            if self._changed is gang:
+                self._changed = None
             self._release(gang)
 
     def asked(self, name: str, gpu: int) -> None:
         """A process wants to launch there, so that GPU counts again."""
         gang = self.gangs.get(name)
-        if gang is not None:
+        if gang is not None and gang.unused[gpu]:
             gang.unused[gpu] = 0
+            self._regard(gang)
+
+    def _regard(self, gang: Gang) -> None:
+        """Is it one now? What it holds by itself is the grant that runs; orders are off that did not know of it."""
+        several = len(gang.wanted) > 1
+        if several is not gang.regarded:
+            gang.regarded = several
+            gang.parts = {gpu for gpu in gang.gpus if several and self._holds(gang, gpu)}
+            gang.taken_ns = self._now_ns
+            gang.until_ns = max((self._machines[gpu].quota_until_ns for gpu in gang.parts), default=0)
+            self._changed = gang
+            for gpu in gang.gpus:
+                seat = self._seat(gang, gpu)
+                seat.gang, seat.together = several, False
 
     def settle(self, now_ns: int) -> None:
         """After each event."""
         self._now_ns = now_ns  # a machine knows only of its own last event
+        if self._changed is not None:
+            for gpu in self._changed.gpus:
+                self._direct(gpu, _nothing)
+            self._changed = None
         for machine in self._machines:
             if machine.passed:  # perhaps they may run now
                 machine.passed.clear()
@@ -92,7 +114,8 @@ class Gangs:
         for gang in self.gangs.values():
             if gang.parts and self._run(gang):
                 return True
-        order = sorted(self.gangs.values(), key=lambda gang: (gang.since_ns < 0, gang.since_ns, self._arrived(gang)))
+        regarded = [gang for gang in self.gangs.values() if gang.regarded]
+        order = sorted(regarded, key=lambda gang: (gang.since_ns < 0, gang.since_ns, self._arrived(gang)))
         taken: set[int] = set()  # GPUs that a gang before in the order has a claim on
         for gang in order:
             if self._may_want(gang) and taken.isdisjoint(gang.wanted):
@@ -114,6 +137,7 @@ class Gangs:
             gang.parts.clear()
             if gang.since_ns < 0:
                 self._release(gang)
+            self._regard(gang)
             return True
         seats = {gpu: self._seat(gang, gpu) for gpu in gang.gpus}
         running = [gpu for gpu in held if seats[gpu].state is State.HOLDING]
@@ -346,7 +370,7 @@ class Gangs:
             running = [gpu for gpu in gang.gpus if self._seat(gang, gpu).state is State.HOLDING]
             waits = [gpu for gpu in gang.gpus if self._waits(gang, gpu)]
             assert not (running and waits), f"{gang.name} holds {running} and waits for {waits}"
-            assert not running or gang.parts, f"{gang.name} holds {running} without a grant"
+            assert not running or gang.parts or not gang.regarded, f"{gang.name} holds {running} without a grant"
             closing = [gpu for gpu in gang.gpus if self._seat(gang, gpu).state is State.CLOSING]
             assert not (running and closing), f"{gang.name} keeps {running} and gives back {closing}"
         for machine in self._machines:

@@ -63,7 +63,7 @@ class Seat:
         self.request_ppm = spec.request_ppm
         self.limit_ppm = spec.limit_ppm
         self.latency = spec.latency
-        self.gang = len(spec.gpus) > 1  # gets its GPUs' tokens together (gang.py)
+        self.gang = False  # it gets the tokens of several GPUs together (gang.py)
         self.together = False  # its grants end, for they do on another of its GPUs
         self.preempted_ns = -NEVER_NS  # a gang that was asked back is spared for a quota
         self.state = State.IDLE

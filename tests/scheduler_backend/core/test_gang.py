@@ -24,6 +24,8 @@ class Bench:
             latency = name.startswith("latency")
             self.do(ev.TenantAdded(TenantSpec(name, round(request * 1e6), 1_000_000, 0, latency, tuple(gpus))))
             self.do(ev.ClientJoined(name, number, tuple(gpus)))
+            for gpu in gpus:
+                self.node.gangs.asked(name, gpu)
 
     def do(self, event: ev.Event) -> list[Any]:
         actions = self.node.handle(event, self.now_ns)
@@ -154,3 +156,14 @@ def test_a_gang_that_is_removed_leaves_no_claim() -> None:
     bench.do(ev.TenantRemoved("g"))
     assert [machine.claim for machine in bench.node.machines] == ["", "", ""]
     assert bench.node.machines[0].holder is not None
+
+
+def test_a_tenant_that_uses_one_of_its_gpus_is_like_any_other_until_it_asks_for_a_second() -> None:
+    node = Node(2, Policy())
+    for number, name in enumerate("ab", start=1):
+        node.handle(ev.TenantAdded(TenantSpec(name, 500_000, gpus=(0, 1))), 0)
+        node.handle(ev.ClientJoined(name, number, (0, 1)), 0)
+    actions = node.handle(ev.TokenAsked(1, 0), 0) + node.handle(ev.TokenAsked(2, 1), 0)
+    assert told(actions) == [("Grant", 1, 0), ("Grant", 2, 1)]
+    assert told(node.handle(ev.TokenAsked(1, 1), MS)) == [("Revoke", 1, 0)]  # it never holds and waits
+    node.check()

@@ -1,0 +1,201 @@
+"""Does the daemon stay what it is, for an hour of joins, leaves and faults?
+
+    python -m bench.soak [--seconds 3600] [--seed 1]
+
+Two tenants are busy throughout; guests join, leave, are killed, frozen and resumed, change their shares, one after the
+other at random, and the daemon itself is killed and started again in the first quarter. After each event, a second
+later, all tenants that are there are measured against their shares over one second. Whenever the guests have all left,
+the daemon's memory, descriptors and threads are noted: over what is left of the run none of them may grow. The seed is
+in the JSON: the same seed makes the same events.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.arms import compile_program
+from bench.bed import ROOT, Bed
+from bench.jitter import Probe
+from bench.report import report
+from gemini import shares
+from gemini.units import entitled
+
+ALLOWED_PP = 2.0
+SETTLE_SECONDS, WINDOW_SECONDS = 1.0, 1.0
+ROUND = 12  # events between two moments without guests
+MOST_GUESTS = 6
+GROWTH_BYTES, GROWTH_FDS, GROWTH_THREADS = 4 << 20, 2, 0
+
+
+class Soak:
+    def __init__(self, bed: Bed, seed: int) -> None:
+        self.bed = bed
+        self.random = random.Random(seed)
+        self.program = compile_program(ROOT / "bench" / "churn.c", ROOT / "build" / "bench" / "churn")
+        self.shares: dict[str, tuple[float, float]] = {}
+        self.pids: dict[str, list[int]] = {}
+        self.numbers = itertools.count()
+
+    def join(self, name: str = "", request: float = 0.0, processes: int = 0) -> None:
+        """A tenant more, with one to three processes."""
+        left = 1.0 - sum(request for request, _ in self.shares.values())
+        name = name or f"guest{next(self.numbers)}"
+        request = request or round(self.random.uniform(0.02, max(0.03, min(0.2, left - 0.01))), 3)
+        if request > left:
+            return
+        self.bed.tenant(name, request, 1.0)
+        self.shares[name] = (request, 1.0)
+        self.pids[name] = []
+        for _ in range(processes or self.random.randint(1, 3)):
+            self.spawn(name)
+        self.bed.until_busy(name)
+
+    def spawn(self, name: str) -> None:
+        kernel_us = self.random.choice((50, 100, 300, 1000))
+        child = self.bed.spawn(name, [self.program, str(kernel_us), "8", str(self.random.randint(1, 8))])
+        self.pids[name].append(child.pid)
+
+    def end(self, name: str, number: int) -> None:
+        """All processes of a tenant end, and it goes."""
+        for pid in self.pids.pop(name):
+            child = self.bed.children[pid][1]
+            child.send_signal(number)
+            child.wait()
+        self.shares.pop(name)
+        self.bed.http("DELETE", f"/tenants/{name}")
+
+    def event(self) -> str:
+        """One thing happens; its name."""
+        guests = [name for name in self.shares if name.startswith("guest")]
+        kinds = ["join", "join", "leave", "killed", "frozen", "changed", "respawned"]
+        kind = self.random.choice(kinds) if guests else "join"
+        if kind == "join" and len(guests) >= MOST_GUESTS:
+            kind = "leave"
+        guest = self.random.choice(guests) if guests else ""
+        if kind == "join":
+            self.join()
+        elif kind == "leave":
+            self.end(guest, signal.SIGTERM)
+        elif kind == "killed":
+            self.end(guest, signal.SIGKILL)
+        elif kind == "frozen":
+            for number in (signal.SIGSTOP, signal.SIGCONT):
+                for pid in self.pids[guest]:
+                    os.kill(pid, number)
+                time.sleep(self.random.uniform(0.01, 0.4))
+        elif kind == "changed":
+            request = round(self.shares[guest][0] * self.random.uniform(0.5, 1.0), 3)
+            self.bed.http("PATCH", f"/tenants/{guest}", {"request": request})
+            self.shares[guest] = (request, 1.0)
+        else:
+            pid = self.pids[guest].pop()
+            self.bed.children[pid][1].kill()
+            self.bed.children[pid][1].wait()
+            self.spawn(guest)
+            self.bed.until_busy(guest)
+        return kind
+
+    def measure(self) -> dict[str, Any]:
+        time.sleep(SETTLE_SECONDS)
+        with Probe() as probe:
+            record = self.bed.sample(WINDOW_SECONDS)
+        columns = [record.names.index(name) for name in self.shares]
+        owed = np.array(entitled(list(self.shares.values())))
+        found = 100 * shares.errors(shares.achieved(record.at_ns, record.busy_ns[:, columns]), owed)
+        dead = [pid for pids in self.pids.values() for pid in pids if self.bed.children[pid][1].poll() is not None]
+        self.forget()
+        return {
+            "error_pp": float(found.max()),
+            "tenants": len(columns),
+            "stalls": len(probe.stalls),
+            "dead": len(dead),
+        }
+
+    def forget(self) -> None:
+        """Those that were ended are not asked for any more: the bed's own list is not to grow, either."""
+        living = {pid for pids in self.pids.values() for pid in pids}
+        for pid in [pid for pid in self.bed.children if pid not in living]:
+            del self.bed.children[pid]
+
+    def size(self) -> dict[str, int]:
+        assert self.bed.daemon is not None
+        folder = Path(f"/proc/{self.bed.daemon.pid}")
+        status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
+        return {
+            "rss_bytes": int(status["VmRSS"].split()[0]) << 10,
+            "threads": int(status["Threads"]),
+            "fds": len(os.listdir(folder / "fd")),
+        }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=3600)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    began = time.monotonic()
+    measured: list[dict[str, Any]] = []
+    sizes: list[dict[str, Any]] = []
+    restarts = 0
+    with Bed(config='trace_bytes = "16MiB"\n') as bed:
+        soak = Soak(bed, args.seed)
+        soak.join("x", 0.3, 1)
+        soak.join("y", 0.2, 2)
+        while (elapsed := time.monotonic() - began) < args.seconds:
+            for _ in range(ROUND):
+                kind = soak.event()
+                measured.append({"at_s": time.monotonic() - began, "event": kind, **soak.measure()})
+            for name in [name for name in soak.shares if name.startswith("guest")]:
+                soak.end(name, signal.SIGTERM)
+            soak.forget()
+            if elapsed < args.seconds / 4 and restarts < 5:
+                assert bed.daemon is not None
+                bed.daemon.kill()
+                bed.daemon.wait()
+                bed.start_daemon()
+                restarts += 1
+                measured.append({"at_s": time.monotonic() - began, "event": "daemon killed", **soak.measure()})
+                sizes.clear()
+            time.sleep(1.0)
+            sizes.append({"at_s": time.monotonic() - began, **soak.size()})
+            print(f"{elapsed:6.0f} s {len(measured)} events {sizes[-1]}", file=sys.stderr, flush=True)
+        lost = bed.state()["trace_lost"]
+    errors = np.array([one["error_pp"] for one in measured])
+    calm = np.array([one["error_pp"] for one in measured if not one["stalls"]])
+    settled = sizes[len(sizes) // 4 :]  # caches and rings of recent samples fill up first
+    growth = {key: settled[-1][key] - settled[0][key] for key in ("rss_bytes", "fds", "threads")} if settled else {}
+    figures = {
+        "seconds": time.monotonic() - began,
+        "seed": args.seed,
+        "events": len(measured),
+        "daemon_restarts": restarts,
+        "error_pp": {"p50": np.percentile(errors, 50), "p99": np.percentile(errors, 99), "max": errors.max()},
+        "calm": {"windows": len(calm), "max_pp": calm.max() if len(calm) else None},
+        "above_2_pp": [one for one in measured if one["error_pp"] > ALLOWED_PP],
+        "growth": growth,
+        "sizes": sizes,
+        "trace_lost": lost,
+    }
+    passed = {
+        "shares within 2 pp in every second in which the machine did not stall": not len(calm)
+        or bool(calm.max() <= ALLOWED_PP),
+        "no process died that was not ended": not any(one["dead"] for one in measured),
+        "memory does not grow": growth.get("rss_bytes", 0) <= GROWTH_BYTES,
+        "descriptors do not grow": growth.get("fds", 0) <= GROWTH_FDS,
+        "threads do not grow": growth.get("threads", 0) <= GROWTH_THREADS,
+    }
+    return report("Does the daemon stay what it is under joins, leaves and faults?", figures, passed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

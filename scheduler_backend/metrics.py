@@ -83,8 +83,15 @@ def _counted(server: Server, tenant: str, name: str) -> float:
     return float(server.endpoints[tenant].counters.total()[name])
 
 
-def _enforced(server: Server, tenant: str) -> float:
-    return float(bool(server.endpoints[tenant].by_nonce) and not _counted(server, tenant, "ungated_lookups"))
+def enforced(server: Server, tenant: str) -> str:
+    """Is the promise kept by our library in all that this tenant runs? "yes", or why that cannot be said.
+
+    "no process": its library never came (or it has ended): what it runs, if anything, runs past us. "ungated calls": a
+    process was handed driver entries newer than the library knows.
+    """
+    if _counted(server, tenant, "ungated_lookups"):
+        return "ungated calls"
+    return "yes" if server.endpoints[tenant].by_nonce else "no process"
 
 
 def entitled(server: Server, gpu: int) -> dict[str, int]:
@@ -147,7 +154,7 @@ METRICS: tuple[Row, ...] = (
     Row("gemini_clients", _G, "Its live processes.", ("tenant",),
         _tenants(lambda s, t: len(s.endpoints[t].by_nonce))),
     Row("gemini_enforced", _G, "1 when it has processes under the library and none got ungated calls.", ("tenant",),
-        _tenants(_enforced)),
+        _tenants(lambda s, t: enforced(s, t) == "yes")),
     Row("gemini_gate_wait_seconds", _C, "Time its threads waited at the gate.", ("tenant",),
         _tenants(lambda s, t: _counted(s, t, "gate_wait_ns") / 1e9)),
     Row("gemini_valve_admissions", _C, "Threads let in while draining, for others waited for them.", ("tenant",),

@@ -106,6 +106,7 @@ class Endpoint:
         self.allowance = Allowance(MESSAGES_A_SECOND, MESSAGES_AT_ONCE)
         self.pauses = 0  # how often it was not read for having said too much
         self.paused = False
+        self.told_ungated = False
         self.hellos = Allowance(HELLOS_A_SECOND, HELLOS_AT_ONCE)
         self.postponed: list[bytes] | None = None  # a Hello that has to wait
         self.complaints = Allowance(REFUSALS_LOGGED_A_SECOND, 4 * REFUSALS_LOGGED_A_SECOND)
@@ -504,6 +505,16 @@ class Server:
             elif kind == wire.STATS:
                 values = tuple(int(getattr(message, name)) for name in Counters.FIELDS)
                 endpoint.counters.update(client.number, message.device, values)
+                if message.ungated_lookups and not endpoint.told_ungated:
+                    endpoint.told_ungated = True
+                    log.warning(
+                        "ungated tenant=%s client=%d pid=%d calls=%d program=%s",
+                        endpoint.name,
+                        client.number,
+                        client.pid,
+                        message.ungated_lookups,
+                        client.program,
+                    )
             else:
                 event = wire.event_of(kind, message, client.number, client.gpus)
                 if wire.asks_for_context(kind, message):

@@ -110,6 +110,8 @@ def _tenant(server: Server, name: str, shares: Sequence[dict[str, int]]) -> dict
             for client in endpoint.by_nonce.values()
         ],
         "socket": str(endpoint.socket_path),
+        "enforced": metrics.enforced(server, name),
+        "flood_pauses": endpoint.pauses,
     }
 
 

@@ -13,7 +13,19 @@ from gemini.cli.options import add_node, add_shares, node_of
 from gemini.cli.problem import Problem
 from gemini.units import format_share, format_size, parse_share
 
-COLUMNS = ("NAME", "REQUEST", "LIMIT", "ENTITLED", "ACHIEVED", "MEMORY", "WAIT P99", "LAUNCHES", "PROCESSES", "GPU")
+COLUMNS = (
+    "NAME",
+    "REQUEST",
+    "LIMIT",
+    "ENTITLED",
+    "ACHIEVED",
+    "MEMORY",
+    "WAIT P99",
+    "LAUNCHES",
+    "PROCESSES",
+    "ENFORCED",
+    "GPU",
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -91,6 +103,7 @@ def row(tenant: dict[str, Any]) -> tuple[str, ...]:
         "-" if wait is None else f"{wait:.1f} ms",
         str(tenant.get("launches", "-")),
         "-" if clients is None else str(len(clients) if isinstance(clients, list) else clients),
+        str(tenant.get("enforced", "-")),
         "-" if gpus is None else ",".join(str(gpu) for gpu in gpus),
     )
 

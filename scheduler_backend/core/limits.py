@@ -6,6 +6,7 @@ The bucket itself stands in seat.py; here is how deep it is and how much must be
 from __future__ import annotations
 
 from scheduler_backend.core.accounts import Accounts
+from scheduler_backend.core.policy import virtual
 from scheduler_backend.core.seat import Seat, State
 from scheduler_backend.core.tenant import WHOLE_PPM
 
@@ -79,8 +80,17 @@ class Limits(Accounts):
         return self._until_resumed(seat, quota_ns, start_ns)
 
     def _until_resumed(self, seat: Seat, quota_ns: int, start_ns: int) -> int:
-        """No longer than until a tenant that is owed has rested enough at its limit: a wait could cost it its share."""
+        """No longer than until a tenant has rested enough at its limit that would come then: a wait could cost it its
+        share. One that would have to wait on even so is not worth a drain.
+        """
+        ahead_ns = max(0, start_ns - self.now_ns) if seat is self.holder else 0
         for other in self.waiting.values():
-            if other.throttled and other.request_ppm and (not seat.request_ppm or other.clock < self.virtual_now):
-                quota_ns = min(quota_ns, max(self.policy.least_quota_ns, other.resume_ns - start_ns))
+            if not other.throttled or not other.request_ppm:
+                continue
+            at_ns = max(self.policy.least_quota_ns, other.resume_ns - start_ns)
+            if at_ns >= quota_ns:
+                continue
+            finish = seat.finish + virtual(ahead_ns + at_ns, seat.weight_ppm)
+            if not seat.request_ppm or (other.clock < self.virtual_now and other.finish < finish):
+                quota_ns = at_ns
         return quota_ns

@@ -26,6 +26,7 @@ BENCHES = (
     "conservation",
     "memory_limit",
     "recovery",
+    "latency_class",
     "startup",
     "campaign",
     "tenants",

@@ -1,6 +1,7 @@
 /*
  * pauses.c - a program that comes and goes, and now and then stays away: bursts of BURST_US of GPU time in kernels of 100 us,
- * a synchronise and GAP_US of host time after each; after every STRETCH bursts PAUSE_US instead. Until SIGTERM.
+ * a synchronise and GAP_US of host time after each; after every STRETCH bursts PAUSE_US instead. Until SIGTERM, or for
+ * BURSTS bursts, printing what each took, from before its first launch until the synchronise was done, in nanoseconds.
  * Linked against libcuda.so.1.
  */
 #include <stdint.h>
@@ -21,6 +22,12 @@ static void need(CUresult result, const char *what) {
     }
 }
 
+static int64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000ll + now.tv_nsec;
+}
+
 static void rest(long us) {
     struct timespec away = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
     nanosleep(&away, NULL);
@@ -34,11 +41,12 @@ int main(int argc, char **argv) {
     CUfunction function;
     CUstream stream;
 
-    if (argc != 5) {
-        fprintf(stderr, "usage: pauses BURST_US GAP_US STRETCH PAUSE_US\n");
+    if (argc != 5 && argc != 6) {
+        fprintf(stderr, "usage: pauses BURST_US GAP_US STRETCH PAUSE_US [BURSTS]\n");
         return 2;
     }
     long launches = atol(argv[1]) / 100, gap_us = atol(argv[2]), stretch = atol(argv[3]), pause_us = atol(argv[4]);
+    long bursts = argc == 6 ? atol(argv[5]) : 0;
     prctl(PR_SET_TIMERSLACK, 1UL);
     need(cuInit(0), "cuInit");
     need(cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
@@ -46,10 +54,14 @@ int main(int argc, char **argv) {
     need(cuModuleLoadData(&module, ptx), "cuModuleLoadData");
     need(cuModuleGetFunction(&function, module, "gemini_spin"), "cuModuleGetFunction");
     need(cuStreamCreate(&stream, 0), "cuStreamCreate");
-    for (long burst = 1;; burst++) {
+    for (long burst = 1; !bursts || burst <= bursts; burst++) {
+        int64_t start_ns = now_ns();
         for (long i = 0; i < launches; i++)
             need(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL), "cuLaunchKernel");
         need(cuStreamSynchronize(stream), "cuStreamSynchronize");
+        if (bursts)
+            printf("%lld\n", (long long)(now_ns() - start_ns));
         rest(burst % stretch ? gap_us : pause_us);
     }
+    return 0;
 }

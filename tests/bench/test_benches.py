@@ -18,6 +18,7 @@ SMALL = {
     "overuse": ["--runs=1", "--seconds=0.5"],
     "conservation": ["--runs=1", "--seconds=0.5", "--case=2 equal"],
     "early_return": ["--runs=1", "--seconds=1", "--case=1 ms bursts, 0.4 ms gaps, then away"],
+    "latency_class": ["--runs=1", "--seconds=1", "--case=6 ms, away 14 ms"],
     "recovery": ["--kills=1", "--freezes=1", "--restarts=0"],
     "startup": ["--runs=1", "--processes=40"],
     "tenants": ["--runs=1", "--seconds=0.5", "--tenants=4"],

@@ -83,6 +83,17 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice device);
 CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags);
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags);
 
+/* Green contexts. */
+CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx ctx);
+CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *desc, CUdevResource *resources, unsigned int nb_resources);
+CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nb_groups, const CUdevResource *input,
+    CUdevResource *remaining, unsigned int use_flags, unsigned int min_count);
+CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type);
+CUresult cuGreenCtxCreate(CUgreenCtx *ctx, CUdevResourceDesc desc, CUdevice device, unsigned int flags);
+CUresult cuGreenCtxDestroy(CUgreenCtx ctx);
+CUresult cuGreenCtxGetDevResource(CUgreenCtx ctx, CUdevResource *resource, CUdevResourceType type);
+CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx green_ctx, unsigned int flags, int priority);
+
 /* Modules, libraries, kernels, functions. */
 CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc);
 CUresult cuFuncGetModule(CUmodule *module, CUfunction hfunc);

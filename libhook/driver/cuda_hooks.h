@@ -102,6 +102,16 @@ HOOK(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000, ANY, WATCHED)
 PASS(cuDevicePrimaryCtxSetFlags, "cuDevicePrimaryCtxSetFlags", 7000, ANY, "reads or sets flags; makes no context")
 PASS(cuDevicePrimaryCtxSetFlags_v2, "cuDevicePrimaryCtxSetFlags", 11000, ANY, "reads or sets flags; makes no context")
 
+/* Green contexts. */
+PASS(cuCtxFromGreenCtx, "cuCtxFromGreenCtx", 12040, ANY, "parts of a device, described; work in them is gated as any")
+PASS(cuDevResourceGenerateDesc, "cuDevResourceGenerateDesc", 12040, ANY, "parts of a device, described; work in them is gated as any")
+PASS(cuDevSmResourceSplitByCount, "cuDevSmResourceSplitByCount", 12040, ANY, "parts of a device, described; work in them is gated as any")
+PASS(cuDeviceGetDevResource, "cuDeviceGetDevResource", 12040, ANY, "parts of a device, described; work in them is gated as any")
+HOOK(cuGreenCtxCreate, "cuGreenCtxCreate", 12040, ANY, COUNTED)
+HOOK(cuGreenCtxDestroy, "cuGreenCtxDestroy", 12040, ANY, WATCHED)
+PASS(cuGreenCtxGetDevResource, "cuGreenCtxGetDevResource", 12040, ANY, "parts of a device, described; work in them is gated as any")
+PASS(cuGreenCtxStreamCreate, "cuGreenCtxStreamCreate", 12050, ANY, "parts of a device, described; work in them is gated as any")
+
 /* Modules, libraries, kernels, functions. */
 PASS(cuFuncGetAttribute, "cuFuncGetAttribute", 2020, ANY, "no work, no memory")
 PASS(cuFuncGetModule, "cuFuncGetModule", 11000, ANY, "no work, no memory")
@@ -526,8 +536,6 @@ KNOWN(cuDeviceGetCliqueCount, "cuDeviceGetCliqueCount", 13040, ANY,
     "multicast and fabric objects: bind memory that was counted when it was made")
 KNOWN(cuDeviceGetCliqueInfo, "cuDeviceGetCliqueInfo", 13040, ANY,
     "multicast and fabric objects: bind memory that was counted when it was made")
-KNOWN(cuDeviceGetDevResource, "cuDeviceGetDevResource", 12040, ANY,
-    "green contexts: a share of the SMs of a context that is known")
 KNOWN(cuDeviceGetExecAffinitySupport, "cuDeviceGetExecAffinitySupport", 11040, ANY,
     "green contexts: a share of the SMs of a context that is known")
 KNOWN(cuDeviceGetFabricClusterUuid, "cuDeviceGetFabricClusterUuid", 13040, ANY,
@@ -547,29 +555,16 @@ KNOWN(cuDeviceTotalMem, "cuDeviceTotalMem", 2000, ANY,
     "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
 KNOWN(cuDeviceUnregisterAsyncNotification, "cuDeviceUnregisterAsyncNotification", 12040, ANY,
     "describes the device, no memory figure in it")
-KNOWN(
-    cuCtxFromGreenCtx, "cuCtxFromGreenCtx", 12040, ANY, "green contexts: a share of the SMs of a context that is known")
 KNOWN(cuCtxGetDevResource, "cuCtxGetDevResource", 12040, ANY,
     "green contexts: a share of the SMs of a context that is known")
 KNOWN(cuCtxGetExecAffinity, "cuCtxGetExecAffinity", 11040, ANY,
     "green contexts: a share of the SMs of a context that is known")
 KNOWN(cuCtxRecordEvent, "cuCtxRecordEvent", 12050, ANY, "green contexts: a share of the SMs of a context that is known")
 KNOWN(cuCtxWaitEvent, "cuCtxWaitEvent", 12050, ANY, "green contexts: a share of the SMs of a context that is known")
-KNOWN(cuDevResourceGenerateDesc, "cuDevResourceGenerateDesc", 12040, ANY,
-    "green contexts: a share of the SMs of a context that is known")
 KNOWN(cuDevSmResourceSplit, "cuDevSmResourceSplit", 13010, ANY,
-    "green contexts: a share of the SMs of a context that is known")
-KNOWN(cuDevSmResourceSplitByCount, "cuDevSmResourceSplitByCount", 12040, ANY,
-    "green contexts: a share of the SMs of a context that is known")
-KNOWN(cuGreenCtxCreate, "cuGreenCtxCreate", 12040, ANY, "green contexts: a share of the SMs of a context that is known")
-KNOWN(
-    cuGreenCtxDestroy, "cuGreenCtxDestroy", 12040, ANY, "green contexts: a share of the SMs of a context that is known")
-KNOWN(cuGreenCtxGetDevResource, "cuGreenCtxGetDevResource", 12040, ANY,
     "green contexts: a share of the SMs of a context that is known")
 KNOWN(cuGreenCtxGetId, "cuGreenCtxGetId", 12090, ANY, "green contexts: a share of the SMs of a context that is known")
 KNOWN(cuGreenCtxRecordEvent, "cuGreenCtxRecordEvent", 12040, ANY,
-    "green contexts: a share of the SMs of a context that is known")
-KNOWN(cuGreenCtxStreamCreate, "cuGreenCtxStreamCreate", 12050, ANY,
     "green contexts: a share of the SMs of a context that is known")
 KNOWN(cuGreenCtxWaitEvent, "cuGreenCtxWaitEvent", 12040, ANY,
     "green contexts: a share of the SMs of a context that is known")

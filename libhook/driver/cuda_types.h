@@ -35,6 +35,7 @@ typedef struct CUgraphExec_st *CUgraphExec;
 typedef struct CUmemPoolHandle_st *CUmemoryPool;
 typedef struct CUuserObject_st *CUuserObject;
 typedef struct CUgreenCtx_st *CUgreenCtx;
+typedef struct CUdevResourceDesc_st *CUdevResourceDesc;
 typedef struct CUextSemaphore_st *CUexternalSemaphore;
 typedef uint64_t CUmemGenericAllocationHandle;
 
@@ -515,6 +516,20 @@ typedef struct {
     CUstream hStream;
     void **kernelParams;
 } CUDA_LAUNCH_PARAMS;
+
+/* A part of a device for a green context. CUDA 13 ends it with a pointer to the next. */
+typedef enum { CU_DEV_RESOURCE_TYPE_INVALID = 0, CU_DEV_RESOURCE_TYPE_SM = 1 } CUdevResourceType;
+typedef struct {
+    CUdevResourceType type;
+    unsigned char _internal_padding[92];
+    union {
+        struct {
+            unsigned int smCount;
+        } sm;
+        uint64_t _oversize[6];
+    };
+} CUdevResource;
+enum { CU_GREEN_CTX_DEFAULT_STREAM = 1 };
 
 typedef struct CUexecAffinityParam_st CUexecAffinityParam;
 typedef struct CUctxCreateParams_st CUctxCreateParams;

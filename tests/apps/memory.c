@@ -12,6 +12,8 @@
  *     map COUNT                maps the newest vmm block COUNT times more; unmap: all its mappings
  *     release | retain         its handle, again from its mapping
  *     context | end            another context (made and popped), and its end; "0 CODE"
+ *     green | ungreen          a green context on device 1, and its end; "0 CODE"
+ *     elsewhere                another context, on device 1, made and ended at once; "0 CODE"
  *     primary | reset          release the primary context and take it anew; reset it
  *     graph BYTES              instantiates and launches a graph with an allocation and a free of BYTES
  *     fork                     a child that forgets all of this ends; "0 STATUS"
@@ -40,6 +42,7 @@ static union block blocks[KINDS][MOST];
 static int held[KINDS];
 static CUdevice device;
 static CUcontext primary, others[64];
+static CUgreenCtx green;
 static int contexts;
 static CUmemoryPool own;
 static CUdeviceptr place;
@@ -202,6 +205,21 @@ static void obey(char *line) {
     } else if (strcmp(word, "end") == 0) {
         answer(contexts - 1, cuCtxDestroy_v2(others[contexts - 1]));
         contexts--;
+    } else if (strcmp(word, "green") == 0) {
+        CUdevResource half = {0};
+        CUdevResourceDesc desc;
+        unsigned int one = 1;
+        code = cuDeviceGetDevResource(1, &half, CU_DEV_RESOURCE_TYPE_SM);
+        code = code ? code : cuDevSmResourceSplitByCount(&half, &one, &half, NULL, 0, 64);
+        code = code ? code : cuDevResourceGenerateDesc(&desc, &half, 1);
+        code = code ? code : cuGreenCtxCreate(&green, desc, 1, CU_GREEN_CTX_DEFAULT_STREAM);
+        answer(0, code);
+    } else if (strcmp(word, "ungreen") == 0) {
+        answer(0, cuGreenCtxDestroy(green));
+    } else if (strcmp(word, "elsewhere") == 0) {
+        CUcontext there;
+        code = cuCtxCreate_v2(&there, 0, 1);
+        answer(0, code ? code : cuCtxDestroy_v2(there));
     } else if (strcmp(word, "primary") == 0) {
         code = cuDevicePrimaryCtxRelease_v2(device);
         memset(held, 0, sizeof(held));

@@ -109,7 +109,7 @@ def _layouts(official: Declarations, current: bool) -> list[str]:
             found.append(f"{name}: {ours().sizes[name]} bytes in cuda_types.h, {size} in CUDA")
         for path, place in fields.items():
             other = official.fields[name].get(path)
-            if re.search(r"(^|\.)(reserved|pad)\d*$", path):
+            if re.search(r"(^|\.)(reserved|pad|_oversize)\d*$", path):
                 continue
             if other is not None and other != place:
                 found.append(f"{name}.{path}: at (offset, size) {place} in cuda_types.h, {other} in CUDA")

@@ -37,6 +37,8 @@ enum slab_type {
     SLAB_MIPMAP,
     SLAB_PHYSICAL,
     SLAB_USER_OBJECT,
+    SLAB_RESOURCES,
+    SLAB_GREEN,
     SLABS,
 };
 

@@ -325,3 +325,13 @@ def test_children_by_fork_vfork_and_spawn_are_processes_of_their_own(bed: Bed, a
     # Each child got what the parent left, gave it back at its end, and the parent's own was untouched.
     assert out[-2] == f"0 {room} {OUT_OF_MEMORY} 0 {room} {OUT_OF_MEMORY} 0"
     assert out[-1] == "0"
+
+
+def test_a_green_context_is_counted_as_the_primary_one_that_it_holds(bed: Bed, app: Path) -> None:
+    bed.tenant("green", 0.1, 1.0, memory=CONTEXT + 8 * MIB)
+    program = Program(bed, "green", app)
+    assert program("elsewhere") == [0, 0]
+    assert program("green") == [0, 0]
+    assert program("elsewhere") == [0, OUT_OF_MEMORY]  # there is room for one context on each card
+    assert program("ungreen") == [0, 0]
+    assert program("elsewhere") == [0, 0]

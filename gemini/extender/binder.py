@@ -15,7 +15,7 @@ import logging
 from gemini.extender.codec import BindRequest
 from gemini.extender.groups import Groups
 from gemini.extender.ledger import ROUNDS, Stale
-from gemini.extender.promises import Promises, told
+from gemini.extender.promises import Promises, shared_node, told
 from gemini.extender.reserve import BIND_NS, GroupKey
 from gemini.extender.state import PodView
 from gemini.kube.allocation import annotations_of
@@ -57,7 +57,7 @@ class Binder:
         try:
             pod = await self._pod(request)
             if pod.node is not None:
-                if pod.node == request.node and (pod.spec is None or pod.placement is not None):
+                if pod.node == request.node and (pod.spec is None or pod.vendor or pod.placement is not None):
                     return ""
                 raise Refusal(f"the pod is bound to {pod.node} already")
             if pod.spec is None:
@@ -145,6 +145,8 @@ class Binder:
         if held is not None:
             return held.placement
         assert pod.spec is not None
+        if pod.vendor:
+            return self._reserve_for_vendor(pod, node)
         with self.cluster.fenced(pod):
             placement = self.cluster.allocator.choose(pod.spec.ask, [node])
             if placement is None:
@@ -153,13 +155,25 @@ class Binder:
         self.cluster.reservations.put(placement, self._promises.clock_ns() + BIND_NS)
         return placement
 
+    def _reserve_for_vendor(self, pod: PodView, node: str) -> Placement:
+        """Which card the pod gets its kubelet and another device plugin will say: until then it may be any that they
+        have left. So nobody may share one."""
+        if sharers := self.cluster.sharers(node):
+            raise Refusal(shared_node(sharers))
+        placement = Placement(pod.uid, node, self.cluster.open_cards(node))
+        try:
+            self.cluster.reservations.put(placement, self._promises.clock_ns() + BIND_NS)
+        except Overbooked as error:
+            raise Refusal(str(error)) from None
+        return placement
+
     async def _write(self, pod: PodView, placement: Placement) -> None:
         """The Binding. Raises after giving back what can be given back."""
         node = self.cluster.book.node(placement.node)
         if node is None or pod.spec is None:
             self._promises.drop(placement)
             raise Refusal(f"node {placement.node} has gone")
-        annotations = annotations_of(placement, pod.spec, node, self._promises.wall_ns())
+        annotations = {} if pod.vendor else annotations_of(placement, pod.spec, node, self._promises.wall_ns())
         try:
             await self._promises.kubernetes.bind(pod.namespace, pod.name, pod.uid, placement.node, annotations)
         except Refused as error:

@@ -35,6 +35,8 @@ class Kubernetes(Protocol):
 
     async def answer_claim(self, given: dict[str, Any]) -> dict[str, Any]: ...
 
+    async def wake(self, stamp: str) -> None: ...
+
     async def put_lease(self, namespace: str, name: str, metadata: dict[str, Any]) -> str: ...
 
 
@@ -54,6 +56,11 @@ def told(refusal: NodeRefusal) -> str:
     """A node's refusal in one line, with those of its first cards."""
     parts = "; ".join(f"{card}: {why}" for card, why in list(refusal.devices.items())[:8])
     return f"{refusal.message} ({parts})" if parts else refusal.message
+
+
+def shared_node(sharers: Sequence[str]) -> str:
+    """Why a node is nothing for a pod that another device plugin serves."""
+    return f"{len(sharers)} pods or claims share cards here, of which the plugin that serves this pod knows nothing"
 
 
 class Promises:
@@ -118,7 +125,7 @@ class Promises:
         except ApiFault:
             return False
         now = self.cluster.pods.get(pod.uid)
-        return now is not None and now.node == node and now.placement is not None
+        return now is not None and now.node == node and (now.placement is not None or bool(now.vendor))
 
     def drop(self, placement: Placement) -> None:
         """Gives a promise back, here and for all replicas."""

@@ -33,6 +33,7 @@ class Reservations:
     def __init__(self, book: Book) -> None:
         self._book = book
         self._held: dict[str, Reservation] = {}
+        self.releases = 0  # grows with each that is given back, not with those that came to be
         self._adopted: dict[str, dict[str, Reservation]] = {}  # node -> key in the book -> another replica's promise
 
     def __contains__(self, pod: str) -> bool:
@@ -83,7 +84,7 @@ class Reservations:
 
     def settle(self, pod: str) -> None:
         """The pod is bound, or gone."""
-        self.drop(pod)
+        self._drop(pod)
         if self._adopted:
             self.disown(pod)
 
@@ -113,6 +114,11 @@ class Reservations:
 
     def drop(self, pod: str) -> bool:
         """Gives a reservation back; whether there was one."""
+        dropped = self._drop(pod)
+        self.releases += dropped
+        return dropped
+
+    def _drop(self, pod: str) -> bool:
         if self._held.pop(pod, None) is None:
             return False
         self._book.release(pod)

@@ -6,6 +6,7 @@ Does no I/O of its own: the API server is a `Kubernetes` given to it, the clocks
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import Any
@@ -15,14 +16,16 @@ from gemini.extender.binder import Binder
 from gemini.extender.claims import Claims
 from gemini.extender.codec import BindRequest, FilterRequest, PreemptRequest, Victims
 from gemini.extender.groups import Groups
-from gemini.extender.promises import Kubernetes, Promises, Verdict, told
+from gemini.extender.promises import Kubernetes, Promises, Verdict, shared_node, told
 from gemini.extender.shown import summary
 from gemini.extender.state import Cluster, PodView
 from gemini.kube import names
+from gemini.kube.client import ApiFault, Refused
 from gemini.kube.device import template_node
 from gemini.placement.allocate import Allocator, UnknownPolicy
 from gemini.placement.book import Book
 
+log = logging.getLogger("gemini.extender")
 EXPLAINED = 256  # nodes whose refusal is worked out card by card when a pod fits nowhere
 
 
@@ -44,6 +47,9 @@ class Service:
         self._groups = Groups(promises, lambda pod, asked: self._alone(pod, asked, everything=False))
         self._binder = Binder(promises, self._groups, self.waiting)
         self.claims = Claims(promises)
+        self._kubernetes, self._wall_ns = kubernetes, wall_ns
+        self._releases = 0  # as of when the scheduler was last woken
+        self._wakes = True
 
     async def bind(self, request: BindRequest) -> str:
         """The error for the scheduler; empty: bound."""
@@ -55,6 +61,25 @@ class Service:
         await self.claims.sweep()
         for uid in [uid for uid in self.waiting if uid not in self.cluster.pods]:
             del self.waiting[uid]
+        await self._wake()
+
+    async def _wake(self) -> None:
+        """The scheduler asks again about a pod that we refused when something changes in the cluster. It may have seen
+        that before we did, and asked too early; and of a Device it sees nothing. So when something was given back
+        since, and somebody waits, it is told by a change of an object of ours that it watches."""
+        now = self.cluster.releases
+        if now == self._releases:
+            return
+        known = (self.cluster.pods.get(uid) for uid in self.waiting)
+        if self._wakes and any(pod is not None and pod.waits for pod in known):
+            try:
+                await self._kubernetes.wake(str(self._wall_ns()))
+            except Refused as error:
+                self._wakes = False
+                log.warning("cannot wake the scheduler when there is room again: %s", error)
+            except ApiFault:
+                return  # the next sweep tries again
+        self._releases = now
 
     def view(self, given: dict[str, Any]) -> PodView:
         """The pod of a request, without parsing it again where it is the one that was watched."""
@@ -99,6 +124,8 @@ class Service:
             return Verdict([], dict.fromkeys(asked, ("Invalid", pod.fault)))
         if pod.spec is None:
             return Verdict(list(asked), {})
+        if pod.vendor:
+            return self._for_vendor(asked)
         try:
             self.cluster.allocator.check(pod.spec.ask)
         except UnknownPolicy as error:
@@ -114,6 +141,12 @@ class Service:
             why = ("Reserved", f"cards are held for the pod on {node}")
             return Verdict([n for n in asked if n == node], {n: why for n in asked if n != node})
         return self._alone(pod, asked, everything=not effect)
+
+    def _for_vendor(self, asked: Sequence[str]) -> Verdict:
+        """The nodes for a pod that came past the webhook, and so is served by another device plugin: where nobody
+        shares a card."""
+        failed = {name: ("Shared", shared_node(sharers)) for name in asked if (sharers := self.cluster.sharers(name))}
+        return Verdict([name for name in asked if name not in failed], failed)
 
     def _alone(self, pod: PodView, asked: Sequence[str], everything: bool) -> Verdict:
         with self.cluster.fenced(pod):

@@ -36,6 +36,7 @@ from gemini.placement.model import GPU, WHOLE, Device, Grant, Placement, Role
 NODE, DEVICE, POD, CLAIM, BUDGET = "Node", "Device", "Pod", "ResourceClaim", "PodDisruptionBudget"
 KINDS = (NODE, DEVICE, POD, CLAIM, BUDGET)
 DELETED = "DELETED"
+FOREIGN = "foreign/"  # of the keys in the book of what other device plugins gave out
 ENDED = 20_000  # deleted pods, and allocations of claims that are over, that are remembered
 
 _DOMAINS = tuple(f"{d}/" for d in (*S2_DOMAINS, names.ALIYUN, names.NVIDIA))
@@ -109,6 +110,7 @@ class Cluster:
         self.claims: dict[str, Claim] = {}  # by uid; those that have devices of ours
         self.unanswered: set[str] = set()  # uids of claims that wait for our word
         self._claims_on: dict[str, set[str]] = defaultdict(set)  # node -> uids
+        self._releases = 0
         self._ended: dict[str, None] = {}  # uids of deleted pods, oldest first: a read may still show one of them
         self._foreign: dict[str, dict[str, tuple[Grant, ...]]] = {}  # node -> pod uid -> what another plugin gave it
 
@@ -177,6 +179,15 @@ class Cluster:
             namespace, _, name = key.partition("/")
             self.budgets.pop((namespace, name), None)
 
+    @property
+    def releases(self) -> int:
+        """Grows whenever something was given back, a node has become another, or a group has another member: who waits
+        may have room now."""
+        return self._releases + self.reservations.releases
+
+    def _release(self, key: str) -> None:
+        self._releases += self.book.release(key)
+
     def _end(self, key: str) -> None:
         self._ended[key] = None
         if len(self._ended) > ENDED:
@@ -192,7 +203,10 @@ class Cluster:
         annotations = _mapping(_mapping(node.get("metadata")).get("annotations"))
         said = annotations.get(names.NODE_CORDON)
         uuids = frozenset(u.strip() for u in said.split(",") if u.strip()) if isinstance(said, str) else frozenset()
-        self.book.put_node(cordoned(reported.node, uuids))
+        fresh = cordoned(reported.node, uuids)
+        if self.book.node(name) != fresh:
+            self._releases += 1  # another card, or one in service again
+        self.book.put_node(fresh)
 
     def _put_foreign(self, name: str) -> None:
         before = self._foreign.pop(name, {})
@@ -225,7 +239,7 @@ class Cluster:
         key = foreign_key(node, pod)
         known = self.book.holdings.get(key)
         if known is not None and known.placement.grants != grants:
-            self.book.release(key)
+            self._release(key)
             known = None
         if known is None and grants:
             self.book.place(Placement(key, node, grants), strict=False)
@@ -266,10 +280,11 @@ class Cluster:
             spec=parsed,
             fault=fault,
             object=given,
-            vendor=_vendor(spec) if node is not None else frozenset(),
+            vendor=_vendor(spec),
         )
 
     def _put_pod(self, pod: PodView) -> None:
+        known = self.pods.get(pod.uid)
         self._unlink(pod.uid)
         self.pods[pod.uid] = pod
         if pod.node is not None or pod.gone:
@@ -278,6 +293,7 @@ class Cluster:
             self.on_node[pod.node].add(pod.uid)
         if pod.group is not None:
             self._groups[pod.group].add(pod.uid)
+            self._releases += pod.waits and known is None  # the others may have waited for this one
         if pod.nominated is not None:
             self.nominated.add(pod.uid)
         self._enter(pod)
@@ -288,7 +304,7 @@ class Cluster:
         if pod.uid not in self.reservations:
             wanted = pod.placement if pod.holds else None
             if held is not None and (held.placement != wanted or held.initialized != pod.initialized):
-                self.book.release(pod.uid)
+                self._release(pod.uid)
                 held = None
             if wanted is not None and held is None:
                 self.book.place(wanted, strict=False, initialized=pod.initialized)
@@ -297,7 +313,7 @@ class Cluster:
 
     def _drop_pod(self, uid: str) -> None:
         self.reservations.settle(uid)
-        self.book.release(uid)
+        self._release(uid)
         pod = self.pods.get(uid)
         self._unlink(uid)
         self.pods.pop(uid, None)
@@ -324,7 +340,7 @@ class Cluster:
             if claim is None or claim.key != known.key:  # that allocation is over
                 self._end(known.key)
                 self.reservations.settle(known.key)
-                self.book.release(known.key)
+                self._release(known.key)
         if claim is None:
             return
         self.claims[uid] = claim
@@ -347,7 +363,7 @@ class Cluster:
         grants = grants_of(claim, reported.node) if claim.promised and reported is not None else None
         held = self.book.holdings.get(claim.key)
         if held is not None and held.placement.grants != grants:
-            self.book.release(claim.key)
+            self._release(claim.key)
             held = None
         if held is None and grants:
             self.book.place(Placement(claim.key, claim.node, grants), strict=False)
@@ -397,6 +413,19 @@ class Cluster:
         status = _mapping(self.nodes.get(node, {}).get("status"))
         offered = _mapping(status.get("capacity"))
         return any(str(offered.get(name, "0")) != "0" for name in names.VENDOR_RESOURCES)
+
+    def sharers(self, node: str) -> list[str]:
+        """Who holds, or is promised, parts of the node's cards by us: of those another device plugin knows nothing."""
+        here = (self.book.holdings[key] for key in self.book.pods_on(node) if not key.startswith(FOREIGN))
+        return [one.placement.pod for one in here if any(kind == GPU for kind, _ in one.devices())]
+
+    def open_cards(self, node: str) -> tuple[Grant, ...]:
+        """The cards that another device plugin may give out next: all but those that it has given out."""
+        site = self.book.node(node)
+        keys = [key for key in self.book.pods_on(node) if key.startswith(FOREIGN)]
+        held = {where for key in keys for where in self.book.holdings[key].devices()}
+        devices = site.devices if site is not None else ()
+        return tuple(_wholly(d) for d in devices if d.type == GPU and (d.type, d.minor) not in held)
 
     def taken(self, placement: Placement) -> bool:
         """Whether a card of it is held by a pod that another device plugin serves."""
@@ -485,7 +514,7 @@ def version_of(given: Mapping[str, Any]) -> int:
 
 
 def foreign_key(node: str, pod: str) -> str:
-    return f"foreign/{node}/{pod}"
+    return f"{FOREIGN}{node}/{pod}"
 
 
 def _full_name(given: Mapping[str, Any]) -> tuple[str, str]:

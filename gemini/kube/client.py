@@ -241,6 +241,12 @@ class Client:
         metadata = given["metadata"]
         return await self.call("PUT", f"{_claim_path(metadata['namespace'], metadata['name'])}/status", given)
 
+    async def wake(self, stamp: str) -> None:
+        """Makes kube-scheduler look again at pods that an extender refused: any event of an object that it watches
+        does, so one that is ours and means nothing else is changed, our DeviceClass."""
+        path = f"/apis/{names.RESOURCE_API_VERSION}/deviceclasses/{names.DRIVER}"
+        await self.call("PATCH", path, {"metadata": {"annotations": {names.ROOM: stamp}}})
+
     async def bind(self, namespace: str, name: str, uid: str, node: str, annotations: dict[str, str]) -> None:
         """One write: the server merges the Binding's annotations into the pod. Another uid, or a pod that is bound
         already, is Refused with 409."""

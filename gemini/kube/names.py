@@ -60,6 +60,7 @@ DEVICE_KIND = "Device"
 # Dynamic resource allocation: our driver, and the conditions of a claim's device by which the extender answers.
 RESOURCE_API_VERSION = "resource.k8s.io/v1"
 DRIVER = DOMAIN
+ROOM = f"{DOMAIN}/room"  # annotation of the DeviceClass: when there was last room for somebody who waited
 CLAIM_PROMISED = f"{DOMAIN}/promised"
 CLAIM_REFUSED = f"{DOMAIN}/refused"
 

@@ -17,20 +17,12 @@ import pytest
 
 from tests.e2e.api import Object, condition
 from tests.e2e.plane import Plane
-from tests.e2e.test_extender import BASE, CORE, DEVICES, MEMORY, gemini, record, sharepod
+from tests.e2e.test_extender import CORE, DEVICES, MEMORY, gemini, record, sharepod
 from tests.e2e.test_reporter import USER, crd, rights  # noqa: F401
 from tests.e2e.vendor import simulated
 
 GIB = 2**30
 DRA = "/apis/resource.k8s.io/v1"
-
-
-@pytest.fixture(scope="module")
-def device_class(plane: Plane) -> Iterator[None]:
-    file = str(BASE / "deviceclass.yaml")
-    plane.kubectl("apply", "-f", file)
-    yield
-    plane.kubectl("delete", "-f", file)
 
 
 @contextmanager
@@ -96,7 +88,7 @@ def now(plane: Plane, namespace: str) -> Counter[str]:
     return promised(claims, plane.api.get(f"/api/v1/namespaces/{namespace}/pods")["items"])
 
 
-@pytest.mark.usefixtures("rights", "device_class")
+@pytest.mark.usefixtures("rights")
 def test_claim_and_annotated_pod_never_share_more_than_a_card_whoever_comes_first(
     plane: Plane, namespace: str, machine: str
 ) -> None:
@@ -120,7 +112,7 @@ def test_claim_and_annotated_pod_never_share_more_than_a_card_whoever_comes_firs
         assert set(now(plane, namespace).values()) == {100}
 
 
-@pytest.mark.usefixtures("rights", "device_class")
+@pytest.mark.usefixtures("rights")
 def test_claims_and_annotated_pods_that_race_for_cards_never_get_more_than_there_is(
     plane: Plane, namespace: str, machine: str
 ) -> None:

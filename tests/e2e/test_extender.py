@@ -33,7 +33,8 @@ USER = "gemini-extender"
 
 @pytest.fixture(scope="module")
 def crd(plane: Plane) -> Iterator[None]:
-    files = [BASE / "customresourcedefinition-device.yaml", BASE / "clusterrole-extender.yaml"]
+    kinds = ("customresourcedefinition-device", "clusterrole-extender", "deviceclass")
+    files = [BASE / f"{kind}.yaml" for kind in kinds]
     for file in files:
         plane.kubectl("apply", "-f", str(file))
     binding = {"metadata": {"name": USER}, "roleRef": {"kind": "ClusterRole", "name": USER}}
@@ -87,7 +88,7 @@ def gemini(plane: Plane, policies: str = "", **hooks: Any) -> Iterator[str]:
         stack.enter_context(plane.webhook("gemini-mutate", f"{hook}/mutate", **hooks))
         check = {"validating": True, "resources": ("pods", "pods/binding"), "operations": ("CREATE", "UPDATE")}
         stack.enter_context(plane.webhook("gemini-validate", f"{hook}/validate", **{**check, **hooks}))
-        resources = [CORE, MEMORY, RATIO, GPUSHARE]
+        resources = [CORE, MEMORY, RATIO, GPUSHARE, "nvidia.com/gpu"]
         verbs = ("filter", "prioritize", "bind", "preempt")
         entry = extender(url, resources, ignored=[MEMORY, RATIO], node_cache_capable=True, verbs=verbs)
         stack.enter_context(plane.scheduler(scheduler_configuration([entry])))

@@ -94,14 +94,16 @@ def test_B18_B20_no_sharepod_is_ever_put_on_a_card_that_nvidias_plugin_gave_out(
     plane: Plane, node: Node, namespace: str, rights: None, vendor: Path, machine: str
 ) -> None:
     path = f"/api/v1/namespaces/{namespace}/pods"
-    with nvidia_plugin(node, vendor, machine):
+    with nvidia_plugin(node, vendor, machine), plane.namespace("theirs") as theirs:
         node.wait_capacity(RESOURCE, 2)
         with plane.scheduler():
             plane.api.post(path, pod("before", node, "echo card: $NVIDIA_VISIBLE_DEVICES; sleep 1000", LIMITS))
             given = plane.api.wait_one(f"{path}/before", condition("Ready"))
         card = plane.kubectl("-n", namespace, "logs", "before").stdout.split()[1]
         assert card.startswith("GPU-")
-        with gemini(plane), reporter(plane, node, machine):
+        other = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [theirs]}
+        selector = {"namespaceSelector": {"matchExpressions": [other]}}
+        with gemini(plane, **selector), reporter(plane, node, machine):
             plane.api.patch(f"/api/v1/nodes/{node.name}/status", {"status": {"capacity": {CORE: "200"}}})
             node.wait_capacity(CORE, 200)
             # B20: it ran before anything of ours did, without our annotation; the kubelet's record tells its card.
@@ -109,16 +111,33 @@ def test_B18_B20_no_sharepod_is_ever_put_on_a_card_that_nvidias_plugin_gave_out(
             assert foreign(held) == {given["metadata"]["uid"]: [card]}
             for i in range(6):
                 plane.api.post(path, sharepod(f"p{i}", gpu_request="0.25"))
-            bound = [plane.api.wait_one(f"{path}/p{i}", lambda one: one["spec"].get("nodeName")) for i in range(4)]
+            bound = plane.api.wait(path, lambda found: _placed(found, 4), "four shares of 0.25")
             (free,) = {record(one)[0]["uuid"] for one in bound}
             assert free != card
-            for i in (4, 5):
-                plane.api.wait_one(f"{path}/p{i}", _refused)
+            late = {f"p{i}" for i in range(6)} - {one["metadata"]["name"] for one in bound}
+            for name in late:
+                plane.api.wait_one(f"{path}/{name}", lambda one: _refused(one, "InsufficientCore"))
             plane.api.delete(f"{path}/before", grace_seconds=0)
-            late = [plane.api.wait_one(f"{path}/p{i}", lambda one: one["spec"].get("nodeName")) for i in (4, 5)]
-            assert {record(one)[0]["uuid"] for one in late} == {card}
+            found = [plane.api.wait_one(f"{path}/{name}", lambda one: one["spec"].get("nodeName")) for name in late]
+            assert {record(one)[0]["uuid"] for one in found} == {card}
+
+            # The other way round: a pod that comes past the webhook does not get a card that is shared.
+            again = f"/api/v1/namespaces/{theirs}/pods"
+            plane.api.post(again, pod("after", node, "sleep 1000", LIMITS))
+            plane.api.wait_one(f"{again}/after", lambda one: _refused(one, "pods or claims share cards here"))
+            for i in range(6):
+                plane.api.delete(f"{path}/p{i}", grace_seconds=0)
+            given = plane.api.wait_one(f"{again}/after", condition("Ready"))
+            uid = given["metadata"]["uid"]
+            plane.api.wait_one(f"{DEVICES}/{node.name}", lambda one: len(foreign(one).get(uid, [])) == 1)
 
 
-def _refused(one: Object) -> bool:
+def _placed(pods: list[Object], count: int) -> list[Object]:
+    """The sharepods that have a node, once there are so many."""
+    bound = [one for one in pods if one["metadata"]["name"] != "before" and one["spec"].get("nodeName")]
+    return bound if len(bound) == count else []
+
+
+def _refused(one: Object, why: str) -> bool:
     conditions = one["status"].get("conditions") or ()
-    return any(c["type"] == "PodScheduled" and "InsufficientCore" in c.get("message", "") for c in conditions)
+    return any(c["type"] == "PodScheduled" and why in c.get("message", "") for c in conditions)

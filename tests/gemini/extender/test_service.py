@@ -9,10 +9,11 @@ import pytest
 
 from gemini.extender.codec import PreemptRequest, Victims
 from gemini.extender.reserve import BIND_NS, GROUP_NS
-from gemini.extender.state import POD
+from gemini.extender.state import DEVICE, POD
 from gemini.kube.client import Refused, Unanswered
+from gemini.kube.device import write_device
 from tests.gemini.extender import binders
-from tests.gemini.extender.world import GIB, Replica, World, pod_object
+from tests.gemini.extender.world import GIB, Replica, World, cards, pod_object
 
 Object = dict[str, Any]
 OPERATIONS = 2_000  # 10^5 of them: python -m bench.replicas
@@ -257,6 +258,81 @@ def test_two_replicas_and_eight_binders_never_promise_more_than_a_card(seed: int
 
 def test_replicas_that_keep_their_promises_to_themselves_would_be_found_out() -> None:
     assert binders.run(1, 500, alone=True).peak_core > 100
+
+
+# ---- beside another device plugin
+
+
+def vendor_pod(name: str) -> Object:
+    """One that came past the webhook: NVIDIA's own plugin serves it."""
+    pod = pod_object(name)
+    pod["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
+    return pod
+
+
+def test_pod_of_another_plugin_goes_where_nobody_shares_a_card_and_then_nobody_shares_one_there() -> None:
+    made = world("n1", "n2", count=2)
+    replica = Replica(made)
+
+    async def run() -> None:
+        assert await replica.bind(made.put(POD, pod_object("p", gpu_request="0.2")), "n1") == ""
+        replica.watch()
+        pod = made.put(POD, vendor_pod("v"))
+        verdict = await replica.filter(pod)
+        assert verdict.passed == ["n2"]
+        assert "1 pods or claims share cards here" in verdict.failed["n1"][1]
+        assert "share cards here" in await replica.bind(pod, "n1")
+        assert await replica.bind(pod, "n2") == ""
+        assert "gemini.io/allocation" not in made.pod_of("uid-v")["metadata"]["annotations"]
+        late = made.put(POD, pod_object("q", gpu_request="0.2"))
+        assert "InsufficientCore" in await replica.bind(late, "n2")  # its card is not known yet
+        replica.watch()
+        assert "InsufficientCore" in await replica.bind(late, "n2")
+        entry = {"podUID": "uid-v", "containerName": "main", "deviceIDs": ["GPU-n2-1"]}
+        made.put(DEVICE, write_device(cards("n2"), [entry]))
+        replica.watch()
+        assert await replica.bind(late, "n2") == ""
+        assert len(replica.cluster.reservations) == 1  # what was just bound, not seen yet
+
+    asyncio.run(run())
+    assert made.promised() == {("n1", 0): (20, 20 * 16 * GIB // 100), ("n2", 0): (20, 20 * 16 * GIB // 100)}
+
+
+def test_scheduler_is_woken_when_there_is_room_for_who_waits_and_not_otherwise() -> None:
+    made = world("n1", count=1)
+    replica = Replica(made)
+
+    async def run() -> None:
+        first = made.put(POD, pod_object("first", gpu_request="0.8"))
+        assert await replica.bind(first, "n1") == ""
+        late = made.put(POD, pod_object("late", gpu_request="0.5"))
+        replica.watch()
+        await replica.service.sweep()
+        assert not (await replica.filter(late)).passed
+        await replica.service.sweep()
+        assert made.woken == 0  # nothing was given back
+        made.delete(POD, "uid-first")
+        assert not (await replica.filter(late)).passed  # the scheduler has seen it first, and asks too early
+        replica.watch()
+        await replica.service.sweep()
+        assert made.woken == 1
+        await replica.service.sweep()
+        assert made.woken == 1
+        assert await replica.bind(late, "n1") == ""
+        replica.watch()
+        made.delete(POD, "uid-late")
+        replica.watch()
+        await replica.service.sweep()
+        assert made.woken == 1  # nobody waits
+        over = made.put(POD, pod_object("over", gpu_request="0.1", gpu_memory="20Gi"))
+        replica.watch()
+        assert not (await replica.filter(over)).passed
+        made.put(DEVICE, write_device(cards("n1", 2)))  # of this the scheduler sees nothing
+        replica.watch()
+        await replica.service.sweep()
+        assert made.woken == 2
+
+    asyncio.run(run())
 
 
 # ---- preempt, dry-run, state

@@ -57,6 +57,7 @@ class World:
         self.binds_refused: list[Refused | Unanswered] = []  # the next bindings fail so
         self.said: list[tuple[str, int, str]] = []
         self.shares = 0
+        self.woken = 0
 
     # ---- as a test uses it
 
@@ -103,6 +104,10 @@ class World:
         return [
             copy.deepcopy(o) for (k, _), o in self.objects.items() if k == POD and o["spec"].get("nodeName") == node
         ]
+
+    async def wake(self, stamp: str) -> None:
+        await self._maybe_lost()
+        self.woken += 1
 
     async def claims_on(self, node: str) -> list[Object]:
         await self._maybe_lost()

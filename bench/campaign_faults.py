@@ -51,8 +51,8 @@ def _signal(pids: list[int], number: int) -> None:
 MESSAGES = {  # name -> (type, to the client?, flag that must be set, situation)
     "Hello": (1, False, 0, "cut"),
     "Welcome": (2, True, 0, "cut"),
-    "TokenRequest": (3, False, 0, "others away"),
-    "renewal": (3, False, 1, "others away"),
+    "TokenRequest": (3, False, 0, "another comes"),
+    "renewal": (3, False, 1, "long kernels"),
     "Grant": (4, True, 0, "others away"),
     "prepared Grant": (4, True, 4, ""),
     "Extend": (5, True, 0, "others away"),
@@ -79,6 +79,11 @@ def message(kind: str, mode: str) -> Callable[[Scene], None]:
                 time.sleep(AWAY_SECONDS)
                 _signal(_others(scene), signal.SIGCONT)
                 time.sleep(0.1)
+        elif situation in ("another comes", "long kernels"):  # whose drain outlasts half of a lease
+            more = [scene.spawn("a", (100 if situation == "another comes" else 40_000, 1, 1)) for _ in range(2)]
+            time.sleep(1.0)
+            for pid in more:
+                scene.kill(pid)
         else:
             time.sleep(2.2 if situation == "wait" else 0.5)
         scene.notes["messages"] = scene.tell_proxy({})

@@ -12,7 +12,7 @@
 #define IDLE_POLL_NS 100000ull   /* how late idleness may be seen where the program does not synchronise */
 #define VALVE_LEAST_NS 5000000ull /* numbers.md and design 4.3: max(5 ms, twice the prediction) */
 #define VALVE_OPEN_NS 1000000ull
-#define ASK_AGAIN_NS 1000000000ull
+#define ASK_AGAIN_NS 500000000ull
 #define IDLE_ALONE_NS 50000000ull /* alone: idle for that long when a renewal is due means give back */
 
 static uint64_t least(uint64_t a, uint64_t b) {

@@ -29,6 +29,7 @@ BENCHES = (
     "latency_class",
     "startup",
     "campaign",
+    "hostile",
     "tenants",
     "fairness",
     "placement",

@@ -207,9 +207,9 @@ class Client:
 
     # ---- what the device plugin does
 
-    async def annotate(self, namespace: str, name: str, annotations: Mapping[str, str], version: str = "") -> Object:
-        """The pod as it is then. With a `version`: Refused with 409 if the pod is not of that version any more."""
-        metadata: Object = {"annotations": dict(annotations), **({"resourceVersion": version} if version else {})}
+    async def annotate(self, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]) -> Object:
+        """The pod as it is then; None removes an annotation. Refused (404, 409, 422) where the pod is another now."""
+        metadata: Object = {"uid": uid, "annotations": dict(annotations)}
         return await self.call("PATCH", _pod_path(namespace, name), {"metadata": metadata})
 
     async def evict(self, namespace: str, name: str, uid: str) -> None:

@@ -9,7 +9,8 @@ first, which is gpushare's rule. It may be wrong; then PreStartContainer sees it
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from gemini.plugin.claims import Claim, PodClaims
@@ -34,10 +35,21 @@ def candidates(pods: Iterable[PodClaims], held: Collection[Holder], size: int) -
     return sorted(found, key=lambda one: (one.pod.order, one.pod.namespace, one.pod.name, one.pod.uid))
 
 
-def admitting(among: Sequence[Candidate], listed: Collection[tuple[str, str]] | None) -> Candidate | None:
-    """The one that is being admitted. `listed`: (namespace, name) of the pods that the kubelet knows; None: unknown."""
+def admitting(
+    among: Sequence[Candidate], listed: Collection[tuple[str, str]] | None, available: Iterable[str]
+) -> Candidate | None:
+    """The one that is being admitted. `listed`: (namespace, name) of the pods that the kubelet knows; None: unknown. Of
+    several that may be it the first whose cards have the slots left: the others' were given away by mistake."""
     known = [one for one in among if listed is not None and (one.pod.namespace, one.pod.name) in listed]
-    return (known or list(among) or [None])[0]  # type: ignore[list-item]
+    likely = known or list(among)
+    free = Counter(map(card_of, available))
+    served = [one for one in likely if room(free, one.claim.cards, one.claim.slots)]
+    return (served or likely or [None])[0]  # type: ignore[list-item]
+
+
+def room(free: Mapping[str, int], cards: Sequence[str], slots: int) -> bool:
+    """Whether the cards have so many slots left, each its part."""
+    return all(free.get(card, 0) * len(cards) >= slots for card in cards)
 
 
 def meant(among: Sequence[Candidate], ids: Iterable[str], expected: Holder | None) -> Candidate | None:

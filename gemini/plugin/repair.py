@@ -4,9 +4,11 @@ Pure. What the container was given cannot be changed any more (the kubelet keeps
 is: two pods that ask for the same, and hold the same amounts, exchange their cards. That takes three writes, in an
 order in which no card ever looks freer than it is (whoever holds one of the two cards is always written down):
 
-    1. the pod here: its own cards and the others    2. the other pod: what this one had    3. the pod here: the rest
+    1. the pod here: its own cards and the others, and with whom it exchanges
+    2. the other pod: what this one had      3. the pod here: what it was given, and no more
 
-Whoever starts again in between finds where it was by the record of more cards than were given (FINISH).
+Whoever is interrupted finds by the mark of step 1 how far it came. One exchange on a node is ended before another
+begins, so nobody else has taken the partner meanwhile.
 """
 
 from __future__ import annotations
@@ -23,10 +25,10 @@ from gemini.plugin.claims import PodClaims
 
 @dataclass(frozen=True)
 class Step:
-    """One write: the annotations of a pod become these."""
+    """One write: annotations of a pod become these; None: there is none."""
 
     pod: PodClaims
-    annotations: Mapping[str, str]
+    annotations: Mapping[str, str | None]
 
 
 @dataclass(frozen=True)
@@ -37,35 +39,46 @@ class Plan:
     reason: str = ""
 
 
-def plan(pod: PodClaims, given: Sequence[str], others: Iterable[PodClaims]) -> Plan:
-    """`given`: the uuids of the cards that the pod's container got; its record says others."""
-    own = _cards(pod)
-    told = f"was given {', '.join(given)}, the record says {', '.join(own)}"
+def begun(pod: PodClaims) -> str | None:
+    """The uid of the pod with which this one is in the middle of an exchange."""
+    mark = _annotations(pod).get(names.EXCHANGE)
+    return mark if isinstance(mark, str) and mark else None
+
+
+def plan(pod: PodClaims, given: Sequence[str], free: Iterable[PodClaims]) -> Plan:
+    """A new exchange. `given`: the uuids of the cards that the pod's container got; its record says others. `free`:
+    pods that were not given just what their records say."""
+    told = f"was given {', '.join(given)}, the record says {', '.join(_cards(pod))}"
     if not _simple(pod):
         return Plan(reason=f"{told}; a pod of several tenants or device types is not exchanged")
-    if set(given) < set(own):  # an exchange that was begun
-        partner = _partner(pod, given, others, own)
-        if partner is None:
-            return Plan((_step(pod, _only(pod.record, given)),))
-        rest = [uuid for uuid in own if uuid not in given]
-        return Plan((_step(partner, _only(pod.record, rest)), _step(pod, _only(pod.record, given))))
-    partner = _partner(pod, given, others, own)
+    partner = partner_of(pod, given, free)
     if partner is None:
         return Plan(reason=f"{told}; no other pod here asks for the same and holds that card")
     both = {GPU: [*pod.record[GPU], *partner.record[GPU]]}
-    return Plan((_step(pod, both), _step(partner, pod.record), _step(pod, partner.record)))
+    return Plan((
+        _step(pod, both, partner.uid), _step(partner, pod.record), _step(pod, partner.record),
+    ))  # fmt: skip
 
 
-def _partner(pod: PodClaims, given: Sequence[str], others: Iterable[PodClaims], own: Sequence[str]) -> PodClaims | None:
+def resume(pod: PodClaims, given: Sequence[str], partner: PodClaims | None) -> Plan:
+    """What is left of an exchange that was begun; `partner` is None where that pod is gone."""
+    steps = [_step(pod, _only(pod.record, given))]
+    if partner is not None and _simple(partner) and set(_cards(partner)) == set(given):
+        rest = [uuid for uuid in _cards(pod) if uuid not in given]
+        steps.insert(0, _step(partner, _only(pod.record, rest)))
+    return Plan(tuple(steps))
+
+
+def partner_of(pod: PodClaims, given: Sequence[str], free: Iterable[PodClaims]) -> PodClaims | None:
     """A pod with the given cards that would be as well with this one's."""
-    for other in others:
+    for other in free if pod.spec is not None and _simple(pod) else ():
         same = other.uid != pod.uid and _simple(other) and set(_cards(other)) == set(given)
-        assert pod.spec is not None
         if (
             same
+            and pod.spec is not None
             and other.spec is not None
             and (other.spec.ask.tenants, other.spec.shares) == (pod.spec.ask.tenants, pod.spec.shares)
-            and _amounts(other) == _amounts(pod)[: len(given)]
+            and _amounts(other) == _amounts(pod)
         ):
             return other
     return None
@@ -87,10 +100,13 @@ def _only(record: Mapping[str, Any], uuids: Sequence[str]) -> dict[str, Any]:
     return {GPU: [entry for entry in record[GPU] if entry.get("uuid") in uuids]}
 
 
-def _step(pod: PodClaims, record: Mapping[str, Any]) -> Step:
-    annotations = {names.ALLOCATION: json.dumps(record, separators=(",", ":"))}
-    known = (pod.object.get("metadata") or {}).get("annotations") or {}
-    if names.ALIYUN_INDEX in known:
+def _step(pod: PodClaims, record: Mapping[str, Any], partner: str | None = None) -> Step:
+    annotations: dict[str, str | None] = {names.ALLOCATION: json.dumps(record, separators=(",", ":"))}
+    if names.ALIYUN_INDEX in _annotations(pod):
         minors = sorted({entry["minor"] for entry in record.get(GPU, [])})
         annotations[names.ALIYUN_INDEX] = ",".join(map(str, minors))
-    return Step(pod, annotations)
+    return Step(pod, {**annotations, names.EXCHANGE: partner})
+
+
+def _annotations(pod: PodClaims) -> Mapping[str, Any]:
+    return (pod.object.get("metadata") or {}).get("annotations") or {}

@@ -32,7 +32,7 @@ from gemini.plugin.claims import Claim, PodClaims, claims_of
 from gemini.plugin.cores import nearest, parse_cpus
 from gemini.plugin.daemon import DaemonFault
 from gemini.plugin.host import CannotBind, Host
-from gemini.plugin.matching import Holder, admitting, candidates, meant
+from gemini.plugin.matching import Candidate, Holder, admitting, candidates, meant, room
 from gemini.plugin.slots import Card, Kind, card_of, cards_of, check_size, choose
 
 POD, DEVICE = "Pod", "Device"
@@ -48,7 +48,7 @@ class Refusal(Exception):
 class Kubernetes(Protocol):
     async def pods_on(self, node: str) -> list[dict[str, Any]]: ...
     async def annotate(
-        self, namespace: str, name: str, annotations: Mapping[str, str], version: str
+        self, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]
     ) -> dict[str, Any]: ...
     async def say(self, pod: Mapping[str, Any], reason: str, message: str) -> None: ...
     async def evict(self, namespace: str, name: str, uid: str) -> None: ...
@@ -156,7 +156,7 @@ class Service:
         except (OSError, BadCheckpoint) as error:
             raise Refusal(f"the kubelet's checkpoint cannot be read: {error}") from None
 
-    def _candidates(self, entries: list[Entry], size: int) -> list[Any]:
+    def _candidates(self, entries: list[Entry], size: int) -> list[Candidate]:
         """Who may be meant. A pod that got cards for one container of a tenant goes on with these for the others."""
         held = {(entry.pod, entry.container) for entry in entries}
         by_pod: dict[str, list[tuple[Entry, reply.Given]]] = defaultdict(list)
@@ -175,9 +175,20 @@ class Service:
             if not among or (listed is not None and not _known(among, listed)):
                 await self._refresh()
                 among = self._candidates(entries, size)
-            one = admitting(among, listed)
+            one = admitting(among, listed, available)
             self._expected = (one.pod.uid, one.claim.container) if one else None
-            return choose(available, must, size, one.claim.cards if one else ())
+            return choose(available, must, size, self._wished(one, available) if one else ())
+
+    def _wished(self, one: Candidate, available: Sequence[str]) -> tuple[str, ...]:
+        """Its cards; where others were given their slots by mistake, those of a pod with which it can exchange them."""
+        free = Counter(map(card_of, available))
+        if not room(free, one.claim.cards, one.claim.slots):
+            for other in self._free():
+                claim = other.claim(one.claim.container)
+                fits = claim is not None and room(free, claim.cards, claim.slots)
+                if claim is not None and fits and repair.partner_of(one.pod, claim.cards, [other]) is not None:
+                    return claim.cards
+        return one.claim.cards
 
     async def allocate(self, ids: Sequence[str]) -> Any:
         """The ContainerAllocateResponse. Raises Refusal: a container is never given what nobody was promised."""
@@ -195,22 +206,26 @@ class Service:
             if one is None:
                 self.counts["allocate", "nobody"] += 1
                 raise Refusal(self._nobody(len(ids)))
-            elsewhere = {card_of(slot) for slot in ids} != set(one.claim.cards)
+            claim, cards = one.claim, {card_of(slot) for slot in ids}
+            if cards != set(claim.cards):  # the slots of its own card went to another: it will have that one's
+                partner = repair.partner_of(one.pod, sorted(cards), self._free())
+                claim = (partner.claim(claim.container) if partner else None) or claim
+            elsewhere = cards != set(claim.cards)
             self.counts["allocate", "elsewhere" if elsewhere else "ok"] += 1
             if elsewhere:
                 log.warning(
                     "allocate pod=%s/%s container=%s cards=%s slots_of=%s", one.pod.namespace, one.pod.name,
-                    one.claim.container, ",".join(one.claim.cards), ",".join(sorted({card_of(i) for i in ids})),
+                    claim.container, ",".join(claim.cards), ",".join(sorted(cards)),
                 )  # fmt: skip
-            tenant = self._tenant_of(entries, one.pod.uid, one.claim)
+            tenant = self._tenant_of(entries, one.pod.uid, claim)
             if tenant is None:
                 tenant = reply.tenant_name(one.pod.namespace, one.pod.name, self._token())
             nodes: tuple[str, ...] = ()
             if self._device_nodes:
-                nodes = self.host.device_nodes(tuple(self.cards[c].minor for c in one.claim.cards if c in self.cards))
+                nodes = self.host.device_nodes(tuple(self.cards[c].minor for c in claim.cards if c in self.cards))
             if self.options.cdi:
-                self.host.write_cdi(reply.cdi_file(tenant), reply.cdi_spec(one.claim, tenant, self.options))
-            return reply.build(one.claim, tenant, self.options, nodes)
+                self.host.write_cdi(reply.cdi_file(tenant), reply.cdi_spec(claim, tenant, self.options))
+            return reply.build(claim, tenant, self.options, nodes)
 
     def _nobody(self, size: int) -> str:
         faults = [f"{pod.namespace}/{pod.name}: {pod.fault}" for pod in self.pods.values() if pod.fault]
@@ -296,29 +311,47 @@ class Service:
     async def _exchange(self, pod: PodClaims, given: Sequence[str]) -> str:
         """Carries out the repair. What stands in its way; empty where it was done, or is worth another look."""
         async with self._choosing:
-            await self._refresh()
-            pod = self.pods.get(pod.uid, pod)
-            free = [other for other in self.pods.values() if not self._settled(other)]
-            plan = repair.plan(pod, given, free)
-            if plan.reason:
-                return plan.reason
             try:
-                versions: dict[str, str] = {}
-                for step in plan.steps:
-                    version = versions.get(step.pod.uid) or str(_version(step.pod.object) or "")
-                    written = await self.kubernetes.annotate(
-                        step.pod.namespace, step.pod.name, step.annotations, version
-                    )
-                    versions[step.pod.uid] = str(_version(written) or "")
-                    self._put_pod(written)
+                self.replace(POD, await self.kubernetes.pods_on(self.node))  # what was written without an answer, too
+                for other in list(self.pods.values()):
+                    if other.uid != pod.uid and repair.begun(other) and (cards := self._given(other)):
+                        await self._carry_out(other, repair.resume(other, cards, self._partner(other)))
+                pod = self.pods.get(pod.uid, pod)
+                if not repair.begun(pod) and self._settled(pod):
+                    return ""  # meanwhile another's exchange, which had this one for its partner, has mended it
+                if repair.begun(pod):
+                    plan = repair.resume(pod, given, self._partner(pod))
+                else:
+                    plan = repair.plan(pod, given, self._free())
+                if plan.reason:
+                    return plan.reason
+                await self._carry_out(pod, plan)
             except ApiFault as error:
-                if isinstance(error, Refused) and error.status in (404, 409):
+                if isinstance(error, Refused) and error.status in (404, 409, 422):  # one of them is gone
                     return ""
                 raise Refusal(f"the exchange of cards with another pod was not written: {error}") from None
-        self.counts["repair", "exchanged"] += 1
-        others = [step.pod.name for step in plan.steps if step.pod.uid != pod.uid]
-        log.info("exchanged pod=%s/%s with=%s cards=%s", pod.namespace, pod.name, ",".join(others), ",".join(given))
         return ""
+
+    async def _carry_out(self, pod: PodClaims, plan: repair.Plan) -> None:
+        """Raises ApiFault; then the exchange goes on at the next try."""
+        for step in plan.steps:
+            about = step.pod
+            self._put_pod(await self.kubernetes.annotate(about.namespace, about.name, about.uid, step.annotations))
+        self.counts["repair", "exchanged"] += 1
+        log.info("exchanged pods=%s", ",".join(sorted({f"{s.pod.namespace}/{s.pod.name}" for s in plan.steps})))
+
+    def _partner(self, pod: PodClaims) -> PodClaims | None:
+        return self.pods.get(repair.begun(pod) or "")
+
+    def _given(self, pod: PodClaims) -> tuple[str, ...]:
+        """The cards that the pod's container got."""
+        for entry in self._entries():
+            if entry.pod == pod.uid and (given := reply.read(entry.reply)) is not None:
+                return given.cards
+        return ()
+
+    def _free(self) -> list[PodClaims]:
+        return [pod for pod in self.pods.values() if not self._settled(pod)]
 
     def _settled(self, pod: PodClaims) -> bool:
         """Whether the pod's containers were given just the cards that its record names: then it keeps them."""
@@ -330,11 +363,11 @@ class Service:
         return False
 
     async def _assign(self, pod: PodClaims) -> None:
-        told = {names.ASSIGNED: "true"}
+        told: dict[str, str | None] = {names.ASSIGNED: "true"}
         if names.ALIYUN_ASSIGNED in _annotations(pod):
             told[names.ALIYUN_ASSIGNED] = "true"
         try:
-            self._put_pod(await self.kubernetes.annotate(pod.namespace, pod.name, told, ""))
+            self._put_pod(await self.kubernetes.annotate(pod.namespace, pod.name, pod.uid, told))
         except ApiFault as error:  # the next start of a container, or tick, says it again
             log.warning("assigned pod=%s/%s error=%s", pod.namespace, pod.name, error)
 

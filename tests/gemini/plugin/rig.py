@@ -7,6 +7,7 @@ import concurrent.futures
 import contextlib
 import copy
 import itertools
+import random
 import secrets
 import threading
 from collections import Counter
@@ -37,6 +38,8 @@ class Api:
         self.events: list[tuple[str, str, str]] = []
         self.evicted: list[str] = []
         self.deaf = self.down = False
+        self.lost = 0.0  # how many writes are done, and refused or not answered for
+        self.random = random.Random(1)
         self.seen: Any = lambda *_: None
         self._versions = itertools.count(1)
 
@@ -57,16 +60,18 @@ class Api:
         self._answer()
         return copy.deepcopy(list(self.pods.values()))
 
-    async def annotate(self, namespace: str, name: str, annotations: Mapping[str, str], version: str) -> Object:
+    async def annotate(self, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]) -> Object:
         self._answer()
-        pod = next((p for p in self.pods.values() if p["metadata"]["name"] == name), None)
-        if pod is None:
+        await asyncio.sleep(0)
+        if uid not in self.pods:
             raise Refused(404, name)
-        if version and pod["metadata"]["resourceVersion"] != version:
-            raise Refused(409, name)
-        pod = copy.deepcopy(pod)
+        pod = copy.deepcopy(self.pods[uid])
         pod["metadata"]["annotations"].update(annotations)
-        return copy.deepcopy(self.put(pod))
+        pod["metadata"]["annotations"] = {k: v for k, v in pod["metadata"]["annotations"].items() if v is not None}
+        written = copy.deepcopy(self.put(pod))
+        if self.random.random() < self.lost:
+            raise Unanswered("the answer was lost")
+        return written
 
     async def say(self, pod: Mapping[str, Any], reason: str, message: str) -> None:
         self.events.append((pod["metadata"]["name"], reason, message))
@@ -75,7 +80,7 @@ class Api:
         self.evicted.append(name)
 
     def _answer(self) -> None:
-        if self.down:
+        if self.down or self.random.random() < self.lost:
             raise Unanswered("down")
 
 
@@ -151,7 +156,7 @@ class Rig:
         self.service.replace(POD, copy.deepcopy(list(self.api.pods.values())))
         self.api.seen = lambda *what: self.loop.call_soon_threadsafe(self.service.apply, *what)
         self._running = self.loop.create_task(self.shell.run())
-        await asyncio.wait_for(self.shell.registered.wait(), 20)
+        await asyncio.wait_for(self.shell.registered.wait(), 60)
 
     def stop_plugin(self) -> None:
         self.call(self._stop_plugin())
@@ -172,11 +177,11 @@ class Rig:
 
     def call(self, work: Coroutine[Any, Any, Any]) -> Any:
         future: concurrent.futures.Future[Any] = asyncio.run_coroutine_threadsafe(work, self.loop)
-        return future.result(30)
+        return future.result(60)
 
     def wait_slots(self, healthy: int | None = None) -> None:
         count = sum(map(self.kind.count, self.cards.values())) if healthy is None else healthy
-        self.kubelet.wait_devices(self.kind.resource, count)
+        self.kubelet.wait_devices(self.kind.resource, count, 60)
 
     def restart_kubelet(self) -> None:
         self.kubelet.restart()

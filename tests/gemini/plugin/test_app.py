@@ -19,7 +19,8 @@ KNOWN = cards(2)
 
 @pytest.fixture
 def rig() -> Iterator[Rig]:
-    with tempfile.TemporaryDirectory(prefix="gemini-", dir="/tmp") as folder, running(Path(folder), KNOWN) as one:
+    short = tempfile.TemporaryDirectory(prefix="gemini-", dir="/tmp", ignore_cleanup_errors=True)
+    with short as folder, running(Path(folder), KNOWN) as one:
         yield one
 
 

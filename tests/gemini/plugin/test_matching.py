@@ -5,7 +5,7 @@ from __future__ import annotations
 from gemini.plugin.claims import PodClaims, claims_of
 from gemini.plugin.matching import admitting, candidates, meant
 from gemini.plugin.slots import CORE
-from tests.gemini.plugin.pods import bound, cards
+from tests.gemini.plugin.pods import all_slots, bound, cards
 
 KNOWN = cards(3)
 
@@ -19,6 +19,9 @@ def claims(name: str, on: int, request: str = "0.5", **more: object) -> PodClaim
 A, B, C = claims("a", 0), claims("b", 1), claims("c", 2)
 OTHER = claims("other", 0, "0.3")
 TWO = claims("two", 0, "0.5", containers=("main", "side"))
+
+
+FREE = all_slots(KNOWN)
 
 
 def named(found: object) -> str:
@@ -39,14 +42,22 @@ def test_the_next_container_of_a_pod_is_the_one_that_is_allocated() -> None:
 
 def test_a_pod_that_the_kubelet_lists_is_being_admitted_whatever_was_promised_first() -> None:
     among = candidates([A, B, C], set(), 50)
-    assert named(admitting(among, {("ns", "c"), ("ns", "elsewhere")})) == "c"
+    assert named(admitting(among, {("ns", "c"), ("ns", "elsewhere")}, FREE)) == "c"
 
 
 def test_without_the_kubelets_word_the_one_promised_first_is() -> None:
     among = candidates([A, B, C], set(), 50)
-    assert named(admitting(among, None)) == "a"
-    assert named(admitting(among, set())) == "a"
-    assert admitting([], None) is None
+    assert named(admitting(among, None, FREE)) == "a"
+    assert named(admitting(among, set(), FREE)) == "a"
+    assert admitting([], None, FREE) is None
+
+
+def test_who_would_not_find_the_slots_of_its_card_is_not_taken_for_the_one() -> None:
+    among = candidates([A, B, C], set(), 50)
+    free = [slot for slot in FREE if not slot.startswith("GPU-0::") or slot in FREE[:49]]
+    assert named(admitting(among, None, free)) == "b"
+    assert named(admitting(among, {("ns", "a")}, free)) == "a"  # it is, whatever is left for it
+    assert named(admitting(among, None, [])) == "a"
 
 
 def test_slots_are_for_who_was_promised_their_card() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from gemini.kube import names
 from gemini.plugin.claims import PodClaims, claims_of
-from gemini.plugin.repair import plan
+from gemini.plugin.repair import begun, plan, resume
 from gemini.plugin.slots import CORE, Kind, gpushare
 from tests.gemini.plugin.pods import bound, cards, record
 
@@ -26,7 +26,10 @@ def claims(pod: dict[str, Any], kind: Kind = CORE) -> PodClaims:
 def carried_out(pods: dict[str, dict[str, Any]], steps: Any, upto: int = 99) -> None:
     """The writes, one after the other; at each moment somebody is written down for each of the two cards."""
     for step in steps[:upto]:
-        pods[step.pod.name]["metadata"]["annotations"].update(step.annotations)
+        annotations = pods[step.pod.name]["metadata"]["annotations"]
+        annotations.update({key: value for key, value in step.annotations.items() if value is not None})
+        for key in [key for key, value in step.annotations.items() if value is None]:
+            annotations.pop(key, None)
         now = Counter(uuid for pod in pods.values() for uuid in record(pod))
         assert now["GPU-0"] >= 1 <= now["GPU-1"], now
 
@@ -34,21 +37,37 @@ def carried_out(pods: dict[str, dict[str, Any]], steps: Any, upto: int = 99) -> 
 @pytest.mark.parametrize("writes", [0, 1, 2, 3])
 def test_equal_pods_exchange_their_cards_also_when_whoever_does_it_is_interrupted(writes: int) -> None:
     pods = {"a": bound("a", KNOWN, [0], gpu_request="0.5"), "b": bound("b", KNOWN, [1], gpu_request="0.5")}
+    pods["c"] = bound("c", KNOWN, [1], gpu_request="0.4")
     first = plan(claims(pods["a"]), ["GPU-1"], [claims(pods["b"])])
     assert len(first.steps) == 3
     carried_out(pods, first.steps, writes)
-    if record(pods["a"]) != ["GPU-1"]:  # the start is tried again
-        again = plan(claims(pods["a"]), ["GPU-1"], [claims(pods["b"])])
-        carried_out(pods, again.steps)
-    assert (record(pods["a"]), record(pods["b"])) == (["GPU-1"], ["GPU-0"])
+    a = claims(pods["a"])
+    if partner := begun(a):
+        assert (writes, partner) in ((1, "uid-b"), (2, "uid-b"))
+        carried_out(pods, resume(a, ["GPU-1"], claims(pods["b"])).steps)
+    elif record(pods["a"]) != ["GPU-1"]:
+        carried_out(pods, plan(a, ["GPU-1"], [claims(pods["b"])]).steps)
+    assert [record(pods[name]) for name in "abc"] == [["GPU-1"], ["GPU-0"], ["GPU-1"]]
+    assert not begun(claims(pods["a"]))
+
+
+def test_an_exchange_whose_partner_is_gone_keeps_what_was_given() -> None:
+    pods = {"a": bound("a", KNOWN, [0], gpu_request="0.5")}
+    other = claims(bound("b", KNOWN, [1], gpu_request="0.5"))
+    (step,) = plan(claims(pods["a"]), ["GPU-1"], [other]).steps[:1]
+    pods["a"]["metadata"]["annotations"].update(step.annotations)
+    assert record(pods["a"]) == ["GPU-0", "GPU-1"]
+    (last,) = resume(claims(pods["a"]), ["GPU-1"], None).steps
+    pods["a"]["metadata"]["annotations"].update(last.annotations)
+    assert record(pods["a"]) == ["GPU-1"]
 
 
 def test_amounts_go_with_the_cards() -> None:
     a, b = bound("a", KNOWN, [0], gpu_request="0.5"), bound("b", KNOWN, [1], gpu_request="0.5")
     steps = plan(claims(a), ["GPU-1"], [claims(b)]).steps
-    assert json.loads(steps[-1].annotations[names.ALLOCATION]) == json.loads(
-        b["metadata"]["annotations"][names.ALLOCATION]
-    )
+    written = steps[-1].annotations[names.ALLOCATION]
+    assert written is not None
+    assert json.loads(written) == json.loads(b["metadata"]["annotations"][names.ALLOCATION])
 
 
 def test_gpushares_own_word_for_the_card_is_changed_too() -> None:

@@ -7,6 +7,7 @@ import random
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol
@@ -33,7 +34,9 @@ def start() -> Iterator[Start]:
     with ExitStack() as stack:
 
         def begin(known: Any = None, **more: Any) -> Rig:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="gemini-", dir="/tmp"))  # a short path
+            folder = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="gemini-", dir="/tmp", ignore_cleanup_errors=True)
+            )  # a short path
             return stack.enter_context(running(Path(folder), known or KNOWN, **more))
 
         yield begin
@@ -71,6 +74,33 @@ def test_two_hundred_equal_pods_in_random_order_with_restarts_of_kubelet_and_plu
     tenants = [rig.check(pod["metadata"]["name"]) for pod in pods]
     assert len(set(tenants)) == len(rig.daemon.specs) == 200
     assert set(Counter(record(rig.now(f"p{n:03}"))[0] for n in range(200)).values()) == {25}
+
+
+@pytest.mark.parametrize("lost", [0.0, 0.2], ids=["", "writes-that-are-lost-or-not-answered"])
+def test_pods_that_all_start_at_once_after_wrong_guesses_are_put_in_step(start: Start, lost: float) -> None:
+    rig = start(cards(6), told=False, seed=5)
+    for n in range(48):
+        rig.api.put(bound(f"p{n:02}", rig.cards, [n % 6], gpu_request="0.12"))
+    names_ = [f"p{n:02}" for n in range(48)]
+    for name in random.Random(5).sample(names_, len(names_)):
+        rig.kubelet.admit(rig.now(name), start=False)
+    rig.api.lost = lost
+
+    def begin(name: str) -> None:
+        for _ in range(50):  # as the kubelet does, if not so often
+            try:
+                rig.kubelet.start_container(f"uid-{name}", "main")
+            except AdmissionError as why:
+                if not lost or "was not written" not in str(why):
+                    raise
+            else:
+                return
+
+    with ThreadPoolExecutor(8) as workers:
+        list(workers.map(begin, names_))
+    for name in names_:
+        rig.check(name)
+    assert set(Counter(record(rig.now(name))[0] for name in names_).values()) == {8}
 
 
 def test_pods_of_two_kinds_of_equals_never_get_one_anothers_cards(start: Start) -> None:

@@ -98,5 +98,5 @@ void op_drop(struct op *op) {
     if (op->type == CU_GRAPH_NODE_TYPE_GRAPH && op->graph)
         graph_end(op->graph);
     if (op->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && op->owns_memory)
-        pool_give(op->alloc.dptr);
+        pool_end_of_graph(op->alloc.dptr);
 }

@@ -60,6 +60,7 @@ static void trim(struct CUmemPoolHandle_st *pool, uint64_t keep) {
     uint64_t target = need > keep ? need : keep;
     if (pool->reserved <= target)
         return;
+    target = (target + STEP - 1) / STEP * STEP; /* below what is reserved, so it cannot overflow; never above it */
     if (!pool->host)
         card_give(pool->device, pool->reserved - target);
     pool->reserved = target;
@@ -77,6 +78,7 @@ void pool_trim_all_slow(void) {
 
 CUresult pool_take(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx, size_t bytes, CUdeviceptr *out) {
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    NEED(bytes < 1ull << 46, result); /* beyond any card, and beyond what can be rounded up */
     uint64_t room = ((uint64_t)bytes + GRAIN - 1) / GRAIN * GRAIN;
     pthread_mutex_lock(&lock);
     uint64_t need = pool->used + room;
@@ -115,6 +117,13 @@ CUresult pool_give(CUdeviceptr pointer) {
     pool->used -= block.room < pool->used ? block.room : pool->used;
     pthread_mutex_unlock(&lock);
     return CUDA_SUCCESS;
+}
+
+void pool_end_of_graph(CUdeviceptr pointer) {
+    struct block block;
+    if (heap_find(pointer, &block) && block.address == pointer && block.kind == BLOCK_POOLED &&
+        block.of == graph_pool[block.device])
+        pool_give(pointer);
 }
 
 static CUresult pool_of(CUmemoryPool handle, struct CUmemPoolHandle_st **out) {

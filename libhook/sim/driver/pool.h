@@ -28,6 +28,8 @@ CUresult pool_give(CUdeviceptr pointer);
 CUresult pool_default(CUdevice device, struct CUmemPoolHandle_st **out);
 /* What allocation nodes of graphs take from: no program sees it but by cuDeviceGetGraphMemAttribute. */
 CUresult pool_of_graphs(CUdevice device, struct CUmemPoolHandle_st **out);
+/* The memory of an allocation node goes with its graph, unless the program freed it: then another may have its place. */
+void pool_end_of_graph(CUdeviceptr pointer);
 
 void pool_forget_all(void);
 

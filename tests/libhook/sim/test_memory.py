@@ -302,3 +302,62 @@ def test_calls_without_a_context_say_so(machine: Machine, name: str) -> None:
         return before, cuda.code(name, *arguments)
 
     assert machine.run(work) == (3, 201)
+
+
+def test_a_size_beyond_any_card_is_no_memory_by_every_call(machine: Machine) -> None:
+    """2^64 - 1 bytes from a pool were rounded up to nothing, and given."""
+
+    def work() -> list[int]:
+        cuda = Cuda()
+        out = c_uint64()
+        whole = c_size_t(2**64 - 1)
+        return [
+            cuda.code("cuMemAlloc_v2", byref(out), whole),
+            cuda.code("cuMemAllocManaged", byref(out), whole, 1),
+            cuda.code("cuMemAllocAsync", byref(out), whole, None),
+            cuda.code("cuMemAllocAsync", byref(out), c_size_t(2**62), None),
+        ]
+
+    assert machine.run(work) == [2, 2, 2, 2]
+
+
+def test_a_trimmed_pool_holds_what_the_card_counts_for_it(machine: Machine) -> None:
+    """Trimmed to an odd number of MiB it said one more than the card counted, or one less."""
+
+    def work() -> list[int]:
+        cuda = Cuda()
+        pool, out, reserved = c_void_p(), c_uint64(), c_uint64()
+        cuda.cuDeviceGetDefaultMemPool(byref(pool), 0)
+        before = cuda.free_bytes()
+        cuda.cuMemPoolSetAttribute(pool, 4, byref(c_uint64(2**64 - 1)))
+        cuda.cuMemAllocAsync(byref(out), c_size_t(64 << 20), None)
+        cuda.cuMemFreeAsync(out, None)
+        told = []
+        for mib in (33, 17, 3, 0):
+            cuda.cuMemPoolTrimTo(pool, c_size_t(mib << 20))
+            cuda.cuMemPoolGetAttribute(pool, 5, byref(reserved))
+            told.append(before - cuda.free_bytes() - reserved.value)
+        return told
+
+    assert machine.run(work) == [0, 0, 0, 0]
+
+
+def test_a_graph_ends_without_what_took_the_place_of_its_memory(machine: Machine) -> None:
+    """The end of a graph freed whatever stood at its allocation's address, and waited for its own lock to do so."""
+
+    def work() -> int:
+        cuda = Cuda()
+        stream, graph, out, other = cuda.stream(1), c_void_p(), c_uint64(), c_uint64()
+        cuda.cuStreamBeginCapture_v2(stream, 2)
+        cuda.cuMemAllocAsync(byref(out), c_size_t(4 << 20), stream)
+        cuda.cuStreamEndCapture(stream, byref(graph))
+        cuda.cuMemFree_v2(out)
+        taken = []
+        while other.value != out.value and len(taken) < 64:
+            cuda.cuMemAlloc_v2(byref(other), c_size_t(4 << 20))
+            taken.append(other.value)
+        assert other.value == out.value
+        cuda.cuGraphDestroy(graph)
+        return cuda.code("cuMemFree_v2", other)
+
+    assert machine.run(work) == 0

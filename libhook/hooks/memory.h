@@ -35,6 +35,15 @@ uint64_t memory_rounded(uint64_t bytes);
 /* Reserve, and before a refusal first give up what this process's pools hold without using it. 0 or -ENOMEM. */
 int memory_reserve(int device, uint64_t bytes, bool spare);
 
+/* What a refused call answers: the driver itself is asked for more than any card has, so that it says no in its own
+ * words. It may have another objection than memory (a capture that forbids allocating, flags or a stream that are none),
+ * and such a capture is to end as it would without us. */
+#define MEMORY_BEYOND_ANY_CARD ((size_t)1 << 62)
+#define MEMORY_PAGE ((size_t)2 << 20)
+static inline CUresult memory_refused(CUresult drivers) {
+    return drivers == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : drivers;
+}
+
 /* Enter an allocation that took `bytes` of the `reserved` ones, and give back the rest. It is freed with `owner`. */
 void memory_enter(uint32_t kind, uint64_t key, int device, uint64_t reserved, uint64_t bytes, CUcontext owner);
 

@@ -26,6 +26,7 @@
 #include "libhook/hooks/context.h"
 #include "libhook/hooks/devices.h"
 #include "libhook/hooks/memory.h"
+#include "libhook/hooks/streams.h"
 #include "libhook/runtime/account.h"
 #include "libhook/runtime/agent.h"
 
@@ -227,11 +228,21 @@ static CUmemoryPool current_pool(int device) {
     return pool;
 }
 
+/* See memory_refused(). In a capture the driver would not say no, but make a node. */
+static CUresult refuse(
+    CUdeviceptr *pointer, CUmemoryPool pool, CUstream stream, __typeof__(cuMemAllocFromPoolAsync) *function) {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult result = real.cuStreamIsCapturing(stream, &status);
+    if (result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE)
+        return memory_refused(result);
+    return memory_refused(function(pointer, MEMORY_BEYOND_ANY_CARD, pool, stream));
+}
+
 CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream) {
     struct claim claim;
     int device = pointer == NULL ? -1 : memory_device();
     if (begin(&claim, current_pool(device), device, bytes) != CUDA_SUCCESS)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return refuse(pointer, current_pool(device), stream_legacy(stream), real.cuMemAllocFromPoolAsync);
     return end(&claim, real.cuMemAllocAsync(pointer, bytes, stream), pointer, stream, real.cuMemFreeAsync);
 }
 
@@ -239,14 +250,14 @@ CUresult cuMemAllocAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUstream strea
     struct claim claim;
     int device = pointer == NULL ? -1 : memory_device();
     if (begin(&claim, current_pool(device), device, bytes) != CUDA_SUCCESS)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return refuse(pointer, current_pool(device), stream_per_thread(stream), real.cuMemAllocFromPoolAsync_ptsz);
     return end(&claim, real.cuMemAllocAsync_ptsz(pointer, bytes, stream), pointer, stream, real.cuMemFreeAsync_ptsz);
 }
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream) {
     struct claim claim;
     if (begin(&claim, pool, pointer == NULL ? -1 : memory_device(), bytes) != CUDA_SUCCESS)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return refuse(pointer, pool, stream_legacy(stream), real.cuMemAllocFromPoolAsync);
     CUresult result = real.cuMemAllocFromPoolAsync(pointer, bytes, pool, stream);
     return end(&claim, result, pointer, stream, real.cuMemFreeAsync);
 }
@@ -254,7 +265,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPoo
 CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream) {
     struct claim claim;
     if (begin(&claim, pool, pointer == NULL ? -1 : memory_device(), bytes) != CUDA_SUCCESS)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return refuse(pointer, pool, stream_per_thread(stream), real.cuMemAllocFromPoolAsync_ptsz);
     CUresult result = real.cuMemAllocFromPoolAsync_ptsz(pointer, bytes, pool, stream);
     return end(&claim, result, pointer, stream, real.cuMemFreeAsync_ptsz);
 }

@@ -32,8 +32,9 @@ CUresult cuMemCreate(
     int device = counted ? memory_device_of(prop->location.id) : -1;
     if (device < 0)
         return real.cuMemCreate(handle, size, prop, flags);
-    if (memory_reserve(device, size, false) != 0)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (memory_reserve(device, size, false) != 0) /* the size's last bits decide whether it is one at all */
+        return memory_refused(
+            real.cuMemCreate(handle, MEMORY_BEYOND_ANY_CARD | (size & (MEMORY_PAGE - 1)), prop, flags));
     CUresult result = real.cuMemCreate(handle, size, prop, flags);
     if (result != CUDA_SUCCESS) {
         account_return(device, size, false);

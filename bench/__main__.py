@@ -36,6 +36,7 @@ BENCHES = (
     "extender",
     "replicas",
     "scale",
+    "gangs",
 )
 OUT = Path(__file__).resolve().parent.parent / "out" / "bench"
 

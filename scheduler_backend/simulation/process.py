@@ -33,6 +33,7 @@ class Lane:
         "epoch",
         "gate",
         "granted_ns",
+        "helped",
         "idle",
         "launched",
         "lease_until_ns",
@@ -61,6 +62,7 @@ class Lane:
         self.wants_ns = 0  # since when
         self.launched = 0  # collective kernels
         self.done = 0
+        self.helped = False  # its kernel was let in without a token
         self.version = 0  # of what is planned: a plan of an older version is void
 
 

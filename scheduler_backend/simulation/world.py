@@ -421,7 +421,7 @@ class World:
         working = self.working[gpu]
         for other in working.values():
             given_up = not self.given_up.isdisjoint({(other.number, gpu), (process.number, gpu)})
-            valve = other.valves or process.valves
+            valve = lane.helped or other.lanes[gpu].helped
             assert other.name == process.name or given_up or valve, (
                 f"{process.name} and {other.name} work on GPU {gpu} at {self.now_ns} ns"
             )
@@ -462,8 +462,11 @@ class World:
             return
         end_ns = self.now_ns
         if lane.running_since_ns >= 0:
-            in_flight_ns = 0 if at_once else self.node.machines[gpu].cap_ns
-            end_ns = self._kernel_end(process, lane, self.now_ns + in_flight_ns)
+            end_ns = self._kernel_end(process, lane, self.now_ns)  # the one that runs
+            if not at_once:  # and what was launched behind it, within the cap
+                left_ns = max(0, self.now_ns + self.node.machines[gpu].cap_ns - end_ns)
+                kernel_ns = process.program.kernel_ns
+                end_ns = min(end_ns + left_ns // kernel_ns * kernel_ns, lane.running_since_ns + lane.left_ns)
         self._drain_until(process, gpu, lane, end_ns)
 
     def _drain_until(self, process: Process, gpu: int, lane: Lane, end_ns: int) -> None:
@@ -474,10 +477,11 @@ class World:
     def _drain_done(self, process: Process, gpu: int, version: int) -> None:
         lane = process.lanes[gpu]
         if version == lane.version and not process.frozen:
+            before_ns = lane.left_ns
             self._account(process, gpu, lane)
             self._rest(process, gpu, lane)
             self._drained(process, gpu, lane)
-            if lane.left_ns <= 0:
+            if lane.left_ns <= 0 < before_ns:
                 self._finish_burst(process)
 
     def _drained(self, process: Process, gpu: int, lane: Lane) -> None:
@@ -573,6 +577,7 @@ class World:
             self._account(process, gpu, lane)
             self._rest(process, gpu, lane)
             lane.done = kernel
+            lane.helped = False
             lane.left_ns -= process.program.kernel_ns
             if lane.gate is Gate.DRAINING:
                 self._drained(process, gpu, lane)
@@ -592,5 +597,6 @@ class World:
         for other_gpu, other in process.lanes.items():
             if other.launched < lane.launched and other.gate is not Gate.OPEN:
                 process.valves += 1
+                other.helped = True
                 self._launched(process, other_gpu, other)
         self.at(self.now_ns + VALVE_NS, self._valve, process, gpu, version)

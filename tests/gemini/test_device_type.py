@@ -47,6 +47,7 @@ def test_npu_needs_configuration_only_from_admission_to_the_binding() -> None:
     replica.watch()
     refused = asyncio.run(replica.filter(made.put(POD, asks("s", "50")), "n1"))
     assert (refused.passed, refused.failed["n1"][0]) == ([], "InsufficientCore")
+    replica.watch()
     restarted = Replica(made, alone=True, types=TYPES)
     assert restarted.cluster.picture() == replica.cluster.picture()
     devices = picture(restarted.cluster)["nodes"][0]["devices"]

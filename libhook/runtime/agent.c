@@ -45,6 +45,7 @@
 #define SLICE_NS 100000ull
 #define STATS_NS 1000000000ull
 #define ANSWER_NS 500000000ull  /* a reservation not answered for so long: the answer is lost, or the daemon */
+#define PATIENCE_MOST_NS 16000000000ull
 #define REPORTS 2               /* of what is held after it changed, a second apart: one may be lost */
 #define CREDIT_BYTES (32ull << 20) /* so that the next small allocations cost no message */
 #define HELLO_AGAIN_NS 500000000ull /* without a Welcome for so long, Hello is said again; it may be said twice */
@@ -71,6 +72,7 @@ static struct {
     uint64_t serial;
     uint64_t incarnation;
     uint64_t started_ns, stats_ns, hello_ns;
+    uint64_t hello_patience_ns, answer_patience_ns; /* doubled each time: who is only slow is not to be pushed */
     bool ever_up, complained, run_on_loss, refused, told_refused;
     struct {
         uint64_t moves;
@@ -117,6 +119,11 @@ static int send_message(void *message, int type) {
     return link_send(&agent.link, message, wire_size(type));
 }
 
+static uint64_t more_patience(uint64_t patience_ns, uint64_t first_ns) {
+    uint64_t doubled_ns = patience_ns ? 2 * patience_ns : first_ns;
+    return doubled_ns < PATIENCE_MOST_NS ? doubled_ns : PATIENCE_MOST_NS;
+}
+
 static void say_hello(void) {
     struct wire_hello hello;
 
@@ -134,6 +141,7 @@ static void say_hello(void) {
         hello.memory_bytes[i] = hooks.memory_held ? hooks.memory_held((int)i) : 0;
     }
     agent.hello_ns = gate_now();
+    agent.hello_patience_ns = more_patience(agent.hello_patience_ns, HELLO_AGAIN_NS);
     send_message(&hello, WIRE_HELLO);
 }
 
@@ -158,6 +166,9 @@ static void on_welcome(const struct wire_welcome *welcome) {
     agent.world.connected = true;
     agent.ever_up = true;
     agent.told_refused = false;
+    agent.hello_patience_ns = 0;
+    if (!agent.answer_patience_ns)
+        agent.answer_patience_ns = ANSWER_NS;
     attach_as(WELCOMED);
 }
 
@@ -199,6 +210,7 @@ static void on_message(void *context, const void *frame, size_t size) {
         __atomic_store_n(&memory[message.reply.device].limit_bytes, message.reply.limit_bytes, __ATOMIC_RELAXED);
         __atomic_store_n(&memory[message.reply.device].used_bytes, message.reply.used_bytes, __ATOMIC_RELAXED);
         mailbox_on_reply(&message.reply);
+        agent.answer_patience_ns = ANSWER_NS;
         break;
     case WIRE_MEM_RECALL: on_recall(&message.recall); break;
     case WIRE_ERROR:
@@ -369,18 +381,21 @@ static void *run(void *nothing) {
         if (agent.world.connected && agent.stats_ns + STATS_NS < deadline_ns &&
             (deadline_ns != UINT64_MAX || owes_a_report(now_ns)))
             deadline_ns = agent.stats_ns + STATS_NS;
-        if (agent.link.up && !agent.world.connected && agent.hello_ns + HELLO_AGAIN_NS < deadline_ns)
-            deadline_ns = agent.hello_ns + HELLO_AGAIN_NS;
+        if (agent.link.up && !agent.world.connected && agent.hello_ns + agent.hello_patience_ns < deadline_ns)
+            deadline_ns = agent.hello_ns + agent.hello_patience_ns;
         wait_until(deadline_ns, ready);
         now_ns = gate_now();
         if (ready[0] || now_ns >= link_deadline(&agent.link))
             link_step(&agent.link, ready[0], now_ns);
         uint64_t wait_ns = agent.refused ? REFUSED_NS : 0;
-        if (agent.refused || (agent.world.connected && mailbox_overdue(now_ns, ANSWER_NS))) {
+        bool overdue = agent.world.connected && mailbox_overdue(now_ns, agent.answer_patience_ns);
+        if (overdue)
+            agent.answer_patience_ns = more_patience(agent.answer_patience_ns, ANSWER_NS);
+        if (agent.refused || overdue) {
             agent.refused = false;
             link_drop(&agent.link, now_ns, wait_ns);
         }
-        if (agent.link.up && !agent.world.connected && now_ns >= agent.hello_ns + HELLO_AGAIN_NS)
+        if (agent.link.up && !agent.world.connected && now_ns >= agent.hello_ns + agent.hello_patience_ns)
             say_hello();
         if (ready[1] && agent.page.fd >= 0)
             page_step(&agent.page);

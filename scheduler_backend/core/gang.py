@@ -125,7 +125,13 @@ class Gangs:
                 self._give_up(gang)
             if gang.since_ns >= 0:
                 taken.update(gang.wanted)
-        return any([self._pass_over(machine) for machine in self._machines])
+        if any([self._pass_over(machine) for machine in self._machines]):
+            return True
+        for gang in order:
+            if self._stranded(gang):
+                self._take(gang)
+                return True
+        return False
 
     # --- a gang that holds ------------------------------------------------------------------------------------------
     def _run(self, gang: Gang) -> bool:
@@ -186,6 +192,16 @@ class Gangs:
         if not any(self._machines[gpu].nominee is self._seat(gang, gpu) for gpu in waits):
             return False
         return all(self._fair(gang, gpu) for gpu in gang.wanted)
+
+    def _stranded(self, gang: Gang) -> bool:
+        """Is all that it wants free, and nobody else will take it? Gangs may have been passed over for each other."""
+        waits = any(self._waits(gang, gpu) for gpu in gang.wanted)
+        if not (gang.regarded and waits) or any(self._seat(gang, gpu).throttled for gpu in gang.wanted):
+            return False
+        if any(self._holds(gang, gpu) for gpu in gang.gpus):
+            return False
+        machines = [self._machines[gpu] for gpu in gang.wanted]
+        return not any(machine.holder is not None or machine.claim or machine.barred() for machine in machines)
 
     def _fair(self, gang: Gang, gpu: int) -> bool:
         """May it run there before those who wait?"""
@@ -371,6 +387,7 @@ class Gangs:
             waits = [gpu for gpu in gang.gpus if self._waits(gang, gpu)]
             assert not (running and waits), f"{gang.name} holds {running} and waits for {waits}"
             assert not running or gang.parts or not gang.regarded, f"{gang.name} holds {running} without a grant"
+            assert not self._stranded(gang), f"{gang.name} waits for {waits}, and all that it wants is free"
             closing = [gpu for gpu in gang.gpus if self._seat(gang, gpu).state is State.CLOSING]
             assert not (running and closing), f"{gang.name} keeps {running} and gives back {closing}"
         for machine in self._machines:

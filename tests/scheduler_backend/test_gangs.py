@@ -54,4 +54,4 @@ def test_two_tenants_with_collectives_on_two_cards_go_on_together(program: Path,
     assert not re.search(r"^gemini_overruns_total\{[^}]*\} [^0]", metrics, re.MULTILINE)
     # Neither holds the one card while the other holds the other, but before it was seen that both use two.
     crosswise = overlap_ns(turns[0]["a"], turns[1]["b"]) + overlap_ns(turns[0]["b"], turns[1]["a"])
-    assert crosswise <= 0.05 * SECONDS * 1e9, crosswise
+    assert crosswise <= 0.15 * SECONDS * 1e9, crosswise

@@ -167,3 +167,16 @@ def test_a_tenant_that_uses_one_of_its_gpus_is_like_any_other_until_it_asks_for_
     assert told(actions) == [("Grant", 1, 0), ("Grant", 2, 1)]
     assert told(node.handle(ev.TokenAsked(1, 1), MS)) == [("Revoke", 1, 0)]  # it never holds and waits
     node.check()
+
+
+def test_two_gangs_that_are_ahead_where_the_other_waits_are_not_passed_over_for_each_other_for_ever() -> None:
+    bench = Bench(("a", 0.5, 0, 1), ("b", 0.5, 0, 1))
+    for number, name in ((0, "b"), (1, "a")):  # each is ahead of what it is owed where the other waits
+        bench.node.machines[number].seats[name].clock += 1 << 60
+    bench.ask(1, 0)
+    bench.at(1).ask(2, 1)
+    bench.at(2).back(1, 0)
+    assert bench.node.machines[1].holder is not None
+    bench.back(2, 1, more=True)
+    bench.at(3).ask(1, 0)
+    assert any(machine.holder is not None for machine in bench.node.machines)

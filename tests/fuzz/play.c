@@ -737,16 +737,16 @@ static void (*const MOVES[])(struct player *p) = {allocate, allocate, release, r
 
 /* All threads have met, and nothing runs: what is told must be what the device holds. */
 static void compare_memory(struct player *p) {
-    struct observer_busy rows[64];
+    struct observer_busy rows[512]; /* those who died of late stand there, too */
     uint64_t now_ns, held = 0;
     size_t free_bytes = 0, total = 0;
 
     CUresult result = cuCtxSynchronize();
     for (int again = 0; again < 200; again++) { /* what the library gives back takes a moment to reach the ledger */
         result = cuMemGetInfo_v2(&free_bytes, &total);
-        int count = observer_read(observer, 0, &now_ns, rows, 64);
+        int count = observer_read(observer, 0, &now_ns, rows, 512);
         held = 0;
-        for (int i = 0; i < count && i < 64; i++)
+        for (int i = 0; i < count && i < 512; i++)
             if (rows[i].pid == getpid() && rows[i].alive)
                 held += rows[i].memory_bytes;
         if (result != CUDA_SUCCESS || held == total - free_bytes)

@@ -65,7 +65,7 @@ def idle(program: Program, rng: random.Random) -> Iterator[Step]:
 
 
 def recorded(program: Program, rng: random.Random) -> Iterator[Step]:
-    """What a trace says it did (see recorded.py), from the start again when it ends."""
+    """The steps it was given, from the start again when they end."""
     while True:
         yield from program.steps
 

@@ -50,6 +50,7 @@ def start(arm: str, processes: int) -> dict[str, Any]:
             raise RuntimeError(f"startup ended with {ran.returncode}: {ran.stderr[-500:]}")
         answer: dict[str, Any] = json.loads(ran.stdout)
         answer["daemon_cpu_ns"] = cpu_of_daemon(bed) - before_ns
+        bed.end()  # the trace's last lines are written when there is time
         answer["joined"] = bed.trace.read_text().count('"ClientJoined"') if bed.tokens else 0
     return answer
 

@@ -82,7 +82,7 @@ def test_C3_the_next_is_the_one_furthest_from_its_target() -> None:
     seats = [Seat(TenantSpec(name, request), policy, 0) for name, request in (("a", 500_000), ("b", 300_000))]
     for seat, held_ms in zip(seats, (50, 10), strict=True):  # of 100 ms: a has its half, b lacks most
         seat.clock = held_ms * MS * 1_000_000 // seat.request_ppm
-    following, _ = pick(seats, 0, policy)
+    following, _ = pick(seats, 0, policy, now_ns=0, others=1)
     assert following is seats[1]
 
 

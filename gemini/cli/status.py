@@ -108,6 +108,17 @@ def row(tenant: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
+def fitting(rows: list[tuple[str, ...]], width: int) -> list[int]:
+    """The columns that a terminal of so many characters has room for, the dispensable left out first."""
+    kept = list(range(len(COLUMNS)))
+    for name in ("LAUNCHES", "PROCESSES", "ENTITLED", "WAIT P99", "GPU", "LIMIT"):
+        widths = [max(len(line[index]) for line in (COLUMNS, *rows)) for index in kept]
+        if sum(widths) + 2 * len(kept) <= width:
+            break
+        kept.remove(COLUMNS.index(name))
+    return kept
+
+
 def watch(node: Node, args: argparse.Namespace) -> int:
     if args.interval <= 0:
         raise Problem(f"--interval {args.interval:g}: give a number of seconds above 0", status=2)
@@ -115,18 +126,23 @@ def watch(node: Node, args: argparse.Namespace) -> int:
     from rich.live import Live
     from rich.table import Table
 
+    console = Console(file=sys.stdout)
+
     def table() -> Table:
         state = ask(node, "GET", "/state")
-        shown = Table(title=headline(state), title_justify="left", box=None, header_style="bold")
-        for index, column in enumerate(COLUMNS):
-            shown.add_column(column, justify="left" if index == 0 else "right")
-        for tenant in state.get("tenants", []):
+        shown = Table(title=headline(state), title_justify="left", box=None, header_style="bold", pad_edge=False)
+        tenants = state.get("tenants", [])
+        rows = [row(tenant) for tenant in tenants]
+        kept = fitting(rows, console.width)
+        for index in kept:
+            shown.add_column(COLUMNS[index], justify="left" if index == 0 else "right", no_wrap=True)
+        for tenant, cells in zip(tenants, rows, strict=True):
             holds = bool(tenant.get("holding"))
-            shown.add_row(*row(tenant), style="green" if holds else None)
+            shown.add_row(*(cells[index] for index in kept), style="green" if holds else None)
         return shown
 
     looks = 0
-    with Live(table(), console=Console(file=sys.stdout), screen=False, auto_refresh=False) as live:
+    with Live(table(), console=console, screen=False, auto_refresh=False) as live:
         while args.count == 0 or looks < args.count:
             live.update(table(), refresh=True)
             looks += 1

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -42,16 +42,10 @@ def rounds(child: subprocess.Popen[Any]) -> int:
     return int(out)
 
 
-class Shares(NamedTuple):
-    """What `busy` had of one card: of its time, and of the time that anybody had."""
-
-    achieved: float
-    relative: float
-
-
-def run(bed: Bed, *programs: list[object], devices: tuple[int, ...] = (0,)) -> tuple[list[int], list[Shares], bool]:
-    """How often each of `stuck`'s programs went round, what `busy` had of each card meanwhile, and whether this
-    machine ran evenly enough for points of a share to count."""
+def run(bed: Bed, *programs: list[object], devices: tuple[int, ...] = (0,)) -> tuple[list[int], list[float], bool]:
+    """How often each of `stuck`'s programs went round, what `busy` had of the time that anybody had of each card
+    meanwhile (what nobody had is the hand-overs', not the other tenant's), and whether this machine ran evenly enough
+    for points of a share to count."""
     for device in devices:
         bed.load("busy", "--device", device)
     bed.until_busy("busy")
@@ -62,9 +56,9 @@ def run(bed: Bed, *programs: list[object], devices: tuple[int, ...] = (0,)) -> t
     record = bed.sample(SECONDS - 0.5)
     after = [bed.busy(device) for device in devices]
     shares = []
-    for (start_ns, had), (end_ns, has) in zip(before, after, strict=True):
+    for (_, had), (_, has) in zip(before, after, strict=True):
         busy_ns, stuck_ns = has["busy"] - had["busy"], has["stuck"] - had["stuck"]
-        shares.append(Shares(busy_ns / (end_ns - start_ns), busy_ns / (busy_ns + stuck_ns)))
+        shares.append(busy_ns / (busy_ns + stuck_ns))
     even = len(record.stalls_ns) <= len(record.at_ns) * 0.01
     return [rounds(child) for child in children], shares, even
 
@@ -81,10 +75,9 @@ def longest_pause(bed: Bed, pid: int, seconds: float) -> float:
     return max(later - earlier for earlier, later in pairwise(edges)) / 1e9
 
 
-def keeps_its_half(share: Shares, even: bool) -> None:
+def keeps_its_half(share: float, even: bool) -> None:
     """Within 2 points; where even a lone program would not get its time for sure, as far as one can say."""
-    assert share.relative >= (0.48 if even else 0.35), share
-    assert share.achieved >= 0.48 or not even, share
+    assert share >= (0.48 if even else 0.35)
 
 
 def test_a_collective_launched_on_one_gpu_after_the_other_runs_to_its_end(bed: Bed, program: Path) -> None:
@@ -123,7 +116,7 @@ def test_a_capture_stays_whole_while_tokens_change_hands(bed: Bed, program: Path
     (count,), (share,), even = run(bed, [program, "capture", int(SECONDS * 1000), mode])
     assert count >= 5 * SECONDS
     keeps_its_half(share, even)
-    assert share.relative <= (0.52 if even else 0.65)  # the other one is as busy
+    assert share <= (0.52 if even else 0.65)  # the other one is as busy
 
 
 def told(bed: Bed, name: str) -> list[str]:

@@ -180,7 +180,7 @@ def test_a_load_as_a_tenant_runs_and_shows_in_ps(place: Place) -> None:
     assert "nobody" in refused.stderr
     top = place.gemini("top", "--count", "1")
     assert top.returncode == 0
-    assert "REQUEST" in top.stdout
+    assert all(word in top.stdout for word in ("REQUEST", "ACHIEVED", "ENFORCED")), "whole words in 80 columns"
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=20)
     assert json.loads(out)["launches"] > 0, err

@@ -88,6 +88,14 @@ class Rig:
 
         wait_for(answers, 20, "answer of the daemon")
 
+    def restart(self, number: int, settings: str) -> None:
+        """End the daemon by this signal, and start it again with these lines of its settings file."""
+        self.stop(number)
+        config = self.state_dir / "rig.toml"
+        config.write_text(settings)
+        self.options = ("--config", str(config))
+        self.start()
+
     def log(self) -> str:
         return (self.state_dir / "daemon.log").read_text()
 

@@ -18,6 +18,8 @@ from libhook import core
 from libhook.core import lib
 from tests.scheduler_backend.rig import MS, ROOT, Client, Rig, is_prepared, wait_for
 
+PATIENT = "lease_margin_ms = 60000\n"  # so that no lease runs out under a test that is slow
+
 
 @pytest.fixture
 def rig() -> Iterator[Rig]:
@@ -197,6 +199,7 @@ def test_a_prepared_hand_over_happens_when_the_holder_says_that_it_has_drained(r
 
 
 def test_a_holder_that_drained_early_and_wants_more_hands_nothing_on(rig: Rig) -> None:
+    rig.restart(signal.SIGTERM, PATIENT)
     for name in "ab":
         rig.tenant(name)
     holder, waiter = rig.client("a"), rig.client("b")
@@ -210,6 +213,7 @@ def test_a_holder_that_drained_early_and_wants_more_hands_nothing_on(rig: Rig) -
 
 
 def test_who_says_drained_without_holding_changes_nothing(rig: Rig) -> None:
+    rig.restart(signal.SIGTERM, PATIENT)
     for name in "ab":
         rig.tenant(name)
     holder, waiter = rig.client("a"), rig.client("b")
@@ -422,11 +426,7 @@ def test_a_restarted_daemon_grants_nothing_before_those_it_knew_have_spoken(rig:
     holder, waiter = rig.client("a"), rig.client("b")
     holder.ask()
     grant = holder.grant()
-    rig.stop(signal.SIGKILL)
-    config = rig.state_dir / "patient.toml"
-    config.write_text("alone_lease_ms = 60000\n")  # it waits for the silent as long: this test may be slow
-    rig.options = ("--config", str(config))
-    rig.start()
+    rig.restart(signal.SIGKILL, "alone_lease_ms = 60000\n")  # it waits for the silent as long: this test may be slow
     assert {tenant["name"] for tenant in rig.state()["tenants"]} == {"a", "b"}
     later = rig.client("b", nonce=waiter.nonce)  # has spoken; the holder has not
     later.ask()

@@ -22,7 +22,7 @@ from tests.libhook.processes.conftest import ROOT, enter
 
 RELEASES = ("buster", "bullseye")  # oldest first; a mirror drops the old ones in time
 PYTHONS = {"buster": "python3.7", "bullseye": "python3.9"}
-MIRROR = os.environ.get("GEMINI_DEBIAN_MIRROR", "http://deb.debian.org/debian")
+MIRROR = os.environ.get("GEMINI_DEBIAN_MIRROR")  # else mmdebstrap's own choice
 HERE = Path(__file__).resolve().parent
 
 
@@ -35,7 +35,7 @@ def made(release: str, cache: Path) -> bool:
     fresh = cache / f".{release}-{os.getpid()}"
     packages = f"{PYTHONS[release]}-minimal,lib{PYTHONS[release]}-stdlib"
     options = ["--variant=extract", "--skip=download/empty", f"--include={packages}", "--quiet"]
-    command = ["mmdebstrap", *options, release, str(fresh), MIRROR]
+    command = ["mmdebstrap", *options, release, str(fresh), *filter(None, [MIRROR])]
     try:
         subprocess.run(command, check=True, capture_output=True, timeout=90, stdin=subprocess.DEVNULL)
         fresh.rename(done)

@@ -100,8 +100,9 @@ class Kubelet:
             while True:
                 changed.clear()
                 yield
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(changed.wait(), LOOK_SECONDS)
+                with contextlib.suppress(TimeoutError):  # not wait_for: in 3.11 it swallows a cancellation now and then
+                    async with asyncio.timeout(LOOK_SECONDS):
+                        await changed.wait()
 
     async def close(self) -> None:
         if self._listing is not None:

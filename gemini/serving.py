@@ -16,8 +16,11 @@ from pathlib import Path
 
 import uvloop
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 RENEW_SECONDS = 10.0  # how often certificate files are looked at
+# Asked by the kubelet and by Prometheus, which have no certificate of our authority: open where --client-ca is given.
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class CannotServe(ValueError):
@@ -32,8 +35,9 @@ def configure(parser: argparse.ArgumentParser, port: int) -> None:
     )
     parser.add_argument("--tls-key", type=Path, metavar="FILE", help="its private key, PEM")
     parser.add_argument(
-        "--client-ca", type=Path, metavar="FILE", help="serve only clients with a certificate of this CA"
-    )
+        "--client-ca", type=Path, metavar="FILE",
+        help="serve only clients with a certificate of this CA, but for " + ", ".join(sorted(OPEN_PATHS)),
+    )  # fmt: skip
 
 
 def tls_context(args: argparse.Namespace) -> ssl.SSLContext | None:
@@ -49,7 +53,7 @@ def tls_context(args: argparse.Namespace) -> ssl.SSLContext | None:
         context.load_cert_chain(args.tls_cert, args.tls_key)
         if args.client_ca is not None:
             context.load_verify_locations(args.client_ca)
-            context.verify_mode = ssl.CERT_REQUIRED
+            context.verify_mode = ssl.CERT_OPTIONAL  # a bad one ends the handshake, for one that lacks see _known
     except (OSError, ssl.SSLError) as error:
         raise CannotServe(f"{args.tls_cert}: {error}; give a PEM certificate and its key") from None
     return context
@@ -59,6 +63,8 @@ async def serve(
     application: web.Application, args: argparse.Namespace, context: ssl.SSLContext | None, ready: Callable[[str], None]
 ) -> None:
     """Serves until SIGTERM or SIGINT; `ready` is called with the URL."""
+    if args.client_ca is not None:
+        application.middlewares.append(_known)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -79,6 +85,14 @@ async def serve(
             renewing.cancel()
     finally:
         await runner.cleanup()
+
+
+@web.middleware
+async def _known(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuses who showed no certificate."""
+    if request.path not in OPEN_PATHS and not (request.transport and request.transport.get_extra_info("peercert")):
+        return web.Response(status=403, text=f"{request.path} needs a client certificate of --client-ca's authority\n")
+    return await handler(request)
 
 
 async def _renew(context: ssl.SSLContext, args: argparse.Namespace) -> None:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
+import asyncio
+import os
+import signal
+import ssl
 import subprocess
 import sys
 from pathlib import Path
 
+import aiohttp
 import pytest
+from aiohttp import web
+
+from gemini import serving
+from tests.e2e.pki import Authority, Pair
 
 
 def gemini(*words: str) -> subprocess.CompletedProcess[str]:
@@ -31,3 +41,48 @@ def test_wrong_use_is_one_line_and_no_traceback(words: list[str], said: str, tmp
     assert done.returncode in (1, 2)
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+async def ask(url: str, trusted: Path, pair: Pair | None) -> int | None:
+    """The status; None: the connection was refused."""
+    context = ssl.create_default_context(cafile=trusted)
+    if pair is not None:
+        context.load_cert_chain(pair.certificate, pair.key)
+    try:
+        async with aiohttp.ClientSession() as session, session.get(url, ssl=context) as reply:
+            return reply.status
+    except aiohttp.ClientError:
+        return None
+
+
+def test_with_a_client_authority_strangers_see_health_and_metrics_alone(tmp_path: Path) -> None:
+    ours, others = Authority(tmp_path / "ours"), Authority(tmp_path / "others")
+    pair = ours.issue("server", hosts=("127.0.0.1",))
+    parser = argparse.ArgumentParser()
+    serving.configure(parser, 0)
+    args = parser.parse_args(
+        f"--tls-cert {pair.certificate} --tls-key {pair.key} --client-ca {ours.certificate}".split()
+    )
+    found: dict[tuple[str, str], int | None] = {}
+
+    async def main() -> None:
+        at = asyncio.get_running_loop().create_future()
+        application = web.Application()
+        for path in ("/filter", "/healthz", "/readyz", "/metrics"):
+            application.router.add_get(path, answer)
+        context = serving.tls_context(args)
+        served = asyncio.create_task(serving.serve(application, args, context, at.set_result))
+        url = await at
+        for path in ("/filter", "/healthz", "/readyz", "/metrics"):
+            for who, shown in (("nobody", None), ("ours", ours.issue("us")), ("theirs", others.issue("them"))):
+                found[who, path] = await ask(url + path, ours.certificate, shown)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await served
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    serving.run(main)
+    assert found.pop(("nobody", "/filter")) == 403
+    assert {status for (who, _), status in found.items() if who == "theirs"} == {None}
+    assert {status for (who, _), status in found.items() if who != "theirs"} == {200}

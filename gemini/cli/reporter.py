@@ -9,21 +9,28 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import ctypes
 import logging
+import os
 import sys
 
+from gemini.cli.node import SIM
 from gemini.cli.problem import Problem
+from gemini.kube import names
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     from gemini.reporter import app
 
     app.configure(parser)
+    parser.add_argument("--sim", metavar="SPEC", help="the node's cards are simulated ones")
 
 
 def main(args: argparse.Namespace) -> int:
     from gemini.reporter import app
 
+    if args.sim is not None:
+        simulate(args.sim)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="gemini: %(levelname)s %(message)s")
 
     def ready(node: str) -> None:
@@ -34,3 +41,13 @@ def main(args: argparse.Namespace) -> int:
     except app.CannotReport as error:
         raise Problem(str(error)) from None
     return 0
+
+
+def simulate(machine: str) -> None:
+    """Loads the simulated NVML of `machine`: who asks the loader for that library later gets this one."""
+    os.environ[names.ENV_SIM] = machine
+    library = SIM / "libnvidia-ml.so.1"
+    try:
+        ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        raise Problem(f"{library}: {error}; make build") from None

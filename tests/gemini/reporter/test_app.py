@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -226,3 +227,11 @@ def test_bad_options_are_one_line_with_the_mend(
     assert said.startswith("gemini: ")
     assert mend in said
     assert said.count("\n") == 1
+
+
+def test_reporter_told_to_simulate_sees_simulated_cards(machine: str) -> None:
+    """Without LD_LIBRARY_PATH, as a container starts it."""
+    program = "import sys; from gemini.cli.reporter import simulate; simulate(sys.argv[1]); "
+    program += "from gemini.reporter.inventory import look; print(len(look().cards))"
+    done = subprocess.run([sys.executable, "-c", program, machine], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "4\n", done.stderr

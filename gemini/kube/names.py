@@ -52,11 +52,13 @@ ALIYUN_CONTAINER = "ALIYUN_COM_GPU_MEM_CONTAINER"
 ALIYUN_DEVICE = "ALIYUN_COM_GPU_MEM_DEV"
 
 # On nodes and on the Device custom resource.
+NODE_LABEL = f"{DOMAIN}/gpu"  # "true", or "gpushare": which of our parts run on the node, by an operator's hand
 NODE_MODEL_LABEL = f"{DOMAIN}/gpu-model"
 NODE_CORDON = f"{DOMAIN}/cordon"
 DEVICES_CHECKPOINTS = f"{DOMAIN}/devices-checkpoints"
 DEVICE_API_VERSION = f"{DOMAIN}/v1alpha1"
 DEVICE_KIND = "Device"
+DEVICE_DEFINITION = f"devices.{DOMAIN}"
 
 # Dynamic resource allocation: our driver, and the conditions of a claim's device by which the extender answers.
 RESOURCE_API_VERSION = "resource.k8s.io/v1"
@@ -64,6 +66,11 @@ DRIVER = DOMAIN
 ROOM = f"{DOMAIN}/room"  # annotation of the DeviceClass: when there was last room for somebody who waited
 CLAIM_PROMISED = f"{DOMAIN}/promised"
 CLAIM_REFUSED = f"{DOMAIN}/refused"
+
+# The webhooks in their configurations.
+MUTATE_HOOK = f"mutate.{DOMAIN}"
+VALIDATE_HOOK = f"validate.{DOMAIN}"
+BINDINGS_HOOK = f"bindings.{DOMAIN}"
 
 # Resources of our domain; the same keys under kubernetes.io and koordinator.sh are read as input.
 RESOURCE_GPU = f"{DOMAIN}/gpu"

@@ -1,6 +1,6 @@
-"""Builds the real parts that the end-to-end tests run against: Kubernetes, etcd, kwok, NVIDIA's device plugin.
+"""Builds the real parts that the end-to-end tests run against: Kubernetes, etcd, kwok, NVIDIA's device plugin, Helm.
 
-    python -m tests.e2e.build [--nice N] [--jobs N] [controlplane | nvidia | node]...
+    python -m tests.e2e.build [--nice N] [--jobs N] [controlplane | nvidia | helm | node]...
 
 Each part is built once into a folder of the cache named by a hash of what decides its content (go.mod, go.sum, flags,
 Go's version), so a second run finds it and returns at once. A folder is made under a temporary name and renamed when
@@ -9,8 +9,9 @@ $GEMINI_E2E_CACHE, else gemini-e2e in the user's cache folder; $GEMINI_E2E_NICE 
 of the options.
 
 Parts: `controlplane` is the seven programs of controlplane/go.mod, and kwok's own stages joined into one file (7
-minutes cold on two cores, 3 GiB); `nvidia` is nvidia/go.mod (a minute; needs a C compiler); `node` is containerd,
-runc and busybox for a real kubelet, taken from PATH or else unpacked, not installed, from Debian's packages.
+minutes cold on two cores, 3 GiB); `nvidia` is nvidia/go.mod (a minute; needs a C compiler); `helm` is helm/go.mod (3
+minutes); `node` is containerd, runc and busybox for a real kubelet, taken from PATH or else unpacked, not installed,
+from Debian's packages.
 """
 
 from __future__ import annotations
@@ -66,6 +67,11 @@ class Builder:
         """The folder with nvidia-device-plugin."""
         module = HERE / "nvidia"
         return self._part(module, "1", lambda out: self._go_build(module, out, cgo="1", versions=[]))
+
+    def helm(self) -> Path:
+        """The folder with helm."""
+        module = HERE / "helm"
+        return self._part(module, "0", lambda out: self._go_build(module, out, cgo="0", versions=[]))
 
     def node(self) -> Path:
         """The folder with containerd, its shim, ctr, runc and busybox (links where the machine has them)."""
@@ -199,12 +205,17 @@ class Builder:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", metavar="PART", help="controlplane, nvidia, node; default: all")
+    parser.add_argument("parts", nargs="*", metavar="PART", help="controlplane, nvidia, helm, node; default: all")
     parser.add_argument("--nice", type=int, help="niceness of the compilation")
     parser.add_argument("--jobs", type=int, help="compilations side by side (go build -p)")
     options = parser.parse_args()
     builder = Builder(options.nice, options.jobs)
-    makers = {"controlplane": builder.controlplane, "nvidia": builder.nvidia, "node": builder.node}
+    makers = {
+        "controlplane": builder.controlplane,
+        "nvidia": builder.nvidia,
+        "helm": builder.helm,
+        "node": builder.node,
+    }
     if unknown := set(options.parts) - set(makers):
         parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(makers)}")
     status = 0

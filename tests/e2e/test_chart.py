@@ -1,0 +1,243 @@
+"""The chart and Kustomize's base as texts: taken by the API server, one and the same, with no names of their own."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gemini.cli.main import COMMANDS
+from gemini.extender.app import PORT as EXTENDER_PORT
+from gemini.kube import names
+from gemini.plugin.app import PORT as PLUGIN_PORT
+from gemini.webhook.app import PORT as WEBHOOK_PORT
+from tests.e2e.api import ApiError, Object
+from tests.e2e.charts import CHART, NAMESPACE, ROOT, Helm, Values, pod_templates
+from tests.e2e.conftest import built
+from tests.e2e.plane import Plane
+
+EXISTING = {"mode": "existing", "caBundle": "LS0t"}
+VARIANTS: dict[str, Values] = {
+    "as it comes": {},
+    "the default scheduler, secrets of one's own": {"scheduler": {"mode": "default"}, "certificates": EXISTING},
+    "cert-manager and the Prometheus operator": {
+        "certificates": {"mode": "cert-manager"},
+        "metrics": {"podMonitor": {"enabled": True, "labels": {"release": "prometheus"}}},
+        "networkPolicy": {"metricsFrom": [{"namespaceSelector": {}}]},
+    },
+    "a simulated machine without a service network": {
+        "apiServer": {"host": "10.0.0.1", "port": 6443},
+        "node": {"simulate": "gpus=2,memory=80GiB,name=NVIDIA H200", "hostNetwork": True},
+        "extender": {"hostNetwork": True},
+        "webhook": {"hostNetwork": True},
+        "scheduler": {"hostNetwork": True, "hostAliases": [{"ip": "10.0.0.1", "hostnames": ["a.b.svc"]}]},
+    },
+    "everything else turned": {
+        "image": {"repository": "registry.example/gemini", "tag": "9", "pullPolicy": "Always"},
+        "imagePullSecrets": [{"name": "registry"}],
+        "crd": {"install": False},
+        "deviceClass": {"install": False},
+        "node": {
+            "gpushare": {"enabled": True, "unit": "GiB"}, "affinity": {"nodeAffinity": {}}, "privileged": True,
+            "runtimeClassName": "nvidia", "updateStrategy": {"type": "OnDelete"},
+            "kubeletDir": "/var/lib/k0s/kubelet", "ldSoPreload": False, "cdi": True,
+            "gpuCdi": "nvidia.com/gpu", "deviceNodes": True, "podAnnotations": {"a": "b"},
+            "daemon": {"extraArgs": ["--no-trace"], "env": [{"name": "A", "value": "b"}]},
+        },
+        "extender": {
+            "policies": "fragment,singular,link", "claims": False, "extraArgs": ["--no-events"],
+            "nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}], "podAnnotations": {"a": "b"},
+        },
+        "webhook": {"failurePolicy": "Ignore", "bindings": {"enabled": False}, "namespaceSelector": {
+            "matchLabels": {"shares": "yes"}}},
+        "deviceTypes": ["npu"],
+        "networkPolicy": {"enabled": False},
+    },
+}  # fmt: skip
+FOREIGN = {  # kinds that other projects define, as loosely as an API server allows
+    "certificates.cert-manager.io": ("Certificate", "v1"),
+    "issuers.cert-manager.io": ("Issuer", "v1"),
+    "podmonitors.monitoring.coreos.com": ("PodMonitor", "v1"),
+}
+RUNTIMES = "/apis/node.k8s.io/v1/runtimeclasses"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+@pytest.fixture(scope="module")
+def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    return Helm(built("helm") / "helm", tmp_path_factory.mktemp("helm"))
+
+
+@pytest.fixture(scope="module")
+def renderings(helm: Helm) -> dict[str, list[Object]]:
+    return {variant: helm.objects(values) for variant, values in VARIANTS.items()}
+
+
+@pytest.fixture(scope="module")
+def namespace(plane: Plane) -> Iterator[str]:
+    plane.api.post("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    yield NAMESPACE
+    plane.api.delete(f"/api/v1/namespaces/{NAMESPACE}")
+    plane.api.wait_gone(f"/api/v1/namespaces/{NAMESPACE}")
+
+
+@pytest.fixture(scope="module")
+def foreign_kinds(plane: Plane) -> Iterator[None]:
+    loose = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    for name, (kind, version) in FOREIGN.items():
+        plural, group = name.split(".", 1)
+        served = {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": loose}}
+        spec = {"group": group, "scope": "Namespaced", "names": {"kind": kind, "plural": plural}, "versions": [served]}
+        plane.api.post(DEFINITIONS, {"metadata": {"name": name}, "spec": spec})
+    for name in FOREIGN:
+        plane.kubectl("wait", "--for=condition=Established", f"crd/{name}", "--timeout=20s")
+    plane.api.post(RUNTIMES, {"metadata": {"name": "nvidia"}, "handler": "nvidia"})
+    yield
+    plane.api.delete(f"{RUNTIMES}/nvidia")
+    for name in FOREIGN:
+        plane.api.delete(f"{DEFINITIONS}/{name}")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_api_server_accepts_every_object(
+    renderings: dict[str, list[Object]], plane: Plane, namespace: str, foreign_kinds: None, variant: str
+) -> None:
+    objects = renderings[variant]
+    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+    said = plane.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", text=listed)
+    assert len(said.stdout.splitlines()) == len(objects)
+    assert "Warning" not in said.stderr.replace("missing the kubectl.kubernetes.io/last-applied", ""), said.stderr
+
+
+def test_helms_own_linter_finds_nothing(helm: Helm) -> None:
+    assert "0 chart(s) failed" in helm.run("lint", "--strict", str(CHART))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_command_is_one_that_gemini_takes(renderings: dict[str, list[Object]], variant: str) -> None:
+    containers = [one for spec in pod_templates(renderings[variant]).values() for one in spec["containers"]]
+    seen = set()
+    for container in containers:
+        if container["command"] == ["gemini"]:
+            name, *options = container["args"]
+            parser = argparse.ArgumentParser(exit_on_error=False, allow_abbrev=False)
+            importlib.import_module(COMMANDS[name][0]).configure(parser)
+            parser.parse_args([word.replace("$(POD_IP)", "10.0.0.1") for word in options])
+            seen.add(name)
+    assert seen == {"serve", "device-plugin", "reporter", "extender", "webhook"}
+
+
+def test_every_name_in_our_domain_is_one_of_names_py(renderings: dict[str, list[Object]]) -> None:
+    known = {value for value in vars(names).values() if isinstance(value, str)}
+    objects = [one for listed in renderings.values() for one in listed]
+    found = set(re.findall(r"[a-z0-9.-]*gemini\.io(?:/[A-Za-z0-9._-]+)?", json.dumps(objects)))
+    assert {names.GPU_REQUEST, names.RESOURCE_CORE, names.NODE_LABEL} <= found
+    assert found - known == set()
+    (expression,) = {
+        condition["expression"]
+        for one in objects if one["kind"].endswith("WebhookConfiguration")
+        for hook in one["webhooks"] for condition in hook.get("matchConditions", ())
+    }  # fmt: skip
+    spellings = (names.DOMAIN, names.KUBERNETES, names.KOORDINATOR, names.ALIYUN, names.NVIDIA, names.KUBESHARE)
+    assert set(re.findall(r'"([a-z.]+)/"', expression)) == set(spellings)
+
+
+def test_release_and_ports_are_the_programs_own(renderings: dict[str, list[Object]]) -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert (chart["version"], chart["appVersion"]) == (version, version)
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    ports = (values["extender"]["port"], values["webhook"]["port"], values["node"]["devicePlugin"]["port"])
+    assert ports == (EXTENDER_PORT, WEBHOOK_PORT, PLUGIN_PORT)
+    images = {one["image"] for spec in pod_templates(renderings["as it comes"]).values() for one in spec["containers"]}
+    assert images == {f"gemini:{version}", "registry.k8s.io/kube-scheduler:v1.36.3"}
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"imagee": {}}, "imagee"),
+        ({"image": {"pullPolicy": "Sometimes"}}, "/image/pullPolicy"),
+        ({"node": {"daemon": {"metricsPort": 99999}}}, "/node/daemon/metricsPort"),
+        ({"node": {"gpushare": {"unit": "GB"}}}, "/node/gpushare/unit"),
+        ({"extender": {"replicas": 0}}, "/extender/replicas"),
+        ({"scheduler": {"mode": "third"}}, "/scheduler/mode"),
+        ({"certificates": {"mode": "existing"}}, "/certificates/caBundle"),
+        ({"test": {"request": "1.5"}}, "/test/request"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused_by_its_name(helm: Helm, values: Values, said: str) -> None:
+    done = helm.call("template", "gemini", str(CHART), values=values)
+    assert done.returncode != 0
+    assert said in done.stderr.replace("'.", "/").replace(".", "/").replace("at '", "at "), done.stderr
+
+
+def test_every_value_is_in_the_schema() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+
+    def compare(where: str, values: object, given: Object) -> None:
+        while "$ref" in given:
+            given = schema["definitions"][given["$ref"].rpartition("/")[2]]
+        if isinstance(values, dict) and "properties" in given:
+            assert set(values) <= set(given["properties"]), where
+            for key, value in values.items():
+                compare(f"{where}.{key}", value, given["properties"][key])
+
+    compare("", yaml.safe_load((CHART / "values.yaml").read_text()), schema)
+
+
+def test_control_plane_pods_keep_the_restricted_pod_security_standard(
+    renderings: dict[str, list[Object]], plane: Plane
+) -> None:
+    """By the API server's own judgement; the node's parts, which mount the host's folders, cannot."""
+    level = {"pod-security.kubernetes.io/enforce": "restricted"}
+    with plane.namespace() as name:
+        plane.api.patch(f"/api/v1/namespaces/{name}", {"metadata": {"labels": level}})
+        for owner, spec in pod_templates(renderings["as it comes"]).items():
+            anybody = {key: value for key, value in spec.items() if key != "serviceAccountName"}
+            pod = {"metadata": {"name": owner}, "spec": anybody}
+            if owner == "gemini-node":
+                with pytest.raises(ApiError, match="hostPath"):
+                    plane.api.call("POST", f"/api/v1/namespaces/{name}/pods", pod, {"dryRun": "All"})
+                assert not any(one["securityContext"].get("privileged") for one in spec["containers"])
+            else:
+                plane.api.call("POST", f"/api/v1/namespaces/{name}/pods", pod, {"dryRun": "All"})
+
+
+def test_kustomizes_base_is_the_chart_with_cert_manager(helm: Helm, plane: Plane) -> None:
+    text = plane.kubectl("kustomize", str(ROOT / "deploy/kustomize/cluster")).stdout
+    ours = {_key(one): one for one in yaml.safe_load_all(text)}
+    given = [one for one in helm.objects({"certificates": {"mode": "cert-manager"}}) if one["kind"] != "Pod"]
+    charts = {_key(one): _without_release(one) for one in given}
+    assert ours.pop(("Namespace", "", NAMESPACE))
+    assert set(ours) == set(charts)
+    for key, one in charts.items():
+        assert _without_release(ours[key]) == one, key
+
+
+def _key(one: Object) -> tuple[str, str, str]:
+    return one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]
+
+
+def _without_release(one: Object) -> Object:
+    """Without what Helm alone writes: who installed it, and stamps that make pods anew when a configuration changes."""
+    metadata = one["metadata"]
+    kept = {key: text for key, text in metadata.get("labels", {}).items() if key == "app.kubernetes.io/component"}
+    notes = {key: text for key, text in metadata.get("annotations", {}).items() if not key.startswith("helm.sh/")}
+    plain = {key: value for key, value in metadata.items() if key not in ("labels", "annotations")}
+    if "template" in one.get("spec", {}):
+        one["spec"]["template"]["metadata"].pop("annotations", None)
+    return {**one, "metadata": {**plain, "labels": kept, "annotations": notes}}
+
+
+@pytest.mark.parametrize("sample", sorted((ROOT / "deploy/samples").glob("*.yaml")), ids=lambda path: path.stem)
+def test_samples_are_accepted(plane: Plane, sample: Path) -> None:
+    with plane.namespace() as name:
+        plane.kubectl("-n", name, "apply", "--dry-run=server", "--validate=strict", "-f", str(sample))

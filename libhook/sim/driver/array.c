@@ -197,7 +197,7 @@ static bool lies_in(CUdeviceptr address, const struct CUctx_st *ctx) {
 }
 
 void array_end_context(struct CUctx_st *ctx) {
-    for (uint32_t i = 0; i < slab[SLAB_MIPMAP].used; i++) {
+    for (uint32_t i = 0; i < slab_used(SLAB_MIPMAP); i++) {
         struct CUmipmappedArray_st *mipmap = slab_at(SLAB_MIPMAP, i);
         if (!mipmap || !lies_in(mipmap->address, ctx))
             continue;
@@ -206,7 +206,7 @@ void array_end_context(struct CUctx_st *ctx) {
         give(mipmap->address);
         slab_give(SLAB_MIPMAP, mipmap);
     }
-    for (uint32_t i = 0; i < slab[SLAB_ARRAY].used; i++) {
+    for (uint32_t i = 0; i < slab_used(SLAB_ARRAY); i++) {
         struct CUarray_st *array = slab_at(SLAB_ARRAY, i);
         if (!array || array->level_of || !lies_in(array->address, ctx))
             continue;

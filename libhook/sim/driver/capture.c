@@ -98,7 +98,7 @@ static void part(struct CUstream_st *stream) {
 
 /* Take every stream out, forget the capture. The graph is the caller's. */
 static void finish(struct capture *capture) {
-    for (uint32_t i = 0; i < slab[SLAB_STREAM].used; i++) {
+    for (uint32_t i = 0; i < slab_used(SLAB_STREAM); i++) {
         struct CUstream_st *stream = slab_at(SLAB_STREAM, i);
         if (stream && atomic_load(&stream->capture) == capture)
             part(stream);
@@ -309,7 +309,7 @@ static CUresult begin(
 /* Do all other streams of the capture end in something that the origin waits for? */
 static bool joined(const struct capture *capture) {
     const struct CUstream_st *origin = capture->origin;
-    for (uint32_t i = 0; i < slab[SLAB_STREAM].used; i++) {
+    for (uint32_t i = 0; i < slab_used(SLAB_STREAM); i++) {
         struct CUstream_st *stream = slab_at(SLAB_STREAM, i);
         if (!stream || stream == origin || atomic_load(&stream->capture) != capture || !stream->tips)
             continue;

@@ -165,7 +165,7 @@ static inline CUresult context_current(struct CUctx_st **out) {
     if (__builtin_expect(thread.depth == 0 || !thread.stack[thread.depth - 1], 0))
         return CUDA_ERROR_INVALID_CONTEXT;
     *out = thread.stack[thread.depth - 1];
-    return __builtin_expect((*out)->head.live, 1) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return __builtin_expect(slab_live(&(*out)->head), 1) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 #define TRY(call)                                                                                                      \

@@ -114,7 +114,7 @@ CUresult cuModuleUnload(CUmodule handle) {
 }
 
 void module_end_context(struct CUctx_st *ctx) {
-    for (uint32_t i = 0; i < slab[SLAB_MODULE].used; i++) {
+    for (uint32_t i = 0; i < slab_used(SLAB_MODULE); i++) {
         struct CUmod_st *module = slab_at(SLAB_MODULE, i);
         if (!module || module->ctx != ctx)
             continue;

@@ -68,7 +68,7 @@ static void trim(struct CUmemPoolHandle_st *pool, uint64_t keep) {
 
 void pool_trim_all_slow(void) {
     pthread_mutex_lock(&lock);
-    for (uint32_t i = 0; i < slab[SLAB_POOL].used; i++) {
+    for (uint32_t i = 0; i < slab_used(SLAB_POOL); i++) {
         struct CUmemPoolHandle_st *pool = slab_at(SLAB_POOL, i);
         if (pool)
             trim(pool, pool->threshold);

@@ -39,7 +39,7 @@ static void end_of_thread(void *unused) {
     if (!driver.initialised)
         return;
     pthread_mutex_lock(&driver.lock);
-    for (uint32_t i = 0; i < slab[SLAB_STREAM].used; i++) {
+    for (uint32_t i = 0; i < slab_used(SLAB_STREAM); i++) {
         struct CUstream_st *stream = slab_at(SLAB_STREAM, i);
         if (stream && stream->kind == STREAM_THREAD && stream->thread == &thread)
             stream_end(stream);
@@ -57,7 +57,7 @@ static void make_thread_key(void) {
 /* This thread's own stream in the context. */
 static CUresult thread_stream(struct CUctx_st *ctx, struct CUstream_st **out) {
     struct CUstream_st *last = thread.streams;
-    if (last && last->head.live && last->ctx == ctx && last->kind == STREAM_THREAD) {
+    if (last && slab_live(&last->head) && last->ctx == ctx && last->kind == STREAM_THREAD) {
         *out = last;
         return CUDA_SUCCESS;
     }

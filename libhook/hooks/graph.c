@@ -73,9 +73,9 @@ CUresult cuGraphExecDestroy(CUgraphExec exec) {
 
 #define BEGIN(stream, call)                                                                                            \
     do {                                                                                                               \
-        watch_capture_beginning(stream);                                                                               \
+        watch_capture_beginning();                                                                                     \
         CUresult result = call;                                                                                        \
-        watch_capture_begun(result);                                                                                   \
+        watch_capture_begun(stream, result);                                                                           \
         return result;                                                                                                 \
     } while (0)
 
@@ -128,9 +128,8 @@ CUresult cuStreamBeginCaptureToCig_ptsz(CUstream stream, CUstreamCigCaptureParam
 
 #define END(stream, call)                                                                                              \
     do {                                                                                                               \
-        bool captured = watch_capture_ending(stream);                                                                  \
         CUresult result = call;                                                                                        \
-        watch_capture_ended(stream, captured);                                                                         \
+        watch_capture_ended(stream);                                                                                   \
         return result;                                                                                                 \
     } while (0)
 

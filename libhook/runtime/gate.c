@@ -30,7 +30,6 @@
 struct gate gates[WIRE_MAX_DEVICES];
 int gate_mode = GATE_MEMBARRIER;
 struct estimate gate_shared_estimates[GATE_SHARED_ESTIMATES];
-uint32_t gate_captures;
 
 /* What gate_self leads to in a thread that never came here: no key is ever found in it. */
 static struct gate_thread nobody = {.gate = &gates[0], .page_word = &gates[0].epoch, .ticket = UINT64_MAX};
@@ -192,7 +191,7 @@ bool gate_inside(const struct gate *gate) {
 void gate_reset_after_fork(void) {
     gate_self = &nobody; /* the parent's blocks stay as they are, copied and unused */
     threads = NULL;
-    gate_captures = 0;
+    captures_reset_after_fork();
     for (int i = 0; i < WIRE_MAX_DEVICES; i++) {
         struct gate *gate = &gates[i];
         memset(gate, 0, sizeof *gate);

@@ -28,6 +28,7 @@
 #include "libhook/core/wire.h"
 #include "libhook/driver/cuda_types.h"
 #include "libhook/hooks/context.h"
+#include "libhook/runtime/captures.h"
 
 #define GATE_ESTIMATES 512          /* a thread's own: 8 KiB */
 #define GATE_SHARED_ESTIMATES 8192  /* the process's */
@@ -118,7 +119,6 @@ void gate_account(struct gate *gate, uint64_t wanted_ns, uint64_t start_ns, uint
 void gate_burst_snapshot(struct gate *gate, bool take, struct burst *burst);
 uint64_t gate_now(void); /* CLOCK_MONOTONIC */
 extern struct estimate gate_shared_estimates[GATE_SHARED_ESTIMATES];
-extern uint32_t gate_captures; /* streams that capture now; atomic */
 
 #pragma GCC visibility pop
 

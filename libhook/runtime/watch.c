@@ -121,29 +121,23 @@ static bool stream_captures(CUstream stream) {
     return real.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-void watch_capture_beginning(CUstream stream) {
-    (void)stream; /* others may join the capture by waiting for its events: all lanes get their events now */
-    int saved = errno;
+void watch_capture_beginning(void) {
+    int saved = errno; /* other streams may join by waiting for the capture's events: all lanes get theirs now */
     for (struct lane *lane = gate_self->lanes; lane; lane = lane->next)
         lane_cut(lane, gate_now());
     lane_keep_agent_out();
-    __atomic_add_fetch(&gate_captures, 1, __ATOMIC_SEQ_CST);
+    captures_beginning();
     errno = saved;
 }
 
-void watch_capture_begun(CUresult result) {
-    if (result != CUDA_SUCCESS)
-        __atomic_sub_fetch(&gate_captures, 1, __ATOMIC_SEQ_CST);
+void watch_capture_begun(CUstream stream, CUresult result) {
+    captures_begun(context_current()->context, stream, result == CUDA_SUCCESS);
     lane_let_agent_in();
 }
 
-bool watch_capture_ending(CUstream stream) {
-    return __atomic_load_n(&gate_captures, __ATOMIC_ACQUIRE) && stream_captures(stream);
-}
-
-void watch_capture_ended(CUstream stream, bool captured) {
-    if (captured && !stream_captures(stream))
-        __atomic_sub_fetch(&gate_captures, 1, __ATOMIC_SEQ_CST);
+void watch_capture_ended(CUstream stream) {
+    if (__atomic_load_n(&gate_captures, __ATOMIC_ACQUIRE) && !stream_captures(stream))
+        captures_ended(context_current()->context, stream);
 }
 
 /* ---- ends ---- */
@@ -175,8 +169,8 @@ void watch_stream_ending(CUstream stream) {
     lane_let_agent_in();
     if (relaxed)
         real.cuThreadExchangeStreamCaptureMode(&mode);
-    if (__atomic_load_n(&gate_captures, __ATOMIC_ACQUIRE) && stream_captures(stream))
-        __atomic_sub_fetch(&gate_captures, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&gate_captures, __ATOMIC_ACQUIRE))
+        captures_ended(NULL, stream);
     errno = saved;
 }
 
@@ -185,7 +179,8 @@ void watch_contexts_hold(void) {
 }
 
 void watch_contexts_release(CUcontext gone) {
-    if (gone)
+    if (gone) {
+        captures_lost(gone);
         for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next) {
             for (struct lane *lane = __atomic_load_n(&thread->lanes, __ATOMIC_ACQUIRE); lane; lane = lane->next)
                 if (lane->context == gone && live(lane))
@@ -193,6 +188,7 @@ void watch_contexts_release(CUcontext gone) {
             if (thread->context == gone)
                 thread->context = NULL;
         }
+    }
     lane_let_agent_in();
     agent_kick();
 }

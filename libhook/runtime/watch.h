@@ -26,11 +26,10 @@ void watch_sync_after(enum watch_scope scope, CUstream stream, CUresult result);
 /* Before something after which the stream may stand still for as long as it likes: what was launched gets its event. */
 void watch_stream_pausing(CUstream stream);
 
-/* Around the driver's BeginCapture, and around its EndCapture. */
-void watch_capture_beginning(CUstream stream);
-void watch_capture_begun(CUresult result);
-bool watch_capture_ending(CUstream stream); /* its answer goes into watch_capture_ended */
-void watch_capture_ended(CUstream stream, bool captured);
+/* Around the driver's BeginCapture, and after its EndCapture, whatever that answered. */
+void watch_capture_beginning(void);
+void watch_capture_begun(CUstream stream, CUresult result);
+void watch_capture_ended(CUstream stream);
 
 void watch_stream_ending(CUstream stream); /* before the driver destroys it */
 

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from libhook import core
+from libhook.build import preloaded
 from libhook.core import lib
 from libhook.observer import Segment, Timeline
 from tests.libhook.hooks.conftest import build, fake, look, lookup, shared  # noqa: F401 - fixtures of the tests here
@@ -227,8 +228,9 @@ def start(spec: str, folder: Path) -> Iterator[Callable[..., Program]]:  # noqa:
     def starter(*words: object, bare: bool = False, **more: str) -> Program:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("GEMINI_", "LD_", "CUDA_"))}
         environment |= {"GEMINI_SIM": spec, "LD_LIBRARY_PATH": str(SIM)}
+        environment["LD_PRELOAD"] = preloaded(*([] if bare else [HOOK]))
         if not bare:
-            environment |= {"LD_PRELOAD": str(HOOK), "GEMINI_SOCKET": f"ipc://{folder}/tenant.sock"}
+            environment["GEMINI_SOCKET"] = f"ipc://{folder}/tenant.sock"
         programs.append(Program(environment | more, words))
         return programs[-1]
 

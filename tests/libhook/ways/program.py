@@ -23,6 +23,7 @@ MIB = 1 << 20
 MS = 1_000_000
 PER_THREAD_FLAG = 2
 GLOBAL_CAPTURE = 0
+RELAXED_CAPTURE = 2
 NON_BLOCKING = 1
 
 
@@ -405,6 +406,24 @@ def capture(cuda, ms):
         cuda.spin(100_000, stream)
     thread.join()
     tell(answers)
+
+
+def joined(cuda):
+    """Way 16: a stream that had joined one capture is destroyed while another capture goes on."""
+    cuda.begin()
+    lasting, origin, joining = cuda.stream(), cuda.stream(), cuda.stream()
+    event, graph, nodes = c_void_p(), c_void_p(), c_size_t()
+    cuda.cuEventCreate(byref(event), 0)
+    cuda.cuStreamBeginCapture_v2(lasting, RELAXED_CAPTURE)
+    cuda.cuStreamBeginCapture_v2(origin, RELAXED_CAPTURE)
+    cuda.cuEventRecord(event, origin)
+    cuda.cuStreamWaitEvent(joining, event, 0)
+    cuda.cuStreamDestroy_v2(joining)
+    cuda.code("cuStreamEndCapture", origin, byref(graph))
+    for _ in range(50):
+        cuda.spin(1000, lasting)
+    ended = cuda.code("cuStreamEndCapture", lasting, byref(graph))
+    tell([ended, cuda.code("cuGraphGetNodes", graph, None, byref(nodes)), nodes.value])
 
 
 def forking(cuda):

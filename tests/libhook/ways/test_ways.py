@@ -307,6 +307,14 @@ def test_way_16_nothing_of_ours_disturbs_a_capture(warden: Warden, start: Start)
     assert len(warden.held) >= 30
 
 
+def test_way_16_the_end_of_a_joined_stream_leaves_other_captures_alone(warden: Warden, start: Start) -> None:
+    """It was counted as the end of a capture: events of ours got into another one, and broke it."""
+    warden.grants = {"quota_ms": 3}
+    program = start("joined")
+    warden.serve(program)
+    assert program.answer() == [0, 0, 50]
+
+
 def test_way_17_a_process_after_fork_or_exec_registers_for_itself(warden: Warden, start: Start) -> None:
     warden.grants = {"quota_ms": 50}
     program = start("forking")

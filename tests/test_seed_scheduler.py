@@ -93,7 +93,7 @@ def test_C4_the_quota_follows_the_estimated_burst_gradually() -> None:
         bursts.observe(4 * MS, MS)
     for _ in range(6):
         bursts.observe(8 * MS, MS)
-        quotas.append(contended_quota(bursts.burst_ns, 2 * MS, 10 * MS))
+        quotas.append(contended_quota(bursts.burst_ns, 2 * MS, 10 * MS, 9 * MS))
     assert quotas == sorted(quotas)
     assert quotas[0] < quotas[-1]
     assert len(set(quotas)) >= 3, "in steps, not at once"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from scheduler_backend.core.accounts import Accounts
 from scheduler_backend.core.policy import virtual
+from scheduler_backend.core.quota import turn
 from scheduler_backend.core.seat import Seat, State
 from scheduler_backend.core.tenant import WHOLE_PPM
 
@@ -78,6 +79,14 @@ class Limits(Accounts):
         elif not contended:
             quota_ns = self.policy.alone_quota_ns
         return self._until_resumed(seat, quota_ns, start_ns)
+
+    def _share_turns(self) -> None:
+        """Somebody came, changed or went: how long the turns of those with processes are now."""
+        requests = [seat.request_ppm for seat in self.seats.values() if seat.members and seat.request_ppm]
+        sum_ppm, count = sum(requests), len(requests)
+        for seat in self.seats.values():
+            if seat.members:
+                seat.turn_ns = turn(self.policy.quota_ns, seat.request_ppm, sum_ppm, count)
 
     def _until_resumed(self, seat: Seat, quota_ns: int, start_ns: int) -> int:
         """No longer than until a tenant has rested enough at its limit that would come then: a wait could cost it its

@@ -48,6 +48,7 @@ class TokenMachine(Residents):
             self._message(event)
         elif kind is not ev.Tick:
             _NODE_EVENTS[kind](self, event)
+            self._share_turns()
         if kind is ev.Tick:
             self._lapse_leases()  # by the clock alone: a message that is being read may be followed by the very renewal
         self._settle()

@@ -1,8 +1,15 @@
-"""How long a grant is: the tenant's own bursts, smoothed, within bounds.
+"""How long a grant is: the tenant's own bursts, smoothed, within bounds; its part of the GPU, where it has no bursts.
 
 EWMA of the burst with rate 0.5 (Gemini, scheduler.cpp get_quota). A quota is an upper bound, for a tenant that has
 nothing to run gives back early; so a quarter is added, or a burst that came out a little longer than the last ones
 would be cut in two and pay for a second hand-over.
+
+Who is always busy has turns. Held time comes in turns, so over any window a tenant's share errs by about one of its
+turns over the window, and by more where the turns of several fall together. Equal turns for unequal parts do: whoever
+owns little comes seldom, at distances that differ by a whole turn of somebody else. So a turn is nine tenths of the
+quota, which leaves room for overuse, and shorter for less than an equal part, down to half of that. In a model of 47
+mixes of 2 to 32 tenants, 99th percentile of the error over 1 s, worst mix: 0.92 percentage points; with turns of one
+whole quota for all 1.35, and above 1 in 26 of them; 106 hand-overs a second instead of 87.
 """
 
 from __future__ import annotations
@@ -27,8 +34,16 @@ class Bursts:
             self.gap_ns = (self.gap_ns + gap_ns) // 2 if self.gap_ns else gap_ns
 
 
-def contended_quota(burst_ns: int, least_ns: int, most_ns: int) -> int:
-    """The quota of a tenant with such bursts while others may come; an unknown burst gets the most."""
-    if burst_ns <= 0:
-        return most_ns
+def contended_quota(burst_ns: int, least_ns: int, most_ns: int, turn_ns: int) -> int:
+    """The quota of a tenant with such bursts while others may come; who has none that fit has turns."""
+    if not 0 < burst_ns <= most_ns:
+        return max(least_ns, turn_ns)
     return max(least_ns, min(most_ns, burst_ns + burst_ns // MARGIN_DIVISOR))
+
+
+def turn(quota_ns: int, request_ppm: int, sum_ppm: int, count: int) -> int:
+    """The turn of a tenant with this request among `count` whose requests have that sum; request 0 has a whole one."""
+    whole_ns = quota_ns * 9 // 10
+    if not request_ppm:
+        return whole_ns
+    return whole_ns * (sum_ppm + min(sum_ppm, count * request_ppm)) // (2 * sum_ppm)

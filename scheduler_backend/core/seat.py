@@ -12,7 +12,7 @@ from collections import deque
 from enum import Enum
 
 from scheduler_backend.core.policy import Policy, virtual
-from scheduler_backend.core.quota import Bursts, contended_quota
+from scheduler_backend.core.quota import Bursts, contended_quota, turn
 from scheduler_backend.core.tenant import WHOLE_PPM, TenantSpec
 from scheduler_backend.core.window import Window
 
@@ -83,7 +83,8 @@ class Seat:
         self.resume_ns = 0  # when it will be, if throttled
         self.credit = policy.quota_ns * WHOLE_PPM  # ns x ppm; below 0 is debt
         self.filled_ns = now_ns
-        self._measured = (-1, 0)  # (burst, weight) of which `_length` is the quota's virtual time
+        self.turn_ns = turn(policy.quota_ns, 0, 0, 0)  # while it is always busy, and others are there
+        self._measured = (-1, 0, 0)  # (burst, weight, turn) of which `_length` is the quota's virtual time
         self._length = 0
 
     @property
@@ -94,12 +95,13 @@ class Seat:
     @property
     def quota_ns(self) -> int:
         """What it would be granted while others may come, before its limit is looked at."""
-        return contended_quota(self.bursts.burst_ns, self.policy.least_quota_ns, self.policy.quota_ns)
+        policy = self.policy
+        return contended_quota(self.bursts.burst_ns, policy.least_quota_ns, policy.quota_ns, self.turn_ns)
 
     @property
     def finish(self) -> int:
         """Virtual time at which its next quota would end. Its length is kept: each decision asks everybody."""
-        measured = (self.bursts.burst_ns, self.request_ppm)
+        measured = (self.bursts.burst_ns, self.request_ppm, self.turn_ns)
         if measured != self._measured:
             self._measured, self._length = measured, virtual(self.quota_ns, self.weight_ppm)
         return self.clock + self._length

@@ -22,7 +22,7 @@ def test_who_waits_is_prepared_with_the_figures_of_its_grant():
     (order,) = of(bench.at(1).ask(2), ev.Prepare)
     assert (order.holder, order.holder_tenant, order.holder_epoch) == (1, "a", bench.machine.epoch)
     assert (order.tenant, order.clients, order.epoch) == ("b", (2,), 2)
-    assert (order.quota_ns, order.lease_ns, order.cap_ns, order.contended) == (10 * MS, 30 * MS, MS, True)
+    assert (order.quota_ns, order.lease_ns, order.cap_ns, order.contended) == (9 * MS, 29 * MS, MS, True)
 
 
 def test_the_same_order_is_said_once():
@@ -44,7 +44,7 @@ def test_carried_out_it_charges_the_one_and_grants_the_other():
     ]
     assert of(actions, ev.Charged)[0].held_ns == 10 * MS
     (grant,) = of(actions, ev.Grant)
-    assert (grant.client, grant.epoch, grant.quota_ns) == (2, 2, 10 * MS)
+    assert (grant.client, grant.epoch, grant.quota_ns) == (2, 2, 9 * MS)
     assert bench.holder == "b"
 
 
@@ -115,7 +115,7 @@ def owed_much() -> Bench:
     carried(bench)
     bench.do(ev.TokenReturned(1, 0, 1, True))
     bench.at(20)
-    assert (bench.machine.prepared.tenant, bench.machine.prepared.wanting_from_ns) == ("a", 18 * MS)
+    assert (bench.machine.prepared.tenant, bench.machine.prepared.wanting_from_ns) == ("a", 13.4 * MS)
     carried(bench)
     bench.do(ev.TokenReturned(2, 0, 2, True))
     return bench

@@ -122,8 +122,8 @@ def test_when_one_part_is_asked_back_all_are() -> None:
 
 def test_a_gang_is_not_preempted_twice_within_a_quota() -> None:
     bench = Bench(("g", 0.5, 0, 1), ("latency", 0.4, 1))
-    bench.ask(1, 0)
-    bench.ask(1, 1)
+    for gpu in (0, 1):
+        bench.do(ev.TokenAsked(1, gpu, 8 * MS, 0))  # with bursts that fill a quota, and so last beyond its pardon
     bench.at(3).ask(2, 1)
     for gpu in (0, 1):
         bench.back(1, gpu, more=True)

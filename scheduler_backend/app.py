@@ -23,6 +23,7 @@ from scheduler_backend.config import Settings
 from scheduler_backend.devices import Gpu
 from scheduler_backend.persist import EPOCH_BLOCK, StateDir
 from scheduler_backend.problem import Problem
+from scheduler_backend.publisher import Publisher
 from scheduler_backend.registry import Registry
 from scheduler_backend.server import LONGEST_PATH, Server
 
@@ -35,9 +36,10 @@ MOST_GPUS = 16  # slots of the token page
 class Daemon:
     """One node's daemon. `run` returns when it was told to end."""
 
-    def __init__(self, settings: Settings, gpus: list[Gpu]) -> None:
+    def __init__(self, settings: Settings, gpus: list[Gpu], publisher: Publisher | None = None) -> None:
         self.settings = settings
         self.gpus = gpus
+        self.publisher = publisher
         self._end = asyncio.Event()
         self._file_stamp = _stamp(settings.config)
         self._idle_since = time.monotonic()
@@ -78,7 +80,7 @@ class Daemon:
                 incarnation=incarnation,
             )
             stack.callback(server.close)
-            registry = Registry(server, state_dir, saved.reserved_epoch)
+            registry = Registry(server, state_dir, saved.reserved_epoch, self.publisher)
             server.on_change = registry.save
             registry.restore(saved)
             registry.apply(settings.tenants)
@@ -122,6 +124,8 @@ class Daemon:
             while recorder.flush():
                 await asyncio.sleep(0)  # tenants have their turn between
             registry.keep_ahead()
+            if self.publisher is not None:
+                self.publisher.look()
             if self.settings.config is not None and _stamp(self.settings.config) != self._file_stamp:
                 self._reload(registry)
             if server.node.tenants:
@@ -188,13 +192,13 @@ def start_logging(level: str) -> None:
     )
 
 
-def serve(settings: Settings) -> None:
+def serve(settings: Settings, publisher: Publisher | None = None) -> None:
     """Run the daemon in the foreground. Raises Problem where it cannot."""
     start_logging(settings.log)
     gpus = devices.inventory(settings.sim)
 
     async def main() -> None:
-        await Daemon(settings, gpus).run()
+        await Daemon(settings, gpus, publisher).run()
 
     uvloop.run(main())
 

@@ -94,6 +94,7 @@ class Settings:
     trace: bool = True
     trace_bytes: int = 256 << 20
     log: str = "warning"
+    cdi_dir: Path | None = None  # where CDI specs of shares go; None: as gemini/cli/serve.py chooses
     policy: Policy = field(default_factory=Policy)
     tenants: tuple[TenantSettings, ...] = ()
 
@@ -146,6 +147,12 @@ def _text(value: object, what: str) -> str:
     raise Problem(f"{what} {value!r} is no text")
 
 
+def _folder(value: object, what: str) -> Path:
+    if isinstance(value, str | Path) and str(value):
+        return Path(value).absolute()
+    raise Problem(f"{what} {value!r} is no folder; give its path")
+
+
 Reader = Callable[[object, str], Any]
 # Options of the daemon: name in the file (and, with dashes, on the command line) -> (reader, what it does).
 DAEMON: dict[str, tuple[Reader, str]] = {
@@ -155,6 +162,10 @@ DAEMON: dict[str, tuple[Reader, str]] = {
     "trace": (_flag, "record events and actions in trace.jsonl"),
     "trace_bytes": (parse_bytes, "the most that trace.jsonl grows to"),
     "log": (_level, "error, warning, info or debug"),
+    "cdi_dir": (
+        _folder,
+        "folder of the shares' CDI specs; on /run/gemini /var/run/cdi, else STATE_DIR/cdi",
+    ),
 }
 _POLICY_READERS: dict[str, Reader] = {
     "ordering": _ordering,
@@ -189,6 +200,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--idle-exit", metavar="S", dest="idle_exit_seconds", help=DAEMON["idle_exit_seconds"][1])
     parser.add_argument("--no-trace", dest="trace", action="store_false", default=None, help="record no trace.jsonl")
     parser.add_argument("--log", metavar="LEVEL", help=DAEMON["log"][1])
+    parser.add_argument("--cdi-dir", metavar="DIR", type=Path, help=DAEMON["cdi_dir"][1])
 
 
 def read_settings(args: argparse.Namespace) -> Settings:

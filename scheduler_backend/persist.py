@@ -36,6 +36,7 @@ class Saved:
     pids: dict[str, dict[int, int]] = field(default_factory=dict)  # tenant -> registrar's pid -> start time
     clients: list[tuple[str, int, int, int]] = field(default_factory=list)  # tenant, nonce, pid, start time
     owners: dict[str, int] = field(default_factory=dict)  # tenant -> the only user who gets in
+    shares: list[str] = field(default_factory=list)  # tenants that were added as named shares
 
 
 class StateDir:
@@ -76,6 +77,7 @@ class StateDir:
                 {name: {int(pid): int(at) for pid, at in pids.items()} for name, pids in raw["pids"].items()},
                 [(str(name), int(nonce), int(pid), int(at)) for name, nonce, pid, at in raw["clients"]],
                 {str(name): int(user) for name, user in raw.get("owners", {}).items()},
+                [str(name) for name in raw.get("shares", [])],
             )
         except FileNotFoundError:
             return Saved()
@@ -95,6 +97,7 @@ class StateDir:
             "pids": saved.pids,
             "clients": saved.clients,
             "owners": saved.owners,
+            "shares": saved.shares,
         }
         temporary = self._file.with_suffix(".tmp")
         try:

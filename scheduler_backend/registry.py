@@ -2,7 +2,8 @@
 
 A tenant lives as long as somebody wants it: a line of the config file, a registration without a pid (until it is
 deleted), or processes that registered it for their lifetime (`gemini run`): two of one name and equal spec share it,
-and the last one that leaves or dies takes it along.
+and the last one that leaves or dies takes it along. Those of the config file and those that were added with `share` are
+named shares: a Publisher makes them known outside.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from scheduler_backend.core.tenant import InvalidSpec, TenantSpec, validate, val
 from scheduler_backend.peers import Peer
 from scheduler_backend.persist import EPOCH_BLOCK, Saved, StateDir
 from scheduler_backend.problem import Problem
+from scheduler_backend.publisher import Publisher, Share
 from scheduler_backend.server import Server
 
 log = logging.getLogger("gemini.registry")
 
-_KEYS = {"name", "request", "limit", "memory_bytes", "latency", "gpus", "pid", "class"}
+_KEYS = {"name", "request", "limit", "memory_bytes", "latency", "gpus", "pid", "class", "share"}
 
 
 class Conflict(Problem):
@@ -39,29 +41,37 @@ class Registration:
 
     lasting: bool = False  # until it is deleted, or gone from the config file
     configured: bool = False
+    share: bool = False  # lasting, and made known by its name
     peers: dict[int, Peer] = field(default_factory=dict)  # processes that registered it for their lifetime
 
 
 class Registry:
     """The tenants of this node. The server carries them out."""
 
-    def __init__(self, server: Server, state_dir: StateDir, reserved_epoch: int) -> None:
+    def __init__(
+        self, server: Server, state_dir: StateDir, reserved_epoch: int, publisher: Publisher | None = None
+    ) -> None:
         self.server = server
         self.state_dir = state_dir
         self.registrations: dict[str, Registration] = {}
         self._reserved_epoch = reserved_epoch
+        self.publisher = publisher
         self._loading = False
+        self._published: list[Share] | None = None  # before the first word nothing is known of what is out there
 
     # --- the control API --------------------------------------------------------------------------------------------
     def register(self, body: Mapping[str, Any], peer_pid: int = 0, peer_uid: int | None = None) -> TenantSpec:
         """Make a tenant, or join one of equal spec. Raises Conflict, Problem.
 
         A tenant that somebody registers for the lifetime of a process is of that user, and of nobody else's; one that
-        is registered for good is for whoever is given its folder.
+        is registered for good is for whoever is given its folder. With `share` it is for good, and a named share.
         """
         for key in body:
             if key not in _KEYS:
                 raise Problem(f"{key!r} is unknown; a tenant has {', '.join(sorted(_KEYS))}")
+        share = body.get("share", False)
+        if not isinstance(share, bool) or (share and "pid" in body):
+            raise Problem(f"share {share!r} is not true or false, or stands beside a pid; a share lasts until removed")
         spec = self._spec(body)
         existing = self.server.node.tenants.get(spec.name)
         if existing is not None and existing != spec:
@@ -83,6 +93,7 @@ class Registry:
             registration.peers[pid] = peer
         elif not pid:
             registration.lasting = True
+            registration.share |= share
         self.save()
         return spec
 
@@ -156,11 +167,13 @@ class Registry:
         for name, registration in self.registrations.items():
             if name not in specs:
                 registration.configured = False
+        self._loading = False
         self.save()
 
     # --- restarts ---------------------------------------------------------------------------------------------------
     def restore(self, saved: Saved) -> None:
-        """Bring back the tenants of before; what no longer fits is left out with a word."""
+        """Bring back the tenants of before; what no longer fits is left out with a word. `apply` must follow: only
+        with the config file's shares is the set whole that is kept and published."""
         self._loading = True
         for spec in saved.tenants:
             try:
@@ -176,13 +189,12 @@ class Registry:
                 if pids and not registration.peers:
                     continue  # all who wanted it are gone
                 registration.lasting = not pids
+                registration.share = spec.name in saved.shares
                 known = [client[1:] for client in saved.clients if client[0] == spec.name]
                 self.server.start_tenant(spec, known, saved.owners.get(spec.name))
                 self.registrations[spec.name] = registration
             except ValueError as error:
                 log.warning("tenant-not-restored tenant=%s reason=%s", spec.name, error)
-        self._loading = False
-        self.save()
 
     def save(self) -> None:
         """Write state.json."""
@@ -211,7 +223,34 @@ class Registry:
             if name in self.registrations and (self.registrations[name].lasting or self.registrations[name].peers)
         ]
         owners = {name: one.owner for name, one in self.server.endpoints.items() if one.owner is not None}
-        self.state_dir.save(Saved(self._reserved_epoch, self.server.incarnation, tenants, pids, clients, owners))
+        shares = [name for name, registration in self.registrations.items() if registration.share]
+        self.state_dir.save(
+            Saved(self._reserved_epoch, self.server.incarnation, tenants, pids, clients, owners, shares)
+        )
+        self._publish()
+
+    def _publish(self) -> None:
+        """Tell the publisher of the shares there are, if they are others than it knows of."""
+        named = {
+            name: "config" if registration.configured else "added"
+            for name, registration in self.registrations.items()
+            if registration.configured or registration.share
+        }
+        self.server.shares = named
+        count = len(self.server.gpus)
+        shares = [
+            Share(
+                spec,
+                self.server.endpoints[name].folder,
+                tuple(self.server.gpus[gpu] for gpu in spec.gpus),
+                len(spec.gpus) < count,
+            )
+            for name, spec in self.server.node.tenants.items()
+            if name in named
+        ]
+        if self.publisher is not None and shares != self._published:
+            self._published = shares
+            self.publisher.publish(shares)
 
     def keep_ahead(self) -> None:
         """Reserve more epochs before they run out; called now and then."""

@@ -138,6 +138,7 @@ class Server:
         self.started_ns = started_ns
         self.node = Node(len(gpus), policy, last_epoch, started_ns)
         self.endpoints: dict[str, Endpoint] = {}
+        self.shares: dict[str, str] = {}  # tenants that are named shares, and whence; the registry writes it
         self.clients: dict[int, Client] = {}
         self.tallies: dict[tuple[str, int], SeatTally] = {}
         self.gaps = [Series() for _ in gpus]

@@ -111,6 +111,7 @@ def _tenant(server: Server, name: str, shares: Sequence[dict[str, int]]) -> dict
         ],
         "socket": str(endpoint.socket_path),
         "enforced": metrics.enforced(server, name),
+        "share": server.shares.get(name),
         "flood_pauses": endpoint.pauses,
     }
 
@@ -207,7 +208,14 @@ def control_application(server: Server, registry: Registry, shut_down: asyncio.E
             "memory_bytes": spec.memory_bytes,
             "latency": spec.latency,
             "gpus": [server.gpus[gpu].uuid for gpu in spec.gpus],
+            "share": server.shares.get(name),
+            **({"published": published()} if name in server.shares else {}),
         }
+
+    def published() -> dict[str, Any] | None:
+        """Where shares are made known, and what hinders that; None: this daemon makes none known."""
+        publisher = registry.publisher
+        return None if publisher is None else {"where": publisher.where, "problem": publisher.problem}
 
     async def create(request: web.Request) -> web.Response:
         spec = registry.register(await _body(request), *_peer(request))

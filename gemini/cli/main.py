@@ -24,6 +24,7 @@ COMMANDS = {  # name -> (module, what it does)
     "top": ("gemini.cli.status", "the same, live"),
     "set": ("gemini.cli.status", "change a running tenant's share"),
     "advise": ("gemini.cli.advise", "what a tenant should ask for, read from what it did"),
+    "share": ("gemini.cli.share", "named shares for containers: podman run --device gemini.io/share=NAME"),
     "demo": ("gemini.cli.demo", "three busy tenants on one GPU: promised against achieved, with a plot"),
     "load": ("gemini.cli.load", "the load generator"),
     "place": ("gemini.cli.place", "where pods would go in a cluster, and why not elsewhere"),

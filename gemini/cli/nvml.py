@@ -61,6 +61,19 @@ def driver_version() -> str | None:
     return text.decode() if isinstance(text, bytes) else str(text)
 
 
+def minor(uuid: str) -> int | None:
+    """The number N of a card's /dev/nvidiaN."""
+    for handle in _handles():
+        try:
+            import pynvml
+
+            if _uuid(handle) == uuid:
+                return int(pynvml.nvmlDeviceGetMinorNumber(handle))
+        except Exception:
+            continue
+    return None
+
+
 def local_cores(gpu: str) -> set[int]:
     """CPU cores on the NUMA node of a card named by index or UUID, from sysfs; empty when unknown."""
     for index, handle in enumerate(_handles()):

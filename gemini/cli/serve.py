@@ -6,9 +6,19 @@ SIGTERM ends it cleanly; SIGHUP or a changed file reloads the shares of --config
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from pathlib import Path
 
-from gemini.cli.node import Node, need_driver
+from gemini import cdi
+from gemini.cli import nvml
+from gemini.cli.node import HOOK, SIM, Node, need_driver
+from gemini.cli.problem import Problem
+from gemini.kube import names
+from gemini.plugin.host import Host
 from scheduler_backend import config
+from scheduler_backend.devices import Gpu
+
+SYSTEM_STATE_DIR = Path("/run/gemini")  # the daemon on it is the machine's own, and its shares are everybody's
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -22,5 +32,26 @@ def main(args: argparse.Namespace) -> int:
     need_driver(node)
     from scheduler_backend import app
 
-    app.serve(settings)
+    app.serve(settings, publisher(settings))
     return 0
+
+
+def publisher(settings: config.Settings) -> cdi.Folder:
+    """What makes this daemon's shares known to container runtimes."""
+    state_dir = settings.state_dir
+    folder = settings.cdi_dir or (cdi.STANDARD if state_dir == SYSTEM_STATE_DIR else state_dir / "cdi")
+    preload = state_dir / "ld.so.preload"
+    try:
+        preload.write_text(f"{names.LIBRARY_PATH}\n")
+    except OSError as error:
+        raise Problem(f"{preload}: {error.strerror}; choose another --state-dir") from None
+    if settings.sim is not None:
+        place = cdi.Place(HOOK, preload, (SIM, settings.sim))
+    else:
+        place = cdi.Place(HOOK, preload, nodes=device_nodes)
+    return cdi.Folder(folder, state_dir, place.describe)
+
+
+def device_nodes(gpus: Sequence[Gpu]) -> Sequence[str]:
+    minors = (nvml.minor(gpu.uuid) for gpu in gpus)
+    return Host().device_nodes(tuple(minor for minor in minors if minor is not None))

@@ -116,7 +116,10 @@ CONTAINER_CARDS = f"{DOMAIN}/cards"
 
 # Where a container finds the library and its daemon's socket; the device plugin mounts them there.
 LIBRARY_PATH = "/usr/local/lib/gemini/libgemini_hook.so"
+SIM_PATH = "/usr/local/lib/gemini/sim"
 SOCKET_PATH = "/run/gemini/tenant.sock"
+PRELOAD_FILE = "/etc/ld.so.preload"
+CDI_KIND = f"{DOMAIN}/share"  # what a container asks its runtime for: gemini.io/share=NAME
 
 POLICY_CLASSES = ("latency", "batch")
 SCOPES = ("pcie", "numa", "nvlink", "node")

@@ -7,22 +7,18 @@ is what is mounted, and who the daemon is told stands behind it is decided when 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
+from gemini import cdi
 from gemini.kube import names
 from gemini.kube.kubelet_api import v1beta1
 from gemini.placement.model import WHOLE
 from gemini.plugin.claims import Claim
 
-PRELOAD_FILE = "/etc/ld.so.preload"
-SIM_PATH = str(PurePosixPath(names.LIBRARY_PATH).with_name("sim"))
-CDI_KIND = "gemini.io/share"
-CDI_VERSION = "0.5.0"
 TENANT = re.compile(r"pod\.[A-Za-z0-9_.-]{1,49}-[0-9a-f]{8}")
 _MOST_NAME = 49  # of namespace and pod in a tenant's name, which has 63 characters at most
 # What must be the same in the reply and in the claim of whoever got it; the cards are compared besides.
@@ -99,7 +95,7 @@ def build(claim: Claim, tenant: str, options: Options, nodes: tuple[str, ...] = 
     for key, value in {**settings(claim), **claim.more}.items():
         reply.envs[key] = value
     if options.cdi:
-        reply.cdi_devices.add(name=f"{CDI_KIND}={tenant}")
+        reply.cdi_devices.add(name=f"{names.CDI_KIND}={tenant}")
     else:
         reply.envs.update(_environment(claim, options))
         for host, inside in _mounts(tenant, options.paths):
@@ -125,30 +121,18 @@ def read(reply: bytes) -> Given | None:
 
 def cdi_spec(claim: Claim, tenant: str, options: Options) -> str:
     """The CDI file by which a runtime gives what would be mounted."""
-    edits = {
-        "env": [f"{key}={value}" for key, value in _environment(claim, options).items()],
-        "mounts": [
-            {"hostPath": host, "containerPath": inside, "options": ["bind", *([] if inside == "/dev/shm" else ["ro"])]}
-            for host, inside in _mounts(tenant, options.paths)
-        ],
-    }
-    spec = {
-        "cdiVersion": CDI_VERSION,
-        "kind": CDI_KIND,
-        "devices": [{"name": tenant, "containerEdits": edits}],
-    }
-    return json.dumps(spec, indent=1) + "\n"
+    return cdi.spec({tenant: cdi.edits(_environment(claim, options), _mounts(tenant, options.paths))})
 
 
 def cdi_file(tenant: str) -> str:
-    return f"{CDI_KIND.replace('/', '-')}_{tenant}.json"
+    return f"{names.CDI_KIND.replace('/', '-')}_{tenant}.json"
 
 
 def _environment(claim: Claim, options: Options) -> dict[str, str]:
     said = {names.ENV_PRELOAD: names.LIBRARY_PATH, names.ENV_SOCKET: f"ipc://{names.SOCKET_PATH}"}
     if options.machine is not None:
         # No runtime narrows down the cards of a simulated machine, so the driver is told to.
-        said |= {names.ENV_SIM: options.machine, "LD_LIBRARY_PATH": SIM_PATH}
+        said |= {names.ENV_SIM: options.machine, "LD_LIBRARY_PATH": names.SIM_PATH}
         said |= {"CUDA_VISIBLE_DEVICES": ",".join(claim.cards)}
     return said
 
@@ -159,7 +143,7 @@ def _mounts(tenant: str, paths: Paths) -> list[tuple[str, str]]:
         (f"{paths.tenants}/{tenant}", str(PurePosixPath(names.SOCKET_PATH).parent)),
     ]
     if paths.preload is not None:
-        mounts.append((paths.preload, PRELOAD_FILE))
+        mounts.append((paths.preload, names.PRELOAD_FILE))
     if paths.sim is not None:
-        mounts += [(paths.sim, SIM_PATH), ("/dev/shm", "/dev/shm")]
+        mounts += [(paths.sim, names.SIM_PATH), ("/dev/shm", "/dev/shm")]
     return mounts

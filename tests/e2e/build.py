@@ -1,6 +1,6 @@
 """Builds the real parts that the end-to-end tests run against: Kubernetes, etcd, kwok, NVIDIA's device plugin, Helm.
 
-    python -m tests.e2e.build [--nice N] [--jobs N] [controlplane | nvidia | helm | node]...
+    python -m tests.e2e.build [--nice N] [--jobs N] [controlplane | nvidia | helm | node | containers]...
 
 Each part is built once into a folder of the cache named by a hash of what decides its content (go.mod, go.sum, flags,
 Go's version), so a second run finds it and returns at once. A folder is made under a temporary name and renamed when
@@ -11,7 +11,7 @@ of the options.
 Parts: `controlplane` is the seven programs of controlplane/go.mod, and kwok's own stages joined into one file (7
 minutes cold on two cores, 3 GiB); `nvidia` is nvidia/go.mod (a minute; needs a C compiler); `helm` is helm/go.mod (3
 minutes); `node` is containerd, runc and busybox for a real kubelet, taken from PATH or else unpacked, not installed,
-from Debian's packages.
+from Debian's packages; `containers` is podman and buildah with what they need, likewise.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 PROGRESS_SECONDS = 20.0
 DEBIAN_PACKAGES = ("containerd", "runc", "busybox-static")
+CONTAINER_PROGRAMS = ("podman", "buildah", "conmon", "runc")  # Debian's packages have the same names
 NODE_PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "busybox")
+PARTS = ("controlplane", "nvidia", "helm", "node", "containers")
 RECIPE = 1  # raise it when the way of building below changes what comes out
 # The order matters to kwok no more than to `kubectl kustomize`, which would join the same files.
 KWOK_STAGES = ("node/fast", "node/heartbeat-with-lease", "pod/fast")
@@ -84,6 +86,12 @@ class Builder:
             raise CannotBuild(f"{missing} not on PATH, and no apt-get to take them from")
         return self._once("node-debian", self._unpack_debian)
 
+    def containers(self) -> Path:
+        """A folder with `root`, to be laid over a system without podman and buildah; empty where it has them."""
+        if all(shutil.which(name) for name in CONTAINER_PROGRAMS):
+            return self._once("containers-own", lambda out: None)
+        return self._once("containers-debian", self._unpack_containers)
+
     # -- the parts
 
     def _build_controlplane(self, module: Path, out: Path) -> None:
@@ -109,22 +117,41 @@ class Builder:
         (out / "kwok-stages.yaml").write_text("\n---\n".join(texts))
 
     def _unpack_debian(self, out: Path) -> None:
-        say("fetching Debian's " + ", ".join(DEBIAN_PACKAGES))
-        with tempfile.TemporaryDirectory(dir=self.cache) as fetched:
-            os.chmod(fetched, 0o755)  # apt drops its rights while it downloads
-            download = ["apt-get", "download", "-q", *DEBIAN_PACKAGES]
-            got = subprocess.run(download, cwd=fetched, capture_output=True, text=True, check=False)
-            if got.returncode:  # perhaps by a list that is old, or by none
-                subprocess.run(["apt-get", "update", "-qq"], capture_output=True, check=False)
-                got = subprocess.run(download, cwd=fetched, capture_output=True, text=True, check=False)
-            if got.returncode:
-                raise CannotBuild(f"{' '.join(download)}: {got.stderr.strip()[-200:]}")
-            root = out / "root"
-            for package in sorted(Path(fetched).glob("*.deb")):
-                subprocess.run(["dpkg-deb", "-x", package, root], check=True)
+        root = self._unpack(out, lambda: list(DEBIAN_PACKAGES))
         folders = ("usr/sbin", "usr/bin", "bin")
         found = {path.name: str(path.relative_to(out)) for folder in folders for path in (root / folder).iterdir()}
         self._link(out, {name: found[name] for name in NODE_PROGRAMS})
+
+    def _unpack_containers(self, out: Path) -> None:
+        def with_needs() -> list[str]:
+            """These packages and those they need that this system lacks."""
+            options = ["--print-uris", "--no-install-recommends", "-qq", "-y"]
+            command = ["apt-get", "install", *options, *CONTAINER_PROGRAMS]
+            listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+            return [words[1].split("_")[0] for line in listed.splitlines() if len(words := line.split()) > 1]
+
+        self._unpack(out, with_needs)
+
+    def _unpack(self, out: Path, packages: Callable[[], list[str]]) -> Path:
+        """Debian's packages, fetched and laid into out/root. `packages` is asked again once the lists are fresh."""
+        if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
+            raise CannotBuild("no apt-get here to take it from")
+        with tempfile.TemporaryDirectory(dir=self.cache) as fetched:
+            os.chmod(fetched, 0o755)  # apt drops its rights while it downloads
+            for fresh in (False, True):
+                if fresh:  # the list was old, or there was none
+                    subprocess.run(["apt-get", "update", "-qq"], capture_output=True, check=False)
+                wanted = packages()
+                say(f"fetching Debian's {', '.join(wanted) or 'list of packages'}")
+                download = ["apt-get", "download", "-q", *wanted]
+                got = subprocess.run(download, cwd=fetched, capture_output=True, text=True, check=False)
+                if wanted and got.returncode == 0:
+                    break
+            else:
+                raise CannotBuild(f"{' '.join(download)}: {got.stderr.strip()[-200:]}")
+            for package in sorted(Path(fetched).glob("*.deb")):
+                subprocess.run(["dpkg-deb", "-x", package, out / "root"], check=True)
+        return out / "root"
 
     def _link(self, out: Path, programs: dict[str, str]) -> None:
         for name, target in programs.items():
@@ -205,17 +232,12 @@ class Builder:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", metavar="PART", help="controlplane, nvidia, helm, node; default: all")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all")
     parser.add_argument("--nice", type=int, help="niceness of the compilation")
     parser.add_argument("--jobs", type=int, help="compilations side by side (go build -p)")
     options = parser.parse_args()
     builder = Builder(options.nice, options.jobs)
-    makers = {
-        "controlplane": builder.controlplane,
-        "nvidia": builder.nvidia,
-        "helm": builder.helm,
-        "node": builder.node,
-    }
+    makers = {name: getattr(builder, name) for name in PARTS}
     if unknown := set(options.parts) - set(makers):
         parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(makers)}")
     status = 0
@@ -224,7 +246,8 @@ def main() -> int:
             say(f"{part}: {makers[part]()}")
         except CannotBuild as why:
             say(f"{part}: {why}")
-            status = status or int(part != "node")  # without it the kubelet's tests skip, and say why
+            # Without these the tests that want them skip, and say why.
+            status = status or int(part not in ("node", "containers"))
     return status
 
 

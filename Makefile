@@ -7,7 +7,7 @@ C_FILES = $(shell find libhook $(wildcard tests bench) -name '*.[ch]' | sort)
 PY_DIRS = gemini scheduler_backend libhook $(wildcard bench)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test e2e e2e-setup lint format cuda-check bench gpu-check gpu-bundle wheel clean
+.PHONY: help setup build run test e2e e2e-setup lint format docs cuda-check bench gpu-check gpu-bundle wheel clean
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -34,13 +34,18 @@ $(VENV)/.stamp-headers: $(VENV)/.stamp tests/headers/fetch.py
 
 setup: $(VENV)/.stamp ## the Python environment in .venv
 
+$(VENV)/.stamp-docs: $(VENV)/.stamp
+	@echo "  PIP  the generator of the documentation"
+	@GEMINI_SKIP_C=1 $(PIP) install --no-build-isolation -e '.[docs]'
+	@touch $@
+
 build: setup ## compile the library, the simulated driver and the load generator
 	@$(BIN)/python -m libhook.build
 
 run: build ## three tenants share the GPU (a simulated one where there is none); ARGS="--seconds 10 --tenants a:0.7,b:0.3"
 	@$(BIN)/gemini demo --plot out/demo.png --json out/demo.json $(ARGS)
 
-test: build $(VENV)/.stamp-clients $(VENV)/.stamp-headers ## all tests that need neither a GPU nor a control plane
+test: build $(VENV)/.stamp-clients $(VENV)/.stamp-headers $(VENV)/.stamp-docs ## all tests that need neither a GPU nor a control plane
 	@$(BIN)/python -m pytest -q $(ARGS)
 
 e2e-setup: setup # compiles Kubernetes once, into the user's cache
@@ -58,6 +63,10 @@ lint: build ## ruff, mypy, import rules, clang-format
 format: setup ## rewrite Python and C in the house style
 	@$(BIN)/ruff check -q --fix . ; $(BIN)/ruff format -q .
 	@$(BIN)/clang-format -i $(C_FILES)
+
+docs: $(VENV)/.stamp-docs ## the documentation as a site, in out/site; a dead link ends it
+	@echo "  DOCS out/site"; $(BIN)/python -m sphinx -q -W --keep-going -c docs/site -d build/docs docs out/site
+	@$(BIN)/python -m tests.docs.links out/site
 
 cuda-check: setup ## the table of driver functions against CUDA's headers of each release, and the newest there is
 	@$(BIN)/python -m tests.headers.compare

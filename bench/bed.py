@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from gemini import shares
+from libhook.build import preloaded
 from libhook.observer import Timeline
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -141,10 +142,10 @@ class Bed:
     def environment(self, tenant: str | None = None, hooked: bool = True) -> dict[str, str]:
         """The environment of a process on this machine; with a tenant's name, of one of its processes."""
         env = {**os.environ, "GEMINI_SIM": self.sim, "LD_LIBRARY_PATH": str(LIB / "sim")}
-        for name in ("GEMINI_SOCKET", "LD_PRELOAD"):
-            env.pop(name, None)
+        env.pop("GEMINI_SOCKET", None)
+        env["LD_PRELOAD"] = preloaded()
         if hooked and tenant is not None and self.tokens:
-            env |= {"LD_PRELOAD": str(HOOK), "GEMINI_SOCKET": self.sockets[tenant]}
+            env |= {"LD_PRELOAD": preloaded(HOOK), "GEMINI_SOCKET": self.sockets[tenant]}
         return env
 
     def start_daemon(self) -> None:

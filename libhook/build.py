@@ -10,11 +10,15 @@ What it makes, all below libhook/ and all ignored by git:
     lib/libgemini_observer.so   reads the simulated device's timeline: sim/observer/
     lib/gemini-load             the load generator: sim/load.c
 
+`--sanitize address,undefined` or `--sanitize thread` makes the shared libraries and the load generator once more with
+gcc's sanitizers in them, in build/sanitize/NAME (docs/proof.md); `preloaded` says how such a library is preloaded.
+
 The declarations that Python sees are the parts of core/*.h and carrier/*.h between "cffi: begin" and "cffi: end".
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import io
 import os
@@ -33,6 +37,10 @@ HOOK_DIRS = ("core", "driver", "runtime", "hooks")
 BIND_INSIDE = "-Wl,-Bsymbolic-functions"
 # Loads on old C libraries (driver/floor.h says how), and takes the C library's place for dlsym (hooks/dlsym.S).
 HOOK_FLAGS = ("-include", str(ROOT / "driver" / "floor.h"), f"-Wl,--version-script={ROOT / 'hooks' / 'exports.map'}")
+SANITIZED = ("-O1", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all", "-Wno-tsan")
+# These run when the sanitizer's own start-up calls dlsym, which is ours: before it can keep books of any access.
+BEFORE_SANITIZERS = ("hooks/entry.c", "driver/real.c")
+RUNTIMES = {"address": "libasan.so", "thread": "libtsan.so"}
 CFFI_PART = re.compile(r"/\* cffi: begin \*/(.*?)/\* cffi: end \*/", re.S)
 
 
@@ -55,6 +63,10 @@ def _newer(target: Path, inputs: list[Path]) -> bool:
     return target.exists() and all(p.stat().st_mtime <= target.stat().st_mtime for p in inputs)
 
 
+def _compiler() -> list[str]:
+    return [os.environ.get("CC", "gcc"), *CFLAGS, *os.environ.get("GEMINI_CFLAGS", "").split()]
+
+
 def link(target: Path, inputs: list[Path], *flags: str, shared: bool = True) -> None:
     """Compile and link `inputs` into `target`, unless it is newer than every C file and header here."""
     if not inputs:
@@ -63,10 +75,8 @@ def link(target: Path, inputs: list[Path], *flags: str, shared: bool = True) -> 
     if _newer(target, [*inputs, *included, Path(__file__)]):
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    compiler = os.environ.get("CC", "gcc")
-    extra = os.environ.get("GEMINI_CFLAGS", "").split()
     temporary = target.with_name(target.name + f".{os.getpid()}.tmp")
-    command = [compiler, *CFLAGS, *extra, *(["-shared"] if shared else []), "-o", str(temporary), *map(str, inputs)]
+    command = [*_compiler(), *(["-shared"] if shared else []), "-o", str(temporary), *map(str, inputs)]
     print(f"  CC  {target.relative_to(ROOT.parent)}", flush=True)
     subprocess.run([*command, *flags], check=True)
     temporary.replace(target)
@@ -104,20 +114,73 @@ def build_extension() -> None:
         link(LIB / "libgemini_core.so", sources(*PYTHON_DIRS), "-fvisibility=default", "-lpthread")
 
 
+def build_libraries(lib: Path = LIB, *more: str) -> None:
+    """The shared libraries and the load generator in `lib`, those that are missing or older than their sources."""
+    hook = sources(*HOOK_DIRS)
+    if more:
+        hook = [_plain_object(lib, path) if str(path.relative_to(ROOT)) in BEFORE_SANITIZERS else path for path in hook]
+    link(lib / "libgemini_hook.so", hook, *more, *HOOK_FLAGS, "-Wl,-z,defs", "-Wl,-z,now", BIND_INSIDE)
+    sim = (*more, "-Wl,-z,defs", BIND_INSIDE, "-ldl", "-lpthread", "-lrt")
+    link(lib / "sim" / "libcuda.so.1", sources("sim/model", "sim/driver"), "-Wl,-soname,libcuda.so.1", *sim)
+    link(lib / "sim" / "libnvidia-ml.so.1", sources("sim/model", "sim/nvml"), "-Wl,-soname,libnvidia-ml.so.1", *sim)
+    link(lib / "libgemini_observer.so", sources("sim/model", "sim/observer"), *sim)
+    if (ROOT / "sim" / "load.c").exists():
+        link(lib / "gemini-load", [ROOT / "sim" / "load.c"], *more, "-ldl", "-lpthread", "-lm", shared=False)
+
+
+def _plain_object(lib: Path, source: Path) -> Path:
+    """The object of one of the library's sources, without sanitizers."""
+    target = lib / "plain" / f"{source.stem}.o"
+    if not _newer(target, [source, *ROOT.rglob("*.h"), Path(__file__)]):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run([*_compiler(), *HOOK_FLAGS[:2], "-c", "-o", str(target), str(source)], check=True)
+    return target
+
+
+def build_sanitized(names: str) -> Path:
+    """The libraries with the named sanitizers (gcc's -fsanitize=NAMES) in them; the folder they are in."""
+    lib = ROOT.parent / "build" / "sanitize" / names.replace(",", "-")
+    build_libraries(lib, f"-fsanitize={names}", *SANITIZED)
+    return lib
+
+
+def sanitizer_runtime(names: str) -> Path:
+    """What has to come first in a process that loads sanitized libraries; FileNotFoundError where gcc has none."""
+    wanted = next(library for name, library in RUNTIMES.items() if name in names.split(","))
+    said = subprocess.run([*_compiler()[:1], f"-print-file-name={wanted}"], capture_output=True, text=True, check=True)
+    found = Path(said.stdout.strip())
+    if not found.is_absolute() or not found.exists():
+        raise FileNotFoundError(f"gcc has no {wanted}")
+    return found.resolve()
+
+
+def preloaded(*libraries: Path) -> str:
+    """LD_PRELOAD for these; GEMINI_SANITIZER names the sanitizers' runtime where they were built with it."""
+    return ":".join(filter(None, [os.environ.get("GEMINI_SANITIZER"), *map(str, libraries)]))
+
+
 def build_all() -> None:
     """Build whatever is missing or older than its sources."""
     build_extension()
-    link(LIB / "libgemini_hook.so", sources(*HOOK_DIRS), *HOOK_FLAGS, "-Wl,-z,defs", "-Wl,-z,now", BIND_INSIDE)
-    sim = ("-Wl,-z,defs", BIND_INSIDE, "-ldl", "-lpthread", "-lrt")
-    link(LIB / "sim" / "libcuda.so.1", sources("sim/model", "sim/driver"), "-Wl,-soname,libcuda.so.1", *sim)
-    link(LIB / "sim" / "libnvidia-ml.so.1", sources("sim/model", "sim/nvml"), "-Wl,-soname,libnvidia-ml.so.1", *sim)
-    link(LIB / "libgemini_observer.so", sources("sim/model", "sim/observer"), *sim)
-    if (ROOT / "sim" / "load.c").exists():
-        link(LIB / "gemini-load", [ROOT / "sim" / "load.c"], "-ldl", "-lpthread", "-lm", shared=False)
+    build_libraries()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m libhook.build", description="Build everything in C.")
+    parser.add_argument("--sanitize", metavar="NAMES", help="once more, with these sanitizers, in build/sanitize/NAMES")
+    names = parser.parse_args().sanitize
+    if names is not None and not set(names.split(",")) & set(RUNTIMES):
+        parser.error(f"--sanitize {names}: one of {', '.join(RUNTIMES)} must be among them, as in address,undefined")
+    try:
+        if names:
+            build_sanitized(names)
+        else:
+            build_all()
+    except (subprocess.CalledProcessError, FileNotFoundError) as error:
+        print(f"gemini: the build failed: {error}; it needs gcc and the C library's headers", file=sys.stderr)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":
-    try:
-        build_all()
-    except (subprocess.CalledProcessError, FileNotFoundError) as error:
-        sys.exit(f"gemini: the build failed: {error}; it needs gcc and the C library's headers")
+    sys.exit(main())

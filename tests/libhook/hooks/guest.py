@@ -7,6 +7,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+from libhook.build import preloaded
+
 ROOT = Path(__file__).resolve().parents[3]
 APPS = ROOT / "tests" / "apps"
 HERE = Path(__file__).resolve().parent
@@ -19,7 +21,7 @@ Build = Callable[..., Path]
 def inside(*preload: Path, path: Path | None = None, **more: str) -> dict[str, str]:
     """The environment of a process with the library (or whatever is named) preloaded and no tenant's socket."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("GEMINI_", "LD_"))}
-    environment["LD_PRELOAD"] = ":".join(map(str, preload or (HOOK,)))
+    environment["LD_PRELOAD"] = preloaded(*(preload or (HOOK,)))
     if path is not None:
         environment["LD_LIBRARY_PATH"] = str(path)
     return environment | more

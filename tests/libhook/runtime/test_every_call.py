@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from libhook.build import preloaded
 from libhook.core import lib
 from tests.headers.compare import ours, table
 from tests.libhook.runtime.conftest import Daemon
@@ -42,7 +43,7 @@ class Caller:
             env={
                 "GEMINI_SIM": f"id={sim},driver=13.5",
                 "GEMINI_SOCKET": f"ipc://{folder}/tenant.sock",
-                "LD_PRELOAD": str(LIB / "libgemini_hook.so"),
+                "LD_PRELOAD": preloaded(LIB / "libgemini_hook.so"),
                 "LD_LIBRARY_PATH": str(LIB / "sim"),
             },
             stdin=subprocess.PIPE,

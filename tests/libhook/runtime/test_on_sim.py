@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from libhook.build import preloaded
 from libhook.core import lib
 from libhook.observer import Segment, Timeline
 from tests.libhook.runtime.conftest import MS, Daemon
@@ -43,7 +44,7 @@ def run(sim: str, folder: Path) -> Iterator[Run]:
                     **os.environ,
                     "GEMINI_SIM": f"id={sim}",
                     "GEMINI_SOCKET": f"ipc://{folder}/tenant.sock",
-                    "LD_PRELOAD": str(LIB / "libgemini_hook.so"),
+                    "LD_PRELOAD": preloaded(LIB / "libgemini_hook.so"),
                     "LD_LIBRARY_PATH": str(LIB / "sim"),
                     "GEMINI_LOG": "debug",
                     "GEMINI_LOG_FILE": str(folder / "log"),

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 
 pytest.importorskip("sphinx", reason="needs what `make docs` installs")
+pytestmark = pytest.mark.timeout(600)  # seconds of processor time, of which a busy machine has few to give
 
 
 def built(docs: Path, site: Path) -> subprocess.CompletedProcess[str]:

@@ -87,7 +87,7 @@ class Daemon:
             runners = [await _serve_control(server, registry, self._end, control)]
             try:
                 if settings.metrics_port is not None:
-                    runners.append(await _serve_port(server, settings.metrics_port))
+                    runners.append(await _serve_port(server, settings.metrics_host, settings.metrics_port))
                 for number in (signal.SIGTERM, signal.SIGINT):
                     loop.add_signal_handler(number, self._end.set)
                 loop.add_signal_handler(signal.SIGHUP, self._reload, registry)
@@ -173,14 +173,16 @@ async def _serve_control(server: Server, registry: Registry, end: asyncio.Event,
     return runner
 
 
-async def _serve_port(server: Server, port: int) -> web.AppRunner:
+async def _serve_port(server: Server, host: str, port: int) -> web.AppRunner:
     runner = web.AppRunner(status.read_application(server), access_log=None, handle_signals=False, shutdown_timeout=0.5)
     await runner.setup()
     try:
-        await web.TCPSite(runner, "127.0.0.1", port).start()
+        await web.TCPSite(runner, host, port).start()
     except OSError as error:
         await runner.cleanup()
-        raise Problem(f"--metrics-port {port}: {os.strerror(error.errno or 0)}; choose another port") from None
+        number = error.errno or 0  # the resolver's own are below 0
+        why = os.strerror(number) if number > 0 else "no such address"
+        raise Problem(f"--metrics-host {host} --metrics-port {port}: {why}; choose another") from None
     log.warning("metrics address=%s", runner.addresses[0])
     return runner
 

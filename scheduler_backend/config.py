@@ -89,6 +89,7 @@ class Settings:
     state_dir: Path
     config: Path | None = None
     metrics_port: int | None = None
+    metrics_host: str = "127.0.0.1"
     sim: str | None = None  # a GEMINI_SIM text; None: the real GPUs
     idle_exit_seconds: float | None = None  # end so long after the last tenant
     trace: bool = True
@@ -156,7 +157,8 @@ def _folder(value: object, what: str) -> Path:
 Reader = Callable[[object, str], Any]
 # Options of the daemon: name in the file (and, with dashes, on the command line) -> (reader, what it does).
 DAEMON: dict[str, tuple[Reader, str]] = {
-    "metrics_port": (_port, "also serve /metrics /healthz /state on 127.0.0.1:PORT (0: any free port)"),
+    "metrics_port": (_port, "also serve /metrics /healthz /state on this port, over HTTP (0: any free port)"),
+    "metrics_host": (_text, "address of metrics_port (127.0.0.1); 0.0.0.0 lets other machines read"),
     "sim": (_text, "simulated GPUs, such as gpus=2,memory=80GiB; empty: one"),
     "idle_exit_seconds": (_seconds, "end so many seconds after the last tenant"),
     "trace": (_flag, "record events and actions in trace.jsonl"),
@@ -196,6 +198,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", type=Path, help="TOML file with settings and tenants")
     parser.add_argument("--state-dir", metavar="DIR", type=Path, help="where sockets and state lie")
     parser.add_argument("--metrics-port", metavar="N", help=DAEMON["metrics_port"][1])
+    parser.add_argument("--metrics-host", metavar="ADDRESS", help=DAEMON["metrics_host"][1])
     parser.add_argument("--sim", metavar="SPEC", nargs="?", const="", help=DAEMON["sim"][1])
     parser.add_argument("--idle-exit", metavar="S", dest="idle_exit_seconds", help=DAEMON["idle_exit_seconds"][1])
     parser.add_argument("--no-trace", dest="trace", action="store_false", default=None, help="record no trace.jsonl")

@@ -95,6 +95,17 @@ def used_by(gpu: Gpu, pid: int) -> int:
     return 0
 
 
+def running(gpu: Gpu) -> list[int]:
+    """The processes that NVML lists on a card; none where it cannot say."""
+    import pynvml
+
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(gpu.index)
+        return [int(process.pid) for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)]
+    except pynvml.NVMLError:
+        return []
+
+
 def find(gpus: list[Gpu], wanted: object) -> int:
     """The index of the GPU that a person named by index or UUID; raises Problem."""
     if isinstance(wanted, int) and not isinstance(wanted, bool):

@@ -14,12 +14,14 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from scheduler_backend.core.policy import entitled_shares
+from scheduler_backend.core.seat import State
 
 if TYPE_CHECKING:
     from scheduler_backend.server import Server
     from scheduler_backend.tally import Series
 
 Sample = tuple[list[str], float]
+_CODES = ("EINVAL", "EMSGSIZE", "ENODEV", "EPROTO", "EPROTONOSUPPORT", "EUSERS")
 
 
 class Row(NamedTuple):
@@ -70,9 +72,24 @@ def _holding(server: Server) -> Iterator[Sample]:
         yield [tenant, server.gpus[gpu].uuid], float(holder is not None and holder.name == tenant)
 
 
+def _waited_ns(server: Server, tenant: str, gpu: int) -> int:
+    """Time waited for the token up to now: one that never gets it waits too."""
+    seat = server.node.machines[gpu].seats[tenant]
+    waits_ns = time.monotonic_ns() - seat.waiting_since_ns if seat.state is State.WAITING else 0
+    return server.tallies[tenant, gpu].wait.sum_ns + waits_ns
+
+
+def _cards(value: Callable[[Server, int], float]) -> Callable[[Server], Iterator[Sample]]:
+    def samples(server: Server) -> Iterator[Sample]:
+        for gpu in server.gpus:
+            yield [gpu.uuid], value(server, gpu.index)
+
+    return samples
+
+
 def _refused(server: Server) -> Iterator[Sample]:
-    for code, count in server.refused.items():
-        yield [code], float(count)
+    for code in {**dict.fromkeys(_CODES), **server.refused}:  # what begins with 1 has not grown, for Prometheus
+        yield [code], float(server.refused.get(code, 0))
 
 
 def _trace_lost(server: Server) -> Iterator[Sample]:
@@ -86,9 +103,11 @@ def _counted(server: Server, tenant: str, name: str) -> float:
 def enforced(server: Server, tenant: str) -> str:
     """Is the promise kept by our library in all that this tenant runs? "yes", or why that cannot be said.
 
-    "no process": its library never came (or it has ended): what it runs, if anything, runs past us. "ungated calls": a
-    process was handed driver entries newer than the library knows.
+    "outside": a process of its is on a card without the library. "ungated calls": a process was handed driver entries
+    newer than the library knows. "no process": none is there, or none has used a card yet.
     """
+    if server.outside.count(tenant):
+        return "outside"
     if _counted(server, tenant, "ungated_lookups"):
         return "ungated calls"
     return "yes" if server.endpoints[tenant].by_nonce else "no process"
@@ -137,7 +156,7 @@ METRICS: tuple[Row, ...] = (
     Row("gemini_overruns", _C, "Live holders that did not drain long after their quota.", _SEAT,
         _seats(lambda s, t, g: s.tallies[t, g].overran)),
     Row("gemini_wait_seconds_sum", _C, "Time waited for the token.", _SEAT,
-        _seats(lambda s, t, g: s.tallies[t, g].wait.sum_ns / 1e9)),
+        _seats(lambda s, t, g: _waited_ns(s, t, g) / 1e9)),
     Row("gemini_wait_seconds", _G, "Recent waits for the token, by quantile.", (*_SEAT, "quantile"),
         _quantiles(lambda s, t, g: s.tallies[t, g].wait)),
     Row("gemini_overuse_seconds_sum", _C, "Held time past the quota, all of it charged.", _SEAT,
@@ -153,8 +172,13 @@ METRICS: tuple[Row, ...] = (
         _tenants(lambda s, t: s.mem_refusals.get(t, 0))),
     Row("gemini_clients", _G, "Its live processes.", ("tenant",),
         _tenants(lambda s, t: len(s.endpoints[t].by_nonce))),
-    Row("gemini_enforced", _G, "1 when it has processes under the library and none got ungated calls.", ("tenant",),
+    Row("gemini_enforced", _G, "1 when all it has on the GPUs is under the library.", ("tenant",),
         _tenants(lambda s, t: enforced(s, t) == "yes")),
+    Row("gemini_outside_processes", _G, "Its processes that are on the GPU without the library.", _SEAT,
+        _seats(lambda s, t, g: s.outside.count(t, g))),
+    Row("gemini_stranger_processes", _G, "Processes on the GPU that are no tenant's.", ("gpu",),
+        _cards(lambda s, g: s.outside.count(None, g))),
+    Row("gemini_gpu_memory_bytes", _G, "The GPU's memory.", ("gpu",), _cards(lambda s, g: s.gpus[g].memory_bytes)),
     Row("gemini_gate_wait_seconds", _C, "Time its threads waited at the gate.", ("tenant",),
         _tenants(lambda s, t: _counted(s, t, "gate_wait_ns") / 1e9)),
     Row("gemini_valve_admissions", _C, "Threads let in while draining, for others waited for them.", ("tenant",),

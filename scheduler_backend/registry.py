@@ -58,6 +58,7 @@ class Registry:
         self.publisher = publisher
         self._loading = False
         self._published: list[Share] | None = None  # before the first word nothing is known of what is out there
+        server.outside.registrants = self._registrants
 
     # --- the control API --------------------------------------------------------------------------------------------
     def register(self, body: Mapping[str, Any], peer_pid: int = 0, peer_uid: int | None = None) -> TenantSpec:
@@ -258,6 +259,10 @@ class Registry:
             self.save()
 
     # --- parts ------------------------------------------------------------------------------------------------------
+    def _registrants(self) -> dict[int, str]:
+        """pid -> tenant that it registered for its lifetime."""
+        return {pid: name for name, registration in self.registrations.items() for pid in registration.peers}
+
     def _find(self, wanted: object) -> int:
         return devices.find(self.server.gpus, wanted)
 

@@ -36,6 +36,7 @@ from scheduler_backend.core.policy import Policy
 from scheduler_backend.core.seat import Standing
 from scheduler_backend.core.tenant import TenantSpec
 from scheduler_backend.devices import Gpu, used_by
+from scheduler_backend.outside import Outside
 from scheduler_backend.page import TokenPage
 from scheduler_backend.peers import PageListener, Peer
 from scheduler_backend.problem import Problem
@@ -150,6 +151,7 @@ class Server:
         self.handle_ns = Series()  # decision to sent, of hand-overs that went through the machine
         self.carried = 0  # hand-overs that were carried out as prepared
         self.on_change: Callable[[], None] = lambda: None  # tenants or clients changed: keep it
+        self.outside = Outside(gpus, state_dir / "tenants", lambda: list(self.node.tenants), self._pids)
         self._gpu_of_uuid = {gpu.uuid_bytes: gpu.index for gpu in gpus}
         self._numbers = itertools.count(1)
         self._serials = itertools.count(1)
@@ -321,6 +323,10 @@ class Server:
         endpoint.page.close()
         with contextlib.suppress(OSError):
             endpoint.socket_path.unlink()
+
+    def _pids(self) -> dict[int, str]:
+        """pid -> tenant of all processes that are known."""
+        return {client.peer.pid if client.peer else client.pid: client.tenant for client in self.clients.values()}
 
     def close(self) -> None:
         """End: holders are told, sockets close. Tenants stay in state.json, and their folders where they are, for

@@ -176,9 +176,11 @@ def read_application(server: Server) -> web.Application:
     """What may be asked over TCP too."""
 
     async def show_state(_request: web.Request) -> web.Response:
+        await server.outside.look()
         return web.json_response(state(server))
 
     async def show_metrics(_request: web.Request) -> web.Response:
+        await server.outside.look()
         return web.Response(body=metrics.render(server), headers={"Content-Type": "text/plain; version=0.0.4"})
 
     async def show_health(_request: web.Request) -> web.Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -54,6 +55,26 @@ def test_all_of_the_table_is_there_and_counts(rig: Rig) -> None:
     assert sum(found["gemini_protocol_errors"].values()) == 1
     rig.http("DELETE", "/tenants/a")
     assert not scrape(rig)["gemini_request_ratio"]
+
+
+def test_time_waited_grows_while_the_token_does_not_come(tmp_path: Path) -> None:
+    settings = tmp_path / "gemini.toml"
+    settings.write_text("lease_margin_ms = 600000\n")  # the holder keeps it, whatever it does
+    with Rig("--config", str(settings)) as rig:
+        for name in "ab":
+            rig.tenant(name, 0.4, gpus=[0])
+        holder, waiter = rig.client("a"), rig.client("b")
+        holder.ask()
+        holder.grant()
+        waiter.ask()
+        wait_for(lambda: rig.of("b")["waiting"])
+
+        def waited() -> float:
+            return next(value for (name, _), value in scrape(rig)["gemini_wait_seconds_sum"].items() if name == "b")
+
+        before = waited()
+        wait_for(lambda: waited() > before + 0.05)
+        assert rig.of("b")["grants"] == 0
 
 
 def test_names_follow_prometheus_conventions() -> None:

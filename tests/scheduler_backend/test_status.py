@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import stat
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.scheduler_backend.rig import Rig
+from tests.scheduler_backend.rig import ROOT, Rig, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +54,17 @@ def test_health_version_and_what_is_not_there(rig: Rig) -> None:
 
 def test_the_control_socket_is_not_for_everybody(rig: Rig) -> None:
     assert stat.S_IMODE((rig.state_dir / "control.sock").stat().st_mode) == 0o660
+
+
+def test_another_address_is_listened_on_and_one_that_is_not_ours_is_named(tmp_path: Path) -> None:
+    with Rig("--metrics-port", "0", "--metrics-host", "127.0.0.2") as rig:
+        wait_for(lambda: "metrics address=('127.0.0.2'," in rig.log(), 60)
+    serve = [sys.executable, "-m", "tests.scheduler_backend.serve", "--state-dir", str(tmp_path)]
+    command = [*serve, "--metrics-port", "0", "--metrics-host", "192.0.2.1"]
+    ended = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    told = ended.stderr.splitlines()[-1]
+    assert re.fullmatch(r"gemini: --metrics-host 192\.0\.2\.1 --metrics-port 0: .+; choose another", told)
 
 
 def test_the_port_serves_the_reading_part_only(rig: Rig) -> None:

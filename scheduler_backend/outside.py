@@ -1,0 +1,128 @@
+"""Who is on the cards without the library: processes that NVML lists there and that are no client of this daemon.
+
+A static program, a cleared environment, an image without the library: their work runs whoever holds the token, so no
+share can be kept against it. Whose it is, is told by what such a process cannot lose: the tenant's folder that is
+mounted into its container, the socket in its first environment, or the process it descends from. What is none of these
+is a stranger. Looked at when somebody asks how things are, at most once a second, and from a thread: the driver may
+take its time. Nothing is done about them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from scheduler_backend import devices
+from scheduler_backend.devices import Gpu
+
+LOOK_NS = 1_000_000_000
+_GENERATIONS = 16  # of ancestors that are looked at
+
+
+class Stray(NamedTuple):
+    """A process on a card that runs past us; `tenant` None: a stranger."""
+
+    gpu: int
+    pid: int
+    tenant: str | None
+
+
+class Outside:
+    """The last look. `clients` and `registrants` say pid -> tenant: of the clients, and of those processes for whose
+    lifetime a tenant was registered."""
+
+    def __init__(
+        self,
+        gpus: Sequence[Gpu],
+        folder: Path,
+        tenants: Callable[[], list[str]],
+        clients: Callable[[], dict[int, str]],
+        running: Callable[[Gpu], list[int]] = devices.running,
+        proc: Path = Path("/proc"),
+    ) -> None:
+        self._gpus, self._folder, self._proc = gpus, folder, proc
+        self._tenants, self._clients, self._running = tenants, clients, running
+        self.registrants: Callable[[], dict[int, str]] = dict
+        self._looked_ns: int | None = None
+        self._looking = asyncio.Lock()
+        self.strays: list[Stray] = []
+
+    async def look(self) -> None:
+        """Bring `strays` up to date."""
+        async with self._looking:
+            now_ns = time.monotonic_ns()
+            if self._looked_ns is not None and now_ns - self._looked_ns < LOOK_NS:
+                return
+            found = await asyncio.to_thread(self._look, self._clients(), self.registrants(), self._tenants())
+            clients = self._clients()  # one may have said Hello meanwhile
+            self.strays = [stray for stray in found if stray.pid not in clients]
+            self._looked_ns = time.monotonic_ns()
+
+    def count(self, tenant: str | None, gpu: int | None = None) -> int:
+        """How many of them a tenant has, on one GPU or on all; strangers with None."""
+        return sum(stray.tenant == tenant and gpu in (None, stray.gpu) for stray in self.strays)
+
+    def _look(self, clients: dict[int, str], registrants: dict[int, str], tenants: list[str]) -> list[Stray]:
+        owners = {**registrants, **clients}
+        found = []
+        for gpu in self._gpus:
+            for pid in self._running(gpu):
+                # One that is not in our /proc is in another's pid namespace: it may well be a client.
+                if pid not in clients and (self._proc / str(pid)).exists():
+                    found.append(Stray(gpu.index, pid, tenant_of(pid, self._folder, tenants, owners, self._proc)))
+        return found
+
+
+def tenant_of(
+    pid: int, folder: Path, tenants: Sequence[str], owners: Mapping[int, str], proc: Path = Path("/proc")
+) -> str | None:
+    """Whose process this is, out of `tenants`, whose folders lie in `folder`; None: nobody's."""
+    return _mounted(pid, folder, tenants, proc) or _told(pid, folder, tenants, proc) or _descends(pid, owners, proc)
+
+
+def _mounted(pid: int, folder: Path, tenants: Sequence[str], proc: Path) -> str | None:
+    """The tenant whose folder is mounted into the process's container. The fourth field of mountinfo is where the mount
+    lies in its file system, which may begin anywhere on our path to it."""
+    try:
+        lines = (proc / str(pid) / "mountinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    roots = {fields[3] for line in lines if len(fields := line.split()) > 3}
+    for tenant in tenants:
+        whole = str(folder / tenant)
+        for root in roots:
+            parts = root.split("/")
+            if parts[-2:] == [folder.name, tenant] and whole.endswith(root):
+                return tenant
+    return None
+
+
+def _told(pid: int, folder: Path, tenants: Sequence[str], proc: Path) -> str | None:
+    """The tenant whose socket stands in the environment that the process was started with."""
+    try:
+        words = (proc / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    for word in words:
+        if word.startswith(b"GEMINI_SOCKET="):
+            path = Path(word.partition(b"=")[2].decode(errors="replace").removeprefix("ipc://"))
+            return path.parent.name if path.parent.parent == folder and path.parent.name in tenants else None
+    return None
+
+
+def _descends(pid: int, owners: Mapping[int, str], proc: Path) -> str | None:
+    """The tenant of its nearest ancestor that is known."""
+    for _ in range(_GENERATIONS):
+        try:
+            stat = (proc / str(pid) / "stat").read_bytes()
+        except OSError:
+            return None
+        pid = int(stat[stat.rindex(b")") + 2 :].split()[1])
+        if pid in owners:
+            return owners[pid]
+        if pid <= 1:
+            return None
+    return None

@@ -1,0 +1,128 @@
+"""Who is on the cards without the library, and whose they are."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.bed import LOAD, Bed, wait_for
+from scheduler_backend.outside import Outside, Stray, tenant_of
+from tests.scheduler_backend.serve import GPUS
+
+FOLDER = Path("/run/gemini/tenants")
+
+
+def process(proc: Path, pid: int, *, parent: int = 1, mounts: str = "", environ: bytes = b"") -> None:
+    folder = proc / str(pid)
+    folder.mkdir()
+    (folder / "stat").write_text(f"{pid} (a ) b) S {parent} 0 0")
+    (folder / "mountinfo").write_text(f"22 1 0:20 {mounts} /run/gemini rw - tmpfs tmpfs rw\n" if mounts else "")
+    (folder / "environ").write_bytes(environ)
+
+
+@pytest.mark.parametrize(
+    ("told", "tenant"),
+    [
+        ({"mounts": "/gemini/tenants/a"}, "a"),
+        ({"mounts": "/run/gemini/tenants/b"}, "b"),
+        ({"mounts": "/elsewhere/tenants/a"}, None),
+        ({"mounts": "/gemini/tenants/unknown"}, None),
+        ({"environ": b"HOME=/\0GEMINI_SOCKET=ipc:///run/gemini/tenants/a/tenant.sock\0"}, "a"),
+        ({"environ": b"GEMINI_SOCKET=/run/gemini/tenants/b/tenant.sock\0"}, "b"),
+        ({"environ": b"GEMINI_SOCKET=/run/gemini/tenant.sock\0"}, None),
+        ({"environ": b"XGEMINI_SOCKET=/run/gemini/tenants/b/tenant.sock\0"}, None),
+        ({"parent": 5}, "b"),
+        ({}, None),
+    ],
+)  # fmt: skip
+def test_a_process_is_whose_mount_socket_or_ancestor_says_so(
+    tmp_path: Path, told: dict[str, object], tenant: str | None
+) -> None:
+    process(tmp_path, 4)  # gemini run
+    process(tmp_path, 5, parent=4)
+    process(tmp_path, 9, **told)  # type: ignore[arg-type]
+    assert tenant_of(9, FOLDER, ["a", "b"], {4: "b"}, tmp_path) == tenant
+
+
+def test_a_process_that_ended_or_is_of_another_namespace_is_nobodys(tmp_path: Path) -> None:
+    assert tenant_of(9, FOLDER, ["a"], {4: "a"}, tmp_path) is None
+    seen = Outside(GPUS, FOLDER, lambda: ["a"], dict, lambda gpu: [9], tmp_path)
+    asyncio.run(seen.look())
+    assert seen.strays == []
+
+
+def test_one_that_says_hello_while_it_is_looked_at_is_none(tmp_path: Path) -> None:
+    clients: dict[int, str] = {}
+
+    def running(gpu: object) -> list[int]:
+        clients[9] = "a"
+        return [9, 10]
+
+    process(tmp_path, 9)
+    process(tmp_path, 10)
+    seen = Outside(GPUS[:1], FOLDER, lambda: ["a"], lambda: dict(clients), running, tmp_path)
+    asyncio.run(seen.look())
+    assert seen.strays == [Stray(0, 10, None)]
+    assert (seen.count(None), seen.count(None, 0), seen.count(None, 1), seen.count("a")) == (1, 1, 0, 0)
+
+
+@pytest.fixture(scope="module")
+def bed() -> Iterator[Bed]:
+    with Bed() as made:
+        yield made
+
+
+def series(bed: Bed, name: str) -> dict[str, float]:
+    """The metric's values by tenant ("": without one)."""
+    lines = [line for line in bed.http("GET", "/metrics")[1].splitlines() if line.startswith(name + "{")]
+    return {line.partition('tenant="')[2].partition('"')[0]: float(line.rpartition(" ")[2]) for line in lines}
+
+
+def test_a_tenants_program_without_the_library_is_told_apart_from_a_strangers(bed: Bed, tmp_path: Path) -> None:
+    bed.tenant("held", 0.5, 1.0)
+    bed.tenant("loose", 0.2, 1.0)
+    bed.load("held")
+    bed.until_busy("held")
+    assert bed.state()["tenants"][0]["enforced"] == "yes"
+    assert series(bed, "gemini_outside_processes") == {"held": 0, "loose": 0}
+    environment = bed.environment() | {"GEMINI_SOCKET": bed.sockets["loose"]}  # and no LD_PRELOAD
+    quiet = {"stdout": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
+    loose = subprocess.Popen([LOAD], env=environment, **quiet)  # type: ignore[call-overload]
+    stranger = subprocess.Popen([LOAD], env=bed.environment(), **quiet)  # type: ignore[call-overload]
+    try:
+        wait_for(lambda: series(bed, "gemini_outside_processes") == {"held": 0, "loose": 1}, 60, "process outside")
+        wait_for(lambda: series(bed, "gemini_stranger_processes") == {"": 1}, 60, "stranger")
+        enforced = {tenant["name"]: tenant["enforced"] for tenant in bed.state()["tenants"]}
+        assert enforced == {"held": "yes", "loose": "outside"}
+        assert series(bed, "gemini_enforced") == {"held": 1, "loose": 0}
+    finally:
+        for child in (loose, stranger):
+            child.kill()
+            child.wait()
+    wait_for(lambda: series(bed, "gemini_outside_processes")["loose"] == 0, 60, "end of the process outside")
+
+
+def test_a_container_without_preload_is_known_by_its_mount(bed: Bed) -> None:
+    if os.geteuid() or shutil.which("unshare") is None:
+        pytest.skip("a mount namespace needs root and unshare")
+    bed.tenant("mounted", 0.1, 1.0)
+    folder = Path(bed.sockets["mounted"]).parent
+    inside = bed.state_dir / "inside"
+    inside.mkdir()
+    script = f"mount --bind {folder} {inside} && exec {LOAD}"
+    command = ["unshare", "--mount", "sh", "-c", script]
+    if subprocess.run(["unshare", "--mount", "mount", "--bind", folder, inside], check=False).returncode:
+        pytest.skip("mounts are forbidden here")
+    child = subprocess.Popen(command, env=bed.environment(), stdout=subprocess.DEVNULL, start_new_session=True)
+    try:
+        wait_for(lambda: series(bed, "gemini_outside_processes")["mounted"] == 1, 60, "process outside")
+    finally:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()

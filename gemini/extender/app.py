@@ -29,7 +29,7 @@ from gemini.extender import codec
 from gemini.extender.announce import Announcer
 from gemini.extender.promises import Verdict
 from gemini.extender.service import Service
-from gemini.extender.shown import dry_run_json, figures, state_json, summary
+from gemini.extender.shown import by_reason, dry_run_json, figures, state_json, summary
 from gemini.extender.state import BUDGET, CLAIM, DEVICE, KINDS, NODE, POD, Cluster
 from gemini.kube import names
 from gemini.kube.client import ApiFault, Client, follow
@@ -41,6 +41,8 @@ NEEDED = (NODE, DEVICE, POD, CLAIM)  # without these there is no book
 WATCHED = (NODE, DEVICE, POD, BUDGET)  # as they are; claims need an answer besides
 SWEEP_SECONDS = 1.0
 LONGEST_WAIT = 10.0
+VERBS = ("filter", "prioritize", "bind", "preempt", "dry-run")
+RESULTS = ("ok", "400", "500", "503")
 BUCKETS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 log = logging.getLogger("gemini.extender")
 
@@ -56,6 +58,9 @@ class App:
         self.calls = Counter(
             "gemini_extender_calls", "Calls of the scheduler", ["verb", "result"], registry=self.registry
         )
+        for verb in VERBS:  # a counter that begins with its first error has not grown, for Prometheus
+            for result in RESULTS:
+                self.calls.labels(verb, result)
         self.seconds = Histogram(
             "gemini_extender_seconds", "Time a call took, reading and writing JSON included", ["verb"],
             buckets=BUCKETS, registry=self.registry,
@@ -67,6 +72,12 @@ class App:
         self.victims = Counter("gemini_extender_victims", "Pods proposed for eviction", registry=self.registry)
         self.cards = Gauge("gemini_extender_cards", "Cards by what they are", ["state"], registry=self.registry)
         self.core = Gauge("gemini_extender_core_ratio", "Cards' time in whole cards", ["of"], registry=self.registry)
+        self.waiting = Gauge(
+            "gemini_extender_waiting_pods",
+            "Sharepods that wait, by the first reason",
+            ["reason"],
+            registry=self.registry,
+        )
         self.pods = Gauge("gemini_extender_pods", "Sharepods by where they are", ["state"], registry=self.registry)
 
     def application(self) -> web.Application:
@@ -175,9 +186,12 @@ class App:
         for key, value in numbers.items():
             if key.startswith("cards_"):
                 self.cards.labels(key.removeprefix("cards_")).set(value)
-        self.core.labels("all").set(numbers["core"] / 100)
-        self.core.labels("promised").set(numbers["promised"] / 100)
+            else:
+                self.core.labels(key.removeprefix("core_")).set(value / 100)
         cluster = self.service.cluster
+        self.waiting.clear()
+        for reason, count in by_reason(cluster, self.service.waiting).items():
+            self.waiting.labels(reason).set(count)
         self.pods.labels("waiting").set(sum(pod.waits for pod in cluster.pods.values()))
         self.pods.labels("reserved").set(len(cluster.reservations))
         self.pods.labels("placed").set(sum(pod.holds for pod in cluster.pods.values()))

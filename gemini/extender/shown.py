@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from gemini.extender.promises import Verdict
 from gemini.extender.state import Cluster
 from gemini.kube.claim import PREFIX
 from gemini.placement.model import GPU
+
+_REASON = re.compile(r"([A-Z][A-Za-z]*) on ")
 
 
 def dry_run_json(verdict: Verdict) -> dict[str, Any]:
@@ -80,10 +83,22 @@ def _who(cluster: Cluster, uid: str) -> dict[str, Any]:
     return {"pod": name, "uid": uid, "reserved": uid in cluster.reservations}
 
 
+def by_reason(cluster: Cluster, waiting: dict[str, str]) -> dict[str, int]:
+    """How many pods wait for each reason: the first of those that summary() tells of a pod, by its name alone."""
+    found: dict[str, int] = {}
+    for pod in cluster.pods.values():
+        if pod.waits:
+            named = _REASON.match(waiting.get(pod.uid, "NotAsked on "))
+            reason = named[1] if named else "Other"
+            found[reason] = found.get(reason, 0) + 1
+    return found
+
+
 def figures(cluster: Cluster) -> dict[str, float]:
-    """Numbers for /metrics: of cards and of pods, a handful whatever the cluster's size."""
+    """Numbers for /metrics: of cards and of their time, a handful whatever the cluster's size. `free` is what may still
+    be promised, `fragmented` that part of it which is on partly used cards, where no whole card can be had."""
     counts = dict.fromkeys(("idle", "shared", "full", "unhealthy", "cordoned"), 0)
-    core = promised = 0
+    core = promised = free = fragmented = 0
     used = cluster.book.snapshot()
     for node in cluster.book.nodes():
         for device in node.devices:
@@ -100,7 +115,10 @@ def figures(cluster: Cluster) -> dict[str, float]:
                 counts["full"] += 1
             else:
                 counts["shared" if holders else "idle"] += 1
-    return {**{f"cards_{k}": v for k, v in counts.items()}, "core": core, "promised": promised}
+                free += device.core - taken
+                fragmented += device.core - taken if holders else 0
+    sums = {"all": core, "promised": promised, "free": free, "fragmented": fragmented}
+    return {**{f"cards_{k}": v for k, v in counts.items()}, **{f"core_{k}": v for k, v in sums.items()}}
 
 
 def summary(verdict: Verdict) -> str:

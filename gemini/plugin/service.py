@@ -37,6 +37,10 @@ from gemini.plugin.slots import Card, Kind, card_of, cards_of, check_size, choos
 
 POD, DEVICE = "Pod", "Device"
 ROUNDS = 3
+OUTCOMES = (
+    ("allocate", "ok"), ("allocate", "elsewhere"), ("allocate", "nobody"), ("start", "ok"), ("start", "refused"),
+    ("repair", "exchanged"), ("repair", "impossible"),
+)  # fmt: skip
 _STEM = re.compile(r"(.*)-[0-9a-f]{8}")
 log = logging.getLogger("gemini.plugin")
 
@@ -87,7 +91,7 @@ class Service:
         self.cards: dict[str, Card] = {}
         self.pods: dict[str, PodClaims] = {}
         self.changed: Callable[[], None] = lambda: None
-        self.counts: Counter[tuple[str, str]] = Counter()  # (what, how it went)
+        self.counts: Counter[tuple[str, str]] = Counter(dict.fromkeys(OUTCOMES, 0))  # (what, how it went)
         self._expected: Holder | None = None
         self._choosing = asyncio.Lock()  # prefer, allocate and exchanges see one another's effects
         self._bound: dict[str, set[int]] = {}  # tenant -> cores

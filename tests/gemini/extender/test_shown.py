@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from gemini.extender.promises import Verdict
-from gemini.extender.shown import figures, state_json, summary
+from gemini.extender.shown import by_reason, figures, state_json, summary
 from gemini.extender.state import POD
 from tests.gemini.extender.world import Replica, World, pod_object
 
@@ -24,7 +24,15 @@ def test_state_tells_cards_holders_waiting_pods_and_why() -> None:
     (card,) = state["nodes"][0]["devices"]
     assert (card["used_core"], [p["pod"] for p in card["pods"]]) == (80, ["ns/p"])
     assert (state["waiting"][0]["pod"], "InsufficientCore" in state["waiting"][0]["why"]) == ("ns/q", True)
-    assert figures(replica.cluster)["promised"] == 80
+    numbers = figures(replica.cluster)
+    assert {key: numbers[f"core_{key}"] for key in ("all", "promised", "free", "fragmented")} == {
+        "all": 100, "promised": 80, "free": 20, "fragmented": 20,
+    }  # fmt: skip
+    made.put(POD, pod_object("r", gpu_request="0.1"))
+    replica.watch()
+    assert by_reason(replica.cluster, replica.service.waiting) == {"InsufficientCore": 1, "NotAsked": 1}
+    waiting = dict.fromkeys(replica.service.waiting, "the API server does not answer")
+    assert by_reason(replica.cluster, waiting) == {"Other": 1, "NotAsked": 1}
 
 
 def test_summary_counts_nodes_by_reason_with_an_example_of_each() -> None:

@@ -32,6 +32,10 @@ $(VENV)/.stamp-headers: $(VENV)/.stamp tests/headers/fetch.py
 	@$(BIN)/python -m tests.headers.fetch
 	@touch $@
 
+$(VENV)/.stamp-prometheus: $(VENV)/.stamp tests/e2e/build.py
+	@$(BIN)/python -m tests.e2e.build prometheus
+	@touch $@
+
 setup: $(VENV)/.stamp ## the Python environment in .venv
 
 $(VENV)/.stamp-docs: $(VENV)/.stamp
@@ -45,7 +49,7 @@ build: setup ## compile the library, the simulated driver and the load generator
 run: build ## three tenants share the GPU (a simulated one where there is none); ARGS="--seconds 10 --tenants a:0.7,b:0.3"
 	@$(BIN)/gemini demo --plot out/demo.png --json out/demo.json $(ARGS)
 
-test: build $(VENV)/.stamp-clients $(VENV)/.stamp-headers $(VENV)/.stamp-docs ## all tests that need neither a GPU nor a control plane
+test: build $(VENV)/.stamp-clients $(VENV)/.stamp-headers $(VENV)/.stamp-docs $(VENV)/.stamp-prometheus ## all tests that need neither a GPU nor a control plane
 	@$(BIN)/python -m pytest -q $(ARGS)
 
 e2e-setup: setup # compiles Kubernetes once, into the user's cache

@@ -1,6 +1,6 @@
 """Builds the real parts that the end-to-end tests run against: Kubernetes, etcd, kwok, NVIDIA's device plugin, Helm.
 
-    python -m tests.e2e.build [--nice N] [--jobs N] [controlplane | nvidia | helm | node | containers]...
+    python -m tests.e2e.build [--nice N] [--jobs N] [controlplane | nvidia | helm | node | containers | prometheus]...
 
 Each part is built once into a folder of the cache named by a hash of what decides its content (go.mod, go.sum, flags,
 Go's version), so a second run finds it and returns at once. A folder is made under a temporary name and renamed when
@@ -11,7 +11,8 @@ of the options.
 Parts: `controlplane` is the seven programs of controlplane/go.mod, and kwok's own stages joined into one file (7
 minutes cold on two cores, 3 GiB); `nvidia` is nvidia/go.mod (a minute; needs a C compiler); `helm` is helm/go.mod (3
 minutes); `node` is containerd, runc and busybox for a real kubelet, taken from PATH or else unpacked, not installed,
-from Debian's packages; `containers` is podman and buildah with what they need, likewise.
+from Debian's packages; `containers` is podman and buildah with what they need, `prometheus` is that and
+promtool, likewise.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ PROGRESS_SECONDS = 20.0
 DEBIAN_PACKAGES = ("containerd", "runc", "busybox-static")
 CONTAINER_PROGRAMS = ("podman", "buildah", "conmon", "runc")  # Debian's packages have the same names
 NODE_PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "busybox")
-PARTS = ("controlplane", "nvidia", "helm", "node", "containers")
+PROMETHEUS_PROGRAMS = ("prometheus", "promtool")
+PARTS = ("controlplane", "nvidia", "helm", "node", "containers", "prometheus")
 RECIPE = 1  # raise it when the way of building below changes what comes out
 # The order matters to kwok no more than to `kubectl kustomize`, which would join the same files.
 KWOK_STAGES = ("node/fast", "node/heartbeat-with-lease", "pod/fast")
@@ -86,6 +88,15 @@ class Builder:
             raise CannotBuild(f"{missing} not on PATH, and no apt-get to take them from")
         return self._once("node-debian", self._unpack_debian)
 
+    def prometheus(self, fetch: bool = True) -> Path:
+        """The folder with prometheus and promtool; without `fetch` only where they are there already."""
+        found = {name: path for name in PROMETHEUS_PROGRAMS if (path := shutil.which(name))}
+        if len(found) == len(PROMETHEUS_PROGRAMS):
+            return self._once("prometheus-own", lambda out: self._link(out, found))
+        if not (fetch or (self.cache / "prometheus-debian").is_dir()):
+            raise CannotBuild(f"no promtool on PATH nor in {self.cache}; get it: python -m tests.e2e.build prometheus")
+        return self._once("prometheus-debian", self._unpack_prometheus)
+
     def containers(self) -> Path:
         """A folder with `root`, to be laid over a system without podman and buildah; empty where it has them."""
         if all(shutil.which(name) for name in CONTAINER_PROGRAMS):
@@ -121,6 +132,10 @@ class Builder:
         folders = ("usr/sbin", "usr/bin", "bin")
         found = {path.name: str(path.relative_to(out)) for folder in folders for path in (root / folder).iterdir()}
         self._link(out, {name: found[name] for name in NODE_PROGRAMS})
+
+    def _unpack_prometheus(self, out: Path) -> None:
+        root = self._unpack(out, lambda: ["prometheus"])
+        self._link(out, {name: str((root / "usr/bin" / name).relative_to(out)) for name in PROMETHEUS_PROGRAMS})
 
     def _unpack_containers(self, out: Path) -> None:
         def with_needs() -> list[str]:
@@ -247,7 +262,7 @@ def main() -> int:
         except CannotBuild as why:
             say(f"{part}: {why}")
             # Without these the tests that want them skip, and say why.
-            status = status or int(part not in ("node", "containers"))
+            status = status or int(part not in ("node", "containers", "prometheus"))
     return status
 
 

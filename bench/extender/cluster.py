@@ -10,11 +10,12 @@ and the extender runs in its own arms only: once ready for other replicas, with 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -54,6 +55,9 @@ class Bare(Plane):
         self._etcd = self._start_etcd()
         self.start_apiserver()
 
+    def processes(self) -> dict[str, int]:
+        return {process.name: process.pid for process in self._started}
+
 
 def fill(plane: Plane, nodes: int, cards: int) -> None:
     """The nodes with their Devices, and what the extender needs."""
@@ -86,11 +90,20 @@ def create_pods(plane: Plane, scheduler: str, pods: int) -> None:
         list(pool.map(make, range(pods)))
 
 
-class Watcher:
-    """When each pod was seen bound, and to where."""
+def processor_seconds(pid: int) -> float:
+    """Of one process since it was started."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def __init__(self, plane: Plane, pods: int) -> None:
+
+class Watcher:
+    """When each pod was seen bound, and to where; `spent`: what each of `processes` had used up by the first and by
+    the last of them, for on a machine this small a pod costs what all of them need for it together."""
+
+    def __init__(self, plane: Plane, pods: int, processes: Mapping[str, int]) -> None:
         self._api, self._pods = plane.api, pods
+        self.processes = dict(processes)
+        self._spent: list[dict[str, float]] = []
         self.bound: dict[str, tuple[int, Object]] = {}
         version = plane.api.get(f"{NAMESPACE}/pods")["metadata"]["resourceVersion"]
         self._thread = threading.Thread(target=self._watch, args=(version,), daemon=True)
@@ -112,8 +125,14 @@ class Watcher:
                     return
 
     def _note(self, item: Object) -> None:
-        if item["spec"].get("nodeName"):
-            self.bound.setdefault(item["metadata"]["name"], (time.monotonic_ns(), item))
+        if item["spec"].get("nodeName") and item["metadata"]["name"] not in self.bound:
+            self.bound[item["metadata"]["name"]] = time.monotonic_ns(), item
+            if len(self.bound) in (1, self._pods):
+                self._spent.append({name: processor_seconds(pid) for name, pid in self.processes.items()})
+
+    def milliseconds_a_pod(self) -> dict[str, float]:
+        first, last = self._spent
+        return {name: round((last[name] - first.get(name, 0)) * 1e3 / (self._pods - 1), 2) for name in last}
 
     def wait(self) -> list[int]:
         """When they were seen, in order. Raises TimeoutError."""
@@ -124,33 +143,37 @@ class Watcher:
 
 
 @contextmanager
-def served(plane: Plane, options: list[str]) -> Iterator[str]:
+def served(plane: Plane, options: list[str]) -> Iterator[tuple[str, int]]:
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     kubeconfig = str(plane.kubeconfig(USER))
     command = [sys.executable, "-m", "gemini", "extender", "--kubeconfig", kubeconfig, "--port", str(port)]
-    with plane.running("extender", [*command, "--policies", "binpack", *options], ready_url=f"{url}/readyz"):
-        yield url
+    command += ["--policies", "binpack", *options]
+    with plane.running("extender", command, ready_url=f"{url}/readyz") as process:
+        yield url, process.pid
 
 
-def one_run(plane: Plane, arm: str, number: int, pods: int) -> dict[str, Any]:
+def one_run(plane: Bare, arm: str, number: int, pods: int) -> dict[str, Any]:
     scheduler = f"bench-{number}"
     create_pods(plane, scheduler, pods)
     options = ARMS[arm]
-    with nullcontext() if options is None else served(plane, options) as url:
-        entries = []
-        if url is not None:
-            entries.append(extender(url, [names.RESOURCE_CORE], node_cache_capable=True))
+    with nullcontext() if options is None else served(plane, options) as running:
+        entries, processes = [], plane.processes()
+        if running is not None:
+            entries.append(extender(running[0], [names.RESOURCE_CORE], node_cache_capable=True))
+            processes["extender"] = running[1]
         configuration = scheduler_configuration(entries, profiles=[{"schedulerName": scheduler}])
         with Probe() as probe:
-            watcher = Watcher(plane, pods)
-            with plane.scheduler(configuration, name=scheduler):
+            watcher = Watcher(plane, pods, processes)
+            with plane.scheduler(configuration, name=scheduler) as process:
+                watcher.processes["kube-scheduler"] = process.pid
                 seen = watcher.wait()
     plane.kubectl("-n", "bench", "delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false")
     plane.api.wait(f"{NAMESPACE}/pods", lambda left: not left or None, "pods gone", 120)
     found = {
         "arm": arm, "pods_per_second": round((pods - 1) / ((seen[-1] - seen[0]) / 1e9), 1),
         "seconds": round((seen[-1] - seen[0]) / 1e9, 2), "stalls": len(probe.stalls),
+        "processor_ms_a_pod": watcher.milliseconds_a_pod(),
     }  # fmt: skip
     if options is not None:
         found["over_committed_cards"] = overcommitted([item for _, item in watcher.bound.values()])

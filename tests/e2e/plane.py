@@ -23,6 +23,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Self
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -63,7 +64,7 @@ class Plane:
 
     # -- up and down
 
-    def __enter__(self) -> Plane:
+    def __enter__(self) -> Self:
         try:
             self.start()
         except BaseException:

@@ -1,9 +1,9 @@
 """The Kubernetes API as the cluster parts use it: list, watch, bind, compare and set, events. This package's only I/O.
 
-Stands on kubernetes.aio for who and where we are (kubeconfig or service account, TLS, tokens) and for the connection;
-requests and replies stay plain JSON. Its typed calls are not used: they check each reply against a model, and
-create_namespaced_pod_binding raises although the pod was bound (client 37: the reply is a Status); the
-`_without_preload_content` forms send what is sent here.
+Stands on kubernetes.aio for who and where we are (kubeconfig or service account, TLS, tokens); requests and replies are
+plain JSON over a session of our own. That client's typed calls check each reply against a model, and
+create_namespaced_pod_binding raises although the pod was bound (client 37: the reply is a Status); its way from a call
+to the wire costs as much again as the request itself.
 
 A refusal by the API server is a Refused with its HTTP status; no answer (connection, time-out, a proxy's page) is an
 Unanswered: then what was asked may or may not have been done.
@@ -36,6 +36,7 @@ PATHS = {  # kind -> collection of all namespaces
     "PodDisruptionBudget": "/apis/policy/v1/poddisruptionbudgets",
 }
 CALL_SECONDS = 10
+CONNECTIONS = 24  # a handshake costs as much as several calls, and more at once are no faster
 PAGE = 500  # objects a list answers at once
 WATCH_SECONDS = 300
 QUIET_SECONDS = 150  # bookmarks come about once a minute; a watch that is silent for longer is dead
@@ -63,7 +64,15 @@ class Client:
     """One API server. Make it with `connect`, inside the event loop."""
 
     def __init__(self, api: Any) -> None:
+        """`api`: a kubernetes.aio ApiClient."""
         self._api = api
+        settings, rest = api.configuration, api.rest_client
+        connector = aiohttp.TCPConnector(limit=settings.connection_pool_maxsize, ssl=rest.ssl_context)
+        # A watch's events can be larger than aiohttp's own buffer.
+        self._session = aiohttp.ClientSession(connector=connector, read_bufsize=1 << 21)
+        self._more = {"proxy": settings.proxy, "proxy_headers": settings.proxy_headers}
+        if settings.tls_server_name:
+            self._more["server_hostname"] = settings.tls_server_name
 
     @classmethod
     async def connect(cls, kubeconfig: str | None = None, context: str | None = None) -> Client:
@@ -78,16 +87,16 @@ class Client:
             config.load_incluster_config(client_configuration=settings)
         else:
             await config.load_kube_config(config_file=kubeconfig, context=context, client_configuration=settings)
-        settings.connection_pool_maxsize = 64
+        settings.connection_pool_maxsize = CONNECTIONS
         # Proxies of the environment are looked up here, once. Left to aiohttp they are looked up for every request, and
         # so is ~/.netrc, by a thread of its own: a third of a call's time.
         where = urlsplit(settings.host)
         if settings.proxy is None and not proxy_bypass(where.netloc):
             settings.proxy = getproxies().get(where.scheme)
-        settings.client_session_kwargs = {"trust_env": False}
         return cls(client.ApiClient(settings))
 
     async def close(self) -> None:
+        await self._session.close()
         await self._api.close()
 
     # ---- any object
@@ -102,7 +111,7 @@ class Client:
             reply = await self._send(method, path, body, query, aiohttp.ClientTimeout(CALL_SECONDS))
             text = await reply.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unanswered(f"{method} {path}: {error or type(error).__name__}") from None
+            raise Unanswered(f"{method} {path}: {str(error) or type(error).__name__}") from None
         try:
             decoded = orjson.loads(text) if text else {}
         except ValueError:
@@ -118,14 +127,17 @@ class Client:
     async def _send(
         self, method: str, path: str, body: Object | None, query: dict[str, str] | None, timeout: Any
     ) -> Any:
-        target = path + (f"?{urlencode(query)}" if query else "")
+        target = self._api.configuration.host + path + (f"?{urlencode(query)}" if query else "")
         headers = {"Accept": "application/json"}
-        if method == "PATCH":
-            headers["Content-Type"] = "application/merge-patch+json"
-        asked = await self._api.param_serialize(method, target, header_params=headers, auth_settings=["BearerToken"])
-        _, url, headers, _, _ = asked
-        reply = await self._api.call_api(method, url, header_params=headers, body=body, _request_timeout=timeout)
-        return reply.response
+        for auth in (await self._api.configuration.auth_settings()).values():
+            headers[auth["key"]] = auth["value"]
+        if body is not None:
+            kind = "merge-patch+json" if method == "PATCH" else "json"
+            headers["Content-Type"] = f"application/{kind}"
+        return await self._session.request(
+            method, target, data=None if body is None else orjson.dumps(body), headers=headers,
+            timeout=timeout, **self._more,
+        )  # fmt: skip
 
     # ---- collections
 
@@ -160,7 +172,7 @@ class Client:
                         raise TooOld(f"watch {kind}: {event['object'].get('message', 'ended by the server')}")
                     yield event["type"], event["object"]
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unanswered(f"watch {kind}: {error or type(error).__name__}") from None
+            raise Unanswered(f"watch {kind}: {str(error) or type(error).__name__}") from None
         except (ValueError, KeyError, TypeError) as error:  # a line cut short, or no JSON
             raise TooOld(f"watch {kind}: {error}") from None
 

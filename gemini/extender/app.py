@@ -28,7 +28,7 @@ from gemini import serving
 from gemini.extender import codec
 from gemini.extender.announce import Announcer
 from gemini.extender.promises import Verdict
-from gemini.extender.service import Service
+from gemini.extender.service import SHORTLIST, Service
 from gemini.extender.shown import by_reason, dry_run_json, figures, state_json, summary
 from gemini.extender.state import BUDGET, CLAIM, DEVICE, KINDS, NODE, POD, Cluster
 from gemini.kube import names
@@ -100,6 +100,8 @@ class App:
     def _handler(
         self, name: str, verb: Verb, fail: Callable[[str], bytes]
     ) -> Callable[[web.Request], Awaitable[web.Response]]:
+        seconds, ok = self.seconds.labels(name), self.calls.labels(name, "ok")
+
         async def handle(request: web.Request) -> web.Response:
             started, status = time.perf_counter(), 200
             try:
@@ -118,8 +120,8 @@ class App:
             except Exception:
                 log.exception("verb=%s failed", name)
                 result, status = fail("the extender failed on this request; see its log"), 500
-            self.seconds.labels(name).observe(time.perf_counter() - started)
-            self.calls.labels(name, "ok" if status == 200 else str(status)).inc()
+            seconds.observe(time.perf_counter() - started)
+            (ok if status == 200 else self.calls.labels(name, str(status))).inc()
             return web.Response(body=result, status=status, content_type="application/json")
 
         return handle
@@ -220,9 +222,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--alone", action="store_true", help="no other replica runs: binds with one write instead of two"
     )
     parser.add_argument(
+        "--shortlist", type=_whole, default=SHORTLIST, metavar="N",
+        help="answer filter with the N nodes that the policies like best, where more will do and the pod prefers none "
+        "itself; 0: with all (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
         "--no-claims", action="store_true", help="leave ResourceClaims alone: those on our cards are never answered"
     )
     parser.add_argument("--no-events", action="store_true", help="write no events on pods that wait")
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of nodes; give a whole one, or 0 for all")
+    return int(text)
 
 
 def listed(text: str) -> list[str]:
@@ -244,7 +257,7 @@ async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
         raise serving.CannotServe(f"{where}: {' '.join(str(error).split())}; give --kubeconfig FILE") from None
     leases = None if args.alone else args.namespace or _own_namespace()
     replica = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns():x}"
-    service = Service(cluster, client, time.monotonic_ns, time.time_ns, leases, replica)
+    service = Service(cluster, client, time.monotonic_ns, time.time_ns, leases, replica, args.shortlist)
     announcer = None if args.no_events else Announcer(client, time.monotonic_ns)
     synced = {kind: asyncio.Event() for kind in KINDS}
     app = App(service, announcer, synced)

@@ -82,9 +82,13 @@ class Reservations:
             if not here:
                 self._adopted.pop(name, None)
 
-    def settle(self, pod: str) -> None:
-        """The pod is bound, or gone."""
-        self._drop(pod)
+    def settle(self, pod: str, record: Placement | None = None) -> None:
+        """The pod is bound, or gone. What it holds in the book already, as its own record says it, stays there."""
+        held = self._held.get(pod)
+        if held is not None and held.placement == record:
+            del self._held[pod]
+        else:
+            self._drop(pod)
         if self._adopted:
             self.disown(pod)
 

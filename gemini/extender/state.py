@@ -32,6 +32,7 @@ from gemini.kube.spelling import S2_DOMAINS, InvalidPod
 from gemini.placement.allocate import Allocator
 from gemini.placement.book import Book
 from gemini.placement.model import GPU, WHOLE, Device, Grant, Placement, Role
+from gemini.placement.survey import Surveys
 
 NODE, DEVICE, POD, CLAIM, BUDGET = "Node", "Device", "Pod", "ResourceClaim", "PodDisruptionBudget"
 KINDS = (NODE, DEVICE, POD, CLAIM, BUDGET)
@@ -97,6 +98,7 @@ class Cluster:
         self.types = types
         self.book = Book()
         self.allocator = Allocator(self.book, policies)
+        self.surveys = Surveys(self.allocator)
         self.reservations = Reservations(self.book)
         self.nodes: dict[str, dict[str, Any]] = {}
         self.devices: dict[str, Reported] = {}
@@ -288,7 +290,7 @@ class Cluster:
         self._unlink(pod.uid)
         self.pods[pod.uid] = pod
         if pod.node is not None or pod.gone:
-            self.reservations.settle(pod.uid)
+            self.reservations.settle(pod.uid, pod.placement if pod.holds else None)
         if pod.node is not None and not pod.gone:
             self.on_node[pod.node].add(pod.uid)
         if pod.group is not None:

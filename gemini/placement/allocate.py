@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ class Choice:
 
 
 @dataclass
-class _Step:
+class Step:
     """One want of one tenant, tried on all nodes that are still possible."""
 
     tenant: int
@@ -53,16 +53,17 @@ class _Step:
     joint: Joint
     at: Ints  # [ordinal] index into scored, or -1
     position: Ints  # [ordinal] row within it
+    seen: list[tuple[Fit, Bools | None]] = field(default_factory=list)  # what `scored` is worked out from
 
     def of(self, ordinal: int) -> tuple[Scored, int]:
         return self.scored[int(self.at[ordinal])], int(self.position[ordinal])
 
 
 @dataclass
-class _Trial:
+class Trial:
     """A pod tried on all nodes."""
 
-    steps: list[_Step]
+    steps: list[Step]
     possible: Bools  # [ordinal]
     refusals: dict[int, NodeRefusal]
 
@@ -94,69 +95,33 @@ class Allocator:
 
     def scan(self, ask: Ask, nodes: Iterable[str] | None = None) -> Bools:
         """The same as an array over the book's ordinals."""
-        return self._try(ask, self._candidates(nodes), choose=False).possible
-
-    def fitting(self, ask: Ask, names: Sequence[str]) -> Bools:
-        """For each name whether that node can take the pod; for many names at once."""
-        at = self.book.ordinals(names)
-        possible = self._try(ask, self._among(at), choose=False).possible
-        result: Bools = np.append(possible, False)[at]
-        return result
+        return self.attempt(ask, self._candidates(nodes), choose=False).possible
 
     def choose(self, ask: Ask, nodes: Iterable[str] | None = None) -> Placement | None:
         """The best node and cards, or None."""
-        trial = self._try(ask, self._candidates(nodes))
+        trial = self.attempt(ask, self._candidates(nodes))
         if not trial.possible.any():
             return None
-        return self._placement(ask, trial, self._best(ask, trial))
-
-    def rank(self, ask: Ask, names: Sequence[str]) -> Ints:
-        """For each name the rank of what that node would give: 0 is best, equal is equal, -1: it cannot take the pod.
-
-        For scores that are rough anyway: policies' numbers are compared as floating point here, all nodes at once.
-        """
-        at = self.book.ordinals(names)
-        trial = self._try(ask, self._among(at))
-        ordinals = np.flatnonzero(trial.possible)
-        columns = []
-        for name in self._policies(ask):
-            column = np.zeros(len(ordinals))
-            for step in trial.steps:
-                which = step.at[ordinals]
-                for i, scored in enumerate(step.scored):
-                    if name in scored.values and scored.view is not None:
-                        here = np.flatnonzero(which == i)
-                        values = scored.values[name][step.position[ordinals[here]]].astype(np.float64)
-                        column[here] += values / table.POLICIES[name].denominator(scored.view)
-            columns.append(np.round(column, 9))
-        ranks = np.full(len(self.book.names) + 1, -1, dtype=np.int64)  # the last is for names that are not known
-        ranks[ordinals] = 0
-        if columns and len(ordinals):
-            keys = np.stack(columns[::-1])
-            order = np.lexsort(keys)
-            fresh = (keys[:, order[1:]] != keys[:, order[:-1]]).any(axis=0)
-            ranks[ordinals[order]] = np.concatenate([[0], np.cumsum(fresh)])
-        result: Ints = ranks[at]
-        return result
+        return self.placement(ask, trial, self._best(ask, trial))
 
     def explain(self, ask: Ask, nodes: Iterable[str] | None = None) -> dict[str, NodeRefusal]:
         """Why each node that cannot take the pod cannot."""
         candidates = self._candidates(nodes)
-        trial = self._try(ask, candidates, why=True)
+        trial = self.attempt(ask, candidates, why=True)
         names = self.book.names
         return {str(names[i]): trial.refusals[i] for i in sorted(trial.refusals) if names[i] is not None}
 
     def choices(self, ask: Ask, node: str) -> list[Choice]:
         """All choices of a node for a pod of one tenant with one want; for any other pod its best one."""
         candidates = self._candidates([node])
-        names = self._policies(ask)
+        names = self.policies_of(ask)
         wants = [(tenant, want) for tenant in ask.tenants for want in tenant.wants]
-        trial = self._try(ask, candidates)
+        trial = self.attempt(ask, candidates)
         if not trial.possible.any():
             return []
         ordinal = self.book.ordinal(node)
         if len(wants) > 1:
-            return [Choice(self._placement(ask, trial, ordinal), self._numbers(ask, trial, ordinal))]
+            return [Choice(self.placement(ask, trial, ordinal), self._numbers(ask, trial, ordinal))]
         (step,), want = trial.steps, wants[0][1]
         scored, position = step.of(ordinal)
         assert scored.view is not None
@@ -178,7 +143,7 @@ class Allocator:
     def sum_up(self, ask: Ask, choices: Sequence[Choice]) -> tuple[Any, ...]:
         """The numbers of several pods' choices by policy, to be compared; all of them have the policies of `ask`."""
         result: list[Any] = []
-        for i, name in enumerate(self._policies(ask)):
+        for i, name in enumerate(self.policies_of(ask)):
             policy = table.POLICIES[name]
             numbers = [choice.numbers[i] for choice in (choices[:1] if policy.of_node else choices)]
             result.append(tuple(numbers) if policy.minors else sum(numbers))
@@ -189,29 +154,29 @@ class Allocator:
     def _candidates(self, nodes: Iterable[str] | None) -> Bools:
         if nodes is None:
             return self.book.present.copy()
-        return self._among(self.book.ordinals(list(nodes)))
+        return self.among(self.book.ordinals(list(nodes)))
 
-    def _among(self, ordinals: Ints) -> Bools:
+    def among(self, ordinals: Ints) -> Bools:
         wanted = np.zeros(len(self.book.names) + 1, dtype=bool)
         wanted[ordinals] = True  # names that are not known (-1) go to the end, and off again
         return wanted[:-1]
 
-    def _policies(self, ask: Ask, tenant: Tenant | None = None) -> tuple[str, ...]:
+    def policies_of(self, ask: Ask, tenant: Tenant | None = None) -> tuple[str, ...]:
         of_pod = self.policies if ask.policies is None else ask.policies
         return of_pod if tenant is None or tenant.policies is None else tenant.policies
 
-    def _try(self, ask: Ask, possible: Bools, choose: bool = True, why: bool = False) -> _Trial:
+    def attempt(self, ask: Ask, possible: Bools, choose: bool = True, why: bool = False) -> Trial:
         """Places the tenants on all nodes at once. Without `choose` the last tenant's set is not looked for by
         policies, since only whether there is one matters; with `why` refusals are worked out too."""
         overlay = Overlay()
         refusals: dict[int, NodeRefusal] = {}
-        steps: list[_Step] = []
+        steps: list[Step] = []
         everything = [(i, t, w) for i, t in enumerate(ask.tenants) for w in t.wants]
         for number, (index, tenant, want) in enumerate(everything):
             last = number == len(everything) - 1
-            own = self._policies(ask, tenant) if choose or not last else None
-            pod = self._policies(ask) if choose else ()
-            unused = any(table.POLICIES[name].condition for name in self._policies(ask, tenant))
+            own = self.policies_of(ask, tenant) if choose or not last else None
+            pod = self.policies_of(ask) if choose else ()
+            unused = any(table.POLICIES[name].condition for name in self.policies_of(ask, tenant))
             step, left = self._step(
                 index,
                 tenant,
@@ -230,7 +195,22 @@ class Allocator:
                 break
             if not last:
                 self._hold(step, possible, overlay)
-        return _Trial(steps, possible, refusals)
+        return Trial(steps, possible, refusals)
+
+    def complete(self, ask: Ask, trial: Trial, at: Ints) -> Trial:
+        """A trial that looked only whether the pod fits, with cards chosen, from the book as it was then and is now.
+        What fits a pod's only want need not be looked for again."""
+        if len(trial.steps) != 1 or sum(len(tenant.wants) for tenant in ask.tenants) != 1:
+            return self.attempt(ask, self.among(at))
+        (known,), (tenant,) = trial.steps, ask.tenants
+        step = Step(
+            known.tenant, known.want, known.role, [], known.joint, np.full_like(known.at, -1),
+            np.zeros_like(known.position), known.seen,
+        )  # fmt: skip
+        left = np.zeros_like(trial.possible)
+        for seen, switches in known.seen:
+            self._score(step, seen, switches, self.policies_of(ask, tenant), self.policies_of(ask), left)
+        return Trial([step], left, {})
 
     def _step(
         self,
@@ -244,9 +224,9 @@ class Allocator:
         overlay: Overlay,
         refusals: dict[int, NodeRefusal] | None,
         named: bool,
-    ) -> tuple[_Step, Bools]:
+    ) -> tuple[Step, Bools]:
         left = np.zeros_like(possible)
-        step = _Step(index, want, tenant.role, [], {}, np.full(len(possible), -1), np.zeros(len(possible), dtype=int))
+        step = Step(index, want, tenant.role, [], {}, np.full(len(possible), -1), np.zeros(len(possible), dtype=int))
         if want.joint:
             step.joint = self._joint(want, tenant.role, overlay, possible)
         for block in list(self.book.blocks[want.type].values()):
@@ -256,13 +236,8 @@ class Allocator:
             rows = None if chosen.all() else np.flatnonzero(chosen)
             seen = fit(self.book, block, rows, want, tenant.role, overlay, unused)
             switches = self._switches(seen, want, step.joint) if want.joint else None
-            for scored in score(self.book, seen, want, own, pod, switches):
-                found = np.flatnonzero(scored.feasible)
-                ordinals = scored.ordinals[found]
-                left[ordinals] = True
-                step.at[ordinals] = len(step.scored)
-                step.position[ordinals] = found
-                step.scored.append(scored)
+            step.seen.append((seen, switches))
+            self._score(step, seen, switches, own, pod, left)
             if refusals is not None:
                 self._refuse(seen, left, tenant.containers if named else (), want, unused, switches, refusals)
         if refusals is not None:
@@ -270,6 +245,24 @@ class Allocator:
                 if int(ordinal) not in refusals:
                     refusals[int(ordinal)] = node_refusal(None, 0, want, unused, None, lambda minor: [])
         return step, left
+
+    def _score(
+        self,
+        step: Step,
+        seen: Fit,
+        switches: Bools | None,
+        own: Sequence[str] | None,
+        pod: Sequence[str],
+        left: Bools,
+    ) -> None:
+        """Notes the nodes of one block that can take the want, and with which cards (`own` None: any)."""
+        for scored in score(self.book, seen, step.want, own, pod, switches):
+            found = np.flatnonzero(scored.feasible)
+            ordinals = scored.ordinals[found]
+            left[ordinals] = True
+            step.at[ordinals] = len(step.scored)
+            step.position[ordinals] = found
+            step.scored.append(scored)
 
     def _refuse(
         self,
@@ -321,7 +314,7 @@ class Allocator:
         return result
 
     @staticmethod
-    def _hold(step: _Step, possible: Bools, overlay: Overlay) -> None:
+    def _hold(step: Step, possible: Bools, overlay: Overlay) -> None:
         """Lets the overlay hold what the step gave on each node."""
         for scored in step.scored:
             keep = scored.feasible & possible[scored.ordinals]
@@ -341,7 +334,7 @@ class Allocator:
 
     # ---- comparing nodes
 
-    def _best(self, ask: Ask, trial: _Trial) -> int:
+    def _best(self, ask: Ask, trial: Trial) -> int:
         """The ordinal of the best node. Nodes that stand in the same tables are compared as arrays of integers, the
         best of each table by exact fractions."""
         ordinals = np.flatnonzero(trial.possible)
@@ -360,9 +353,9 @@ class Allocator:
             finalists += [(self._key(ask, trial, int(i)), int(i)) for i in members]
         return min(finalists)[1]
 
-    def _refine(self, ask: Ask, trial: _Trial, tables: tuple[int, ...], ordinals: Ints) -> Ints:
+    def _refine(self, ask: Ask, trial: Trial, tables: tuple[int, ...], ordinals: Ints) -> Ints:
         """Those of the nodes, all of one table, that the policies leave equal."""
-        for name in self._policies(ask):
+        for name in self.policies_of(ask):
             columns: list[tuple[Array, Ints]] = []  # numbers by row, and each node's row
             for step, at in zip(trial.steps, tables, strict=True):
                 values = step.scored[at].values
@@ -374,13 +367,13 @@ class Allocator:
                 ordinals = ordinals[number == np.min(number)]
         return np.sort(ordinals)
 
-    def _key(self, ask: Ask, trial: _Trial, ordinal: int) -> tuple[Any, ...]:
+    def _key(self, ask: Ask, trial: Trial, ordinal: int) -> tuple[Any, ...]:
         """The node's numbers by policy, comparable between all nodes."""
         return tuple(self._numbers(ask, trial, ordinal))
 
-    def _numbers(self, ask: Ask, trial: _Trial, ordinal: int) -> list[Any]:
+    def _numbers(self, ask: Ask, trial: Trial, ordinal: int) -> list[Any]:
         result: list[Any] = []
-        for name in self._policies(ask):
+        for name in self.policies_of(ask):
             policy = table.POLICIES[name]
             numbers = []
             for step in trial.steps:
@@ -391,7 +384,7 @@ class Allocator:
             result.append(tuple(numbers) if policy.minors else sum(numbers))
         return result
 
-    def _placement(self, ask: Ask, trial: _Trial, ordinal: int) -> Placement:
+    def placement(self, ask: Ask, trial: Trial, ordinal: int) -> Placement:
         grants: list[Grant] = []
         for step in trial.steps:
             scored, position = step.of(ordinal)
@@ -400,7 +393,7 @@ class Allocator:
         return Placement(ask.pod, str(self.book.names[ordinal]), tuple(grants))
 
     @staticmethod
-    def _grants(step: _Step, scored: Scored, ordinal: int, members: list[int]) -> list[Grant]:
+    def _grants(step: Step, scored: Scored, ordinal: int, members: list[int]) -> list[Grant]:
         """The cards of a set, and what is taken jointly with them."""
         shape, need = scored.fit.block.shape, scored.fit.need
         grants = []

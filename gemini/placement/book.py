@@ -22,7 +22,7 @@ from gemini.placement.shape import CORE, MEMORY, SLOTS, Bools, Ints, Shape, Trai
 from gemini.placement.tree import Tree
 
 Where = tuple[str, int]  # type, minor
-FEW = 32  # names that are looked up one by one: an index for all at once pays from here on
+FEW = 512  # names that are looked up one by one: an index for all at once pays from here on
 
 
 class Overbooked(ValueError):
@@ -118,6 +118,13 @@ class Block:
         return moved
 
 
+class _Ordinals(dict[str, int]):
+    """By name; that of a name that is not known is -1."""
+
+    def __missing__(self, name: str) -> int:
+        return -1
+
+
 @dataclass
 class _Site:
     """A node as the book knows it: where its rows are, by type of device."""
@@ -137,7 +144,11 @@ class Book:
         self.names: list[str | None] = []  # by ordinal; None where the node is gone
         self.uuids: dict[str, list[tuple[str, str, int]]] = defaultdict(list)  # uuid -> (node, type, minor)
         self.present: Bools = np.zeros(0, dtype=bool)  # by ordinal
+        self.version = 0  # grows with every change
+        self.layout = 0  # the version as of which rows and ordinals are what they are
+        self._changed: dict[str, int] = {}  # node -> the version of its last change, the latest at the end
         self._sites: dict[str, _Site] = {}
+        self._ordinals = _Ordinals()
         self._index: NameIndex | None = None  # name -> ordinal; None: to be made when somebody asks
         self._on_node: dict[str, set[str]] = defaultdict(set)
         self._put_all(list(nodes))
@@ -159,8 +170,7 @@ class Book:
     def ordinals(self, names: Collection[str]) -> Ints:
         """The ordinal of each name, -1 where there is no such node; for many names at once."""
         if len(names) < FEW:
-            sites = [self._sites.get(name) for name in names]
-            return np.array([-1 if site is None else site.ordinal for site in sites], dtype=np.int64)
+            return np.fromiter(map(self._ordinals.__getitem__, names), np.int64, len(names))
         if self._index is None:
             self._index = NameIndex(self._sites.keys(), [site.ordinal for site in self._sites.values()])
         return self._index.find(names)
@@ -169,11 +179,26 @@ class Book:
         site = self._sites.get(name)
         return site.rows.get(kind) if site else None
 
+    def changed(self, node: str) -> int:
+        """The version as of which the node, and what pods hold there, is as it is."""
+        if self.tree is not None:  # its cards may have siblings on other nodes
+            return self.version
+        return max(self._changed.get(node, 0), self.layout)
+
+    def changed_since(self, version: int) -> Iterator[str]:
+        """The nodes where pods hold something else than then; of use only while the layout is older."""
+        for node in reversed(self._changed):
+            if self._changed[node] <= version:
+                return
+            yield node
+
     def put_node(self, node: Node) -> None:
         """Adds a node, or takes its new state; what pods hold there stays."""
         old = self._sites.get(node.name)
         if old is not None and old.node == node:
             return
+        self.version += 1
+        self.layout = self.version
         if old is None:
             ordinal = len(self.names)
             self.names.append(node.name)
@@ -185,6 +210,7 @@ class Book:
         if old is None:
             self._index = None
         self._sites[node.name] = site
+        self._ordinals[node.name] = ordinal
         for kind in sorted({d.type for d in node.devices}):
             traits, devices = traits_of(node, kind, self.tree)
             block = self._block(kind, traits)
@@ -195,8 +221,12 @@ class Book:
         """Forgets a node. Its pods' holdings stay until they are released."""
         site = self._sites.pop(name, None)
         if site is not None:
+            self.version += 1
+            self.layout = self.version
             self._clear(site)
             self._index = None
+            self._changed.pop(name, None)
+            del self._ordinals[name]
             self.names[site.ordinal] = None
             self.present[site.ordinal] = False
 
@@ -208,6 +238,7 @@ class Book:
             site = _Site(node, len(self.names))
             self.names.append(node.name)
             self._sites[node.name] = site
+            self._ordinals[node.name] = site.ordinal
             for kind in sorted({d.type for d in node.devices}):
                 traits, devices = traits_of(node, kind, self.tree)
                 block = self._block(kind, traits)
@@ -342,6 +373,9 @@ class Book:
         site = self._sites.get(holding.placement.node)
         if site is None:
             return
+        self.version += 1
+        self._changed.pop(holding.placement.node, None)
+        self._changed[holding.placement.node] = self.version
         for (kind, minor), held in holding.devices().items():
             at = self._cell(site, kind, minor)
             if at is None:

@@ -21,6 +21,8 @@ from gemini.placement.model import Role, Want
 from gemini.placement.policies import POLICIES, View
 from gemini.placement.shape import CORE, MEMORY, SLOTS, Array, Bools, Ints, SetTable, Shape
 
+NEEDS_KEPT = 256  # most pods of a cluster ask for one of a few things
+
 
 class Overlay:
     """What the tenants of the pod at hand hold so far, were it on each node: always, apps and init apart."""
@@ -44,7 +46,16 @@ class Overlay:
 
 
 def need_of(want: Want, shape: Shape) -> Ints:
-    """[core/memory/slots, column]: what the want takes of each column's device."""
+    """[core/memory/slots, column]: what the want takes of each column's device. Not to be changed."""
+    known = shape.needs.get(want)
+    if known is None:
+        if len(shape.needs) >= NEEDS_KEPT:
+            shape.needs.clear()
+        known = shape.needs[want] = _need_of(want, shape)
+    return known
+
+
+def _need_of(want: Want, shape: Shape) -> Ints:
     memory = [want.memory_on(total) for total in shape.total[MEMORY].tolist()]
     core = [want.core_on(total) for total in shape.total[MEMORY].tolist()]
     return np.array([core, memory, [1] * shape.count], dtype=np.int64)

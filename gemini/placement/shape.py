@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gemini.placement import tree as trees
-from gemini.placement.model import GPU, Device, Node
+from gemini.placement.model import GPU, Device, Node, Want
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -90,6 +90,7 @@ class Shape:
         self.siblings: Bools = np.array(traits.local.siblings, dtype=bool).reshape(self.count, self.count)
         self.has_foreign = any(traits.local.foreign)
         self._sets: dict[int, SetTable] = {}
+        self.needs: dict[Want, Ints] = {}  # see need_of
         self.splits: dict[tuple[int, int], Any] = {}  # best-partition's memory: (cards free, size) -> sets to take
 
     def sets(self, size: int) -> SetTable | None:

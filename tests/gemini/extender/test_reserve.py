@@ -67,3 +67,16 @@ def test_promise_taken_over_is_ours_and_counts_once() -> None:
     held.take_over(placement("a", 60), 30)
     assert book.snapshot()["n1", "gpu", 0][0] == 60
     assert "a" in held
+
+
+def test_binding_that_is_seen_as_it_was_reserved_changes_nothing_in_the_book() -> None:
+    book = Book([cards("n1")])
+    held = Reservations(book)
+    held.put(placement("a", 60), 10)
+    version = book.version
+    held.settle("a", placement("a", 60))
+    assert (book.version, len(held)) == (version, 0)
+    assert book.holdings["a"].placement == placement("a", 60)
+    held.put(placement("b", 30), 10)
+    held.settle("b", placement("b", 20))  # the record says something else: its owner enters that
+    assert "b" not in book.holdings

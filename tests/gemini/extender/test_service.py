@@ -124,6 +124,28 @@ def test_refusal_names_the_reason_for_every_card() -> None:
     assert "InsufficientMemory on 1 node" in replica.service.waiting["uid-p"]
 
 
+def test_filter_answers_with_the_best_of_many_nodes_unless_the_pod_prefers_some_itself() -> None:
+    names = [f"n{i}" for i in range(8)]
+    made = world(*names)
+    replica = Replica(made, policies=("binpack",), shortlist=3)
+    for i in (2, 5):
+        made.put(POD, pod_object(f"old{i}", gpu_request="0.5"))
+    plain, picky = pod_object("p", gpu_request="0.2"), pod_object("q", gpu_request="0.2")
+    term = {"weight": 1, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}}
+    picky["spec"]["affinity"] = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+    async def run() -> None:
+        for i in (2, 5):
+            assert await replica.bind(made.pod_of(f"uid-old{i}"), f"n{i}") == ""
+        replica.watch()
+        verdict = await replica.filter(made.put(POD, plain), *names)
+        assert verdict.passed == ["n0", "n2", "n5"]  # those in use, and the first of those that are as good
+        assert not verdict.failed
+        assert (await replica.filter(made.put(POD, picky), *names)).passed == names
+
+    asyncio.run(run())
+
+
 def test_malformed_pod_is_refused_with_field_and_mend() -> None:
     replica = Replica(world())
     verdict = asyncio.run(replica.filter(pod_object("p", gpu_request="1.5"), "n1"))

@@ -11,7 +11,7 @@ from typing import Any
 
 from gemini.extender.codec import BindRequest, FilterRequest
 from gemini.extender.promises import Verdict
-from gemini.extender.service import Service
+from gemini.extender.service import SHORTLIST, Service
 from gemini.extender.state import CLAIM, DEVICE, NODE, POD, Cluster
 from gemini.kube import names
 from gemini.kube.client import Refused, Unanswered
@@ -233,6 +233,7 @@ class Replica:
         alone: bool = False,
         policies: tuple[str, ...] = (),
         types: frozenset[str] = names.DEVICE_TYPES,
+        shortlist: int = SHORTLIST,
     ) -> None:
         self.world = world
         self.cluster = Cluster(policies, types)
@@ -242,7 +243,8 @@ class Replica:
         world.queues.append(self.queue)
         self.now_ns = 1_000
         leases = None if alone else "ns"
-        self.service = Service(self.cluster, world, lambda: self.now_ns, lambda: self.now_ns, leases, name)
+        clock = lambda: self.now_ns  # noqa: E731
+        self.service = Service(self.cluster, world, clock, clock, leases, name, shortlist)
 
     def watch(self, events: int | None = None) -> None:
         """Takes in that many events, or all."""

@@ -53,7 +53,7 @@ class Daemon:
         control = settings.state_dir / "control.sock"
         _check_path(control)
         with contextlib.ExitStack() as stack:
-            state_dir = StateDir(settings.state_dir)
+            state_dir = StateDir(settings.state_dir, settings.wait)
             stack.callback(state_dir.close)
             saved = state_dir.load()
             started_ns = time.monotonic_ns()

@@ -90,6 +90,7 @@ class Settings:
     config: Path | None = None
     metrics_port: int | None = None
     metrics_host: str = "127.0.0.1"
+    wait: bool = False  # for a daemon on the same state directory to end
     sim: str | None = None  # a GEMINI_SIM text; None: the real GPUs
     idle_exit_seconds: float | None = None  # end so long after the last tenant
     trace: bool = True
@@ -159,6 +160,7 @@ Reader = Callable[[object, str], Any]
 DAEMON: dict[str, tuple[Reader, str]] = {
     "metrics_port": (_port, "also serve /metrics /healthz /state on this port, over HTTP (0: any free port)"),
     "metrics_host": (_text, "address of metrics_port (127.0.0.1); 0.0.0.0 lets other machines read"),
+    "wait": (_flag, "wait until a daemon on the same state directory ends, and take over from it"),
     "sim": (_text, "simulated GPUs, such as gpus=2,memory=80GiB; empty: one"),
     "idle_exit_seconds": (_seconds, "end so many seconds after the last tenant"),
     "trace": (_flag, "record events and actions in trace.jsonl"),
@@ -199,6 +201,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--state-dir", metavar="DIR", type=Path, help="where sockets and state lie")
     parser.add_argument("--metrics-port", metavar="N", help=DAEMON["metrics_port"][1])
     parser.add_argument("--metrics-host", metavar="ADDRESS", help=DAEMON["metrics_host"][1])
+    parser.add_argument("--wait", action="store_true", default=None, help=DAEMON["wait"][1])
     parser.add_argument("--sim", metavar="SPEC", nargs="?", const="", help=DAEMON["sim"][1])
     parser.add_argument("--idle-exit", metavar="S", dest="idle_exit_seconds", help=DAEMON["idle_exit_seconds"][1])
     parser.add_argument("--no-trace", dest="trace", action="store_false", default=None, help="record no trace.jsonl")

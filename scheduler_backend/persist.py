@@ -40,9 +40,9 @@ class Saved:
 
 
 class StateDir:
-    """The daemon's place. Raises Problem where it cannot be had."""
+    """The daemon's place. Raises Problem where it cannot be had. `wait`: until a daemon that has it ends."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, wait: bool = False) -> None:
         self.path = path
         self._file = path / "state.json"
         try:
@@ -57,10 +57,14 @@ class StateDir:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             pid = os.pread(self._lock, 32, 0).decode(errors="replace").strip() or "?"
-            os.close(self._lock)
-            raise Problem(
-                f"a daemon (pid {pid}) runs on {path} already; use it, end it, or choose another --state-dir"
-            ) from None
+            if not wait:
+                os.close(self._lock)
+                raise Problem(
+                    f"a daemon (pid {pid}) runs on {path} already; use it, end it, or choose another --state-dir"
+                ) from None
+            log.warning("waiting state_dir=%s pid=%s", path, pid)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)  # nothing is there yet that a signal would have to tidy
+            log.warning("took-over state_dir=%s pid=%s", path, pid)
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
 

@@ -3,8 +3,9 @@
     kubelet -> GetDevicePluginOptions, ListAndWatch, GetPreferredAllocation, Allocate, PreStartContainer -> service.py
     GET /healthz /readyz /metrics
 
-Ready: registered with the kubelet that runs now. A kubelet that starts again is registered with again, on a fresh
-socket. Slots are listed once the node's Device is there; a card out of service is listed as unhealthy and comes back.
+Ready: registered with the kubelet that runs now, or waiting for another plugin's end (--wait). A kubelet that starts
+again is registered with again, on a fresh socket. Slots are listed once the node's Device is there; a card out of
+service is listed as unhealthy and comes back.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from gemini.plugin.daemon import Daemon, DaemonFault
 from gemini.plugin.kubelet import Kubelet
 from gemini.plugin.service import DEVICE, POD, Refusal, Service
 from gemini.plugin.slots import CORE, TooManySlots, gpushare, slot_id
+from gemini.plugin.turn import Turn
 
 PORT = 8792
 LIB = Path(libhook.__file__).resolve().parent / "lib"
@@ -190,8 +192,8 @@ class Api(Client):
 class Metrics:
     """What the service counted, when somebody asks."""
 
-    def __init__(self, service: Service, shell: Shell) -> None:
-        self.service, self.shell = service, shell
+    def __init__(self, service: Service, shell: Shell, turn: Turn | None = None) -> None:
+        self.service, self.shell, self.turn = service, shell, turn
         self.registry = CollectorRegistry()
         self.registry.register(self)
 
@@ -217,7 +219,7 @@ class Metrics:
             return web.Response(text="ok\n")
 
         async def readyz(_: web.Request) -> web.Response:
-            ready = self.shell.registered.is_set()
+            ready = self.shell.registered.is_set() or (self.turn is not None and self.turn.waiting)
             return web.Response(
                 text="ok\n" if ready else "not registered with the kubelet\n", status=200 if ready else 503
             )
@@ -276,6 +278,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=",".join(sorted(names.DEVICE_TYPES)),
         metavar="NAMES",
         help="types of devices besides gpu, as the extender is told (default: %(default)s)",
+    )
+    add(
+        "--wait",
+        action="store_true",
+        help="wait until a plugin that runs here with --wait ends, and take over; ready meanwhile, its port shared",
     )
     add(
         "--kubelet-dir",
@@ -338,22 +345,25 @@ async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    runner = web.AppRunner(Metrics(service, shell).application(), access_log=None, shutdown_timeout=1.0)
+    turn = Turn(args.state_dir / "device-plugin.lock") if args.wait else None
+    runner = web.AppRunner(Metrics(service, shell, turn).application(), access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, args.host, args.port)
+        site = web.TCPSite(runner, args.host, args.port, reuse_port=args.wait or None)
         try:
             await site.start()
         except OSError as error:
             raise serving.CannotServe(f"{args.host}:{args.port}: {error.strerror}; give another --port") from None
         async with asyncio.TaskGroup() as group:
-            work = group.create_task(_work(client, service, shell, args.node, ready))
+            work = group.create_task(_work(client, service, shell, args.node, ready, turn))
             await ended.wait()
             work.cancel()
-    except* TooManySlots as several:
+    except* (TooManySlots, serving.CannotServe) as several:
         raise serving.CannotServe(str(_first(several))) from None
     finally:
         await shell.stop()
+        if turn is not None:
+            turn.give()
         await runner.cleanup()
         await kubelet.close()
         await client.close()
@@ -364,8 +374,15 @@ def _first(several: BaseExceptionGroup[Any]) -> BaseException:
     return _first(one) if isinstance(one, BaseExceptionGroup) else one
 
 
-async def _work(client: Api, service: Service, shell: Shell, node: str, ready: Callable[[str], None]) -> None:
+async def _work(
+    client: Api, service: Service, shell: Shell, node: str, ready: Callable[[str], None], turn: Turn | None
+) -> None:
     """Everything that goes on until the end; what fails for good ends all of it."""
+    if turn is not None:
+        try:
+            await turn.take()
+        except OSError as error:
+            raise serving.CannotServe(f"{turn.path}: {error.strerror}; give the daemon's --state-dir") from None
     synced = {kind: asyncio.Event() for kind in (DEVICE, POD)}
     async with asyncio.TaskGroup() as group:
         group.create_task(follow(client, DEVICE, service, synced[DEVICE], log, fieldSelector=f"metadata.name={node}"))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import queue
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from scheduler_backend import persist
 from scheduler_backend.core.tenant import TenantSpec
 from scheduler_backend.persist import Saved, StateDir
 from scheduler_backend.problem import Problem
@@ -37,6 +40,21 @@ def test_a_second_daemon_is_told_who_runs(tmp_path: Path):
         StateDir(tmp_path)
     place.close()
     StateDir(tmp_path).close()
+
+
+def test_a_daemon_that_waits_takes_over_when_the_other_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    said: queue.Queue[str] = queue.Queue()
+    monkeypatch.setattr(persist.log, "warning", lambda text, *args: said.put(text.split()[0]))
+    first = StateDir(tmp_path)
+    with ThreadPoolExecutor(1) as pool:
+        second = pool.submit(StateDir, tmp_path, wait=True)
+        assert said.get(timeout=60) == "waiting"
+        assert not second.done()
+        first.close()
+        assert said.get(timeout=60) == "took-over"
+    with pytest.raises(Problem, match="runs on"):
+        StateDir(tmp_path)
+    second.result().close()
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path):

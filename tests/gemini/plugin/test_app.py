@@ -11,6 +11,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from gemini.cli.main import main
 from gemini.plugin.app import Metrics
+from gemini.plugin.turn import Turn
 from tests.gemini.plugin.pods import bound, cards
 from tests.gemini.plugin.rig import Rig, running
 
@@ -85,3 +86,15 @@ def test_metrics_and_readiness_say_how_it_stands(rig: Rig) -> None:
     assert 'gemini_plugin_calls_total{result="ok",what="start"} 1.0' in text
     assert 'gemini_plugin_slots{health="Unhealthy"} 100.0' in text
     assert "gemini_plugin_registered 1.0" in text
+
+
+def test_a_plugin_that_waits_for_its_turn_is_ready_to_take_it(rig: Rig, tmp_path: Path) -> None:
+    async def asked(turn: Turn | None) -> int:
+        rig.shell.registered.clear()
+        async with TestClient(TestServer(Metrics(rig.service, rig.shell, turn).application())) as client:
+            return (await client.get("/readyz")).status
+
+    turn = Turn(tmp_path / "lock")
+    assert [rig.call(asked(None)), rig.call(asked(turn))] == [503, 503]
+    turn.waiting = True
+    assert rig.call(asked(turn)) == 200

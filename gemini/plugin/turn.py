@@ -1,0 +1,47 @@
+"""One plugin after another: who starts beside a plugin that serves the node waits, and serves when that one has ended.
+
+The kubelet takes the end of an old plugin's stream for the end of whoever registered last, so two must never be
+registered at once. A flock in the daemon's state directory says whose turn it is; it ends with its process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from pathlib import Path
+
+LOOK_SECONDS = 0.05
+
+
+class Turn:
+    """`waiting`: another has it, and we want it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.waiting = path, False
+        self._file: int | None = None
+
+    async def take(self) -> None:
+        """Returns when it is ours. Raises OSError where the file cannot be made."""
+        if self._file is None:
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            while not self._taken(self._file):
+                self.waiting = True
+                await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            self.waiting = False
+
+    @staticmethod
+    def _taken(file: int) -> bool:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def give(self) -> None:
+        """To whoever waits; no harm where it is not ours."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None

@@ -114,8 +114,28 @@ def grants_of(claim: Claim, node: Node) -> tuple[Grant, ...] | None:
 
 def card_name(device: Device) -> str:
     """A card's name in slices, a DNS label: its uuid's, which stays when minors change."""
-    text = "".join(c if c.isascii() and c.isalnum() else "-" for c in device.uuid.lower())[:63].strip("-")
-    return text or f"{device.type}-{device.minor}"
+    return uuid_name(device.uuid) or f"{device.type}-{device.minor}"
+
+
+def uuid_name(uuid: str) -> str:
+    return "".join(c if c.isascii() and c.isalnum() else "-" for c in uuid.lower())[:63].strip("-")
+
+
+def named_results(claim: Claim) -> list[tuple[str, str, str]]:
+    """(request, device, shareID) of each result. Of a request with alternatives the one that was taken stands after a
+    slash: containers, and the kubelet, name the request alone."""
+    results = _results(_mapping(claim.object.get("status")))
+    texts = [[str(result.get(key) or "") for key in ("request", "device", "shareID")] for result in results]
+    return [(request.partition("/")[0], device, share) for request, device, share in texts]
+
+
+def configuration(claim: Claim) -> list[dict[str, Any]]:
+    """What was configured for our driver: the class's parameters, then the claim's own."""
+    allocation = _mapping(_mapping(claim.object.get("status")).get("allocation"))
+    entries = [_mapping(entry) for entry in _list(_mapping(allocation.get("devices")).get("config"))]
+    ours = [entry for entry in entries if _mapping(entry.get("opaque")).get("driver") == names.DRIVER]
+    ours.sort(key=lambda entry: entry.get("source") != "FromClass")
+    return [_mapping(_mapping(entry["opaque"]).get("parameters")) for entry in ours]
 
 
 def slice_object(

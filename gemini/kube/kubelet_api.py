@@ -1,9 +1,11 @@
-"""The kubelet's gRPC APIs: device plugins (v1beta1) and pod resources (v1), as message classes, stubs and handlers.
+"""The kubelet's gRPC APIs, as message classes, stubs and handlers: device plugins (v1beta1), pod resources (v1),
+registration of plugins that it finds by their sockets, and DRA (v1).
 
 No I/O is done here. The messages are written down below in the few words that matter on the wire (field number, type,
-name), as the public API has them (k8s.io/kubelet: pkg/apis/deviceplugin/v1beta1 and podresources/v1), and become
-classes when this module is imported: no generated code, and no compiler of it. A field is reached by its name there:
-`v1beta1.AllocateResponse().container_responses`. Both kinds of gRPC work, with threads (grpc) and asyncio (grpc.aio):
+name), as the public API has them (k8s.io/kubelet: pkg/apis/deviceplugin/v1beta1, podresources/v1, dra/v1 and
+pluginregistration/v1), and become classes when this module is imported: no generated code, and no compiler of it. A
+field is reached by its name there: `v1beta1.AllocateResponse().container_responses`. Both kinds of gRPC work, with
+threads (grpc) and asyncio (grpc.aio):
 
     plugin = stub(channel, "v1beta1.DevicePlugin")
     reply = plugin.Allocate(v1beta1.AllocateRequest(), timeout=10)
@@ -26,8 +28,12 @@ HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"
 PLUGIN_FOLDER = "/var/lib/kubelet/device-plugins"  # whatever the kubelet's --root-dir says
 KUBELET_SOCKET = "kubelet.sock"  # in that folder
 POD_RESOURCES_SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
+REGISTRY_FOLDER = "/var/lib/kubelet/plugins_registry"  # where a kubelet looks for sockets of plugins that register
+DRA_PLUGIN, DRA_SERVICE = "DRAPlugin", "v1.DRAPlugin"  # the type of plugin, and the service that it says it has
+DRA = "k8s.io.kubelet.pkg.apis.dra.v1"
 
-# One message a line: name, then `number type name`; `*` repeated, `map` string to string, a capital one of these.
+# One message a line: name, then `number type name`; `*` repeated, `map` string to string, `%` string to that type, a
+# capital one of these.
 _MESSAGES = {
     "v1beta1": """
         Empty
@@ -72,6 +78,23 @@ _MESSAGES = {
         GetPodResourcesRequest: 1 string pod_name, 2 string pod_namespace
         GetPodResourcesResponse: 1 PodResources pod_resources
     """,
+    "pluginregistration": """
+        InfoRequest
+        PluginInfo: 1 string type, 2 string name, 3 string endpoint, 4 *string supported_versions
+        RegistrationStatus: 1 bool plugin_registered, 2 string error
+        RegistrationStatusResponse
+    """,
+    DRA: """
+        Claim: 1 string namespace, 2 string uid, 3 string name
+        Device: 1 *string request_names, 2 string pool_name, 3 string device_name, 4 *string cdi_device_ids, \
+            5 string share_id
+        NodePrepareResourcesRequest: 1 *Claim claims
+        NodePrepareResourceResponse: 1 *Device devices, 2 string error
+        NodePrepareResourcesResponse: 1 %NodePrepareResourceResponse claims
+        NodeUnprepareResourcesRequest: 1 *Claim claims
+        NodeUnprepareResourceResponse: 1 string error
+        NodeUnprepareResourcesResponse: 1 %NodeUnprepareResourceResponse claims
+    """,
 }  # fmt: skip
 
 # Service -> method -> (request, reply); `*` before the reply: a stream of them.
@@ -89,6 +112,14 @@ _SERVICES: dict[str, dict[str, tuple[str, str]]] = {
         "GetAllocatableResources": ("AllocatableResourcesRequest", "AllocatableResourcesResponse"),
         "Get": ("GetPodResourcesRequest", "GetPodResourcesResponse"),
     },
+    "pluginregistration.Registration": {
+        "GetInfo": ("InfoRequest", "PluginInfo"),
+        "NotifyRegistrationStatus": ("RegistrationStatus", "RegistrationStatusResponse"),
+    },
+    f"{DRA}.DRAPlugin": {
+        "NodePrepareResources": ("NodePrepareResourcesRequest", "NodePrepareResourcesResponse"),
+        "NodeUnprepareResources": ("NodeUnprepareResourcesRequest", "NodeUnprepareResourcesResponse"),
+    },
 }
 
 _Field = descriptor_pb2.FieldDescriptorProto
@@ -96,20 +127,26 @@ _SCALARS = {
     "string": _Field.TYPE_STRING, "bool": _Field.TYPE_BOOL, "int32": _Field.TYPE_INT32, "int64": _Field.TYPE_INT64,
     "uint64": _Field.TYPE_UINT64,
 }  # fmt: skip
-_FIELD = re.compile(r"(\d+) (\*?)(\w+) (\w+)")
+_FIELD = re.compile(r"(\d+) ([*%]?)(\w+) (\w+)")
 
 
-def _declare_field(package: str, message: Any, number: str, repeated: str, kind: str, name: str) -> None:
+def _declare_field(package: str, message: Any, number: str, mark: str, kind: str, name: str) -> None:
     field = message.field.add(name=name, number=int(number), label=_Field.LABEL_OPTIONAL)
-    if repeated or kind == "map":
+    if mark or kind == "map":
         field.label = _Field.LABEL_REPEATED
-    if kind == "map":  # on the wire a repeated message of key and value, nested and marked
+    if mark == "%" or kind == "map":  # on the wire a repeated message of key and value, nested and marked
         entry = message.nested_type.add(name=name.capitalize() + "Entry")
         entry.options.map_entry = True
-        for place, part in enumerate(("key", "value"), start=1):
-            entry.field.add(name=part, number=place, label=_Field.LABEL_OPTIONAL, type=_Field.TYPE_STRING)
+        entry.field.add(name="key", number=1, label=_Field.LABEL_OPTIONAL, type=_Field.TYPE_STRING)
+        value = entry.field.add(name="value", number=2, label=_Field.LABEL_OPTIONAL)
+        _declare_type(package, value, "string" if kind == "map" else kind)
         field.type, field.type_name = _Field.TYPE_MESSAGE, f".{package}.{message.name}.{entry.name}"
-    elif kind in _SCALARS:
+    else:
+        _declare_type(package, field, kind)
+
+
+def _declare_type(package: str, field: Any, kind: str) -> None:
+    if kind in _SCALARS:
         field.type = _SCALARS[kind]
     else:
         field.type, field.type_name = _Field.TYPE_MESSAGE, f".{package}.{kind}"
@@ -132,12 +169,14 @@ def _messages(package: str) -> Any:
 
 v1beta1: Any = _messages("v1beta1")
 v1: Any = _messages("v1")
-_PACKAGES = {"v1beta1": v1beta1, "v1": v1}
+registration: Any = _messages("pluginregistration")
+dra: Any = _messages(DRA)
+_PACKAGES = {"v1beta1": v1beta1, "v1": v1, "pluginregistration": registration, DRA: dra}
 
 
 def stub(channel: Any, service: str) -> Any:
     """The methods of `service`, to be called on `channel`, which is grpc's or grpc.aio's."""
-    package = _PACKAGES[service.split(".")[0]]
+    package = _PACKAGES[service.rpartition(".")[0]]
     methods = {}
     for name, (request, reply) in _SERVICES[service].items():
         call = channel.unary_stream if reply.startswith("*") else channel.unary_unary
@@ -151,7 +190,7 @@ def stub(channel: Any, service: str) -> Any:
 
 def handlers(service: str, servicer: object) -> Any:
     """What a server of `service` answers: methods of `servicer` with the API's own names (request, context)."""
-    package = _PACKAGES[service.split(".")[0]]
+    package = _PACKAGES[service.rpartition(".")[0]]
     methods = {}
     for name, (request, reply) in _SERVICES[service].items():
         streams = reply.startswith("*")

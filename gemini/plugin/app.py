@@ -1,6 +1,7 @@
 """The plugin as a program: gRPC to the kubelet, watches on the node's Device and pods, tidying, HTTP for whoever looks.
 
     kubelet -> GetDevicePluginOptions, ListAndWatch, GetPreferredAllocation, Allocate, PreStartContainer -> service.py
+    kubelet -> NodePrepareResources, NodeUnprepareResources -> draserver.py, dra.py
     GET /healthz /readyz /metrics
 
 Ready: registered with the kubelet that runs now, or waiting for another plugin's end (--wait). A kubelet that starts
@@ -18,7 +19,8 @@ import logging
 import os
 import secrets
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +34,21 @@ import libhook
 from gemini import serving
 from gemini.kube import names
 from gemini.kube.client import Client, follow
-from gemini.kube.kubelet_api import HEALTHY, PLUGIN_FOLDER, POD_RESOURCES_SOCKET, UNHEALTHY, handlers, v1beta1
+from gemini.kube.kubelet_api import (
+    HEALTHY,
+    PLUGIN_FOLDER,
+    POD_RESOURCES_SOCKET,
+    REGISTRY_FOLDER,
+    UNHEALTHY,
+    handlers,
+    v1beta1,
+)
 from gemini.kube.spelling import GPUSHARE_UNITS
 from gemini.plugin import host as files
 from gemini.plugin import reply
 from gemini.plugin.daemon import Daemon, DaemonFault
+from gemini.plugin.dra import Claims
+from gemini.plugin.draserver import DraServer
 from gemini.plugin.kubelet import Kubelet
 from gemini.plugin.service import DEVICE, POD, Refusal, Service
 from gemini.plugin.slots import CORE, TooManySlots, gpushare, slot_id
@@ -48,6 +60,7 @@ TIDY_SECONDS = 5.0
 TRY_AGAIN_SECONDS = 1.0
 STATE_DIR = Path("/run/gemini")
 INSTALL_DIR = Path("/var/lib/gemini")
+DRIVER_FOLDER = Path(REGISTRY_FOLDER).with_name("plugins") / names.DRIVER
 log = logging.getLogger("gemini.plugin")
 
 
@@ -192,8 +205,10 @@ class Api(Client):
 class Metrics:
     """What the service counted, when somebody asks."""
 
-    def __init__(self, service: Service, shell: Shell, turn: Turn | None = None) -> None:
-        self.service, self.shell, self.turn = service, shell, turn
+    def __init__(
+        self, service: Service, shell: Shell, turn: Turn | None = None, server: DraServer | None = None
+    ) -> None:
+        self.service, self.shell, self.turn, self.server = service, shell, turn, server
         self.registry = CollectorRegistry()
         self.registry.register(self)
 
@@ -201,7 +216,8 @@ class Metrics:
         done = CounterMetricFamily(
             "gemini_plugin_calls", "What the kubelet asked, and how it went", labels=["what", "result"]
         )
-        for (what, result), count in sorted(self.service.counts.items()):
+        counts = self.service.counts + (self.server.claims.counts if self.server else Counter())
+        for (what, result), count in sorted(counts.items()):
             done.add_metric([what, result], count)
         slots = GaugeMetricFamily("gemini_plugin_slots", "Slots by health of their card", labels=["health"])
         for health in (True, False):
@@ -209,7 +225,11 @@ class Metrics:
             slots.add_metric([HEALTHY if health else UNHEALTHY], sum(map(self.service.kind.count, cards)))
         registered = GaugeMetricFamily("gemini_plugin_registered", "1: the kubelet that runs knows this plugin")
         registered.add_metric([], int(self.shell.registered.is_set()))
-        return [done, slots, registered]
+        driver = GaugeMetricFamily(
+            "gemini_plugin_claims_registered", "1: the kubelet brings ResourceClaims to this plugin"
+        )
+        driver.add_metric([], int(self.server is not None and self.server.registered.is_set()))
+        return [done, slots, registered, driver]
 
     def application(self) -> web.Application:
         async def metrics(_: web.Request) -> web.Response:
@@ -298,6 +318,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="SOCKET",
         help="the kubelet's PodResources (default: %(default)s)",
     )
+    add("--no-claims", action="store_true", help="leave ResourceClaims of the class gemini.io to nobody")
+    add(
+        "--registry-dir",
+        type=Path,
+        default=Path(REGISTRY_FOLDER),
+        metavar="DIR",
+        help="where the kubelet looks for plugins that serve ResourceClaims (default: %(default)s)",
+    )
+    add(
+        "--driver-dir",
+        type=Path,
+        default=DRIVER_FOLDER,
+        metavar="DIR",
+        help="of the socket for these, by a path that is the kubelet's too (default: %(default)s)",
+    )
     add("--host", default="127.0.0.1", help="address of /metrics and /readyz (default: %(default)s)")
     add("--port", type=int, default=PORT, help="their port (default: %(default)s)")  # fmt: skip
 
@@ -342,11 +377,19 @@ async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
     )  # fmt: skip
     plugin = Plugin(service)
     shell = Shell(plugin, kubelet)
+    server = None
+    if _serves_claims(args):
+        claims = Claims(
+            args.node, options, client, service.daemon, files.Host(args.cdi_dir), args.install_dir / "claims",
+            lambda: service.cards, service.tidy, args.device_nodes,
+        )  # fmt: skip
+        server = DraServer(claims, args.registry_dir, args.driver_dir)
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     turn = Turn(args.state_dir / "device-plugin.lock") if args.wait else None
-    runner = web.AppRunner(Metrics(service, shell, turn).application(), access_log=None, shutdown_timeout=1.0)
+    metrics = Metrics(service, shell, turn, server)
+    runner = web.AppRunner(metrics.application(), access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
         site = web.TCPSite(runner, args.host, args.port, reuse_port=args.wait or None)
@@ -355,12 +398,14 @@ async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
         except OSError as error:
             raise serving.CannotServe(f"{args.host}:{args.port}: {error.strerror}; give another --port") from None
         async with asyncio.TaskGroup() as group:
-            work = group.create_task(_work(client, service, shell, args.node, ready, turn))
+            work = group.create_task(_work(client, service, shell, args.node, ready, turn, server))
             await ended.wait()
             work.cancel()
     except* (TooManySlots, serving.CannotServe) as several:
         raise serving.CannotServe(str(_first(several))) from None
     finally:
+        if server is not None:
+            await server.stop()
         await shell.stop()
         if turn is not None:
             turn.give()
@@ -374,8 +419,23 @@ def _first(several: BaseExceptionGroup[Any]) -> BaseException:
     return _first(one) if isinstance(one, BaseExceptionGroup) else one
 
 
+def _serves_claims(args: argparse.Namespace) -> bool:
+    if args.no_claims or args.mode == "gpushare":
+        return False
+    if not args.registry_dir.is_dir():
+        log.warning("claims folder=%s: there is none, so ResourceClaims are not served here", args.registry_dir)
+        return False
+    return True
+
+
 async def _work(
-    client: Api, service: Service, shell: Shell, node: str, ready: Callable[[str], None], turn: Turn | None
+    client: Api,
+    service: Service,
+    shell: Shell,
+    node: str,
+    ready: Callable[[str], None],
+    turn: Turn | None,
+    server: DraServer | None,
 ) -> None:
     """Everything that goes on until the end; what fails for good ends all of it."""
     if turn is not None:
@@ -392,16 +452,24 @@ async def _work(
         if not service.cards:
             log.warning("device node=%s: no Device object with cards yet; the reporter writes it", node)
         group.create_task(shell.run())
-        group.create_task(_tidy(service))
+        group.create_task(_tidy(service.tidy))
+        if server is not None:
+            try:
+                await server.start()
+            except OSError as error:
+                raise serving.CannotServe(
+                    f"{error}; give another --registry-dir or --driver-dir, or --no-claims"
+                ) from None
+            group.create_task(_tidy(server.claims.tidy))
         await shell.registered.wait()
         ready(service.kind.resource)
 
 
-async def _tidy(service: Service) -> None:
+async def _tidy(tidy: Callable[[], Awaitable[None]]) -> None:
     told = ""
     while True:
         try:
-            await service.tidy()
+            await tidy()
             told = ""
         except (DaemonFault, Refusal) as error:
             if str(error) != told:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Protocol
 
 from gemini import cdi
 from gemini.kube import names
@@ -47,6 +47,21 @@ class Options:
     machine: str | None = None
 
 
+class Amounts(Protocol):
+    """What is promised, of one container or one ResourceClaim: percent of each card's time, bytes of its memory."""
+
+    @property
+    def cards(self) -> tuple[str, ...]: ...
+    @property
+    def request(self) -> int: ...
+    @property
+    def limit(self) -> int: ...
+    @property
+    def memory(self) -> int: ...
+    @property
+    def card_memory(self) -> int: ...
+
+
 @dataclass(frozen=True)
 class Given:
     """What a reply says of itself."""
@@ -65,7 +80,7 @@ def tenant_stem(namespace: str, pod: str) -> str:
     return "pod." + f"{namespace}.{pod}"[:_MOST_NAME]
 
 
-def settings(claim: Claim) -> dict[str, str]:
+def settings(claim: Amounts) -> dict[str, str]:
     """The amounts, as frameworks may want to know them. What counts is what the daemon is told."""
     said = {
         names.ENV_REQUEST: _share(claim.request),
@@ -97,8 +112,8 @@ def build(claim: Claim, tenant: str, options: Options, nodes: tuple[str, ...] = 
     if options.cdi:
         reply.cdi_devices.add(name=f"{names.CDI_KIND}={tenant}")
     else:
-        reply.envs.update(_environment(claim, options))
-        for host, inside in _mounts(tenant, options.paths):
+        reply.envs.update(environment(claim, options))
+        for host, inside in mounts(tenant, options.paths):
             reply.mounts.add(container_path=inside, host_path=host, read_only=inside != "/dev/shm")
     if options.gpu_cdi:
         for uuid in claim.cards:
@@ -121,14 +136,14 @@ def read(reply: bytes) -> Given | None:
 
 def cdi_spec(claim: Claim, tenant: str, options: Options) -> str:
     """The CDI file by which a runtime gives what would be mounted."""
-    return cdi.spec({tenant: cdi.edits(_environment(claim, options), _mounts(tenant, options.paths))})
+    return cdi.spec({tenant: cdi.edits(environment(claim, options), mounts(tenant, options.paths))})
 
 
 def cdi_file(tenant: str) -> str:
     return f"{names.CDI_KIND.replace('/', '-')}_{tenant}.json"
 
 
-def _environment(claim: Claim, options: Options) -> dict[str, str]:
+def environment(claim: Amounts, options: Options) -> dict[str, str]:
     said = {names.ENV_PRELOAD: names.LIBRARY_PATH, names.ENV_SOCKET: f"ipc://{names.SOCKET_PATH}"}
     if options.machine is not None:
         # No runtime narrows down the cards of a simulated machine, so the driver is told to.
@@ -137,7 +152,7 @@ def _environment(claim: Claim, options: Options) -> dict[str, str]:
     return said
 
 
-def _mounts(tenant: str, paths: Paths) -> list[tuple[str, str]]:
+def mounts(tenant: str, paths: Paths) -> list[tuple[str, str]]:
     mounts = [
         (paths.library, names.LIBRARY_PATH),
         (f"{paths.tenants}/{tenant}", str(PurePosixPath(names.SOCKET_PATH).parent)),

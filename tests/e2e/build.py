@@ -1,6 +1,6 @@
 """Builds the real parts that the end-to-end tests run against: Kubernetes, etcd, kwok, NVIDIA's device plugin, Helm.
 
-    python -m tests.e2e.build [--nice N] [--jobs N] [controlplane | nvidia | helm | node | containers | prometheus]...
+    python -m tests.e2e.build [--nice N] [--jobs N] [PART]...
 
 Each part is built once into a folder of the cache named by a hash of what decides its content (go.mod, go.sum, flags,
 Go's version), so a second run finds it and returns at once. A folder is made under a temporary name and renamed when
@@ -10,9 +10,9 @@ of the options.
 
 Parts: `controlplane` is the seven programs of controlplane/go.mod, and kwok's own stages joined into one file (7
 minutes cold on two cores, 3 GiB); `nvidia` is nvidia/go.mod (a minute; needs a C compiler); `helm` is helm/go.mod (3
-minutes); `node` is containerd, runc and busybox for a real kubelet, taken from PATH or else unpacked, not installed,
-from Debian's packages; `containers` is podman and buildah with what they need, `prometheus` is that and
-promtool, likewise.
+minutes); `containerd` is containerd/go.mod (3 minutes), a containerd that knows CDI, which Debian's does not; `node` is
+containerd, runc and busybox for a real kubelet, taken from PATH or else unpacked, not installed, from Debian's
+packages; `containers` is podman and buildah with what they need, `prometheus` is that and promtool, likewise.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DEBIAN_PACKAGES = ("containerd", "runc", "busybox-static")
 CONTAINER_PROGRAMS = ("podman", "buildah", "conmon", "runc")  # Debian's packages have the same names
 NODE_PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "busybox")
 PROMETHEUS_PROGRAMS = ("prometheus", "promtool")
-PARTS = ("controlplane", "nvidia", "helm", "node", "containers", "prometheus")
+PARTS = ("controlplane", "nvidia", "helm", "containerd", "node", "containers", "prometheus")
 RECIPE = 1  # raise it when the way of building below changes what comes out
 # The order matters to kwok no more than to `kubectl kustomize`, which would join the same files.
 KWOK_STAGES = ("node/fast", "node/heartbeat-with-lease", "pod/fast")
@@ -75,6 +75,11 @@ class Builder:
     def helm(self) -> Path:
         """The folder with helm."""
         module = HERE / "helm"
+        return self._part(module, "0", lambda out: self._go_build(module, out, cgo="0", versions=[]))
+
+    def containerd(self) -> Path:
+        """The folder with a containerd that knows CDI, its shim and ctr."""
+        module = HERE / "containerd"
         return self._part(module, "0", lambda out: self._go_build(module, out, cgo="0", versions=[]))
 
     def node(self) -> Path:

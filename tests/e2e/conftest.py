@@ -76,6 +76,15 @@ def node(plane: Plane) -> Iterator[Node]:
         yield started
 
 
+@pytest.fixture(scope="module")
+def cdi_node(plane: Plane) -> Iterator[Node]:
+    """The same with a containerd that knows CDI, in `node.cdi_folder`."""
+    if why := lacking():
+        pytest.skip(why)
+    with Node(plane, built("node"), name="cdi", runtime=built("containerd")) as started:
+        yield started
+
+
 @pytest.fixture(scope="session")
 def vendor() -> Path:
     """NVIDIA's device plugin, for tests.e2e.vendor; skipped where it or the simulated NVML cannot be had."""

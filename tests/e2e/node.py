@@ -79,17 +79,20 @@ class _Inside(Process):
 
 
 class Node:
-    """A node named `name` of the plane; `programs` is the folder of build.py's part `node`. Use as a context."""
+    """A node named `name` of the plane; `programs` is the folder of build.py's part `node`, `runtime` that of its part
+    `containerd`, where the runtime must know CDI. Use as a context."""
 
-    def __init__(self, plane: Plane, programs: Path, name: str = "real") -> None:
+    def __init__(self, plane: Plane, programs: Path, name: str = "real", runtime: Path | None = None) -> None:
         self.plane, self.name, self._programs = plane, name, programs
+        self._runtime = runtime or programs
         self.folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=plane.folder))
         self.kubelet_folder = self.folder / "kubelet"  # /var/lib/kubelet of the inside
         self.address = f"10.251.{random.randrange(256)}.{random.randrange(1, 255)}"
         self._cgroup = f"{PREFIX}{os.getpid()}-{name}"
         self._health_port = free_port()
         self._socket = self.folder / "containerd.sock"
-        self._path = {"PATH": f"{programs}:{os.environ['PATH']}"}
+        self.cdi_folder = self.folder / "cdi"
+        self._path = {"PATH": f"{self._runtime}:{programs}:{os.environ['PATH']}"}
 
     # -- up and down
 
@@ -241,7 +244,7 @@ class Node:
             plugin.chmod(0o755)
         network = {"cniVersion": CNI_VERSION, "name": "nowhere", "plugins": [{"type": "nowhere"}]}
         (self.folder / "cni/conf/10-nowhere.conflist").write_text(json.dumps(network))
-        containerd = self.run(f"{self.name}-containerd", [self._programs / "containerd", "--config", config])
+        containerd = self.run(f"{self.name}-containerd", [self._runtime / "containerd", "--config", config])
         archive = self.folder / "image.tar"
         write_image(archive, self._programs / "busybox")
 
@@ -257,6 +260,7 @@ class Node:
 
     def _containerd_config(self) -> str:
         cri = 'plugins."io.containerd.grpc.v1.cri"'
+        cdi = f'enable_cdi = true\ncdi_spec_dirs = ["{self.cdi_folder}"]' if self._runtime != self._programs else ""
         return f"""
 version = 2
 root = "{self.folder}/containerd"
@@ -271,6 +275,7 @@ address = "{self._socket}.ttrpc"
 sandbox_image = "{IMAGE}"
 restrict_oom_score_adj = true
 disable_apparmor = true
+{cdi}
 [{cri}.cni]
 bin_dir = "{self.folder}/cni/bin"
 conf_dir = "{self.folder}/cni/conf"

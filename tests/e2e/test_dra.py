@@ -1,0 +1,125 @@
+"""ResourceClaims on the real kubelet: prepared by our plugin, given by CDI, their shares hold beside annotated pods."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.api import Object, condition
+from tests.e2e.node import Node
+from tests.e2e.plane import Plane
+from tests.e2e.process import Process, free_port, until
+from tests.e2e.test_claims import DRA, claimpod, promised
+from tests.e2e.test_extender import CORE
+from tests.e2e.test_plugin import BUSY, STATE, USER, cluster, role, sharepod  # noqa: F401
+from tests.e2e.test_reporter import crd, reporter, rights  # noqa: F401
+
+pytestmark = pytest.mark.timeout(300)
+WORK = "grep -o -m1 [^/]*libgemini_hook.so /proc/self/maps; env | grep -E 'NVIDIA|GEMINI' | sort; "
+WORK += "exec $LOAD --kernel-us 2000 --seconds 1000"
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[str]:
+    """GEMINI_SIM of the node's machine, which has one card."""
+    name = f"e2e-{uuid.uuid4().hex[:8]}"
+    yield f"id={name},gpus=1,memory=80GiB,name=NVIDIA H200"
+    for left in Path("/dev/shm").glob(f"gemini-sim-*-{name}*"):
+        left.unlink()
+
+
+@contextlib.contextmanager
+def plugin(plane: Plane, node: Node, lab: str) -> Iterator[Process]:
+    """The device plugin, once the kubelet brings it pods and claims."""
+    port = free_port()
+    command = [
+        sys.executable, "-m", "gemini", "device-plugin", "--node", node.name, "--port", str(port), f"--sim={lab}",
+        "--kubeconfig", str(plane.kubeconfig(USER)), "--install-dir", str(node.folder / "install"),
+        "--cdi-dir", str(node.cdi_folder),
+    ]  # fmt: skip
+    with node.running("dra-plugin", command) as running:
+        running.wait_http(f"http://127.0.0.1:{port}/readyz")
+        until(lambda: "registered driver=gemini.io" in running.log.read_text(), "the kubelet to know the driver", 60)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def shared(plane: Plane, cdi_node: Node, lab: str, cluster: None) -> Iterator[str]:  # noqa: F811
+    """The node with reporter, daemon and plugin; its card."""
+    serve = [sys.executable, "-m", "gemini", "serve", "--state-dir", "/run/gemini", f"--sim={lab}"]
+    with reporter(plane, cdi_node, lab) as device, cdi_node.running("dra-daemon", serve):
+        with plugin(plane, cdi_node, lab):
+            cdi_node.wait_capacity(CORE, 100)
+            plane.api.wait(f"{DRA}/resourceslices", lambda found: found, "a slice", 60)
+            (card,) = device["spec"]["devices"]
+            yield card["id"]
+        plane.api.delete(f"{DRA}/resourceslices/{cdi_node.name}-gemini.io")
+
+
+def claimed(name: str, node: Node, core: int, script: str = WORK) -> tuple[Object, Object]:
+    """A claim, and a pod that works with it."""
+    claim, asks = claimpod(name, core)
+    pod = sharepod(name, node, script)
+    pod["spec"]["resourceClaims"] = asks["spec"]["resourceClaims"]
+    pod["spec"]["containers"][0]["resources"] = asks["spec"]["containers"][0]["resources"]
+    return claim, pod
+
+
+def create(plane: Plane, namespace: str, claim: Object, pod: Object) -> None:
+    plane.api.post(f"{DRA}/namespaces/{namespace}/resourceclaims", claim)
+    plane.api.post(f"/api/v1/namespaces/{namespace}/pods", pod)
+
+
+def tenants(node: Node) -> dict[str, Object]:
+    return {one["name"]: one for one in json.loads(node.output([sys.executable, "-c", STATE]))["tenants"]}
+
+
+def assert_shares(node: Node, namespace: str, lab: str, shares: dict[str, float]) -> None:
+    """By the device's own timeline; who the processes are, the daemon knows."""
+    busy = json.loads(node.output([sys.executable, "-c", BUSY, lab, str(len(shares)), "4"]))
+    found = {}
+    for name, tenant in tenants(node).items():
+        who = name.partition(f".{namespace}.")[2].rpartition("-")[0]
+        found[who] = sum(busy.get(str(pid), 0.0) for pid in tenant["clients"])
+    assert sum(found.values()) > 0.5, found
+    for name, share in shares.items():
+        assert found[name] / sum(found.values()) == pytest.approx(share, abs=0.05), found
+
+
+def test_claim_is_served_beside_an_annotated_pod_and_nobody_gets_more_than_the_card(
+    plane: Plane, cdi_node: Node, namespace: str, lab: str, shared: str
+) -> None:
+    path, node = f"/api/v1/namespaces/{namespace}/pods", cdi_node
+    create(plane, namespace, *claimed("big", node, 70))
+    plane.api.post(path, sharepod("small", node, WORK, gpu_request="0.3", gpu_memory="1Gi"))
+    for name in ("big", "small"):
+        plane.api.wait_one(f"{path}/{name}", condition("Ready"), seconds=90)
+    create(plane, namespace, *claimed("over", node, 20))
+    plane.api.wait_one(f"{path}/over", condition("PodScheduled", "False"), seconds=90)
+    said = plane.kubectl("-n", namespace, "logs", "big").stdout
+    assert "libgemini_hook.so\n" in said, "the library is not in front"
+    assert f"NVIDIA_VISIBLE_DEVICES={shared}\n" in said
+    assert "GEMINI_REQUEST=0.7\n" in said
+    assert_shares(node, namespace, lab, {"big": 0.7, "small": 0.3})
+
+    # A new kubelet prepares again what runs, a new plugin knows what the old one did, and nobody was interrupted.
+    before = plane.api.get(f"{path}/big")["status"]["containerStatuses"][0]
+    node.restart_kubelet()
+    assert_shares(node, namespace, lab, {"big": 0.7, "small": 0.3})
+    after = plane.api.get(f"{path}/big")["status"]["containerStatuses"][0]
+    assert (after["containerID"], after["restartCount"]) == (before["containerID"], 0)
+
+    claims = plane.api.get(f"{DRA}/namespaces/{namespace}/resourceclaims")["items"]
+    held = promised(claims, plane.api.get(path)["items"])
+    assert sum(held.values()) == 100
+    assert not plane.api.get(f"{path}/over")["spec"].get("nodeName")
+    plane.api.delete(f"{path}/big", grace_seconds=0)
+    plane.api.wait_one(f"{path}/over", condition("Ready"), seconds=90)
+    until(lambda: not any(name.startswith(f"claim.{namespace}.big-") for name in tenants(node)), "the tenant gone", 60)
+    assert not list(node.cdi_folder.glob(f"*claim.{namespace}.big-*"))

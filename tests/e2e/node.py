@@ -303,7 +303,7 @@ def _remove_left_addresses() -> None:
     listed = subprocess.run(
         ["ip", "-o", "-4", "address", "show", "dev", "lo"], text=True, capture_output=True, check=True
     )
-    for words in map(str.split, listed.stdout.splitlines()):
+    for words in (line.replace("\\", " ").split() for line in listed.stdout.splitlines()):  # `\` stands for a new line
         for label in (word for word in words if word.startswith("lo:e")):
             if not Path("/proc", label.removeprefix("lo:e")).exists():
                 subprocess.run(["ip", "address", "del", words[3], "dev", "lo"], capture_output=True, check=False)

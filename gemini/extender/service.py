@@ -29,6 +29,7 @@ log = logging.getLogger("gemini.extender")
 SHORTLIST = 100  # of nodes that will do kube-scheduler itself looks for no more than that in a small cluster
 # Kube-scheduler asks about 500 nodes of 5,000, and 1,000 of 20,000; where it was told to ask about more, all are meant.
 SAMPLE = 1_000
+UNSEEN_NS = 60 * 10**9  # a watch is not that far behind
 EXPLAINED = 256  # nodes whose refusal is worked out card by card when a pod fits nowhere
 
 
@@ -52,7 +53,8 @@ class Service:
         self._groups = Groups(promises, lambda pod, asked: self._alone(pod, asked, everything=False))
         self._binder = Binder(promises, self._groups, self.waiting)
         self.claims = Claims(promises)
-        self._kubernetes, self._wall_ns = kubernetes, wall_ns
+        self._kubernetes, self._clock_ns, self._wall_ns = kubernetes, clock_ns, wall_ns
+        self._unseen: dict[str, int] = {}  # pods that wait, and that the watch has not seen, since when
         self._releases = 0  # as of when the scheduler was last woken
         self._wakes = True
 
@@ -64,9 +66,18 @@ class Service:
         """To be called about once a second: gives back what nobody claimed in time."""
         await self._binder.sweep()
         await self.claims.sweep()
-        for uid in [uid for uid in self.waiting if uid not in self.cluster.pods]:
-            del self.waiting[uid]
+        self._forget()
         await self._wake()
+
+    def _forget(self) -> None:
+        """Pods that are gone wait no more. One that we were asked about before the watch has seen it is not gone."""
+        unseen, self._unseen = self._unseen, {}
+        for uid in [uid for uid in self.waiting if uid not in self.cluster.pods]:
+            since = unseen.get(uid, self._clock_ns())
+            if self.cluster.ended(uid) or self._clock_ns() - since > UNSEEN_NS:
+                del self.waiting[uid]
+            else:
+                self._unseen[uid] = since
 
     async def _wake(self) -> None:
         """The scheduler asks again about a pod that we refused when something changes in the cluster. It may have seen
@@ -76,12 +87,14 @@ class Service:
         if now == self._releases:
             return
         known = (self.cluster.pods.get(uid) for uid in self.waiting)
-        if self._wakes and any(pod is not None and pod.waits for pod in known):
+        if any(pod is None or pod.waits for pod in known):
             try:
                 await self._kubernetes.wake(str(self._wall_ns()))
-            except Refused as error:
+                self._wakes = True
+            except Refused as error:  # our DeviceClass may come yet, or the right to change it
+                if self._wakes:
+                    log.warning("cannot wake the scheduler when there is room again: %s", error)
                 self._wakes = False
-                log.warning("cannot wake the scheduler when there is room again: %s", error)
             except ApiFault:
                 return  # the next sweep tries again
         self._releases = now

@@ -157,6 +157,20 @@ def test_group_of_four_with_room_for_three_binds_nobody_and_three_go_together(
         assert not any(plane.api.get(f"{path}/four-{i}")["spec"].get("nodeName") for i in range(4))
 
 
+def test_group_whose_members_come_one_after_another_starts_soon_after_the_last(
+    plane: Plane, namespace: str, crd: None
+) -> None:
+    """Each is refused, and put aside by the scheduler for five minutes, before the next is there."""
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    with nodes_with_cards(plane, 2, 2), gemini(plane):
+        for i in range(4):
+            plane.api.post(path, sharepod(f"late-{i}", gpu_request="0.4", pod_group="late", pod_group_size="4"))
+            if i < 3:
+                plane.api.wait_one(f"{path}/late-{i}", _refused(f"has {i + 1} of its 4 pods"))
+        bound = [plane.api.wait_one(f"{path}/late-{i}", condition("Ready")) for i in range(4)]
+        assert len({pod["spec"]["nodeName"] for pod in bound}) == 1
+
+
 @pytest.fixture
 def priorities(plane: Plane, namespace: str) -> Iterator[list[str]]:
     """Three priority classes, the lowest first, all above the default."""

@@ -9,6 +9,7 @@ import pytest
 
 from gemini.extender.codec import PreemptRequest, Victims
 from gemini.extender.reserve import BIND_NS, GROUP_NS
+from gemini.extender.service import UNSEEN_NS
 from gemini.extender.state import DEVICE, POD
 from gemini.kube.client import Refused, Unanswered
 from gemini.kube.device import write_device
@@ -358,6 +359,42 @@ def test_scheduler_is_woken_when_there_is_room_for_who_waits_and_not_otherwise()
 
 
 # ---- preempt, dry-run, state
+
+
+def test_scheduler_is_woken_for_a_member_that_asked_before_the_watch_had_seen_the_others() -> None:
+    made = world("n1")
+    replica = Replica(made)
+    members = [pod_object(f"m{i}", gpu_request="0.4", pod_group="g", pod_group_size="2") for i in range(2)]
+
+    async def run() -> None:
+        await replica.service.sweep()
+        first, last = (made.put(POD, member) for member in members)
+        assert "has 1 of its 2 pods" in (await replica.filter(last)).failed["n1"][1]
+        await replica.service.sweep()
+        assert made.woken == 0  # nobody new is known
+        replica.watch()
+        await replica.service.sweep()
+        assert made.woken == 1
+        for member in (last, first):
+            assert (await replica.filter(member)).passed == ["n1"]
+            assert await replica.bind(member, "n1") == ""
+
+    asyncio.run(run())
+    assert len(made.bindings) == 2
+
+
+def test_pod_that_the_watch_never_shows_is_forgotten_in_the_end() -> None:
+    replica = Replica(world("n1", count=1))
+
+    async def run() -> None:
+        assert not (await replica.filter(pod_object("p", gpu_request="0.5", gpu_memory="99Gi"))).passed
+        await replica.service.sweep()
+        assert list(replica.service.waiting) == ["uid-p"]
+        replica.now_ns += UNSEEN_NS + 1
+        await replica.service.sweep()
+        assert not replica.service.waiting
+
+    asyncio.run(run())
 
 
 def test_preempt_answers_victims_on_the_card_and_leaves_out_hopeless_nodes() -> None:

@@ -38,6 +38,7 @@ def played(bed: Bed, binary: Path, words: list[object], hooked: bool, patience_s
     if not hooked:
         env["GEMINI_SIM"] = env["GEMINI_SIM"].replace(bed.id, f"{bed.id}-bare")
     env["LD_LIBRARY_PATH"] += f":{LIB}"
+    env["GEMINI_LOG_FILE"] = str(bed.state_dir / "play.log")  # that the daemon was slow once is no answer of a call
     command = [str(binary), *map(str, words)]
     try:
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=patience_s)

@@ -70,8 +70,9 @@ static void thread_exits(void *value) {
 
 static bool all_clean(const struct gate_thread *thread) {
     for (const struct lane *lane = thread->lanes; lane; lane = lane->next)
-        if (lane->state == LANE_LIVE && lane->launched != __atomic_load_n(&lane->clean_mark, __ATOMIC_ACQUIRE) &&
-            (lane->launched != lane->cut || lane->pushed != lane->popped))
+        if (PEEK(lane->state) == LANE_LIVE &&
+            PEEK(lane->launched) != __atomic_load_n(&lane->clean_mark, __ATOMIC_ACQUIRE) &&
+            (PEEK(lane->launched) != PEEK(lane->cut) || PEEK(lane->pushed) != PEEK(lane->popped)))
             return false;
     return true;
 }
@@ -145,13 +146,13 @@ void gate_disarm(struct gate *gate) {
 void gate_open(struct gate *gate, uint64_t epoch, const uint64_t *page_word, uint64_t cap_ns, uint64_t close_by_ns,
     bool contended) {
     /* A thread that read the old ticket may mix old and new figures for one launch; it checks the ticket last. */
-    gate->active_before = __atomic_exchange_n(&gate->active, 0, __ATOMIC_ACQ_REL);
-    gate->epoch = epoch;
-    gate->page_word = page_word;
-    gate->cap_ns = cap_ns;
-    gate->close_by_ns = close_by_ns;
-    gate->contended = contended;
-    gate->free = false;
+    POKE(gate->active_before, __atomic_exchange_n(&gate->active, 0, __ATOMIC_ACQ_REL));
+    POKE(gate->epoch, epoch);
+    POKE(gate->page_word, page_word);
+    POKE(gate->cap_ns, cap_ns);
+    POKE(gate->close_by_ns, close_by_ns);
+    POKE(gate->contended, contended);
+    POKE(gate->free, false);
     __atomic_store_n(&gate->shut, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&gate->ticket, ++last_ticket, __ATOMIC_SEQ_CST);
     gate_disarm(gate);
@@ -173,7 +174,7 @@ void gate_open_free(struct gate *gate) {
 }
 
 void gate_close(struct gate *gate) {
-    gate->free = false;
+    POKE(gate->free, false);
     __atomic_store_n(&gate->ticket, 0, __ATOMIC_SEQ_CST);
     gate_disarm(gate);
     if (gate_mode == GATE_MEMBARRIER)
@@ -182,7 +183,7 @@ void gate_close(struct gate *gate) {
 
 bool gate_inside(const struct gate *gate) {
     for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next)
-        if (thread->inside && __atomic_load_n(&thread->gate, __ATOMIC_ACQUIRE) == gate)
+        if (PEEK(thread->inside) && __atomic_load_n(&thread->gate, __ATOMIC_ACQUIRE) == gate)
             return true;
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     return false;
@@ -244,7 +245,7 @@ void gate_burst_snapshot(struct gate *gate, bool take, struct burst *burst) {
 
 static bool is_open(const struct gate *gate, uint64_t *ticket) {
     *ticket = __atomic_load_n(&gate->ticket, __ATOMIC_ACQUIRE);
-    return *ticket && __atomic_load_n(gate->page_word, __ATOMIC_ACQUIRE) == gate->epoch;
+    return *ticket && __atomic_load_n(PEEK(gate->page_word), __ATOMIC_ACQUIRE) == PEEK(gate->epoch);
 }
 
 static void cut_all(struct gate_thread *thread, uint64_t now_ns) {
@@ -354,8 +355,8 @@ static void estimate(
 
     if (!known || known->samples < FEW_SAMPLES) {
         like = estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, launch->key);
-        if (like && like->samples) {
-            estimate_put(thread->estimates, GATE_ESTIMATES, launch->key, like->ns, like->samples);
+        if (like && PEEK(like->samples)) {
+            estimate_put(thread->estimates, GATE_ESTIMATES, launch->key, PEEK(like->ns), PEEK(like->samples));
             known = estimate_find(thread->estimates, GATE_ESTIMATES, launch->key);
         }
     }
@@ -369,9 +370,9 @@ static void estimate(
     if (guess_ns)
         launch->estimated_ns = guess_ns;
     else if (like)
-        launch->estimated_ns = like->ns;
+        launch->estimated_ns = PEEK(like->ns);
     else
-        launch->estimated_ns = gate->cap_ns ? gate->cap_ns : UNKNOWN_NS;
+        launch->estimated_ns = PEEK(gate->cap_ns) ? PEEK(gate->cap_ns) : UNKNOWN_NS;
     launch->unknown = !guess_ns && !like;
 }
 
@@ -386,17 +387,19 @@ static bool make_room_in(
         return lane->pushed - lane->popped < LANE_CHUNKS || lane->open_ns < chunk_ns;
     if (lane->pushed - lane->popped == LANE_CHUNKS)
         return false;
-    if (idle && ++idle_starts % MEASURE_EVERY == 0)
-        launch->measure = true;
+    if (idle) {
+        POKE(idle_starts, PEEK(idle_starts) + 1);
+        launch->measure |= PEEK(idle_starts) % MEASURE_EVERY == 0;
+    }
     /* An event on a stream that has nothing to do is over at once; the legacy stream also waits for others. */
     bool based_now =
         idle || (lane->pushed == lane->popped && (uintptr_t)lane->stream > (uintptr_t)CU_STREAM_PER_THREAD);
-    if (based_now && (launch->measure || gate->contended || log_wants(LOG_DEBUG)))
+    if (based_now && (launch->measure || PEEK(gate->contended) || log_wants(LOG_DEBUG)))
         lane_base(lane, gate_now());
     lane->open_key = launch->key;
     lane->open_mixed = 0;
-    lane->open_wanted_ns = launch->wanted_ns;
-    lane->open_first_ns = now_ns;
+    POKE(lane->open_wanted_ns, launch->wanted_ns);
+    POKE(lane->open_first_ns, now_ns);
     lane->open_alone = launch->measure;
     lane->open_unknown = launch->unknown;
     return true;
@@ -413,8 +416,8 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
         return WAIT_AT_GATE;
     if (thread->ticket != ticket || thread->gate != gate) {
         __atomic_store_n(&thread->gate, gate, __ATOMIC_RELEASE);
-        thread->page_word = gate->page_word;
-        thread->epoch = gate->epoch;
+        thread->page_word = PEEK(gate->page_word);
+        thread->epoch = PEEK(gate->epoch);
         thread->ticket = ticket;
     }
     if (thread->seen[gate->ordinal] != ticket) {
@@ -422,8 +425,9 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
         __atomic_add_fetch(&gate->active, 1, __ATOMIC_RELAXED);
     }
     uint64_t active = __atomic_load_n(&gate->active, __ATOMIC_RELAXED);
-    active = active > gate->active_before ? active : gate->active_before;
-    uint64_t share_ns = gate->cap_ns / (active ? active : 1);
+    uint64_t before = PEEK(gate->active_before);
+    active = active > before ? active : before;
+    uint64_t share_ns = PEEK(gate->cap_ns) / (active ? active : 1);
     uint64_t estimated_ns = launch->estimated_ns;
     bool full;
 
@@ -431,7 +435,7 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
     uint64_t allowed_ns = estimated_ns > share_ns / 2 ? share_ns / 2 : share_ns - estimated_ns;
     uint64_t flying_ns = booked(gate, thread, &full);
     next_ns = 0;
-    if (gate->contended || launch->measure || full ||
+    if (PEEK(gate->contended) || launch->measure || full ||
         flying_ns > allowed_ns) /* a query costs as much as many launches */
         flying_ns = inflight(gate, thread, now_ns, &next_ns);
     if (flying_ns > allowed_ns) {
@@ -440,9 +444,9 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
         *sleep = next_ns && next_ns < need_ns ? next_ns : need_ns;
         return WAIT_FOR_ROOM;
     }
-    uint64_t close_by_ns = gate->close_by_ns;
+    uint64_t close_by_ns = PEEK(gate->close_by_ns);
     if (close_by_ns != UINT64_MAX && now_ns + flying_ns + estimated_ns / 2 > close_by_ns &&
-        __atomic_load_n(&gate->launched_epoch, __ATOMIC_RELAXED) == gate->epoch) {
+        PEEK(gate->launched_epoch) == PEEK(gate->epoch)) {
         gate_shut(gate, ticket);
         return WAIT_AT_GATE;
     }
@@ -460,26 +464,26 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
     thread->room_ns = launch->measure || room_ns < 0 ? -1 : room_ns;
     thread->after = launch->measure || room_ns <= 0;
     thread->lane = lane;
-    thread->context = lane->context;
-    thread->stream = launch->stream;
+    POKE(thread->context, lane->context);
+    POKE(thread->stream, launch->stream);
 
-    thread->inside = 1;
+    POKE(thread->inside, 1);
     __asm__ volatile("" ::: "memory");
     if (gate_mode == GATE_FENCED)
         __atomic_thread_fence(__ATOMIC_SEQ_CST);
     if (__atomic_load_n(&gate->ticket, __ATOMIC_RELAXED) != ticket ||
         __atomic_load_n(thread->page_word, __ATOMIC_RELAXED) != thread->epoch) {
-        thread->inside = 0;
+        POKE(thread->inside, 0);
         thread->after = false;
         return WAIT_AT_GATE;
     }
     if (__atomic_load_n(&gate->told_idle, __ATOMIC_RELAXED))
         __atomic_store_n(&gate->told_idle, 0, __ATOMIC_RELAXED);
-    if (gate->launched_epoch != thread->epoch)
-        __atomic_store_n(&gate->launched_epoch, thread->epoch, __ATOMIC_RELAXED);
-    lane->open_ns += estimated_ns;
+    if (PEEK(gate->launched_epoch) != thread->epoch)
+        POKE(gate->launched_epoch, thread->epoch);
+    POKE(lane->open_ns, lane->open_ns + estimated_ns);
     lane->open_mixed |= launch->key ^ lane->open_key;
-    lane->launched++;
+    POKE(lane->launched, lane->launched + 1);
     return GO;
 }
 
@@ -501,7 +505,7 @@ static bool begin(CUstream stream, uint64_t key, uint64_t family, uint64_t guess
     struct gate_thread *thread = self();
     if (!thread)
         return false;
-    thread->inside = 0;
+    POKE(thread->inside, 0);
     struct lane *lane = lane_of(thread, current.context, stream, current.ordinal);
     if (!lane)
         return false;
@@ -543,8 +547,8 @@ bool gate_begin_slow(CUstream stream, uint64_t key, uint64_t family, uint64_t gu
     bool gated = begin(stream, key, family, guess_ns);
     if (gated && family && !estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, family)) {
         const struct estimate *known = estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, key);
-        if (known && known->samples)
-            estimate_put(gate_shared_estimates, GATE_SHARED_ESTIMATES, family, known->ns, 1);
+        if (known && PEEK(known->samples))
+            estimate_put(gate_shared_estimates, GATE_SHARED_ESTIMATES, family, PEEK(known->ns), 1);
     }
     errno = saved;
     return gated;

@@ -65,7 +65,7 @@ struct gate {
 
 /* A thread's own state. Blocks live in memory of their own and are never unmapped: others read them. */
 struct gate_thread {
-    volatile uint32_t inside; /* 0, or the ordinal + 1 of the gate whose launch is under way */
+    uint32_t inside; /* 0, or the ordinal + 1 of the gate whose launch is under way */
     bool tell_agent; /* the gate was opened by the page: kick the agent when this launch is out */
     bool after; /* this launch is measured: gate_end records an event */
     const uint64_t *page_word;
@@ -132,28 +132,29 @@ static inline bool gate_begin(CUstream stream, uint64_t key, uint64_t family, ui
     }
     struct gate_thread *self = gate_self;
     const struct estimate *known = &self->estimates[key & (GATE_ESTIMATES - 1)];
-    self->inside = 1; /* plain store; the fence is the closer's membarrier */
+    POKE(self->inside, 1); /* the fence is the closer's membarrier */
     __asm__ volatile("" ::: "memory");
-    if (__builtin_expect(known->key == key && self->stream == stream && self->context == context_current()->context &&
+    if (__builtin_expect(known->key == key && PEEK(self->stream) == stream &&
+                             PEEK(self->context) == context_current()->context &&
                              __atomic_load_n(&self->gate->ticket, __ATOMIC_RELAXED) == self->ticket &&
                              __atomic_load_n(self->page_word, __ATOMIC_RELAXED) == self->epoch &&
                              self->room_ns >= (int64_t)known->ns,
             1)) {
         struct lane *lane = self->lane;
         self->room_ns -= known->ns;
-        lane->open_ns += known->ns;
+        POKE(lane->open_ns, lane->open_ns + known->ns);
         lane->open_mixed |= key ^ lane->open_key;
-        lane->launched++;
+        POKE(lane->launched, lane->launched + 1);
         return true;
     }
-    self->inside = 0;
+    POKE(self->inside, 0);
     return gate_begin_slow(stream, key, family, guess_ns);
 }
 
 static inline void gate_end(void) {
     struct gate_thread *self = gate_self;
     __asm__ volatile("" ::: "memory");
-    self->inside = 0;
+    POKE(self->inside, 0);
     if (__builtin_expect(self->after, 0))
         gate_end_slow(self);
 }

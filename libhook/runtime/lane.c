@@ -64,21 +64,32 @@ static CUresult record(CUcontext context, CUevent *event, CUstream stream) {
 static void rekey(struct lane *lane, CUcontext context, CUstream stream, int ordinal) {
     bool same_context = lane->state == LANE_LIVE && lane->context == context;
 
+    lane_keep_agent_out(); /* it may have begun to look while this was another stream's */
     __atomic_store_n(&lane->state, LANE_FREE, __ATOMIC_SEQ_CST);
     if (!same_context) { /* the events went with their context */
         for (int i = 0; i < LANE_CHUNKS; i++)
-            lane->ring[i].event = NULL;
-        lane->base_event = lane->foreign_event = NULL;
+            POKE(lane->ring[i].event, NULL);
+        POKE(lane->base_event, NULL);
+        lane->foreign_event = NULL;
     }
-    lane->context = context;
-    lane->stream = stream;
-    lane->ordinal = ordinal;
-    lane->stream_gone = 0;
-    lane->based = lane->unconfirmed = lane->foreign_recorded = false;
-    lane->pushed = lane->popped = 0;
-    lane->cut = lane->clean_mark = lane->launched;
-    lane->ring_ns = lane->open_ns = lane->open_mixed = lane->blind_ns = lane->end_ns = 0;
+    POKE(lane->context, context);
+    POKE(lane->stream, stream);
+    POKE(lane->ordinal, ordinal);
+    POKE(lane->stream_gone, 0);
+    POKE(lane->based, false);
+    POKE(lane->unconfirmed, false);
+    lane->foreign_recorded = false;
+    POKE(lane->pushed, 0);
+    POKE(lane->popped, 0);
+    POKE(lane->cut, lane->launched);
+    POKE(lane->clean_mark, lane->launched);
+    POKE(lane->ring_ns, 0);
+    POKE(lane->open_ns, 0);
+    lane->open_mixed = 0;
+    POKE(lane->blind_ns, 0);
+    POKE(lane->end_ns, 0);
     __atomic_store_n(&lane->state, LANE_LIVE, __ATOMIC_RELEASE);
+    lane_let_agent_in();
 }
 
 /* The lane's stream or context is gone and nothing of it runs any more: it may serve another. */
@@ -87,16 +98,17 @@ static bool reusable(const struct lane *lane, CUcontext context) {
 
     if (state == LANE_LOST || state == LANE_FREE)
         return true;
-    bool clean = (lane->pushed == lane->popped && lane->launched == lane->cut) || lane->clean_mark == lane->launched;
-    return lane->stream_gone && clean && lane->context == context;
+    bool clean =
+        (lane->pushed == lane->popped && lane->launched == lane->cut) || PEEK(lane->clean_mark) == lane->launched;
+    return PEEK(lane->stream_gone) && clean && lane->context == context;
 }
 
 struct lane *lane_of(struct gate_thread *thread, CUcontext context, CUstream stream, int ordinal) {
     struct lane *spare = NULL;
 
     for (struct lane *lane = thread->lanes; lane; lane = lane->next) {
-        if (lane->stream == stream && lane->context == context && lane->ordinal == ordinal && !lane->stream_gone &&
-            __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) == LANE_LIVE)
+        if (lane->stream == stream && lane->context == context && lane->ordinal == ordinal &&
+            !PEEK(lane->stream_gone) && __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) == LANE_LIVE)
             return lane;
         if (!spare && reusable(lane, context))
             spare = lane;
@@ -116,13 +128,13 @@ struct lane *lane_of(struct gate_thread *thread, CUcontext context, CUstream str
 
 static void clear_open(struct lane *lane) {
     __atomic_store_n(&lane->cut, lane->launched, __ATOMIC_RELEASE);
-    __atomic_store_n(&lane->open_ns, 0, __ATOMIC_RELAXED);
+    POKE(lane->open_ns, 0);
     lane->open_mixed = 0;
     lane->open_alone = false;
 }
 
 void lane_cut(struct lane *lane, uint64_t now_ns) {
-    if (lane->launched == lane->cut || lane->stream_gone || lane->pushed - lane->popped == LANE_CHUNKS ||
+    if (lane->launched == lane->cut || PEEK(lane->stream_gone) || lane->pushed - lane->popped == LANE_CHUNKS ||
         __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) != LANE_LIVE)
         return;
     struct chunk *chunk = &lane->ring[lane->pushed % LANE_CHUNKS];
@@ -132,23 +144,25 @@ void lane_cut(struct lane *lane, uint64_t now_ns) {
         restore(&relaxed);
         return;
     }
-    CUresult result = record(lane->context, &chunk->event, lane->stream);
+    CUevent event = chunk->event;
+    CUresult result = record(lane->context, &event, lane->stream);
+    POKE(chunk->event, event);
     restore(&relaxed);
     if (result != CUDA_SUCCESS) { /* nothing can be seen of it: believe the estimate */
-        lane->blind_ns = now_ns + lane_inflight(lane);
-        lane->unconfirmed = true;
+        POKE(lane->blind_ns, now_ns + lane_inflight(lane));
+        POKE(lane->unconfirmed, true);
         clear_open(lane);
         return;
     }
     chunk->key = lane->open_mixed ? 0 : lane->open_key;
     chunk->estimated_ns = lane->open_ns;
-    chunk->wanted_ns = lane->open_wanted_ns;
-    chunk->first_ns = lane->open_first_ns;
+    POKE(chunk->wanted_ns, lane->open_wanted_ns);
+    POKE(chunk->first_ns, lane->open_first_ns);
     chunk->cut_ns = now_ns;
     chunk->launches = (uint32_t)(lane->launched - lane->cut);
     chunk->unknown = lane->open_unknown;
     chunk->alone = lane->open_alone && chunk->launches == 1;
-    __atomic_store_n(&lane->ring_ns, lane->ring_ns + lane->open_ns, __ATOMIC_RELAXED);
+    POKE(lane->ring_ns, lane->ring_ns + lane->open_ns);
     __atomic_store_n(&lane->pushed, lane->pushed + 1, __ATOMIC_RELEASE);
     clear_open(lane);
 }
@@ -157,9 +171,12 @@ void lane_base(struct lane *lane, uint64_t now_ns) {
     struct relaxed relaxed;
 
     relax(&relaxed);
-    lane->based = !captures(lane->stream) && record(lane->context, &lane->base_event, lane->stream) == CUDA_SUCCESS;
+    CUevent event = lane->base_event;
+    bool based = !captures(lane->stream) && record(lane->context, &event, lane->stream) == CUDA_SUCCESS;
     restore(&relaxed);
-    lane->base_ns = now_ns;
+    POKE(lane->base_event, event);
+    POKE(lane->based, based);
+    POKE(lane->base_ns, now_ns);
 }
 
 /* When did the event happen, by our clock? `now_ns` is a time at which it was known to be over. */
@@ -181,7 +198,7 @@ static void learn(
     each_ns = each_ns < SHORTEST_NS ? SHORTEST_NS : each_ns;
     each_ns = estimate_learn(gate_shared_estimates, GATE_SHARED_ESTIMATES, chunk->key, each_ns);
     const struct estimate *shared = estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, chunk->key);
-    estimate_put(thread->estimates, GATE_ESTIMATES, chunk->key, each_ns, shared ? shared->samples : 1);
+    estimate_put(thread->estimates, GATE_ESTIMATES, chunk->key, each_ns, shared ? PEEK(shared->samples) : 1);
 }
 
 static void pop(struct gate *gate, struct gate_thread *thread, struct lane *lane, uint64_t end_ns, bool known) {
@@ -196,18 +213,18 @@ static void pop(struct gate *gate, struct gate_thread *thread, struct lane *lane
     /* Launches with pauses between them may share a chunk: its length is no work then. (With several threads it is
      * likelier that they took turns.) */
     uint64_t believed_ns = 2 * chunk->estimated_ns + BELIEF_SLACK_NS;
-    if (!queued && !chunk->alone && gate->active <= 1 && end_ns - start_ns > believed_ns)
+    if (!queued && !chunk->alone && PEEK(gate->active) <= 1 && end_ns - start_ns > believed_ns)
         gate_account(gate, chunk->wanted_ns, end_ns - chunk->estimated_ns, end_ns);
     else
         gate_account(gate, chunk->wanted_ns, start_ns, end_ns);
-    lane->end_ns = end_ns;
+    POKE(lane->end_ns, end_ns);
     /* This event's time is known now: the next chunk is measured from it. The old base serves as a fresh event. */
     CUevent old = lane->base_event;
-    lane->base_event = chunk->event;
-    lane->base_ns = end_ns;
-    lane->based = known;
-    chunk->event = old;
-    __atomic_store_n(&lane->ring_ns, lane->ring_ns - chunk->estimated_ns, __ATOMIC_RELAXED);
+    POKE(lane->base_event, chunk->event);
+    POKE(lane->base_ns, end_ns);
+    POKE(lane->based, known);
+    POKE(chunk->event, old);
+    POKE(lane->ring_ns, lane->ring_ns - chunk->estimated_ns);
     __atomic_store_n(&lane->popped, lane->popped + 1, __ATOMIC_RELEASE);
 }
 
@@ -215,7 +232,7 @@ void lane_reap(struct gate *gate, struct gate_thread *thread, struct lane *lane,
     struct relaxed relaxed;
 
     if (lane->blind_ns && now_ns >= lane->blind_ns)
-        lane->blind_ns = 0;
+        POKE(lane->blind_ns, 0);
     if (lane->launched != lane->cut && __atomic_load_n(&lane->clean_mark, __ATOMIC_ACQUIRE) == lane->launched)
         clear_open(lane); /* the agent saw the end of it, and accounted */
     if (lane->pushed == lane->popped)
@@ -227,7 +244,7 @@ void lane_reap(struct gate *gate, struct gate_thread *thread, struct lane *lane,
         if (result == CUDA_ERROR_NOT_READY)
             break;
         if (result != CUDA_SUCCESS) { /* a sticky error: nothing of this context runs any more */
-            lane->unconfirmed = true;
+            POKE(lane->unconfirmed, true);
             pop(gate, thread, lane, now_ns, false);
             continue;
         }
@@ -243,8 +260,8 @@ void lane_finish(struct gate *gate, struct gate_thread *thread, struct lane *lan
         return;
     uint64_t start_ns = lane->open_first_ns > lane->end_ns ? lane->open_first_ns : lane->end_ns;
     gate_account(gate, lane->open_wanted_ns, start_ns, now_ns);
-    lane->end_ns = now_ns;
-    lane->based = false;
+    POKE(lane->end_ns, now_ns);
+    POKE(lane->based, false);
     clear_open(lane);
 }
 
@@ -281,7 +298,7 @@ static void leave(void) {
 
 void lane_foreign_record(struct lane *lane) {
     uint64_t launched = __atomic_load_n(&lane->launched, __ATOMIC_ACQUIRE);
-    CUstream stream = lane->stream;
+    CUstream stream = PEEK(lane->stream);
 
     /* The legacy stream waits for every blocking stream of its context, also for the other threads' own default
      * streams, which nobody but they can name. Not while something captures: it would end that capture. */
@@ -292,7 +309,7 @@ void lane_foreign_record(struct lane *lane) {
     } else if (captures(stream)) {
         return;
     }
-    if (record(lane->context, &lane->foreign_event, stream) == CUDA_SUCCESS) {
+    if (record(PEEK(lane->context), &lane->foreign_event, stream) == CUDA_SUCCESS) {
         lane->foreign_mark = launched;
         lane->foreign_recorded = true;
     }
@@ -301,9 +318,9 @@ void lane_foreign_record(struct lane *lane) {
 /* The newest chunk's event, and when the work before it was over; false where the owner changed it meanwhile. */
 static bool query_newest(
     struct lane *lane, uint64_t pushed, uint64_t popped, uint64_t now_ns, struct lane_probe *probe) {
-    CUevent base_event = lane->base_event, event = lane->ring[(pushed - 1) % LANE_CHUNKS].event;
-    uint64_t base_ns = lane->base_ns;
-    bool based = lane->based;
+    CUevent base_event = PEEK(lane->base_event), event = PEEK(lane->ring[(pushed - 1) % LANE_CHUNKS].event);
+    uint64_t base_ns = PEEK(lane->base_ns);
+    bool based = PEEK(lane->based);
 
     CUresult result = real.cuEventQuery(event);
     if (result == CUDA_ERROR_NOT_READY)
@@ -327,7 +344,7 @@ static void look(struct lane *lane, uint64_t now_ns, struct lane_probe *probe) {
         if (pushed != popped && !query_newest(lane, pushed, popped, now_ns, probe))
             return;
     } else {
-        if (!lane->stream_gone && !(lane->foreign_recorded && lane->foreign_mark == launched))
+        if (!PEEK(lane->stream_gone) && !(lane->foreign_recorded && lane->foreign_mark == launched))
             lane_foreign_record(lane);
         if (!lane->foreign_recorded || lane->foreign_mark != launched)
             return;
@@ -335,12 +352,12 @@ static void look(struct lane *lane, uint64_t now_ns, struct lane_probe *probe) {
         if (result == CUDA_ERROR_NOT_READY)
             return;
         probe->unconfirmed |= result != CUDA_SUCCESS;
-        probe->end_ns =
-            event_time(lane->based && pushed == popped, lane->base_event, lane->base_ns, lane->foreign_event, now_ns);
+        probe->end_ns = event_time(PEEK(lane->based) && pushed == popped, PEEK(lane->base_event), PEEK(lane->base_ns),
+            lane->foreign_event, now_ns);
     }
     probe->finished = __atomic_load_n(&lane->launched, __ATOMIC_ACQUIRE) == launched;
     if (probe->finished)
-        lane->clean_mark = launched;
+        __atomic_store_n(&lane->clean_mark, launched, __ATOMIC_RELEASE);
 }
 
 void lane_probe(struct lane *lane, enum lane_look how, uint64_t now_ns, struct lane_probe *probe) {
@@ -348,28 +365,30 @@ void lane_probe(struct lane *lane, enum lane_look how, uint64_t now_ns, struct l
     uint64_t launched = __atomic_load_n(&lane->launched, __ATOMIC_ACQUIRE);
 
     memset(probe, 0, sizeof *probe);
-    if (state != LANE_LIVE || lane->clean_mark == launched ||
-        (launched == lane->cut && lane->pushed == lane->popped && !lane->blind_ns)) {
+    uint64_t cut = PEEK(lane->cut), pushed = PEEK(lane->pushed), popped = PEEK(lane->popped);
+    uint64_t clean_mark = PEEK(lane->clean_mark), blind_ns = PEEK(lane->blind_ns), end_ns = PEEK(lane->end_ns);
+
+    if (state != LANE_LIVE || clean_mark == launched || (launched == cut && pushed == popped && !blind_ns)) {
         probe->finished = true;
-        probe->end_ns = lane->end_ns;
-        bool lost = state == LANE_LOST && lane->clean_mark != launched;
-        probe->unconfirmed = lost && (launched != lane->cut || lane->pushed != lane->popped);
+        probe->end_ns = end_ns;
+        bool lost = state == LANE_LOST && clean_mark != launched;
+        probe->unconfirmed = lost && (launched != cut || pushed != popped);
         if (lost)
-            lane->clean_mark = launched;
+            POKE(lane->clean_mark, launched);
         return;
     }
-    const struct chunk *head = &lane->ring[lane->popped % LANE_CHUNKS];
-    bool queued = lane->pushed != lane->popped;
-    probe->wanted_ns = queued ? head->wanted_ns : lane->open_wanted_ns;
-    probe->start_ns = queued ? head->first_ns : lane->open_first_ns;
-    if (probe->start_ns < lane->end_ns)
-        probe->start_ns = lane->end_ns;
+    const struct chunk *head = &lane->ring[popped % LANE_CHUNKS];
+    bool queued = pushed != popped;
+    probe->wanted_ns = queued ? PEEK(head->wanted_ns) : PEEK(lane->open_wanted_ns);
+    probe->start_ns = queued ? PEEK(head->first_ns) : PEEK(lane->open_first_ns);
+    if (probe->start_ns < end_ns)
+        probe->start_ns = end_ns;
     uint64_t gone_ns = now_ns > probe->start_ns ? now_ns - probe->start_ns : 0;
     probe->inflight_ns = lane_inflight(lane);
     probe->inflight_ns = probe->inflight_ns > gone_ns ? probe->inflight_ns - gone_ns : 0;
     probe->unconfirmed = __atomic_exchange_n(&lane->unconfirmed, false, __ATOMIC_RELAXED);
-    if (lane->blind_ns > now_ns) {
-        probe->inflight_ns = lane->blind_ns - now_ns;
+    if (blind_ns > now_ns) {
+        probe->inflight_ns = blind_ns - now_ns;
         return;
     }
     if (how == LANE_WHEN_DUE && probe->inflight_ns)

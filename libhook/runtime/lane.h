@@ -2,7 +2,7 @@
  * lane.h - what one thread launched into one stream, cut into chunks that each end with an event.
  *
  * Only the thread that launches may record an event for certain (handle 0x2 means the calling thread's own stream), so
- * every lane belongs to one thread: it alone cuts chunks (lane_cut), and takes finished ones off (lane_reap). Work that
+ * every lane belongs to one thread: it alone writes it (POKE where others look), cuts chunks (lane_cut), and takes finished ones off (lane_reap). Work that
  * was launched since the last cut is *open*. Events and their order tell when chunks ended on the device's own clock:
  * the end of chunk n is the end of chunk n-1 plus the time between their events.
  *
@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "libhook/core/peek.h"
 #include "libhook/driver/cuda_types.h"
 
 #define LANE_CHUNKS 16
@@ -87,7 +88,7 @@ void lane_reap(struct gate *gate, struct gate_thread *thread, struct lane *lane,
 void lane_finish(struct gate *gate, struct gate_thread *thread, struct lane *lane, uint64_t now_ns);
 /* Estimated GPU time launched and not known to be over. */
 static inline uint64_t lane_inflight(const struct lane *lane) {
-    return __atomic_load_n(&lane->open_ns, __ATOMIC_RELAXED) + __atomic_load_n(&lane->ring_ns, __ATOMIC_RELAXED);
+    return PEEK(lane->open_ns) + PEEK(lane->ring_ns);
 }
 
 struct lane_probe {

@@ -24,7 +24,7 @@ struct request {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct request *first;                     /* under the lock; oldest first */
+static struct request *first; /* changed under the lock; oldest first */
 static uint64_t released_bytes[WIRE_MAX_DEVICES]; /* atomic */
 
 static void put(struct request *request) {
@@ -32,7 +32,7 @@ static void put(struct request *request) {
     struct request **end = &first;
     while (*end)
         end = &(*end)->next;
-    *end = request;
+    __atomic_store_n(end, request, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&lock);
 }
 
@@ -115,7 +115,7 @@ void mailbox_on_reply(const struct wire_mem_reply *reply) {
     for (; *at; at = &(*at)->next)
         if ((*at)->serial && (*at)->serial == reply->answers) {
             request = *at;
-            *at = request->next;
+            __atomic_store_n(at, request->next, __ATOMIC_RELEASE);
             break;
         }
     pthread_mutex_unlock(&lock);
@@ -157,7 +157,7 @@ void mailbox_on_connection(void) {
 void mailbox_refuse_all(int error) {
     pthread_mutex_lock(&lock);
     struct request *request = first;
-    first = NULL;
+    __atomic_store_n(&first, NULL, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&lock);
     while (request) {
         struct request *next = request->next;

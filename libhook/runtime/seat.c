@@ -22,7 +22,7 @@ static uint64_t launches(const struct gate *gate) {
 
     for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next)
         for (struct lane *lane = __atomic_load_n(&thread->lanes, __ATOMIC_ACQUIRE); lane; lane = lane->next)
-            if (&gates[lane->ordinal] == gate)
+            if (&gates[PEEK(lane->ordinal)] == gate)
                 sum += __atomic_load_n(&lane->launched, __ATOMIC_RELAXED);
     return sum;
 }
@@ -35,7 +35,7 @@ static bool probe(struct seat *seat, enum lane_look how, uint64_t now_ns, uint64
     for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next)
         for (struct lane *lane = __atomic_load_n(&thread->lanes, __ATOMIC_ACQUIRE); lane; lane = lane->next) {
             struct lane_probe one;
-            if (&gates[lane->ordinal] != seat->gate)
+            if (&gates[PEEK(lane->ordinal)] != seat->gate)
                 continue;
             uint64_t estimated_ns = lane_inflight(lane);
             lane_probe(lane, how, now_ns, &one);
@@ -49,7 +49,7 @@ static bool probe(struct seat *seat, enum lane_look how, uint64_t now_ns, uint64
                 *end_ns = one.end_ns;
             if (one.start_ns && one.end_ns > one.start_ns) {
                 uint64_t believed_ns = 2 * estimated_ns + 50000;
-                if (seat->gate->active <= 1 && one.end_ns - one.start_ns > believed_ns)
+                if (PEEK(seat->gate->active) <= 1 && one.end_ns - one.start_ns > believed_ns)
                     one.start_ns = one.end_ns - estimated_ns;
                 gate_account(seat->gate, one.wanted_ns, one.start_ns, one.end_ns);
             }
@@ -68,6 +68,7 @@ static void begin_grant(
             (unsigned long long)token_held(&seat->token));
         return;
     }
+    POKE(seat->valve_word, seat->token.epoch);
     if (fresh)
         seat->unconfirmed = false;
 }
@@ -175,8 +176,11 @@ _Static_assert((int)TOKEN_RETURN_WANT_MORE == (int)WIRE_RETURN_WANT_MORE &&
 static bool needed(void) {
     for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next) {
         const struct lane *lane = __atomic_load_n(&thread->wait_lane, __ATOMIC_ACQUIRE);
-        if (lane &&
-            (lane->clean_mark == lane->launched || (lane->pushed == lane->popped && lane->launched == lane->cut)))
+        if (!lane)
+            continue;
+        uint64_t launched = PEEK(lane->launched);
+        if (PEEK(lane->clean_mark) == launched ||
+            (PEEK(lane->pushed) == PEEK(lane->popped) && launched == PEEK(lane->cut)))
             return true;
     }
     return false;
@@ -207,7 +211,7 @@ static void observe(struct seat *seat, const struct seat_world *world, uint64_t 
     view->patience_ns = burst_patience(&burst);
     /* Idle as the device sees it, though the program may be about to launch: it may launch slower than the device works. */
     /* One thread launches, and it waits for the end: it cannot be about to launch before it has seen it. */
-    bool syncing = __atomic_load_n(&gate->syncing, __ATOMIC_SEQ_CST) && gate->active <= 1;
+    bool syncing = __atomic_load_n(&gate->syncing, __ATOMIC_SEQ_CST) && PEEK(gate->active) <= 1;
     view->ending = syncing && !view->patience_ns;
     if (view->patience_ns < UNTOLD_PATIENCE_NS && !syncing && !__atomic_load_n(&gate->told_idle, __ATOMIC_ACQUIRE))
         view->patience_ns = UNTOLD_PATIENCE_NS;
@@ -254,7 +258,7 @@ uint64_t seat_step(struct seat *seat, const struct seat_world *world, uint64_t n
         }
         if (actions & TOKEN_ADMIT) {
             __atomic_add_fetch(&seat->gate->valves, 1, __ATOMIC_RELAXED);
-            gate_open(seat->gate, token->epoch, &seat->token.epoch, token->cap_ns, UINT64_MAX, true);
+            gate_open(seat->gate, token->epoch, &seat->valve_word, token->cap_ns, UINT64_MAX, true);
         }
         if (actions & TOKEN_SEND_RETURN)
             send_return(seat, world, &view, now_ns);
@@ -271,14 +275,14 @@ uint64_t seat_step(struct seat *seat, const struct seat_world *world, uint64_t n
 }
 
 void seat_admit(struct seat *seat) {
-    if (!seat->managed || seat->token.state >= TOKEN_OPEN || !seat->gate->waiting)
+    if (!seat->managed || seat->token.state >= TOKEN_OPEN || !PEEK(seat->gate->waiting))
         return;
     __atomic_add_fetch(&seat->gate->valves, 1, __ATOMIC_RELAXED);
     gate_open(seat->gate, ADMIT_WORD, &ADMIT_WORD, seat->token.cap_ns ? seat->token.cap_ns : 1000000, UINT64_MAX, true);
 }
 
 void seat_stop_admitting(struct seat *seat) {
-    if (seat->managed && seat->token.state < TOKEN_OPEN && seat->gate->ticket && seat->gate->epoch == ADMIT_WORD)
+    if (seat->managed && seat->token.state < TOKEN_OPEN && PEEK(seat->gate->ticket) && seat->gate->epoch == ADMIT_WORD)
         gate_close(seat->gate);
 }
 
@@ -289,6 +293,7 @@ void seat_unprepare(struct seat *seat) {
 
 void seat_run_free(struct seat *seat) {
     token_init(&seat->token);
+    POKE(seat->valve_word, 0);
     gate_open_free(seat->gate);
 }
 

@@ -22,6 +22,7 @@ struct seat {
     struct token token;
     struct wire_grant prepared; /* epoch 0: none; a grant that begins when the page shows its epoch */
     bool unconfirmed;  /* something since the Grant could not be observed */
+    uint64_t valve_word; /* the epoch held last: a gate opened by the valve looks here, not into the page; atomic */
     /* At the last Return: by the time that a grant on the page is heard of here, its first launches may be out. */
     uint64_t launches;
     uint64_t busy_ns;

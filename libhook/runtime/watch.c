@@ -30,7 +30,7 @@ void watch_sync_before(enum watch_scope scope, CUstream stream) {
     uint64_t now_ns = 0;
     for (; lane; lane = lane->next)
         if (lane->launched != lane->cut && concerned(lane, scope, stream, context) &&
-            (gates[lane->ordinal].contended || log_wants(LOG_DEBUG))) {
+            (PEEK(gates[lane->ordinal].contended) || log_wants(LOG_DEBUG))) {
             now_ns = now_ns ? now_ns : gate_now();
             lane_cut(lane, now_ns);
         }
@@ -53,12 +53,12 @@ static void stop_syncing(struct gate_thread *thread) {
 static void tell_idle(struct gate *gate) {
     struct burst burst;
 
-    if (!gate->contended || !__atomic_load_n(&gate->ticket, __ATOMIC_RELAXED))
+    if (!PEEK(gate->contended) || !__atomic_load_n(&gate->ticket, __ATOMIC_RELAXED))
         return;
     for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next)
         for (struct lane *lane = __atomic_load_n(&thread->lanes, __ATOMIC_ACQUIRE); lane; lane = lane->next)
-            if (&gates[lane->ordinal] == gate && live(lane) && lane_inflight(lane) &&
-                __atomic_load_n(&lane->clean_mark, __ATOMIC_ACQUIRE) != lane->launched)
+            if (&gates[PEEK(lane->ordinal)] == gate && live(lane) && lane_inflight(lane) &&
+                __atomic_load_n(&lane->clean_mark, __ATOMIC_ACQUIRE) != PEEK(lane->launched))
                 return;
     __atomic_store_n(&gate->told_idle, 1, __ATOMIC_RELEASE);
     gate_burst_snapshot(gate, false, &burst);
@@ -155,16 +155,16 @@ void watch_stream_ending(CUstream stream) {
     lane_keep_agent_out();
     for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next)
         for (struct lane *lane = __atomic_load_n(&thread->lanes, __ATOMIC_ACQUIRE); lane; lane = lane->next) {
-            if (lane->stream != stream || !live(lane) || lane->stream_gone)
+            if (PEEK(lane->stream) != stream || !live(lane) || PEEK(lane->stream_gone))
                 continue;
-            if (lane->launched != __atomic_load_n(&lane->cut, __ATOMIC_ACQUIRE)) {
+            if (PEEK(lane->launched) != __atomic_load_n(&lane->cut, __ATOMIC_ACQUIRE)) {
                 if (!relaxed)
                     relaxed = real.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
                 lane_foreign_record(lane);
             }
             __atomic_store_n(&lane->stream_gone, 1, __ATOMIC_SEQ_CST);
-            if (thread->stream == stream)
-                thread->stream = NULL; /* no lane has it: a new stream with this handle starts afresh */
+            if (PEEK(thread->stream) == stream)
+                POKE(thread->stream, NULL); /* no lane has it: a new stream with this handle starts afresh */
         }
     lane_let_agent_in();
     if (relaxed)
@@ -183,10 +183,10 @@ void watch_contexts_release(CUcontext gone) {
         captures_lost(gone);
         for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next) {
             for (struct lane *lane = __atomic_load_n(&thread->lanes, __ATOMIC_ACQUIRE); lane; lane = lane->next)
-                if (lane->context == gone && live(lane))
+                if (PEEK(lane->context) == gone && live(lane))
                     __atomic_store_n(&lane->state, LANE_LOST, __ATOMIC_SEQ_CST);
-            if (thread->context == gone)
-                thread->context = NULL;
+            if (PEEK(thread->context) == gone)
+                POKE(thread->context, NULL);
         }
     }
     lane_let_agent_in();

@@ -66,12 +66,12 @@ struct CUevent_st {
     struct slab_head head;
     struct CUctx_st *ctx;
     unsigned int flags;
-    bool recorded;
-    uint32_t queue;
-    uint64_t index;
-    uint64_t done_ns; /* 0: not known yet */
-    struct capture *captured; /* its last record was in this capture */
-    uint64_t captured_id;
+    /* Any thread records, any looks: mark says which entry of which queue (event.c). */
+    _Atomic bool recorded;
+    _Atomic uint64_t mark;
+    _Atomic uint64_t done_mark, done_ns;  /* when the entry of done_mark was over; kept when it leaves the queue */
+    _Atomic(struct capture *) captured;   /* its last record was in this capture */
+    _Atomic uint64_t captured_id;
     struct node_set *tips;
 };
 

@@ -12,32 +12,54 @@ CUresult event_of(CUevent handle, struct CUevent_st **out) {
     return CUDA_SUCCESS;
 }
 
+/* One word for an entry of a queue, so that nobody sees the queue of one recording and the entry of another. */
+static uint64_t mark_of(uint32_t queue, uint64_t index) {
+    return index << 8 | queue;
+}
+
+static uint32_t mark_queue(uint64_t mark) {
+    return (uint32_t)(mark & 0xff);
+}
+
+static uint64_t mark_index(uint64_t mark) {
+    return mark >> 8;
+}
+
+/* When the entry was over, if it has left its queue; 0: it has not. */
+static uint64_t kept_ns(struct CUevent_st *event, uint64_t mark) {
+    if (atomic_load(&event->done_mark) != mark)
+        return 0;
+    uint64_t ns = atomic_load(&event->done_ns);
+    return atomic_load(&event->done_mark) == mark ? ns : 0;
+}
+
 void event_keep_time(uint32_t queue, struct sim_entry *entry) {
     struct CUevent_st *event = (struct CUevent_st *)entry->arg;
-    uint64_t index = atomic_load(&entry->index);
-    if (!slab_has(SLAB_EVENT, event) || event->queue != queue || event->index != index || event->done_ns)
+    uint64_t index = atomic_load(&entry->index), mark = mark_of(queue, index);
+    if (!slab_has(SLAB_EVENT, event) || atomic_load(&event->mark) != mark)
         return;
     if (atomic_load(&entry->done) & SIM_PENDING)
         sim_commit(&driver.seat, NULL, NULL); /* writes out what another process has left undone */
-    event->done_ns = queue_event_ns(queue, index);
+    atomic_store(&event->done_ns, queue_event_ns(queue, index));
+    atomic_store(&event->done_mark, mark);
 }
 
 CUresult event_record(struct CUevent_st *event, struct CUstream_st *stream) {
     uint64_t index;
     NEED(event->ctx == stream->ctx, CUDA_ERROR_INVALID_HANDLE);
     TRY(queue_push(stream, &(struct work){.kind = SIM_EVENT, .arg = (uint64_t)event}, &index));
-    event->done_ns = 0;
-    event->queue = stream->queue->number;
-    event->index = index;
-    event->captured = NULL;
-    event->recorded = true;
+    atomic_store_explicit(&event->captured, NULL, memory_order_relaxed);
+    atomic_store_explicit(&event->mark, mark_of(stream->queue->number, index), memory_order_release);
+    atomic_store_explicit(&event->recorded, true, memory_order_release);
     return CUDA_SUCCESS;
 }
 
 CUresult event_wait(struct CUevent_st *event, struct CUstream_st *stream) {
-    if (!event->recorded || sim_seen_retired(&driver.seat, event->queue, event->index))
+    uint64_t mark = atomic_load(&event->mark);
+    if (!event->recorded || sim_seen_retired(&driver.seat, mark_queue(mark), mark_index(mark)))
         return CUDA_SUCCESS;
-    return queue_push(stream, &(struct work){.kind = SIM_WAIT, .arg = event->queue, .until = event->index}, NULL);
+    struct work wait = {.kind = SIM_WAIT, .arg = mark_queue(mark), .until = mark_index(mark)};
+    return queue_push(stream, &wait, NULL);
 }
 
 CUresult cuEventCreate(CUevent *event, unsigned int flags) {
@@ -98,9 +120,10 @@ CUresult cuEventQuery(CUevent handle) {
     TRY(event_of(handle, &event));
     TRY(capture_guard());
     TRY(capture_check_event(event));
-    if (!event->recorded || event->done_ns)
+    uint64_t mark = atomic_load(&event->mark);
+    if (!event->recorded || kept_ns(event, mark))
         return CUDA_SUCCESS;
-    return queue_entry_done(event->queue, event->index) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    return queue_entry_done(mark_queue(mark), mark_index(mark)) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 CUresult cuEventSynchronize(CUevent handle) {
@@ -108,8 +131,9 @@ CUresult cuEventSynchronize(CUevent handle) {
     TRY(event_of(handle, &event));
     TRY(capture_guard());
     TRY(capture_check_event(event));
-    if (event->recorded && !event->done_ns)
-        queue_wait_entry(event->queue, event->index);
+    uint64_t mark = atomic_load(&event->mark);
+    if (event->recorded && !kept_ns(event, mark))
+        queue_wait_entry(mark_queue(mark), mark_index(mark));
     pool_trim_all();
     return CUDA_SUCCESS;
 }
@@ -118,15 +142,18 @@ CUresult cuEventSynchronize(CUevent handle) {
 static CUresult time_of(struct CUevent_st *event, uint64_t *ns) {
     NEED(event->recorded && !(event->flags & CU_EVENT_DISABLE_TIMING), CUDA_ERROR_INVALID_HANDLE);
     TRY(capture_check_event(event));
-    if (!event->done_ns) {
-        NEED(queue_entry_done(event->queue, event->index), CUDA_ERROR_NOT_READY);
-        event->done_ns = queue_event_ns(event->queue, event->index);
-        if (!event->done_ns) {
-            sim_commit(&driver.seat, NULL, NULL);
-            event->done_ns = queue_event_ns(event->queue, event->index);
-        }
+    uint64_t mark = atomic_load(&event->mark);
+    *ns = kept_ns(event, mark);
+    if (*ns)
+        return CUDA_SUCCESS;
+    NEED(queue_entry_done(mark_queue(mark), mark_index(mark)), CUDA_ERROR_NOT_READY);
+    *ns = queue_event_ns(mark_queue(mark), mark_index(mark));
+    if (!*ns) {
+        sim_commit(&driver.seat, NULL, NULL);
+        *ns = queue_event_ns(mark_queue(mark), mark_index(mark));
     }
-    *ns = event->done_ns;
+    if (!*ns) /* it left the queue meanwhile */
+        *ns = kept_ns(event, mark);
     return CUDA_SUCCESS;
 }
 

@@ -201,10 +201,8 @@ CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t bytes) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value) {
-    struct CUmemPoolHandle_st *pool;
-    NEED(value, CUDA_ERROR_INVALID_VALUE);
-    TRY(pool_of(handle, &pool));
+/* With the lock held. */
+static CUresult set_attribute(struct CUmemPoolHandle_st *pool, CUmemPool_attribute attribute, void *value) {
     switch (attribute) {
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
@@ -224,16 +222,28 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribut
     }
 }
 
+CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value) {
+    struct CUmemPoolHandle_st *pool;
+    NEED(value, CUDA_ERROR_INVALID_VALUE);
+    TRY(pool_of(handle, &pool));
+    pthread_mutex_lock(&lock);
+    CUresult result = set_attribute(pool, attribute, value);
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
 CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value) {
     struct CUmemPoolHandle_st *pool;
     NEED(value, CUDA_ERROR_INVALID_VALUE);
     TRY(pool_of(handle, &pool));
-    const uint64_t figures[] = {pool->threshold, pool->reserved, pool->reserved_high, pool->used, pool->used_high};
     NEED(attribute >= 1 && attribute <= CU_MEMPOOL_ATTR_USED_MEM_HIGH, CUDA_ERROR_INVALID_VALUE);
+    pthread_mutex_lock(&lock);
+    const uint64_t figures[] = {pool->threshold, pool->reserved, pool->reserved_high, pool->used, pool->used_high};
     if (attribute < CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
         *(int *)value = pool->reuse[attribute - 1];
     else
         *(uint64_t *)value = figures[attribute - CU_MEMPOOL_ATTR_RELEASE_THRESHOLD];
+    pthread_mutex_unlock(&lock);
     return CUDA_SUCCESS;
 }
 

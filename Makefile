@@ -7,7 +7,7 @@ C_FILES = $(shell find libhook $(wildcard tests bench) -name '*.[ch]' | sort)
 PY_DIRS = gemini scheduler_backend libhook $(wildcard bench)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test e2e e2e-setup lint format docs cuda-check bench gpu-check gpu-bundle wheel clean
+.PHONY: help setup build run test e2e e2e-setup lint format docs cuda-check sanitize bench gpu-check gpu-bundle wheel clean
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -74,6 +74,9 @@ docs: $(VENV)/.stamp-docs ## the documentation as a site, in out/site; a dead li
 
 cuda-check: setup ## the table of driver functions against CUDA's headers of each release, and the newest there is
 	@$(BIN)/python -m tests.headers.compare
+
+sanitize: build ## the library's tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer, ten minutes
+	@$(BIN)/python -m tests.sanitize.run
 
 bench: build ## every benchmark, one JSON object each; ARGS="fairness handover" for some
 	@$(BIN)/python -m bench $(ARGS)

@@ -1,0 +1,123 @@
+"""Run programs and tests on a library and a simulated driver that were built with sanitizers (libhook/build.py).
+
+`players` is the short form: the differential fuzzer's player as two tenants of one card and one daemon, so that all
+kinds of calls are made from several threads while the token goes to and fro. `suite_on` runs tests of tests/libhook in
+a copy of the tree in which libhook/lib leads to the sanitized libraries. Both return what the sanitizers reported.
+
+    python -m tests.sanitize.run address,undefined thread      # `make sanitize`: the tests of the library, ten minutes
+
+What the sanitizers report is the verdict, not whether a test passes: under them all is several times slower, and some
+tests ask how the library itself is made, which the sanitizers change.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from bench.bed import ROOT, Bed
+from bench.differential import MEMORY, build
+from libhook.build import build_sanitized, sanitizer_runtime
+
+FOLDERS = ("libhook", "scheduler_backend", "gemini", "bench", "tests")
+SUITE = tuple(f"tests/libhook/{name}" for name in ("ways", "runtime", "hooks", "processes"))
+CALLS = 6000
+PATIENCE_S = 300
+
+
+def options(reports: Path) -> dict[str, str]:
+    """The environment in which sanitizers write what they find to files in `reports`."""
+    common = f"log_path={reports}/report:exitcode=66"
+    return {
+        "ASAN_OPTIONS": f"{common}:detect_leaks=0",  # a process's objects live as long as it does
+        "UBSAN_OPTIONS": f"{common}:print_stacktrace=1",
+        # A fork in a process with threads is what the tests are about; Python itself and libzmq were built without.
+        "TSAN_OPTIONS": f"{common}:die_after_fork=0:ignore_noninstrumented_modules=1",
+    }
+
+
+def found(reports: Path) -> list[str]:
+    """What was reported, the same thing once, each with the beginning of its story."""
+    seen: dict[str, str] = {}
+    for path in sorted(reports.iterdir()):
+        for text in re.split(r"(?m)^={18,}$", path.read_text(errors="replace")):
+            if text.strip():
+                summary = re.search(r"SUMMARY: .*", text)
+                seen.setdefault(summary[0] if summary else text.strip().splitlines()[0], text.strip()[:3000])
+    return list(seen.values())
+
+
+def players(names: str, lib: Path, folder: Path) -> list[str]:
+    """Two tenants of one card play random calls, with the libraries in `lib`; what was reported."""
+    reports = folder / "reports"
+    reports.mkdir()
+    binary = build(folder)
+    runtime = sanitizer_runtime(names)
+    with Bed() as bed, ThreadPoolExecutor(2) as pool:
+
+        def play(tenant: str, seed: int, threads: int) -> subprocess.CompletedProcess[str]:
+            bed.tenant(tenant, 0.5, 1.0, memory=MEMORY // 2)
+            env = bed.environment(tenant) | options(reports)
+            env |= {"LD_PRELOAD": f"{runtime}:{lib / 'libgemini_hook.so'}", "LD_LIBRARY_PATH": f"{lib / 'sim'}:{lib}"}
+            command = [str(binary), str(seed), str(CALLS), str(threads)]
+            return subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE_S)
+
+        runs = list(pool.map(play, ("several", "one"), (2, 1), (4, 1)))
+    told = found(reports)
+    ends = [f"the player ended with {run.returncode}: {run.stderr[-1000:]}" for run in runs if run.returncode]
+    return told or ends
+
+
+def copied(folder: Path, lib: Path) -> Path:
+    """A copy of the tree whose libhook/lib leads to `lib`."""
+    tree = folder / "tree"
+    skipped = shutil.ignore_patterns("lib", "__pycache__", "*.so", "e2e", "results")
+    for name in FOLDERS:
+        shutil.copytree(ROOT / name, tree / name, ignore=skipped)
+    shutil.copyfile(ROOT / "pyproject.toml", tree / "pyproject.toml")
+    for built in (ROOT / "libhook").glob("_core_*"):
+        (tree / "libhook" / built.name).symlink_to(built)
+    (tree / "libhook" / "lib").symlink_to(lib)
+    return tree
+
+
+def suite_on(names: str, folder: Path, *arguments: str) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+    """pytest with `arguments` on the libraries with these sanitizers: how it ended, and what they reported."""
+    tree = copied(folder, build_sanitized(names))
+    reports = folder / "reports"
+    reports.mkdir()
+    runtime = str(sanitizer_runtime(names))
+    environment = {
+        **os.environ,
+        **options(reports),
+        "PYTHONPATH": str(tree),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "GEMINI_SANITIZER": runtime,
+        "LD_PRELOAD": runtime,
+        "GEMINI_WAYS_PATIENCE": "60",
+    }
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=line", *arguments]
+    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
+    return done, found(reports)
+
+
+def main() -> int:
+    bad = 0
+    for names in sys.argv[1:] or ["address,undefined", "thread"]:
+        with tempfile.TemporaryDirectory(prefix="gemini-sanitize-") as folder:
+            done, reports = suite_on(names, Path(folder), *SUITE)
+            print(done.stdout[-2500:])
+            print(f"{names}: {len(reports)} reports", *reports, sep="\n", flush=True)
+            ran = re.search(r"(\d+) passed", done.stdout)
+            bad += len(reports) > 0 or ran is None
+    return bad
+
+
+if __name__ == "__main__":
+    sys.exit(main())

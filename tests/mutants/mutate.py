@@ -158,7 +158,10 @@ class Workshop:
             "PYTHONDONTWRITEBYTECODE": "1",
             "GEMINI_WAYS_PATIENCE": "5",
         }
-        done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=110)
+        for _ in range(2 if patch else 1):  # where all is slow a lost wake-up, say, may do no harm once
+            done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=110)
+            if failed_as_it_should(done):
+                break
         shutil.rmtree(tree)
         return done
 

@@ -133,6 +133,31 @@ def test_the_pod_that_the_kubelet_admits_gets_its_card_however_many_others_wait(
     assert rig.service.counts["repair", "exchanged"] == 0
 
 
+@pytest.mark.parametrize("told", [True, False], ids=["kubelet-tells-whom-it-admits", "kubelet-does-not-tell"])
+def test_slots_that_best_effort_pods_take_of_a_card_cost_nobody_the_card_that_was_promised(
+    start: Start, told: bool
+) -> None:
+    """The kubelet counts a slot for each of their containers, and the book no core: then a card's slots do not suffice
+    for what was promised of it, and the kubelet adds some of another card's."""
+    rig = start(cards(2), told=told)
+    for n in range(3):
+        rig.api.put(bound(f"free{n}", rig.cards, [0], gpu_request="0", gpu_memory="1Gi"))
+    rig.api.put(bound("whole", rig.cards, [0], gpu_request="1", gpu_memory="8Gi"))
+    rig.api.put(bound("rest", rig.cards, [1], gpu_request="0.97", gpu_memory="8Gi"))
+    promised = {"free0": "GPU-0", "free1": "GPU-0", "free2": "GPU-0", "whole": "GPU-0", "rest": "GPU-1"}
+    for name, card in promised.items():
+        rig.kubelet.admit(rig.now(name))
+        held = rig.kubelet.held(f"uid-{name}", "main")[names.RESOURCE_CORE]
+        (mount,) = (one for one in held.reply.mounts if one.container_path == "/run/gemini")
+        assert record(rig.now(name)) == rig.daemon.specs[Path(mount.host_path).name]["gpus"] == [card]
+        assert held.reply.envs["NVIDIA_VISIBLE_DEVICES"] == card
+    whole = rig.kubelet.held("uid-whole", "main")[names.RESOURCE_CORE].devices
+    assert Counter(slot.partition("::")[0] for slot in whole) == {"GPU-0": 97, "GPU-1": 3}
+    assert not rig.api.events
+    with pytest.raises(AdmissionError):  # the node's slots are gone, and kube-scheduler counts them as the kubelet does
+        rig.kubelet.admit(rig.api.put(bound("more", rig.cards, [1], gpu_request="0.03")))
+
+
 def test_a_pod_that_the_watch_has_not_brought_yet_is_looked_up(start: Start) -> None:
     rig = start()
     rig.api.put(bound("waits", KNOWN, [0], gpu_request="0.5"))

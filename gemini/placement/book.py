@@ -22,7 +22,9 @@ from gemini.placement.shape import CORE, MEMORY, SLOTS, Bools, Ints, Shape, Trai
 from gemini.placement.tree import Tree
 
 Where = tuple[str, int]  # type, minor
-FEW = 512  # names that are looked up one by one: an index for all at once pays from here on
+# So many names are looked up one by one: an index for all at once pays from here on, and from where the names that are
+# known do not stay in the processor's cache.
+FEW, SOME, CACHED = 32, 512, 2_000
 
 
 class Overbooked(ValueError):
@@ -169,7 +171,7 @@ class Book:
 
     def ordinals(self, names: Collection[str]) -> Ints:
         """The ordinal of each name, -1 where there is no such node; for many names at once."""
-        if len(names) < FEW:
+        if len(names) < (SOME if len(self._ordinals) <= CACHED else FEW):
             return np.fromiter(map(self._ordinals.__getitem__, names), np.int64, len(names))
         if self._index is None:
             self._index = NameIndex(self._sites.keys(), [site.ordinal for site in self._sites.values()])

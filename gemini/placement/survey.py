@@ -39,8 +39,9 @@ class Survey:
         """Leaves in `passed` those that the policies like best, where more than `most` can take the pod."""
         if len(self.passed) > most:
             here = np.flatnonzero(self.fits)
-            best = np.sort(here[np.argsort(self.ranks()[here], kind="stable")[:most]])
-            self.kept = best
+            if self._allocator.policies_of(self.ask):
+                here = here[np.argsort(self.ranks()[here], kind="stable")]
+            self.kept = best = np.sort(here[:most])
             self.passed = tuple(self._names[i] for i in best.tolist())
 
     @property

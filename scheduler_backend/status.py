@@ -111,6 +111,7 @@ def _tenant(server: Server, name: str, shares: Sequence[dict[str, int]]) -> dict
         ],
         "socket": str(endpoint.socket_path),
         "enforced": metrics.enforced(server, name),
+        "outside": [stray.pid for stray in server.outside.strays if stray.tenant == name],
         "share": server.shares.get(name),
         "flood_pauses": endpoint.pauses,
     }

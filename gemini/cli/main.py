@@ -33,7 +33,8 @@ COMMANDS = {  # name -> (module, what it does)
     "webhook": ("gemini.cli.webhook", "the admission webhook of a Kubernetes cluster"),
     "kubectl": ("gemini.cli.kubectl", "a cluster's cards, who holds them, who waits and why: also `kubectl gemini`"),
     "device-plugin": ("gemini.cli.deviceplugin", "the device plugin of a Kubernetes node"),
-    "trace": ("gemini.cli.trace", "export a recorded run for Perfetto, or replay it"),
+    "trace": ("gemini.cli.trace", "a recorded run: who held the card when, as a picture or for Perfetto; or replayed"),
+    "dashboards": ("gemini.cli.dashboards", "alert rules for Prometheus, dashboards for Grafana"),
     "check": ("gemini.cli.check", "what is wrong on this machine, and what to do about it"),
 }
 OWN_FAILURE = 125  # `gemini run`: Gemini itself could not; as docker run, env and timeout say it

@@ -79,7 +79,7 @@ ALERTS: tuple[Alert, ...] = (
         4,
         "critical",
         "{{ $labels.tenant }} has {{ $value }} processes on {{ $labels.gpu }} that its share does not hold",
-        "A static program, a cleared environment or an image without the library: `gemini ps` names them, "
+        "A static program, a cleared environment or an image without the library: `gemini ps --json` names them, "
         "GEMINI_LOG=info tells why; mount /etc/ld.so.preload (device plugin: --ld-so-preload).",
     ),
     Alert(

@@ -101,6 +101,10 @@ def test_a_tenants_program_without_the_library_is_told_apart_from_a_strangers(be
         wait_for(lambda: series(bed, "gemini_stranger_processes") == {"": 1}, 60, "stranger")
         enforced = {tenant["name"]: tenant["enforced"] for tenant in bed.state()["tenants"]}
         assert enforced == {"held": "yes", "loose": "outside"}
+        assert {tenant["name"]: tenant["outside"] for tenant in bed.state()["tenants"]} == {
+            "held": [],
+            "loose": [loose.pid],
+        }
         assert series(bed, "gemini_enforced") == {"held": 1, "loose": 0}
     finally:
         for child in (loose, stranger):

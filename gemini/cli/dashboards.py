@@ -1,0 +1,55 @@
+"""Alert rules for Prometheus and dashboards for Grafana, written as files.
+
+    gemini dashboards --out DIR [--scrape-interval S] [--kubernetes]
+
+Prometheus reads DIR/gemini.rules.yaml as one of its rule_files; Grafana imports DIR/*.json, or is provisioned with the
+folder. With --kubernetes they come as objects instead, in DIR/gemini-observability.yaml: a PrometheusRule of the
+Prometheus operator, and a ConfigMap for each dashboard with the label that Grafana's sidecar looks for.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from gemini.cli.problem import Problem
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--out", metavar="DIR", type=Path, required=True, help="where the files go; made if need be")
+    add(
+        "--scrape-interval", metavar="S", type=float, default=15.0,
+        help="how often your Prometheus scrapes, in seconds: rates and waiting times follow from it (15)",
+    )  # fmt: skip
+    add(
+        "--kubernetes",
+        action="store_true",
+        help="as objects to apply, for the Prometheus operator and Grafana's sidecar",
+    )
+    add("--namespace", metavar="NAME", help="(--kubernetes) where the objects belong (default: where they are applied)")
+
+
+def main(args: argparse.Namespace) -> int:
+    if not 0.1 <= args.scrape_interval <= 300:
+        raise Problem(f"--scrape-interval {args.scrape_interval:g}: give seconds from 0.1 to 300", 2)
+    try:
+        import grafana_foundation_sdk  # noqa: F401
+        import yaml  # noqa: F401
+    except ImportError as error:
+        raise Problem(f"{error.name} is not installed; pip install 'gemini-gpu[dashboards]'") from None
+    from gemini.observability import files
+
+    if args.kubernetes:
+        made = files.kubernetes(args.scrape_interval, args.namespace)
+    else:
+        made = files.plain(args.scrape_interval)
+    try:
+        args.out.mkdir(parents=True, exist_ok=True)
+        for name, text in made.items():
+            (args.out / name).write_text(text)
+    except OSError as error:
+        raise Problem(f"--out {args.out}: {error.strerror}; name a folder that can be written") from None
+    for name in made:
+        print(args.out / name)
+    return 0

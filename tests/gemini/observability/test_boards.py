@@ -1,0 +1,106 @@
+"""The boards as Grafana and Kubernetes get them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gemini.cli import main as entry
+from gemini.observability import files, rules
+from gemini.observability.boards import BOARDS, Board
+from gemini.observability.grafana import WIDTH, board_json
+from tests.gemini.observability.test_names import asked, known
+
+
+@pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.uid)
+def test_panels_ask_for_metrics_that_there_are(board: Board) -> None:
+    for panel in board.panels:
+        for query in panel.queries:
+            assert asked(query.expr) <= known(), panel.title
+            assert asked(query.expr) or query.expr.startswith(
+                ("min by (job) (up{", "sum by (alertname, severity) (ALERTS{")
+            )
+    for _name, series in board.variables:
+        assert series in known()
+
+
+@pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.uid)
+def test_the_json_has_every_panel_and_query_and_none_lies_over_another(board: Board) -> None:
+    made = json.loads(board_json(board, 15))
+    assert (made["uid"], made["title"]) == (board.uid, board.title)
+    assert [panel["title"] for panel in made["panels"]] == [panel.title for panel in board.panels]
+    taken: set[tuple[int, int]] = set()
+    for shown, panel in zip(made["panels"], board.panels, strict=True):
+        assert [target["expr"] for target in shown["targets"]] == [
+            rules.spelt(query.expr, 15) for query in panel.queries
+        ]
+        assert len({target["refId"] for target in shown["targets"]}) == len(panel.queries)
+        at = shown["gridPos"]
+        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert not cells & taken
+        assert at["x"] + at["w"] <= WIDTH
+        taken |= cells
+        dashed = {one["matcher"]["options"] for one in shown["fieldConfig"].get("overrides", [])}
+        assert len(dashed) == sum(query.line != "solid" for query in panel.queries if panel.kind != "bars")
+    variables = {one["name"]: one for one in made["templating"]["list"]}
+    assert variables["datasource"]["query"] == "prometheus"
+    for name, series in board.variables:
+        assert variables[name]["query"] == f"label_values({series}, {name})"
+
+
+def test_the_first_panel_of_operators_is_achieved_against_request_and_limit() -> None:
+    first = BOARDS[0].panels[0]
+    assert [query.expr for query in first.queries] == [
+        "gemini:held:ratio",
+        "gemini_request_ratio",
+        "gemini_limit_ratio",
+    ]
+    assert [query.line for query in first.queries] == ["solid", "dashed", "dotted"]
+
+
+def test_times_in_queries_follow_the_scrape_interval() -> None:
+    assert "[20s]" in board_json(BOARDS[1], 5)
+    assert "[2m]" not in board_json(BOARDS[1], 5)
+    assert all("$rate" not in board_json(board, 5) and "$long" not in board_json(board, 5) for board in BOARDS)
+
+
+def test_the_command_writes_files_for_prometheus_and_grafana(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "made"
+    assert entry.main(["dashboards", "--out", str(out), "--scrape-interval", "30"]) == 0
+    assert capsys.readouterr().out.splitlines() == [str(out / name) for name in files.plain(30)]
+    assert {path.name for path in out.iterdir()} == {files.RULES, *(f"{board.uid}.json" for board in BOARDS)}
+    assert "[120s]" in (out / files.RULES).read_text()
+
+
+def test_with_kubernetes_they_are_objects_with_the_labels_that_are_looked_for(tmp_path: Path) -> None:
+    assert entry.main(["dashboards", "--out", str(tmp_path), "--kubernetes", "--namespace", "watch"]) == 0
+    rule, *maps = yaml.safe_load_all((tmp_path / files.OBJECTS).read_text())
+    assert rule["kind"] == "PrometheusRule"
+    assert rule["spec"] == yaml.safe_load(files.rule_file(15))
+    assert [one["metadata"]["name"] for one in maps] == [board.uid for board in BOARDS]
+    for one, board in zip(maps, BOARDS, strict=True):
+        assert one["metadata"]["labels"]["grafana_dashboard"] == "1"
+        assert one["metadata"]["namespace"] == "watch"
+        assert one["data"] == {f"{board.uid}.json": board_json(board, 15)}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--scrape-interval", "0"], "--scrape-interval 0: give seconds from 0.1 to 300"),
+        (["--out", "/proc/none"], "--out /proc/none"),
+        (["--scrape-interval", "x"], "invalid float value: 'x'"),
+    ],
+)
+def test_what_cannot_be_written_is_one_line(
+    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert entry.main(["dashboards", "--out", str(tmp_path), *words]) != 0
+    line = capsys.readouterr().err
+    assert said in line
+    assert len(line.splitlines()) == 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.moves import Epochs
 from scheduler_backend.core.policy import SCALE, Policy, virtual
-from scheduler_backend.core.seat import Member, Seat
+from scheduler_backend.core.seat import Member, Seat, State
 from scheduler_backend.core.tenant import WHOLE_PPM
 
 
@@ -25,6 +25,8 @@ class Accounts:
         self.waiting: dict[str, Seat] = {}
         self.virtual_now = 0
         self.virtual_best_effort = 0
+        self.virtual_steady = 0  # for which all that have processes are always active
+        self.resident_ppm = WHOLE_PPM  # the sum of their requests
         # the token
         self.holder: Seat | None = None
         self.epoch = 0  # of the last grant
@@ -68,28 +70,47 @@ class Accounts:
             holder.drain(held_ns)
             holder.filled_ns = now_ns
         holder.clock += held_ns * SCALE // holder.weight_ppm
+        holder.steady += held_ns * SCALE // holder.weight_ppm
+        self.virtual_steady += held_ns * SCALE // self.resident_ppm
         if holder.request_ppm:
-            active_ppm = self.active_ppm()
-            self.virtual_now += held_ns * SCALE // active_ppm
-            if active_ppm == holder.request_ppm and holder.clock < self.virtual_now:
-                # Who has the GPU to itself is owed less with all it gets, for nobody took it; but not nothing from one
-                # moment to the next, for the others may only have paused.
-                holder.clock = min(self.virtual_now, holder.clock + held_ns * SCALE // holder.weight_ppm)
+            self._move_now(holder, held_ns)
         else:
             others = sum(1 for seat in self.waiting.values() if not seat.request_ppm)
             self.virtual_best_effort += held_ns * SCALE // (WHOLE_PPM * (1 + others))
 
+    def _move_now(self, holder: Seat, held_ns: int) -> None:
+        """The virtual now, piece by piece: at each piece's end somebody who idles stops being ahead of it."""
+        while held_ns > 0:
+            active_ppm = self.active_ppm()
+            ahead = [seat.clock for seat in self.seats.values() if self._idles_ahead(seat)]
+            piece_ns = held_ns
+            if ahead:
+                piece_ns = min(held_ns, -(-(min(ahead) - self.virtual_now) * active_ppm // SCALE))
+            self.virtual_now += piece_ns * SCALE // active_ppm
+            if active_ppm == holder.request_ppm and holder.clock < self.virtual_now:
+                # Who has the GPU to itself is owed less with all it gets, for nobody took it; but not nothing from one
+                # moment to the next, for the others may only have paused.
+                holder.clock = min(self.virtual_now, holder.clock + piece_ns * SCALE // holder.weight_ppm)
+            held_ns -= piece_ns
+
+    def _idles_ahead(self, seat: Seat) -> bool:
+        """Has it been given more than a fluid server would have given it by now, and nothing to run?
+
+        That server would still be at its last burst, so its request counts as that of an active one: else now would
+        hurry on, and who pauses after each burst would be owed the next before others had their part.
+        """
+        return seat.state is State.IDLE and seat.request_ppm > 0 and seat.clock > self.virtual_now
+
     def active_ppm(self) -> int:
-        """Sum of the requests of those who hold, wait, or are about to wait again.
+        """Sum of the requests of those who hold, wait, are about to wait again, or idle ahead of now.
 
         Those who rest at their limit count too: most of them rest within their turn's distance and lose nothing by it.
         Where a limit does bind, the others get ahead of now, and pick() moves now on to them.
         """
-        total = self.holder.request_ppm if self.holder is not None else 0
-        for seat in self.waiting.values():
-            total += seat.request_ppm
-        for seat in self.returning.values():
-            total += seat.request_ppm
+        total = 0
+        for seat in self.seats.values():
+            if seat.state is not State.IDLE or seat.clock > self.virtual_now or seat.name in self.returning:
+                total += seat.request_ppm
         return total
 
     @property
@@ -119,9 +140,17 @@ class Accounts:
         seat.drain(max(0, extra_ns))
 
     def _catch_up(self, seat: Seat) -> None:
-        """Who becomes active again keeps what it is owed, up to one quota; idling earns no more."""
-        base = self.virtual_now if seat.request_ppm else self.virtual_best_effort
-        seat.clock = max(seat.clock, base - virtual(self.policy.quota_ns, seat.weight_ppm))
+        """Who becomes active again keeps what it is owed, up to one quota; idling earns no more.
+
+        What it is owed: of its request of all the time that was held, whoever was active. Beside somebody who always
+        has work it gets no more than its request that way, however promptly it is served after each pause.
+        """
+        quota = virtual(self.policy.quota_ns, seat.weight_ppm)
+        if seat.request_ppm:
+            seat.steady = max(seat.steady, self.virtual_steady - quota)
+            seat.clock = max(seat.clock, self.virtual_now - max(0, self.virtual_steady - seat.steady))
+        else:
+            seat.clock = max(seat.clock, self.virtual_best_effort - quota)
 
     def usage_ns(self, name: str, now_ns: int) -> tuple[int, int]:
         """Held time of a tenant up to now: of all time, and within the last window."""

@@ -84,6 +84,7 @@ class Limits(Accounts):
         """Somebody came, changed or went: how long the turns of those with processes are now."""
         requests = [seat.request_ppm for seat in self.seats.values() if seat.members and seat.request_ppm]
         sum_ppm, count = sum(requests), len(requests)
+        self.resident_ppm = sum_ppm or WHOLE_PPM
         for seat in self.seats.values():
             if seat.members:
                 seat.turn_ns = turn(self.policy.quota_ns, seat.request_ppm, sum_ppm, count)

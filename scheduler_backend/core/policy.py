@@ -32,12 +32,13 @@ class Policy(NamedTuple):
     preempt_after_ns: int = 1 * MS  # a holder keeps what it woke up for this long
     extend_lead_ns: int = 2 * MS  # who would be picked again is prolonged this long before its quota ends
     extend_silent: int = 4  # so often in a row without a sign of life from the holder
+    alike_ns: int = 500_000  # whose quotas end within so much held time of each other come in turn
     join_least_ns: int = 500_000  # a sibling joins a grant that has this much left
     valve_ns: int = 2 * MS  # what one that waits is let in for while a sibling's drain may wait for it
     cap_ns: int = 1 * MS  # most work in flight, contended
     cap_short_ns: int = 300_000  # while a latency tenant, or one with bursts below short_burst_ns, is registered
     cap_alone_ns: int = 20 * MS
-    short_burst_ns: int = 5 * MS
+    short_burst_ns: int = 8 * MS  # those fit into a quota, with the quarter that is added
     company_ns: int = 10_000 * MS  # who asked or came within this time may come again
     latency_ahead_ns: int = 50 * MS  # how far a latency tenant may get ahead of what it is owed
     resume_early_ns: int = (
@@ -139,9 +140,19 @@ def pick(waiting: Iterable[S], virtual_now: int, policy: Policy, now_ns: int, ot
             virtual_now = max(virtual_now, min(seat.clock for seat in promised))
             rivals = [seat for seat in promised if seat.clock <= virtual_now]
     first = min(rivals, key=ordering.key)
+    if ordering.owed_only:
+        first = min((seat for seat in rivals if _alike(seat, first, policy)), key=by_arrival)
     if ordering.bounded and _comes_too_late(promised, first, policy, now_ns, others):
         first = min(promised, key=by_due)
     return first, virtual_now
+
+
+def _alike(seat: Waiting, first: Waiting, policy: Policy) -> bool:
+    """Would its quota end so little later that who came first should be first? What turns are charged differs a little
+    from one to the next; if that decided, equals would overtake each other, and one have two turns in a row.
+    """
+    slack = virtual(policy.alike_ns, max(seat.request_ppm, first.request_ppm))
+    return seat.finish <= first.finish + slack and seat.latency == first.latency
 
 
 def _comes_too_late(promised: Sequence[S], first: S, policy: Policy, now_ns: int, others: int) -> bool:

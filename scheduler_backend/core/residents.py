@@ -15,6 +15,7 @@ class Residents(Tenure):
     def _tenant_added(self, event: ev.TenantAdded) -> None:
         seat = Seat(event.spec, self.policy, self.now_ns)
         seat.clock = self.virtual_now if seat.request_ppm else self.virtual_best_effort
+        seat.steady = self.virtual_steady
         self.seats[seat.name] = seat
 
     def _tenant_changed(self, event: ev.TenantChanged) -> None:
@@ -26,9 +27,12 @@ class Residents(Tenure):
         if bool(seat.request_ppm) == bool(spec.request_ppm):
             # how far it is behind or ahead stays the same in held time, so it changes in virtual time
             base = self.virtual_now if seat.request_ppm else self.virtual_best_effort
-            seat.clock = base + (seat.clock - base) * seat.weight_ppm // (spec.request_ppm or WHOLE_PPM)
+            weight_ppm = spec.request_ppm or WHOLE_PPM
+            seat.clock = base + (seat.clock - base) * seat.weight_ppm // weight_ppm
+            seat.steady = self.virtual_steady + (seat.steady - self.virtual_steady) * seat.weight_ppm // weight_ppm
         else:
             seat.clock = self.virtual_now if spec.request_ppm else self.virtual_best_effort
+            seat.steady = self.virtual_steady
         more = spec.request_ppm > seat.request_ppm
         seat.request_ppm, seat.limit_ppm, seat.latency = spec.request_ppm, spec.limit_ppm, spec.latency
         seat.wait_from(self.now_ns if more else seat.ready_since_ns)  # a greater promise holds from now on

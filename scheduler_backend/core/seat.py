@@ -72,6 +72,7 @@ class Seat:
         self.window = Window(policy.window_ns)
         self.story: deque[tuple[int, State, object]] = deque(maxlen=STORY_LENGTH)
         self.clock = 0
+        self.steady = 0  # the same on a virtual time for which everybody with a process is always active
         self.arrived = 0  # serial of its last arrival among the waiting
         self.woken = False  # it came back from idle and has not held since
         self.waiting_since_ns = 0

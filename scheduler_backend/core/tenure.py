@@ -83,18 +83,24 @@ class Tenure(Rows):
         return again_ns
 
     def _wake_up_ns(self, seat: Seat, holder: Seat) -> int:
-        """Wake-up preemption: when a tenant that came back owed takes over from a holder past now; 0: not at all."""
+        """Wake-up preemption: when a tenant that came back owed takes over; 0: not at all.
+
+        From a holder past now, which has had what it was owed, or from one that is less far behind than the other will
+        be after its quota: both may be owed a quota, for who pauses may keep so much.
+        """
         left_ns = self.quota_until_ns - self.now_ns
         if seat.clock > self.virtual_now or seat.finish >= holder.clock + virtual(left_ns, holder.request_ppm):
             return 0
-        past_ns = self.now_ns
+        clearly = virtual(self.policy.quota_ns * 4 // 5, seat.request_ppm)
+        fairer_ns = max(0, (seat.clock + clearly - holder.clock) * holder.request_ppm // SCALE)
+        past_ns = 0
         behind = self.virtual_now - holder.clock
-        if behind >= 0:
+        if behind > 0:
             active_ppm = self.active_ppm()
             if active_ppm <= holder.request_ppm:
                 return 0
-            past_ns += behind * holder.request_ppm * active_ppm // (SCALE * (active_ppm - holder.request_ppm)) + 1
-        at_ns = max(past_ns, self.granted_ns + self.policy.preempt_after_ns)
+            past_ns = behind * holder.request_ppm * active_ppm // (SCALE * (active_ppm - holder.request_ppm)) + 1
+        at_ns = max(self.now_ns + min(past_ns, fairer_ns), self.granted_ns + self.policy.preempt_after_ns)
         return at_ns if at_ns < self.quota_until_ns else 0
 
     # --- prolonged --------------------------------------------------------------------------------------------------

@@ -427,3 +427,12 @@ def test_a_stray_that_returns_something_older_and_wants_more_waits_again():
     bench.do(ev.TokenReturned(1, 0, 1, True))
     bench.do(ev.TokenReturned(1, 0, 1, True))
     assert bench.holder == "a"
+
+
+def test_who_comes_back_owed_takes_over_at_once_from_one_that_is_neither_ahead_nor_behind():
+    bench = Bench(("a", 0.3), ("b", 0.7))
+    bench.ask(2)
+    for at_ms in range(5, 30, 5):  # with the GPU to itself: prolonged, and owed nothing any more
+        bench.at(at_ms)
+    assert bench.holder == "b"
+    assert of(bench.ask(1, 5), ev.Revoke) == [ev.Revoke(2, 0, bench.machine.epoch, ev.PREEMPT)]

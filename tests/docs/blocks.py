@@ -20,7 +20,8 @@ FENCE = re.compile(r"^ *(`{3,}|~{3,}) *([A-Za-z0-9_+-]*)[^`]*$")
 HERE = re.compile(r"<<-? *['\"]?([A-Za-z_]+)['\"]?")
 SAVED = re.compile(r"^# ([\w./-]+\.\w+)$")
 # What differs between two runs of the same form: numbers with their units, identifiers, and how columns are padded.
-IDENTIFIER = re.compile(r"\b(GPU-)?[0-9a-f]{8}-[0-9a-f-]{4,}\b")
+IDENTIFIER = re.compile(r"\b(GPU-)?[0-9a-f]{8}-[0-9a-f-]{4,}\b|(?<=-)[0-9a-f]{8}\b")
+MOMENT = re.compile(r"\b\d{4}-\d\d-\d\dT[\d:]+Z")
 NUMBER = re.compile(r"(?<![\w.])-?\d+(\.\d+)?(?: ?(?:ns|us|ms|s|m|h|d|B|[KMGT]i?B?))?(?![\w])")
 AGE = re.compile(r"(?<![\w.])(\d+[dhms]){2,}(?![\w])")  # as kubectl says it: 2m3s
 SPACES = re.compile(r"\s+")
@@ -110,7 +111,7 @@ def _console(block: Block) -> list[Step]:
 
 def form(line: str) -> str:
     """A line of output without what differs from run to run."""
-    return SPACES.sub(" ", NUMBER.sub("0", AGE.sub("0s", IDENTIFIER.sub("ID", line)))).strip()
+    return SPACES.sub(" ", NUMBER.sub("0", AGE.sub("0s", MOMENT.sub("THEN", IDENTIFIER.sub("ID", line))))).strip()
 
 
 def missing(shown: tuple[str, ...], said: str) -> str | None:

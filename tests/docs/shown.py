@@ -30,6 +30,7 @@ SHOWN = ROOT / "docs/shown"
 READ = ROOT / "out/docs/cluster.json"  # what was typed and answered, in order
 TENANTS = (("train", 0.5, 1.0, 40), ("serve", 0.3, 1.0, 8), ("notebook", 0.1, 0.5, 4))  # name, request, limit, GiB
 GIB = 1 << 30
+WIDEST = 132  # columns; longer lines go on in the next, as on a terminal
 LOADS = {
     "train": [f"--alloc={32 * GIB}"],
     "serve": [f"--alloc={5 * GIB}", "--burst=20", "--gap-us=8000"],
@@ -46,11 +47,11 @@ def draw(name: str, title: str, drawn: str) -> Path:
     lines = [Text.from_ansi(line) for line in drawn.rstrip().splitlines()]
     for line in lines:
         line.rstrip()
-    width = max(line.cell_len for line in lines) + 1
+    width = min(max(line.cell_len for line in lines) + 1, WIDEST)
     with open(os.devnull, "w") as nowhere:
         console = Console(record=True, width=width, file=nowhere)
         for line in lines:
-            console.print(line, no_wrap=True, crop=False)
+            console.print(line, overflow="fold")
         picture = console.export_svg(title=title, unique_id=name)
     SHOWN.mkdir(exist_ok=True)
     path = SHOWN / f"{name}.svg"
@@ -100,8 +101,8 @@ def kubectl() -> None:
         raise SystemExit(f"gemini: {READ} is not there; make e2e ARGS=tests/e2e/test_quickstarts.py writes it")
     said = [(command, text) for command, text in json.loads(READ.read_text()) if command.startswith("kubectl gemini")]
     for name, command in (("kubectl-gemini", "kubectl gemini"), ("kubectl-gemini-wide", "kubectl gemini -o wide")):
-        last = [text for typed, text in said if typed == command][-1]
-        draw(name, command, last)
+        fullest = max((text for typed, text in said if typed == command), key=len)
+        draw(name, command, fullest)
 
 
 def main() -> int:

@@ -49,6 +49,8 @@ def test_block_that_begins_with_a_files_name_is_saved() -> None:
         ("4.03 GiB / 20 GiB", "32 MiB / 1 TiB"),
         ("GPU-98583a5c-c155-9cf6-f955-03c189d3dbfb  ok", "GPU-7f6410b9-bdf7-f9a5-de09-aa5ec31a7124 ok"),
         ("library: .../libgemini_hook.so loads", "library: /home/a/libgemini_hook.so loads"),
+        ("pod.default.train-1a2b3c4d 0.7", "pod.default.train-12345678 0.3"),
+        ("a 2026-11-21T19:09:43Z b", "a 2027-01-02T03:04:05Z b"),
         ("Running 0 60s", "Running   2   2m3s"),
         ("gemini-node-...  3/3", "gemini-node-x7k2p   2/3"),
         ("...", "anything"),

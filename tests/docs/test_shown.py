@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gemini.cli.kubectl_view import CARD_COLUMNS, NODE_COLUMNS
 from gemini.cli.status import COLUMNS, row
 from tests.docs.blocks import form
 from tests.docs.shown import SHOWN, draw, lines_of
@@ -26,6 +27,11 @@ def test_top_has_the_programs_columns_and_its_rows_their_form() -> None:
     assert len(rows) >= 2
     wanted = form(" ".join(row(TENANT)))
     assert [form(line).replace(line.split()[0], "train", 1) for line in rows] == [wanted] * len(rows)
+
+
+@pytest.mark.parametrize(("name", "columns"), [("kubectl-gemini", NODE_COLUMNS), ("kubectl-gemini-wide", CARD_COLUMNS)])
+def test_kubectl_gemini_has_the_programs_columns(name: str, columns: tuple[str, ...]) -> None:
+    assert " ".join(columns) in lines_of(SHOWN / f"{name}.svg")
 
 
 def test_a_picture_has_the_words_that_were_drawn_and_fetches_nothing(

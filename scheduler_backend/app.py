@@ -53,7 +53,7 @@ class Daemon:
         control = settings.state_dir / "control.sock"
         _check_path(control)
         with contextlib.ExitStack() as stack:
-            state_dir = StateDir(settings.state_dir, settings.wait)
+            state_dir = StateDir(settings.state_dir, self._tell_ready if settings.wait else None)
             stack.callback(state_dir.close)
             saved = state_dir.load()
             started_ns = time.monotonic_ns()
@@ -97,6 +97,7 @@ class Daemon:
                 gc.set_threshold(50_000, 50, 100)
                 if on_ready is not None:
                     on_ready(server)
+                self._tell_ready()
                 log.info("ready state_dir=%s gpus=%d pid=%d", settings.state_dir, len(self.gpus), os.getpid())
                 await self._end.wait()
                 housekeeping.cancel()
@@ -105,6 +106,16 @@ class Daemon:
                     await runner.cleanup()
                 with contextlib.suppress(OSError):
                     control.unlink()
+
+    def _tell_ready(self) -> None:
+        path = self.settings.ready_file
+        try:
+            if path is not None:
+                path.touch()
+        except OSError as error:
+            raise Problem(
+                f"--ready-file {path}: {error.strerror}; name a file in a folder that can be written"
+            ) from None
 
     def _reload(self, registry: Registry) -> None:
         """Shares of the config file, again. A mistake in it is logged and changes nothing."""

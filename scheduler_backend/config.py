@@ -91,6 +91,7 @@ class Settings:
     metrics_port: int | None = None
     metrics_host: str = "127.0.0.1"
     wait: bool = False  # for a daemon on the same state directory to end
+    ready_file: Path | None = None  # made once we serve, or wait to
     sim: str | None = None  # a GEMINI_SIM text; None: the real GPUs
     idle_exit_seconds: float | None = None  # end so long after the last tenant
     trace: bool = True
@@ -149,10 +150,10 @@ def _text(value: object, what: str) -> str:
     raise Problem(f"{what} {value!r} is no text")
 
 
-def _folder(value: object, what: str) -> Path:
+def _path(value: object, what: str) -> Path:
     if isinstance(value, str | Path) and str(value):
         return Path(value).absolute()
-    raise Problem(f"{what} {value!r} is no folder; give its path")
+    raise Problem(f"{what} {value!r} is no path; give one")
 
 
 Reader = Callable[[object, str], Any]
@@ -161,13 +162,14 @@ DAEMON: dict[str, tuple[Reader, str]] = {
     "metrics_port": (_port, "also serve /metrics /healthz /state on this port, over HTTP (0: any free port)"),
     "metrics_host": (_text, "address of metrics_port (127.0.0.1); 0.0.0.0 lets other machines read"),
     "wait": (_flag, "wait until a daemon on the same state directory ends, and take over from it"),
+    "ready_file": (_path, "make this file once the daemon serves, or waits to"),
     "sim": (_text, "simulated GPUs, such as gpus=2,memory=80GiB; empty: one"),
     "idle_exit_seconds": (_seconds, "end so many seconds after the last tenant"),
     "trace": (_flag, "record events and actions in trace.jsonl"),
     "trace_bytes": (parse_bytes, "the most that trace.jsonl grows to"),
     "log": (_level, "error, warning, info or debug"),
     "cdi_dir": (
-        _folder,
+        _path,
         "folder of the shares' CDI specs; on /run/gemini /var/run/cdi, else STATE_DIR/cdi",
     ),
 }
@@ -202,6 +204,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--metrics-port", metavar="N", help=DAEMON["metrics_port"][1])
     parser.add_argument("--metrics-host", metavar="ADDRESS", help=DAEMON["metrics_host"][1])
     parser.add_argument("--wait", action="store_true", default=None, help=DAEMON["wait"][1])
+    parser.add_argument("--ready-file", metavar="FILE", help=DAEMON["ready_file"][1])
     parser.add_argument("--sim", metavar="SPEC", nargs="?", const="", help=DAEMON["sim"][1])
     parser.add_argument("--idle-exit", metavar="S", dest="idle_exit_seconds", help=DAEMON["idle_exit_seconds"][1])
     parser.add_argument("--no-trace", dest="trace", action="store_false", default=None, help="record no trace.jsonl")

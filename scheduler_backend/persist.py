@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,9 +41,10 @@ class Saved:
 
 
 class StateDir:
-    """The daemon's place. Raises Problem where it cannot be had. `wait`: until a daemon that has it ends."""
+    """The daemon's place. Raises Problem where it cannot be had. `wait`: called where a daemon has it,
+    whose end is then waited for."""
 
-    def __init__(self, path: Path, wait: bool = False) -> None:
+    def __init__(self, path: Path, wait: Callable[[], None] | None = None) -> None:
         self.path = path
         self._file = path / "state.json"
         try:
@@ -57,11 +59,12 @@ class StateDir:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             pid = os.pread(self._lock, 32, 0).decode(errors="replace").strip() or "?"
-            if not wait:
+            if wait is None:
                 os.close(self._lock)
                 raise Problem(
                     f"a daemon (pid {pid}) runs on {path} already; use it, end it, or choose another --state-dir"
                 ) from None
+            wait()
             log.warning("waiting state_dir=%s pid=%s", path, pid)
             fcntl.flock(self._lock, fcntl.LOCK_EX)  # nothing is there yet that a signal would have to tidy
             log.warning("took-over state_dir=%s pid=%s", path, pid)

@@ -304,6 +304,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="wait until a plugin that runs here with --wait ends, and take over; ready meanwhile, its port shared",
     )
+    add("--ready-file", type=Path, metavar="FILE", help="make this file once the plugin is registered, or waits to be")
     add(
         "--kubelet-dir",
         type=Path,
@@ -398,7 +399,7 @@ async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
         except OSError as error:
             raise serving.CannotServe(f"{args.host}:{args.port}: {error.strerror}; give another --port") from None
         async with asyncio.TaskGroup() as group:
-            work = group.create_task(_work(client, service, shell, args.node, ready, turn, server))
+            work = group.create_task(_work(client, service, shell, args, ready, turn, server))
             await ended.wait()
             work.cancel()
     except* (TooManySlots, serving.CannotServe) as several:
@@ -432,17 +433,26 @@ async def _work(
     client: Api,
     service: Service,
     shell: Shell,
-    node: str,
+    args: argparse.Namespace,
     ready: Callable[[str], None],
     turn: Turn | None,
     server: DraServer | None,
 ) -> None:
     """Everything that goes on until the end; what fails for good ends all of it."""
+    node: str = args.node
+
+    def tell() -> None:
+        try:
+            if args.ready_file is not None:
+                args.ready_file.touch()
+        except OSError as error:
+            raise serving.CannotServe(f"--ready-file {args.ready_file}: {error.strerror}; name another") from None
+
     if turn is not None:
         try:
-            await turn.take()
+            await turn.take(tell)
         except OSError as error:
-            raise serving.CannotServe(f"{turn.path}: {error.strerror}; give the daemon's --state-dir") from None
+            raise serving.CannotServe(f"{turn.path}: {error.strerror}; give --state-dir as to the daemon") from None
     synced = {kind: asyncio.Event() for kind in (DEVICE, POD)}
     async with asyncio.TaskGroup() as group:
         group.create_task(follow(client, DEVICE, service, synced[DEVICE], log, fieldSelector=f"metadata.name={node}"))
@@ -462,6 +472,7 @@ async def _work(
                 ) from None
             group.create_task(_tidy(server.claims.tidy))
         await shell.registered.wait()
+        tell()
         ready(service.kind.resource)
 
 

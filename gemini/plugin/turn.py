@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 LOOK_SECONDS = 0.05
@@ -21,13 +22,16 @@ class Turn:
         self.path, self.waiting = path, False
         self._file: int | None = None
 
-    async def take(self) -> None:
-        """Returns when it is ours. Raises OSError where the file cannot be made."""
+    async def take(self, wait: Callable[[], None] = lambda: None) -> None:
+        """Returns when it is ours; `wait` is called once where it is another's. Raises OSError where the file cannot be
+        made."""
         if self._file is None:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             while not self._taken(self._file):
-                self.waiting = True
+                if not self.waiting:
+                    self.waiting = True
+                    wait()
                 await asyncio.sleep(LOOK_SECONDS)
         finally:
             self.waiting = False

@@ -43,6 +43,24 @@ def test_a_second_daemon_says_so_in_one_line_and_disturbs_nothing(rig: Rig) -> N
     client.grant()
 
 
+def test_a_daemon_that_waits_is_ready_beside_the_first_and_takes_its_tenants_over(rig: Rig, tmp_path: Path) -> None:
+    rig.tenant("a", 0.5)
+    ready, log = tmp_path / "ready", tmp_path / "log"
+    command = [*rig.command(), "--wait", "--ready-file", str(ready)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with log.open("wb") as text:
+        second = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=text, stderr=text)
+    try:
+        wait_for(ready.exists, 60, "ready file")
+        rig.tenant("b", 0.3)  # by the first
+        assert rig.stop(signal.SIGTERM) == 0
+        wait_for(lambda: "ready state_dir" in log.read_text(), 60, "takeover")
+        assert {one["name"]: one["request"] for one in rig.state()["tenants"]} == {"a": 0.5, "b": 0.3}
+    finally:
+        second.terminate()
+        assert second.wait(60) == 0, log.read_text()
+
+
 def test_places_that_will_not_do(tmp_path: Path) -> None:
     rig = Rig()
     good = rig.state_dir

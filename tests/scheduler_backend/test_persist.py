@@ -47,7 +47,8 @@ def test_a_daemon_that_waits_takes_over_when_the_other_ends(tmp_path: Path, monk
     monkeypatch.setattr(persist.log, "warning", lambda text, *args: said.put(text.split()[0]))
     first = StateDir(tmp_path)
     with ThreadPoolExecutor(1) as pool:
-        second = pool.submit(StateDir, tmp_path, wait=True)
+        second = pool.submit(StateDir, tmp_path, lambda: said.put("asked"))
+        assert said.get(timeout=60) == "asked"
         assert said.get(timeout=60) == "waiting"
         assert not second.done()
         first.close()

@@ -15,10 +15,10 @@ def test_who_comes_second_waits_until_the_first_has_ended(tmp_path: Path) -> Non
         first, second = Turn(tmp_path / "lock"), Turn(tmp_path / "lock")
         await first.take()
         assert not first.waiting
-        taking = asyncio.create_task(second.take())
-        while not second.waiting:
-            await asyncio.sleep(0)
-        assert not taking.done()
+        waits = asyncio.Event()
+        taking = asyncio.create_task(second.take(waits.set))
+        await waits.wait()
+        assert (second.waiting, taking.done()) == (True, False)
         first.give()
         first.give()
         async with asyncio.timeout(60):

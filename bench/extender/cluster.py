@@ -61,10 +61,12 @@ class Bare(Plane):
 
 def fill(plane: Plane, nodes: int, cards: int) -> None:
     """The nodes with their Devices, and what the extender needs."""
-    for file in ("customresourcedefinition-device.yaml", "clusterrole-extender.yaml"):
-        plane.kubectl("apply", "-f", str(BASE / file))
+    for file in ("customresourcedefinition-device", "clusterrole-extender", "clusterrole-extender-leases"):
+        plane.kubectl("apply", "-f", str(BASE / f"{file}.yaml"))
     plane.kubectl("wait", "--for=condition=Established", "crd/devices.gemini.io", "--timeout=30s")
     plane.kubectl("create", "clusterrolebinding", USER, f"--clusterrole={USER}", f"--user={USER}")
+    leases = f"--clusterrole={USER}-leases"
+    plane.kubectl("-n", "kube-system", "create", "rolebinding", f"{USER}-leases", leases, f"--user={USER}")
     plane.api.post("/api/v1/namespaces", {"metadata": {"name": "bench"}})
     capacity = {**NODE_CAPACITY, names.RESOURCE_CORE: str(100 * cards)}
 

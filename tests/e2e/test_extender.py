@@ -33,7 +33,9 @@ USER = "gemini-extender"
 
 @pytest.fixture(scope="module")
 def crd(plane: Plane) -> Iterator[None]:
-    kinds = ("customresourcedefinition-device", "clusterrole-extender", "deviceclass")
+    kinds = (
+        "customresourcedefinition-device", "clusterrole-extender", "clusterrole-extender-leases", "deviceclass",
+    )  # fmt: skip
     files = [BASE / f"{kind}.yaml" for kind in kinds]
     for file in files:
         plane.kubectl("apply", "-f", str(file))
@@ -41,8 +43,11 @@ def crd(plane: Plane) -> Iterator[None]:
     subject = {"kind": "User", "name": USER, "apiGroup": "rbac.authorization.k8s.io"}
     path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
     plane.api.post(path, {**binding, "subjects": [subject]})
+    leases = ("-n", "kube-system", "rolebinding", f"{USER}-leases")  # where an extender outside of the cluster has them
+    plane.kubectl("create", *leases, f"--clusterrole={USER}-leases", f"--user={USER}")
     plane.kubectl("wait", "--for=condition=Established", "crd/devices.gemini.io", "--timeout=20s")
     yield
+    plane.kubectl("delete", *leases)
     plane.api.delete(f"{path}/{USER}")
     for file in files:
         plane.kubectl("delete", "-f", str(file))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import shutil
 import subprocess
 import tarfile
@@ -38,11 +39,11 @@ FOLDERS = ("tmp", "root", "proc", "sys", "dev", "run", "var", "usr/bin", "usr/sb
 
 def write_image(archive: Path, busybox: Path, programs: Iterable[str] = PROGRAMS) -> None:
     """A docker-archive of one layer, as `ctr image import` reads it. Without a command of its own it just waits."""
-    layer = _layer(busybox.resolve(), [Path(path) for name in programs if (path := shutil.which(name))])
-    digest = hashlib.sha256(layer).hexdigest()
+    content = layer(busybox.resolve(), [Path(path) for name in programs if (path := shutil.which(name))])
+    digest = hashlib.sha256(content).hexdigest()
     config = json.dumps(
         {
-            "architecture": "amd64" if _machine() == "x86_64" else "arm64",
+            "architecture": architecture(),
             "os": "linux",
             "config": {
                 "Entrypoint": ["/bin/busybox", "sleep", "2147483647"],
@@ -56,20 +57,21 @@ def write_image(archive: Path, busybox: Path, programs: Iterable[str] = PROGRAMS
     name = hashlib.sha256(config).hexdigest() + ".json"
     manifest = json.dumps([{"Config": name, "RepoTags": [IMAGE], "Layers": [f"{digest}/layer.tar"]}]).encode()
     with tarfile.open(archive, "w") as tar:
-        for path, content in ((name, config), (f"{digest}/layer.tar", layer), ("manifest.json", manifest)):
-            _add(tar, path, content)
+        for path, text in ((name, config), (f"{digest}/layer.tar", content), ("manifest.json", manifest)):
+            add(tar, path, text)
 
 
-def libraries(program: Path) -> set[Path]:
-    """The loader and the shared libraries of a dynamic program, by the paths it will look for them at."""
-    listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
+def libraries(*programs: Path) -> set[Path]:
+    """The loader and the shared libraries of dynamic programs, by the paths they will look for them at."""
+    listed = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=False).stdout
     words = (word for line in listed.splitlines() for word in line.split("(")[0].split())
     found = {Path(word) for word in words if word.startswith("/") and Path(word).exists()}
     beside = {path.with_name(name) for path in found if path.name == "libc.so.6" for name in BESIDE_LIBC}
     return found | {path for path in beside if path.exists()}
 
 
-def _layer(busybox: Path, programs: list[Path]) -> bytes:
+def layer(busybox: Path, programs: list[Path]) -> bytes:
+    """A tar of a usable system with these programs."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as tar:
         for folder in FOLDERS:
@@ -78,8 +80,8 @@ def _layer(busybox: Path, programs: list[Path]) -> bytes:
             tar.addfile(entry)
         wanted = {path for program in programs for path in (program, *libraries(program))}
         for path in sorted(wanted):
-            _add(tar, str(path).lstrip("/"), path.resolve().read_bytes(), 0o755)
-        _add(tar, "bin/busybox", busybox.read_bytes(), 0o755)
+            add(tar, str(path).lstrip("/"), path.resolve().read_bytes(), 0o755)
+        add(tar, "bin/busybox", busybox.read_bytes(), 0o755)
         applets = subprocess.check_output([busybox, "--list"], text=True).split()
         links = dict.fromkeys(applets, "/bin/busybox") | {path.name: str(path) for path in programs}
         for name, target in links.items():
@@ -88,15 +90,17 @@ def _layer(busybox: Path, programs: list[Path]) -> bytes:
                 link.type, link.linkname = tarfile.SYMTYPE, target
                 tar.addfile(link)
         for name, text in FILES.items():
-            _add(tar, name, text.encode())
+            add(tar, name, text.encode())
     return content.getvalue()
 
 
-def _add(tar: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
+def add(tar: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
+    """A file of root's."""
     entry = tarfile.TarInfo(name)
     entry.size, entry.mode = len(content), mode
     tar.addfile(entry, io.BytesIO(content))
 
 
-def _machine() -> str:
-    return subprocess.check_output(["uname", "-m"], text=True).strip()
+def architecture() -> str:
+    """This machine's, as images name it."""
+    return "amd64" if os.uname().machine == "x86_64" else "arm64"

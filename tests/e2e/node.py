@@ -248,7 +248,7 @@ class Node:
         archive = self.folder / "image.tar"
         write_image(archive, self._programs / "busybox")
 
-        load = self._inside(["ctr", "--address", self._socket, "--namespace", "k8s.io", "image", "import", archive])
+        load = self._inside(self._import(archive))
 
         def imported() -> bool:
             assert containerd.running, containerd
@@ -257,6 +257,13 @@ class Node:
 
         until(imported, "containerd takes the image")
         archive.unlink()
+
+    def import_image(self, archive: Path) -> None:
+        """Another image for pods of this node, a docker-archive."""
+        self.output(self._import(archive), seconds=300)
+
+    def _import(self, archive: Path) -> list[str | Path]:
+        return ["ctr", "--address", self._socket, "--namespace", "k8s.io", "image", "import", archive]
 
     def _containerd_config(self) -> str:
         cri = 'plugins."io.containerd.grpc.v1.cri"'

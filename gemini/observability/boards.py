@@ -50,7 +50,8 @@ OPERATORS = Board(
               "percentunit",
               (Query("gemini:held:ratio", "{{tenant}}"), Query("gemini_request_ratio", "{{tenant}} request", "dashed"),
                Query("gemini_limit_ratio", "{{tenant}} limit", "dotted")), width=24),
-        Panel("Share missed", "What of its request a tenant did not get, though it asked nearly all the time.",
+        Panel("Share missed", "What a tenant did not get of its request, for as much of the time as it wanted the "
+              "card.",
               "percentunit", (Query("gemini:missed:ratio", "{{tenant}}"),)),
         Panel("Alerts that fire", "As Prometheus has them.", "none",
               (Query('sum by (alertname, severity) (ALERTS{alertname=~"Gemini.*", alertstate="firing"})',

@@ -1,0 +1,71 @@
+"""A real Prometheus over a real daemon and tenants that work: the node's part of the rules and of the boards.
+
+First come is first served by this daemon, whoever was promised what: the largest tenant misses its share on purpose.
+Another tenant's program comes without the library. The end-to-end test does the same with all parts of a cluster.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bench.bed import LOAD, Bed
+from gemini.observability import boards, rules
+from tests.e2e.build import Builder, CannotBuild
+from tests.e2e.process import free_port, until
+from tests.e2e.prometheus import prometheus
+
+pytestmark = pytest.mark.timeout(400)
+SCRAPE = 0.5
+PATIENCE = 150.0
+CLUSTERS = re.compile(r"gemini_(extender|plugin|webhook)_")  # what is there in a cluster only
+
+
+def test_a_share_missed_on_purpose_and_a_tenant_without_the_library_fire_their_alerts(tmp_path: Path) -> None:
+    try:
+        program = Builder().prometheus(fetch=False) / "prometheus"
+    except CannotBuild as why:
+        pytest.skip(str(why))
+    port = free_port()
+    with Bed(config=f'ordering = "fifo"\nmetrics_port = {port}\n') as bed:
+        for name, request in (("train", 0.6), ("serve", 0.1), ("tune", 0.1)):
+            bed.tenant(name, request, 1.0, memory=8 << 30)
+            bed.load(name, "--kernel-us", 1000, "--seconds", 0)
+        bed.tenant("loose", 0.1, 0.2)
+        bed.until_busy("train", "serve", "tune", seconds=60)
+        environment = bed.environment() | {"GEMINI_SOCKET": bed.sockets["loose"]}  # and no LD_PRELOAD
+        outside = subprocess.Popen(
+            [LOAD, "--seconds", "0", "--burst", "5", "--gap-us", "20000"], env=environment, stdout=subprocess.DEVNULL
+        )
+        targets = {"gemini-daemon": f"http://127.0.0.1:{port}"}
+        try:
+            with prometheus(tmp_path / "data", tmp_path, program, targets, SCRAPE) as watching:
+
+                def fired() -> bool:
+                    firing = {
+                        name: {alert["labels"].get("tenant") for alert in alerts}
+                        for name, alerts in watching.firing().items()
+                    }
+                    return firing.get("GeminiShareMissed") == {"train"} and firing.get("GeminiOutside") == {"loose"}
+
+                until(fired, "GeminiShareMissed of train and GeminiOutside of loose", PATIENCE)
+                (missed,) = watching.firing()["GeminiShareMissed"]
+                assert re.fullmatch(
+                    r"train gets [\d.]+% of what its request gives it on GPU-[\w-]+", missed["annotations"]["summary"]
+                )
+                assert {rule["health"] for rule in watching.rules()} == {"ok"}
+                for record in rules.RECORDS:
+                    assert watching.query(record.name), record.name
+                for alert in rules.ALERTS:
+                    watched = rules.spelt(alert.watched, SCRAPE)
+                    assert CLUSTERS.search(watched) or watching.query(watched), alert.name
+                for board in boards.BOARDS:
+                    for query in (query for panel in board.panels for query in panel.queries):
+                        chosen = rules.spelt(query.expr, SCRAPE).replace("$tenant", ".+").replace("$instance", ".+")
+                        assert CLUSTERS.search(chosen) or watching.query(chosen), f"{board.title}: {chosen}"
+        finally:
+            outside.kill()
+            outside.wait()

@@ -1,7 +1,8 @@
 """A hostile process in a container: `python -m bench.flood WAY SOCKET UUID` floods the daemon until it is ended.
 
 Each way does what anybody can who sees the tenant's sockets; `burn` only burns as much processor time, and is what the
-others are compared with. It prints "ready" when it begins.
+others are compared with. All speak ZMTP by hand on one thread, as quickly as the daemon takes it: a polite library
+would be busy with itself most of the time. It prints "ready" when it begins.
 """
 
 from __future__ import annotations
@@ -14,25 +15,78 @@ import struct
 import sys
 from collections.abc import Callable, Iterator
 
-import zmq
-
 from libhook import core
 from libhook.core import ffi, lib
+
+CLIENTS = 64  # connections that `many` keeps, each with its own name
+
+# ZMTP 3.1, NULL mechanism: what a DEALER says; libzmq takes messages only once it has said its own part.
+_READY = b"\x05READY" + b"\x0bSocket-Type" + struct.pack(">I", 6) + b"DEALER" + b"\x08Identity" + struct.pack(">I", 0)
+_GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + bytes(32)
+OPENING = _GREETING + b"\x04" + bytes([len(_READY)]) + _READY
+
+
+def frame(message: bytes) -> bytes:
+    """One ZMTP message of one frame."""
+    if len(message) < 256:
+        return b"\x00" + bytes([len(message)]) + message
+    return b"\x02" + struct.pack(">Q", len(message)) + message
+
+
+def hello(uuid: bytes, nonce: int) -> bytes:
+    message = core.new(lib.WIRE_HELLO, 1, client_nonce=nonce, pid=os.getpid(), program=b"hostile", device_count=1)
+    ffi.memmove(message.uuid[0], uuid, 16)
+    return core.encode(message)
+
+
+def connected(path: str) -> socket.socket:
+    """A connection, or one that never came to be: the next call on it says so."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(0.5)
+    with contextlib.suppress(OSError):
+        connection.connect(path)
+    return connection
+
+
+def send(connection: socket.socket, octets: bytes) -> None:
+    with contextlib.suppress(OSError):
+        connection.sendall(octets)
+
+
+def greeted(path: str) -> socket.socket:
+    """A connection on which messages may be sent, if the daemon answered."""
+    connection = connected(path)
+    with contextlib.suppress(OSError):
+        connection.sendall(OPENING)
+        heard = b""
+        while b"Identity" not in heard and (more := connection.recv(4096)):
+            heard += more
+    return connection
 
 
 class Client:
     """One connection that has said Hello, and has a page where it could."""
 
     def __init__(self, path: str, uuid: bytes) -> None:
-        self.socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
-        self.socket.setsockopt(zmq.LINGER, 0)
-        self.socket.setsockopt(zmq.SNDHWM, 1000)
         nonce = secrets.randbits(63)
         self.page = page(path, nonce)
-        self.socket.connect(f"ipc://{path}")
-        hello = core.new(lib.WIRE_HELLO, 1, client_nonce=nonce, pid=os.getpid(), program=b"hostile", device_count=1)
-        ffi.memmove(hello.uuid[0], uuid, 16)
-        self.socket.send(core.encode(hello))
+        self.socket = greeted(path)
+        send(self.socket, frame(hello(uuid, nonce)))
+        self.socket.setblocking(False)
+        self._left = b""
+
+    def say(self, message: bytes) -> bool:
+        """Send as much as goes; whether the connection is still there. What comes is thrown away."""
+        octets = self._left or frame(message)
+        try:
+            self._left = octets[self.socket.send(octets) :]
+        except BlockingIOError:
+            self._left = octets
+        except OSError:
+            return False
+        with contextlib.suppress(BlockingIOError, ConnectionError):
+            return self.socket.recv(65536) != b""
+        return True
 
     def close(self) -> None:
         self.socket.close()
@@ -41,11 +95,8 @@ class Client:
 
 def page(path: str, nonce: int) -> socket.socket:
     """A page connection on which the hello was said."""
-    connection = socket.socket(socket.AF_UNIX)
-    connection.settimeout(0.5)
-    with contextlib.suppress(OSError):
-        connection.connect(f"{path}.page")
-        connection.send(struct.pack("<IIQ", lib.WIRE_MAGIC, lib.WIRE_VERSION, nonce))
+    connection = connected(f"{path}.page")
+    send(connection, struct.pack("<IIQ", lib.WIRE_MAGIC, lib.WIRE_VERSION, nonce))
     return connection
 
 
@@ -55,22 +106,46 @@ def burn(path: str, uuid: bytes) -> Iterator[None]:
         yield
 
 
+def talk(path: str, uuid: bytes, *messages: bytes) -> Iterator[None]:
+    """These messages without end on one connection, and a new one when that is closed."""
+    while True:
+        client = Client(path, uuid)
+        while all([client.say(message) for message in messages]):
+            yield
+        client.close()
+        yield
+
+
 def messages(path: str, uuid: bytes) -> Iterator[None]:
     """Requests for the token without end on one connection."""
-    client = Client(path, uuid)
-    frame = core.encode(core.new(lib.WIRE_TOKEN_REQUEST, 9, device=0))
+    return talk(path, uuid, core.encode(core.new(lib.WIRE_TOKEN_REQUEST, 9, device=0)))
+
+
+def memory(path: str, uuid: bytes) -> Iterator[None]:
+    """Reservations and reports of memory."""
+    asked = core.new(lib.WIRE_MEM_RESERVE, 9, device=0, **{"bytes": 1 << 40})
+    told = core.new(lib.WIRE_MEM_RELEASE, 9, device=0, flags=lib.WIRE_MEM_RELEASE_WHOLE, **{"bytes": 1 << 30})
+    return talk(path, uuid, *(bytes(ffi.buffer(message)) for message in (asked, told)))
+
+
+def many(path: str, uuid: bytes) -> Iterator[None]:
+    """The same from many processes, as it says, each of which asks again and again."""
+    asked = core.encode(core.new(lib.WIRE_TOKEN_REQUEST, 9, device=0))
+    clients = [Client(path, uuid) for _ in range(CLIENTS)]
     while True:
-        with contextlib.suppress(zmq.ZMQError):
-            client.socket.send(frame, zmq.NOBLOCK)
+        for number, client in enumerate(clients):
+            if not client.say(asked):
+                client.close()
+                clients[number] = Client(path, uuid)
         yield
 
 
 def hellos(path: str, uuid: bytes) -> Iterator[None]:
     """Ever new processes, as it says."""
     while True:
-        client = Client(path, uuid)
+        with greeted(path) as one:
+            send(one, frame(hello(uuid, secrets.randbits(63))))
         yield
-        client.close()
 
 
 def drained(path: str, uuid: bytes) -> Iterator[None]:
@@ -82,16 +157,15 @@ def drained(path: str, uuid: bytes) -> Iterator[None]:
                 client.page.send(struct.pack("<IIQ", lib.WIRE_MAGIC, 0, secrets.randbits(40)))
                 yield
         client.close()
+        yield
 
 
 def connections(path: str, uuid: bytes) -> Iterator[None]:
     """Connect, say nonsense, leave."""
     while True:
         for way in (path, f"{path}.page"):
-            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as one:
-                one.settimeout(0.5)
-                one.connect(way)
-                one.send(os.urandom(80))
+            with connected(way) as one:
+                send(one, os.urandom(80))
         yield
 
 
@@ -112,30 +186,13 @@ def pages(path: str, uuid: bytes) -> Iterator[None]:
 def nonsense(path: str, uuid: bytes) -> Iterator[None]:
     """Frames that are no messages, each on a connection of its own, as the last one was closed for it."""
     while True:
-        one: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
-        one.setsockopt(zmq.LINGER, 50)
-        one.connect(f"ipc://{path}")
-        one.send(os.urandom(64))
-        one.close()
-        yield
-
-
-def memory(path: str, uuid: bytes) -> Iterator[None]:
-    """Reservations and reports of memory."""
-    client = Client(path, uuid)
-    asked = core.new(lib.WIRE_MEM_RESERVE, 9, device=0, **{"bytes": 1 << 40})
-    told = core.new(lib.WIRE_MEM_RELEASE, 9, device=0, flags=lib.WIRE_MEM_RELEASE_WHOLE, **{"bytes": 1 << 30})
-    while True:
-        for message in (asked, told):
-            with contextlib.suppress(zmq.ZMQError):
-                client.socket.send(bytes(ffi.buffer(message)), zmq.NOBLOCK)
-        with contextlib.suppress(zmq.ZMQError):
-            client.socket.recv(zmq.NOBLOCK)
+        with greeted(path) as one:
+            send(one, frame(os.urandom(64)))
         yield
 
 
 WAYS: dict[str, Callable[[str, bytes], Iterator[None]]] = {
-    way.__name__: way for way in (burn, messages, hellos, drained, connections, pages, nonsense, memory)
+    way.__name__: way for way in (burn, messages, many, hellos, drained, connections, pages, nonsense, memory)
 }
 
 

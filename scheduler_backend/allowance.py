@@ -24,6 +24,10 @@ class Allowance:
         """Take what whole() said is there."""
         self.left -= count
 
+    def lacks_seconds(self) -> float:
+        """How long it takes until one may be taken again."""
+        return max(0.0, 1 - self.left) / self.rate
+
     def spend(self, now_ns: int) -> bool:
         """Take one if it is there; whether it was."""
         if self.whole(now_ns) < 1:

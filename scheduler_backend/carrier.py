@@ -36,9 +36,11 @@ class Carrier:
             os.eventfd_read(self._fd)
         self._on_done()
 
-    def listen(self, fd: int) -> int:
-        """Listen to a page connection; its number, or below 0 where that cannot be."""
-        return -1 if self._carrier == ffi.NULL else int(lib.carrier_listen(self._carrier, fd))
+    def listen(self, fd: int, account: int) -> int:
+        """Listen to a page connection; its number, or below 0 where that cannot be. `account` is its tenant's number:
+        who says too much on all of its connections together is not listened to.
+        """
+        return -1 if self._carrier == ffi.NULL else int(lib.carrier_listen(self._carrier, fd, account))
 
     def forget(self, number: int) -> None:
         """Do not listen to it any more; a number below 0 is none."""

@@ -26,6 +26,7 @@ log = logging.getLogger("gemini.peers")
 _SO_PEERPIDFD = 77
 _HELLO_SIZE: int = ffi.sizeof("struct wire_page_hello")
 _PAUSE_SECONDS = 0.1
+_ACCEPTED_A_TURN = 4  # of the loop; the others have their turn between
 _MOST_CONNECTIONS = 512  # of one tenant; more are closed at once
 _CONNECTIONS_A_SECOND, _AT_ONCE = 50, 512  # of one tenant: who comes back without end waits in the backlog
 
@@ -135,7 +136,7 @@ class PageListener:
         self._socket = listening
 
     def _accept(self) -> None:
-        for _ in range(16):
+        for _ in range(_ACCEPTED_A_TURN):
             if self._allowance.whole(time.monotonic_ns()) < 1:
                 self._pause()
                 return

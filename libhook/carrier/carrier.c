@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define STOP UINT64_MAX        /* epoll data of the eventfd that ends the thread */
-#define STRAYS_A_SECOND 2000   /* messages that fit no order: far above what a client that returns tokens can say */
+#define STRAYS_A_SECOND 1000   /* messages of a tenant that fit no order: far above what who returns tokens can say */
 #define SECOND_NS 1000000000ull
 
 struct order {
@@ -34,9 +34,14 @@ struct order {
 
 struct client {
     int fd; /* our copy; -1: free */
-    uint32_t strays;
+    uint32_t account;
     uint64_t drained; /* the last epoch that it said, if there was no order for it yet */
     bool idle;        /* ... and that it wants no more */
+};
+
+/* What a tenant has said for nothing since then, on all of its connections: who comes back begins no new count. */
+struct account {
+    uint32_t strays;
     uint64_t since_ns;
 };
 
@@ -46,6 +51,7 @@ struct carrier {
     int epoll, stop_fd, done_fd;
     struct order order[CARRIER_GPUS];
     struct client client[CARRIER_CLIENTS];
+    struct account account[CARRIER_CLIENTS];
 };
 
 static uint64_t now_ns(void) {
@@ -113,12 +119,13 @@ static bool hear(struct carrier *carrier, int number) {
         }
     client->drained = message.epoch;
     client->idle = idle;
+    struct account *account = &carrier->account[client->account];
     uint64_t at_ns = now_ns();
-    if (at_ns - client->since_ns > SECOND_NS) {
-        client->since_ns = at_ns;
-        client->strays = 0;
+    if (at_ns - account->since_ns > SECOND_NS) {
+        account->since_ns = at_ns;
+        account->strays = 0;
     }
-    if (++client->strays > STRAYS_A_SECOND)
+    if (++account->strays > STRAYS_A_SECOND)
         forget(carrier, number);
     return true;
 }
@@ -186,7 +193,7 @@ void carrier_stop(struct carrier *carrier) {
     free(carrier);
 }
 
-int carrier_listen(struct carrier *carrier, int fd) {
+int carrier_listen(struct carrier *carrier, int fd, uint32_t account) {
     int number = 0, copy = fcntl(fd, F_DUPFD_CLOEXEC, 0), result;
 
     if (copy < 0)
@@ -200,7 +207,7 @@ int carrier_listen(struct carrier *carrier, int fd) {
     else if (epoll_ctl(carrier->epoll, EPOLL_CTL_ADD, copy, &event))
         result = -errno;
     else {
-        carrier->client[number] = (struct client){.fd = copy};
+        carrier->client[number] = (struct client){.fd = copy, .account = account % CARRIER_CLIENTS};
         result = number;
     }
     pthread_mutex_unlock(&carrier->mutex);

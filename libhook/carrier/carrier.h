@@ -9,7 +9,8 @@
  *
  * An order is taken back before the machine looks at anything else (carrier_take_back), so the machine never decides
  * while a decision of before may still be carried out. What a client writes can do no more than its Return could: say
- * that it has drained. A connection that talks nonsense, or without end, is not listened to any more.
+ * that it has drained. A connection that talks nonsense, or one of a tenant that talks without end, is not listened to
+ * any more.
  *
  * All functions are the loop thread's; one mutex guards what the two threads share, held for no blocking call.
  */
@@ -31,8 +32,9 @@ struct carrier;
 struct carrier *carrier_start(int done_fd);
 /* Ends the thread and frees all; what was prepared is not carried out any more. */
 void carrier_stop(struct carrier *carrier);
-/* Listen to this page connection (a copy of the descriptor is kept). Returns its number, or -errno. */
-int carrier_listen(struct carrier *carrier, int fd);
+/* Listen to this page connection (a copy of the descriptor is kept). Connections of one `account` may together say so
+ * much and no more; an account is one of CARRIER_CLIENTS numbers. Returns the connection's number, or -errno. */
+int carrier_listen(struct carrier *carrier, int fd, uint32_t account);
 void carrier_forget(struct carrier *carrier, int number);
 /* When client `number` says that `holder_epoch` has drained, clear its word and show `next_epoch` in the other page.
  * One that says so before `not_before_ns` (CLOCK_MONOTONIC) hands nothing on, one that wants more at once

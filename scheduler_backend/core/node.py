@@ -37,19 +37,15 @@ class Node:
 
     def handle(self, event: ev.Event, now_ns: int) -> list[ev.Action]:
         """Take one event; returns what to do, in order. Raises RemoteProtocolError: the client's fault."""
-        now_ns = self._now_ns = max(now_ns, self._now_ns)
         kind = type(event)
+        if kind is ev.MemoryAsked or kind is ev.MemoryReleased:
+            return self._said_when(self._memory(event, max(now_ns, self._now_ns)))  # type: ignore[arg-type]
+        now_ns = self._now_ns = max(now_ns, self._now_ns)
         if kind is ev.TokenReturned or kind is ev.TokenAsked or kind is ev.TokenRenewed:
             gpu = self._gpu_of(event)  # type: ignore[arg-type]
             if kind is ev.TokenAsked:
                 self.gangs.asked(self.clients[event.client][0], gpu)  # type: ignore[union-attr]
             actions = self._to_machine(gpu, event, now_ns)
-        elif isinstance(event, ev.MemoryAsked):
-            key = self._account_of(event)
-            actions = self._noted(key, self.accounts[key].ask(event, now_ns))
-        elif isinstance(event, ev.MemoryReleased):
-            key = self._account_of(event)
-            actions = self._noted(key, self.accounts[key].release(event, now_ns))
         elif isinstance(event, ev.Carried):
             actions = self._to_machine(event.gpu, event, now_ns)
         elif kind is ev.Tick:
@@ -69,6 +65,18 @@ class Node:
         if self._directed:
             actions += self._directed
             self._directed = []
+        return self._said_when(actions)
+
+    def _memory(self, event: ev.MemoryAsked | ev.MemoryReleased, now_ns: int) -> list[ev.Action]:
+        """No machine hears of it, and none's time passes: a prepared hand-over may be carried out meanwhile."""
+        key = self._account_of(event)
+        account = self.accounts[key]
+        if isinstance(event, ev.MemoryAsked):
+            return self._noted(key, account.ask(event, now_ns))
+        return self._noted(key, account.release(event, now_ns))
+
+    def _said_when(self, actions: list[ev.Action]) -> list[ev.Action]:
+        """The actions, and when to come back where that has changed."""
         wake_ns = self._next_wake()
         if wake_ns != self._wake_ns:
             self._wake_ns = wake_ns

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from bench.flood import WAYS
+from bench.tenants import cpu_ns
 from libhook.core import ffi, lib
 from scheduler_backend.page import SIZE
 from tests.scheduler_backend.rig import ROOT, Client, Rig, wait_for
@@ -92,6 +93,33 @@ def test_what_one_tenant_floods_is_read_at_a_bounded_rate(rig: Rig) -> None:
 
     with flooding(rig, "messages"):
         wait_for(lambda: pauses() > 3, 20, "pause of the one who floods")
+
+
+def test_a_flood_that_is_not_read_costs_no_processor_time(rig: Rig) -> None:
+    assert rig.daemon is not None
+    with flooding(rig, "messages"):
+        wait_for(lambda: rig.of("hostile")["flood_pauses"] > 3, 20, "pause of the one who floods")
+        began_ns, before = time.monotonic_ns(), cpu_ns(rig.daemon.pid)
+        time.sleep(1.0)
+        spent, elapsed_ns = cpu_ns(rig.daemon.pid) - before, time.monotonic_ns() - began_ns
+    assert spent < elapsed_ns / 4, "it looks again and again at what it does not read"
+
+
+def test_who_floods_is_not_read_and_leaves_does_not_take_the_daemon_along(rig: Rig) -> None:
+    with flooding(rig, "messages"):  # more than libzmq keeps of one connection
+        wait_for(lambda: rig.of("hostile")["flood_pauses"] > 3, 20, "pause of the one who floods")
+        time.sleep(0.5)
+    assert rig.daemon is not None
+    time.sleep(2.2)  # twice what libzmq's heartbeats would take to stumble over it
+    assert rig.daemon.poll() is None, rig.log()
+
+
+def test_a_tenant_that_connects_without_end_is_shut_out_and_its_processes_are_not(rig: Rig) -> None:
+    polite = rig.client("hostile")
+    with flooding(rig, "hellos"):
+        wait_for(lambda: "shut-out tenant=hostile" in rig.log(), 60, "end of its welcome")
+        polite.ask()
+        assert polite.grant(30)
 
 
 def test_nobody_can_write_shrink_or_grow_the_page(rig: Rig) -> None:

@@ -30,7 +30,7 @@ class Bench:
         self.pages = [ffi.new("struct wire_page *") for _ in range(2)]
         self.client, daemon = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with daemon:
-            self.number = lib.carrier_listen(self.carrier, daemon.fileno())
+            self.number = lib.carrier_listen(self.carrier, daemon.fileno(), 7)
         assert self.number >= 0
         lib.wire_page_store_epoch(self.pages[0], 3, 7)
 

@@ -1,0 +1,184 @@
+"""What clients say, read in slices and only so much of it: bytes to events.
+
+A malformed frame costs its sender the connection: it is told why, what it held is taken for ended, and whatever comes
+from that connection afterwards is dropped unread. Nobody else notices. A tenant may say so much and no more: what it
+says beyond waits, and only its own. What says nothing new (a Return of what is over) costs the tenant as much as many
+messages that do, for there is no end to it. A Hello has a turn of the loop to itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import time
+from typing import Any, cast
+
+import zmq
+
+from scheduler_backend import wire
+from scheduler_backend.core import events as ev
+from scheduler_backend.core.seat import Standing
+from scheduler_backend.endpoint import Client, Endpoint
+from scheduler_backend.outbox import EVENTS, NOBLOCK, POLLIN
+from scheduler_backend.presence import Presence
+from scheduler_backend.tally import Counters
+
+log = logging.getLogger("gemini.server")
+
+SLICE = 16  # messages of one tenant read before the others have their turn
+FLOOD_PAUSE_SECONDS = 0.02
+STALE_COSTS = 25  # as many messages as it takes the place of
+ASKED_COSTS = 3  # where it waits already, and there is nothing to do
+STATS_COST, UNHEARD_COSTS = 5, 5
+MOST_BANNED = 4096  # connections of one tenant that are remembered as closed
+
+
+class Intake(Presence):
+    """The reading half."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *arguments: Any, **more: Any) -> None:
+        super().__init__(loop, *arguments, **more)
+        self.refused: dict[str, int] = {}  # protocol errors by errno name
+
+    def _readable(self, endpoint: Endpoint) -> None:
+        """Read a slice of what is there; come back at once if there is more."""
+        endpoint.draining = False
+        if endpoint.paused:
+            return
+        router = endpoint.router
+        for _ in range(SLICE):
+            if endpoint.allowance.whole(time.monotonic_ns()) < 1:
+                self._pause(endpoint)
+                return
+            if router.closed:
+                return
+            try:
+                if not cast(int, router.get(EVENTS)) & POLLIN:
+                    return
+                frames = router.recv_multipart(NOBLOCK)
+            except zmq.ZMQError as error:
+                log.error("receive tenant=%s error=%s", endpoint.name, error)
+                return
+            endpoint.allowance.take(self._receive(endpoint, frames))
+            if endpoint.paused:
+                return
+            if endpoint.said_hello:  # a turn of its own
+                endpoint.said_hello = False
+                break
+        self._look_again(endpoint)
+
+    def _pause(self, endpoint: Endpoint) -> None:
+        """It has said too much: what it says now waits, in the kernel and in libzmq, and costs nobody else anything.
+
+        Its descriptor is not looked at meanwhile: it stays readable until somebody reads.
+        """
+        endpoint.paused = True
+        endpoint.pauses += 1
+        self.loop.remove_reader(endpoint.fd)
+        self.loop.call_later(FLOOD_PAUSE_SECONDS, self._unpause, endpoint)
+
+    def _unpause(self, endpoint: Endpoint) -> None:
+        endpoint.paused = False
+        if self.endpoints.get(endpoint.name) is not endpoint:
+            return
+        self.loop.add_reader(endpoint.fd, self._readable, endpoint)
+        self._look_again(endpoint)
+
+    def _look_again(self, endpoint: Endpoint) -> None:
+        if not endpoint.draining and not endpoint.paused:
+            endpoint.draining = True
+            self.loop.call_soon(self._readable, endpoint)
+
+    def _receive(self, endpoint: Endpoint, frames: list[bytes]) -> int:
+        """Take one message; returns what it costs its tenant."""
+        route = frames[0]
+        if route in endpoint.banned:
+            return UNHEARD_COSTS
+        client = endpoint.by_route.get(route)
+        serial = 0
+        try:
+            if len(frames) != 2:
+                raise wire.BadFrame(f"a message of {len(frames) - 1} frames; one message is one frame")
+            kind, message = wire.decode(frames[1])
+            serial = message.header.serial
+            if kind == wire.HELLO:
+                if not endpoint.hellos.spend(time.monotonic_ns()):
+                    return UNHEARD_COSTS  # who gets no Welcome says it again
+                endpoint.said_hello = True
+                self._hello(endpoint, route, wire.hello_of(message))
+            elif client is None:
+                raise wire.BadFrame("the first message must be a Hello")
+            elif kind == wire.STATS:
+                self._count(endpoint, client, message)
+                return STATS_COST
+            else:
+                event = wire.event_of(kind, message, client.number, client.gpus)
+                if wire.asks_for_context(kind, message):
+                    gpu = client.gpus[message.device]
+                    self._context_bytes = self._cost_of_context(client, gpu, message.credit_bytes)
+                cost, waits = self._worth(client, event)
+                if not waits:
+                    self.handle(event)
+                return cost
+        except wire.BadFrame as error:
+            self._ban(endpoint, route, serial, error.code, str(error))
+            return UNHEARD_COSTS if client is None else STALE_COSTS
+        except ev.RemoteProtocolError as error:
+            self._ban(endpoint, route, serial, errno.EPROTO, str(error))
+            return STALE_COSTS
+        return 1
+
+    @staticmethod
+    def _count(endpoint: Endpoint, client: Client, message: Any) -> None:
+        values = tuple(int(getattr(message, name)) for name in Counters.FIELDS)
+        endpoint.counters.update(client.number, message.device, values)
+        if message.ungated_lookups and not endpoint.told_ungated:
+            endpoint.told_ungated = True
+            log.warning(
+                "ungated tenant=%s client=%d pid=%d calls=%d program=%s",
+                endpoint.name,
+                client.number,
+                client.pid,
+                message.ungated_lookups,
+                client.program,
+            )
+
+    def _worth(self, client: Client, event: Any) -> tuple[int, bool]:
+        """What it costs; and whether it asks for what it waits for, so that there is nothing to decide, and no reason
+        to take a prepared hand-over back.
+        """
+        kind = type(event)
+        if kind is ev.MemoryAsked or kind is ev.MemoryReleased:
+            return 1, False
+        seat = self.node.machines[event.gpu].seats.get(client.tenant)
+        member = seat.members.get(client.number) if seat is not None else None
+        if member is None:
+            return STALE_COSTS, False
+        standing = member.standing
+        if kind is ev.TokenAsked:
+            if standing is Standing.WAITS:
+                return ASKED_COSTS, True
+            new = standing is Standing.QUIET  # who lost its lease has to return first
+        elif kind is ev.TokenReturned:
+            new = event.epoch == member.epoch and client.returned.get(event.gpu) != event.epoch
+            client.returned[event.gpu] = event.epoch
+        else:
+            new = standing is Standing.HOLDS and event.epoch == member.epoch
+        return 1 if new else STALE_COSTS, False
+
+    def _ban(self, endpoint: Endpoint, route: bytes, serial: int, code: int, text: str) -> None:
+        """A protocol error costs the sender its connection, and nobody else anything."""
+        name = errno.errorcode.get(code, "EPROTO")
+        self.refused[name] = self.refused.get(name, 0) + 1
+        client = endpoint.by_route.get(route)
+        worth_a_word = endpoint.complaints.spend(time.monotonic_ns())
+        if worth_a_word:
+            log.warning("refused tenant=%s code=%s reason=%s", endpoint.name, name, text)
+        if worth_a_word or client is not None:  # others who talk nonsense are legion
+            self._send(endpoint, route, wire.error(next(self._serials), serial, code, text))
+        while len(endpoint.banned) >= MOST_BANNED:
+            del endpoint.banned[next(iter(endpoint.banned))]
+        endpoint.banned[route] = None
+        if client is not None:
+            self._gone(endpoint, client)

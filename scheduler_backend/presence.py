@@ -1,0 +1,172 @@
+"""Clients come and go: Hello, the page's hello, deaths, and those of before a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import itertools
+import logging
+import socket
+import time
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from scheduler_backend import wire
+from scheduler_backend.core import events as ev
+from scheduler_backend.endpoint import Client, Endpoint
+from scheduler_backend.handover import Handovers
+from scheduler_backend.peers import Peer
+
+log = logging.getLogger("gemini.server")
+
+MOST_CLIENTS = 256  # processes of one tenant
+MOST_PEERS = 512  # processes of one tenant that have a page and did not say Hello yet
+PROBE_SECONDS = 1.0  # how often a client without a page is asked whether it is still there
+PROBED_AT_ONCE = 8
+
+
+class Presence(Handovers):
+    """Who is there."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *arguments: Any, **more: Any) -> None:
+        super().__init__(loop, *arguments, **more)
+        self.on_change: Callable[[], None] = lambda: None  # tenants or clients changed: keep it
+        self._gpu_of_uuid = {gpu.uuid_bytes: gpu.index for gpu in self.gpus}
+        self._numbers = itertools.count(1)
+        self._change_is_due = False
+        self._unknown: list[int] = []  # clients that are still to be probed in this round
+        self._probing = loop.call_later(PROBE_SECONDS, self._probe)
+
+    def _hello(self, endpoint: Endpoint, route: bytes, hello: wire.Hello) -> None:
+        other = endpoint.by_route.get(route)
+        if other is not None and other.nonce != hello.nonce:
+            raise wire.BadFrame("a second Hello on one connection names another client")
+        client = endpoint.by_nonce.get(hello.nonce)
+        fresh = client is None
+        if client is None:
+            if len(endpoint.by_nonce) >= MOST_CLIENTS:
+                raise wire.BadFrame(f"the tenant has {MOST_CLIENTS} processes already", errno.EUSERS)
+            client = Client(next(self._numbers), endpoint.name, hello.nonce)
+            endpoint.by_nonce[hello.nonce] = client
+            self.clients[client.number] = client
+        if client.route is not None:
+            endpoint.by_route.pop(client.route, None)
+        client.route = route
+        endpoint.by_route[route] = client
+        client.program, client.library, client.uuids = hello.program, hello.library, hello.uuids
+        if client.peer is None:
+            client.pid = hello.pid
+            if (peer := endpoint.peers.pop(hello.nonce, None)) is not None:
+                self._attach(endpoint, client, peer)
+        spec = self.node.tenants[endpoint.name]
+        client.gpus, client.devices = {}, {}
+        for device, uuid in enumerate(hello.uuids):
+            gpu = self._gpu_of_uuid.get(uuid)
+            if gpu is not None and gpu in spec.gpus and gpu not in client.devices:
+                client.gpus[device], client.devices[gpu] = gpu, device
+        held = tuple((gpu, hello.held[device]) for device, gpu in client.gpus.items() if hello.held[device])
+        memory = tuple((gpu, hello.memory[device]) for device, gpu in client.gpus.items())
+        log.info(
+            "hello tenant=%s client=%d pid=%d program=%s", endpoint.name, client.number, client.pid, client.program
+        )
+        if fresh:
+            self.on_change()  # before the Welcome: a daemon that dies now must know of it when it is back
+        self.handle(ev.ClientJoined(endpoint.name, client.number, tuple(client.devices), held, memory))
+
+    def _listen(self, endpoint: Endpoint, peer: Peer, connection: socket.socket) -> bool:
+        """Its page connection is the carrier's from now on; False where that has no room."""
+        self._carrier.forget(peer.channel)
+        peer.channel = self._carrier.listen(connection.fileno(), endpoint.number)
+        return peer.channel >= 0
+
+    def _release(self, peer: Peer) -> None:
+        self._carrier.forget(peer.channel)
+        peer.channel = -1
+        peer.close()
+
+    def _on_peer(self, endpoint: Endpoint, nonce: int, peer: Peer) -> Peer | None:
+        """A process on the page socket. Its nonce may not be that of another living process."""
+        client = endpoint.by_nonce.get(nonce)
+        known = client.peer if client is not None else endpoint.peers.get(nonce)
+        if known is not None:
+            if (known.pid, known.start_time) != (peer.pid, peer.start_time):
+                return None
+            peer.close()  # it came back; the pidfd that we hold will do
+            return known
+        if client is not None:
+            self._attach(endpoint, client, peer)
+            self.on_change()
+            return peer
+        if len(endpoint.peers) >= MOST_PEERS:
+            return None
+        endpoint.peers[nonce] = peer
+        peer.watch(self.loop, lambda: self._peer_died(endpoint, nonce, peer))
+        return peer
+
+    def _peer_died(self, endpoint: Endpoint, nonce: int, peer: Peer) -> None:
+        if endpoint.peers.get(nonce) is peer:
+            del endpoint.peers[nonce]
+        self._release(peer)
+
+    def _attach(self, endpoint: Endpoint, client: Client, peer: Peer) -> None:
+        client.peer, client.pid = peer, peer.pid
+        peer.watch(self.loop, lambda: self._gone(endpoint, client))
+
+    def _remember(self, endpoint: Endpoint, nonce: int, pid: int, started: int) -> None:
+        """A client of before the restart: if its process lives it must be heard before anything is granted."""
+        peer = Peer.of_pid(pid, started)
+        if peer is None and started:
+            return
+        client = Client(next(self._numbers), endpoint.name, nonce)
+        client.pid = pid
+        endpoint.by_nonce[nonce] = client
+        self.clients[client.number] = client
+        if peer is not None:
+            self._attach(endpoint, client, peer)
+        policy = self.node.policy
+        until_ns = time.monotonic_ns() + max(policy.alone_lease_ns, policy.alone_quota_ns) + policy.lease_margin_ns
+        self.handle(ev.ClientsKnown(((endpoint.name, client.number),), until_ns))
+
+    def _gone(self, endpoint: Endpoint, client: Client) -> None:
+        """The client is dead or cut off for good."""
+        if endpoint.by_nonce.get(client.nonce) is not client:
+            return
+        del endpoint.by_nonce[client.nonce]
+        if client.route is not None:
+            endpoint.by_route.pop(client.route, None)
+        self.clients.pop(client.number, None)
+        if client.peer is not None:
+            self._release(client.peer)
+        endpoint.counters.forget(client.number)
+        log.info("gone tenant=%s client=%d pid=%d", endpoint.name, client.number, client.pid)
+        self.handle(ev.ClientDied(client.number))
+        if not self._change_is_due:  # many die at once
+            self._change_is_due = True
+            self.loop.call_soon(self._changed)
+
+    def _changed(self) -> None:
+        self._change_is_due = False
+        self.on_change()
+
+    def _probe(self) -> None:
+        """Clients whose process is not known by a pidfd: a Welcome that cannot be sent says that they are gone."""
+        self._probing = self.loop.call_later(PROBE_SECONDS, self._probe)
+        if not self._unknown:
+            self._unknown = [number for number, client in self.clients.items() if client.peer is None]
+            self._probe_some()
+        self._look_after_sockets()
+
+    def _probe_some(self) -> None:
+        """Not all in one turn of the loop: a tenant may have many such clients."""
+        for number in self._unknown[:PROBED_AT_ONCE]:
+            client = self.clients.get(number)
+            if client is not None and client.peer is None and client.route is not None:
+                self._welcome(ev.Welcome(number))
+        del self._unknown[:PROBED_AT_ONCE]
+        if self._unknown:
+            self.loop.call_soon(self._probe_some)
+
+    @abstractmethod
+    def _look_after_sockets(self) -> None:
+        """Make anew what somebody removed (server.py)."""

@@ -1,0 +1,96 @@
+"""A tenant's door: who is in stays in, and who comes too often finds it shut."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zmq
+
+from bench import flood
+from scheduler_backend.endpoint import CONNECTIONS_AT_ONCE, Endpoint
+from tests.scheduler_backend.rig import wait_for
+
+
+@pytest.fixture
+def endpoint(tmp_path: Path) -> Iterator[Endpoint]:
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
+    made = Endpoint("tenant", 1, tmp_path / "tenant", context, 1, 5, None)
+    made.knocks()
+    yield made
+    made.close()
+    context.term()
+
+
+def answers(endpoint: Endpoint) -> bool:
+    """Can somebody new come in?"""
+    with socket.socket(socket.AF_UNIX) as one:
+        try:
+            one.connect(str(endpoint.socket_path))
+        except OSError:
+            return False
+    return True
+
+
+def heard(endpoint: Endpoint) -> list[bytes]:
+    return wait_for(
+        lambda: endpoint.router.get(zmq.EVENTS) & zmq.POLLIN and endpoint.router.recv_multipart(), what="message"
+    )
+
+
+def test_who_is_in_stays_in_while_nobody_new_comes_in(endpoint: Endpoint) -> None:
+    with flood.greeted(str(endpoint.socket_path)) as one:
+        one.sendall(flood.frame(b"hello"))
+        route, _ = heard(endpoint)
+        endpoint.shut_out()
+        assert not answers(endpoint)
+        endpoint.router.send_multipart([route, b"still there"])
+        assert b"still there" in one.recv(100)
+        assert endpoint.complete() is False, "there is no page here"
+        endpoint.open()
+        assert answers(endpoint)
+        one.sendall(flood.frame(b"again"))
+        assert heard(endpoint) == [route, b"again"]
+
+
+def test_a_wall_ends_its_connections_and_can_be_opened(endpoint: Endpoint) -> None:
+    with flood.greeted(str(endpoint.socket_path)) as one:
+        one.sendall(flood.frame(b"hello"))
+        heard(endpoint)
+        endpoint.wall_up()
+        one.setblocking(False)
+
+        def ended() -> bool:
+            endpoint.router.get(zmq.EVENTS)
+            with contextlib.suppress(BlockingIOError):
+                return one.recv(100) == b""
+            return False
+
+        wait_for(ended, what="end of the connection")
+    assert not answers(endpoint)
+    endpoint.open()
+    assert answers(endpoint)
+
+
+def test_those_who_come_are_counted_and_too_many_are_too_many(endpoint: Endpoint) -> None:
+    for _ in range(10):
+        assert answers(endpoint)
+    wait_for(lambda: endpoint.knocks() and endpoint.connections.left <= CONNECTIONS_AT_ONCE - 9, what="ten counted")
+    deadline = time.monotonic() + 60
+    while endpoint.knocks():
+        answers(endpoint)
+        assert time.monotonic() < deadline, "a flood that is never noticed"
+    assert endpoint.connections.lacks_seconds() > 0
+    assert not endpoint.knocks_on()
+
+
+def test_a_file_that_somebody_removed_is_made_anew(endpoint: Endpoint) -> None:
+    endpoint.socket_path.unlink()
+    assert not endpoint.complete()
+    endpoint.shut = True
+    endpoint.open()
+    assert answers(endpoint)

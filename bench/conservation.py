@@ -10,14 +10,13 @@ the machine stalls, which the jitter probe shows.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from typing import Any
 
-from bench.arms import GEMINI, LOCK, NONE, ZEROMQ, measured, middle, open_bed
-from bench.goals import claim
+from bench.arms import GEMINI, LOCK, NONE, ZEROMQ, Runs, middle, open_bed
+from bench.cases import run_cases
+from bench.goals import Claim, claim
 from bench.jitter import Probe
-from bench.report import report
 
 CASES: dict[str, tuple[list[float], int]] = {  # requests, kernel_us
     "2 equal": ([0.5] * 2, 100),
@@ -38,7 +37,8 @@ def utilization(arm: str, requests: list[float], kernel_us: int, seconds: float)
     return record.utilization(), len(probe.stalls)
 
 
-def measure(arm: str, requests: list[float], kernel_us: int, seconds: float) -> dict[str, Any]:
+def measure(case: tuple[list[float], int], arm: str, seconds: float) -> dict[str, Any]:
+    requests, kernel_us = case
     alone, stalls_alone = utilization(NONE, [1.0], kernel_us, seconds)
     shared, stalls = utilization(arm, requests, kernel_us, seconds)
     return {
@@ -50,26 +50,18 @@ def measure(arm: str, requests: list[float], kernel_us: int, seconds: float) -> 
     }
 
 
+def judge(name: str, case: tuple[list[float], int], runs: Runs) -> list[Claim]:
+    for arm in runs:
+        print(f"{name:28} {arm:18} {middle(runs[arm], 'of_exclusive'):.4f}", file=sys.stderr)
+    return [
+        claim("conservation.page", middle(runs[GEMINI], "of_exclusive"), name),
+        claim("conservation.zeromq", middle(runs[ZEROMQ], "of_exclusive"), name),
+    ]
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=8)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--case", action="append", choices=sorted(CASES), help="only this one; may be repeated")
-    args = parser.parse_args()
-    table: dict[str, Any] = {}
-    claims = []
-    for name in args.case or CASES:
-        requests, kernel_us = CASES[name]
-
-        def one(arm: str, requests: list[float] = requests, kernel_us: int = kernel_us) -> dict[str, Any]:
-            return measure(arm, requests, kernel_us, args.seconds)
-
-        table[name] = runs = measured((GEMINI, ZEROMQ, LOCK, NONE), args.runs, one)
-        claims.append(claim("conservation.page", middle(runs[GEMINI], "of_exclusive"), name))
-        claims.append(claim("conservation.zeromq", middle(runs[ZEROMQ], "of_exclusive"), name))
-        for arm in runs:
-            print(f"{name:28} {arm:18} {middle(runs[arm], 'of_exclusive'):.4f}", file=sys.stderr)
-    return report("How much of the card's time is lost by sharing it?", {"cases": table}, {}, claims)
+    question = "How much of the card's time is lost by sharing it?"
+    return run_cases(__doc__, question, CASES, (GEMINI, ZEROMQ, LOCK, NONE), measure, judge, seconds=8)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ library, where the card works meanwhile anyway: there the idle time of the card 
 
 from __future__ import annotations
 
-import argparse
 import bisect
 import itertools
 import sys
@@ -20,11 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bench import story
-from bench.arms import GEMINI, LOCK, NONE, compile_program, measured, middle, open_bed
+from bench.arms import GEMINI, LOCK, NONE, Runs, compile_program, middle, open_bed
 from bench.bed import ROOT
-from bench.goals import claim
+from bench.cases import run_cases
+from bench.goals import Claim, claim
 from bench.jitter import Probe
-from bench.report import report
 
 
 class Case(NamedTuple):
@@ -98,25 +97,15 @@ def switches_ms(own: list[Any], others: list[int], case: Case) -> list[float]:
     return found
 
 
+def judge(name: str, case: Case, runs: Runs) -> list[Claim]:
+    shown = [middle(runs[GEMINI], "return_ms", quantile) for quantile in ("p50", "p99")]
+    print(f"{name:40} {shown} ms", file=sys.stderr)
+    return [claim(case.goal, middle(runs[GEMINI], "return_ms", case.quantile), name)]
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=8)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--case", action="append", choices=sorted(CASES), help="only this one; may be repeated")
-    args = parser.parse_args()
-    table: dict[str, Any] = {}
-    claims = []
-    for name in args.case or CASES:
-        case = CASES[name]
-
-        def one(arm: str, case: Case = case) -> dict[str, Any]:
-            return measure(case, arm, args.seconds)
-
-        table[name] = runs = measured((GEMINI, LOCK, NONE), args.runs, one)
-        claims.append(claim(case.goal, middle(runs[GEMINI], "return_ms", case.quantile), name))
-        shown = [middle(runs[GEMINI], "return_ms", quantile) for quantile in ("p50", "p99")]
-        print(f"{name:40} {shown} ms", file=sys.stderr)
-    return report("How soon does an idle holder give the token back?", {"cases": table}, {}, claims)
+    question = "How soon does an idle holder give the token back?"
+    return run_cases(__doc__, question, CASES, (GEMINI, LOCK, NONE), measure, judge, seconds=8)
 
 
 if __name__ == "__main__":

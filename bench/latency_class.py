@@ -11,18 +11,17 @@ own timeline. Baselines in the same run: a plain lock handed round robin, and no
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench.arms import GEMINI, LOCK, NONE, compile_program, measured, middle, open_bed
+from bench.arms import GEMINI, LOCK, NONE, Runs, compile_program, middle, open_bed
 from bench.bed import ROOT
-from bench.goals import claim
+from bench.cases import run_cases
+from bench.goals import Claim, claim
 from bench.jitter import Probe
-from bench.report import report
 
 
 class Case(NamedTuple):
@@ -72,33 +71,23 @@ def measure(case: Case, arm: str, seconds: float) -> dict[str, Any]:
     }
 
 
+def judge(name: str, case: Case, runs: Runs) -> list[Claim]:
+    for arm, found in runs.items():
+        print(
+            f"{name:20} {arm:18} p99 {middle(found, 'p99_by_alone'):.2f} x alone, "
+            f"batch {middle(found, 'batch_of_what_is_left'):.3f} of what is left",
+            file=sys.stderr,
+        )
+    cause = "a batch kernel that runs is waited for, and the hand-over to and from the holder adds wake-ups"
+    return [
+        claim("latency.p99", middle(runs[GEMINI], "p99_by_alone"), name, cause),
+        claim("latency.batch", middle(runs[GEMINI], "batch_of_what_is_left"), name),
+    ]
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=10)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--case", action="append", choices=sorted(CASES), help="only this one; may be repeated")
-    args = parser.parse_args()
-    table: dict[str, Any] = {}
-    claims = []
-    for name in args.case or CASES:
-        case = CASES[name]
-
-        def one(arm: str, case: Case = case) -> dict[str, Any]:
-            return measure(case, arm, args.seconds)
-
-        table[name] = runs = measured((GEMINI, LOCK, NONE), args.runs, one)
-        cause = "a batch kernel that runs is waited for, and the hand-over to and from the holder adds wake-ups"
-        claims.append(claim("latency.p99", middle(runs[GEMINI], "p99_by_alone"), name, cause))
-        claims.append(claim("latency.batch", middle(runs[GEMINI], "batch_of_what_is_left"), name))
-        for arm, found in runs.items():
-            print(
-                f"{name:20} {arm:18} p99 {middle(found, 'p99_by_alone'):.2f} x alone, "
-                f"batch {middle(found, 'batch_of_what_is_left'):.3f} of what is left",
-                file=sys.stderr,
-            )
-    return report(
-        "How much longer does a latency tenant's service take beside a batch tenant?", {"cases": table}, {}, claims
-    )
+    question = "How much longer does a latency tenant's service take beside a batch tenant?"
+    return run_cases(__doc__, question, CASES, (GEMINI, LOCK, NONE), measure, judge, seconds=10)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ seen yet (LOOKS), and end with Ctrl-C what does not end by itself (ENDLESS).
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
@@ -86,7 +87,8 @@ class Reader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)  # what it left in the background, too
         self._process.wait()
         self._keys.close()
         self._selector.close()

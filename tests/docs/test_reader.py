@@ -9,6 +9,7 @@ import pytest
 
 from tests.docs.blocks import Step
 from tests.docs.reader import Reader, Wrong
+from tests.e2e.process import until
 
 
 @pytest.fixture
@@ -48,3 +49,10 @@ def test_what_does_not_end_is_interrupted_once_it_has_shown_its_form(reader: Rea
     endless.chmod(0o755)
     reader.follow([Step("p:1", f"PATH={tmp_path}:$PATH"), Step("p:2", "gemini top", ("look 1", "look 2"))])
     reader.take(Step("p:3", "echo alive", ("alive",)))
+
+
+def test_what_is_left_in_the_background_ends_with_the_reader(tmp_path: Path) -> None:
+    with Reader(["bash", "--noprofile", "--norc"], tmp_path, limit=60) as one:
+        pid = int(one.type("sleep 1000 & echo $!")[1])
+        assert Path(f"/proc/{pid}").exists()
+    until(lambda: not Path(f"/proc/{pid}").exists(), "the end of what it left")

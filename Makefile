@@ -86,7 +86,8 @@ gpu-check: ## on a machine with an NVIDIA GPU, with or without network, at most 
 gpu-bundle: build ## out/gpu-bundle: what gpu-check needs where there is no network; ARGS="--python 3.12"
 	@$(BIN)/python -m bench.gpu_check.bundle $(ARGS)
 
-wheel: setup ## a wheel with the built C parts, in out/wheel
+wheel: setup ## a wheel with the built C parts, in out/wheel: for any Python from 3.11 and any glibc from 2.28 on
+	@rm -rf build/lib* build/bdist* out/wheel
 	@$(PIP) wheel --no-deps --no-build-isolation -w out/wheel .
 
 clean: ## remove what was built

@@ -2,8 +2,8 @@
 
 What it makes, all below libhook/ and all ignored by git:
 
-    _core*.so                   the Python extension over core/ and carrier/ (without Python.h: ABI mode, and
-                                lib/libgemini_core.so)
+    _core_api.abi3.so           the Python extension over core/ and carrier/, for any Python from 3.11 on (without
+                                Python.h: ABI mode, _core_abi.py and lib/libgemini_core.so)
     lib/libgemini_hook.so       the preload library: core/ driver/ runtime/ hooks/
     lib/sim/libcuda.so.1        the simulated driver: sim/driver/ and core it shares
     lib/sim/libnvidia-ml.so.1   the simulated NVML: sim/nvml/
@@ -35,6 +35,12 @@ PYTHON_DIRS = ("core", "carrier")
 HOOK_DIRS = ("core", "driver", "runtime", "hooks")
 # Both the library and the simulated driver export cu*: each must reach its own functions, whoever else defines them.
 BIND_INSIDE = "-Wl,-Bsymbolic-functions"
+VERSIONS = ("-include", str(ROOT / "driver" / "versions.h"))
+SIM_FLAGS = ("-include", str(ROOT / "driver" / "floor.h"), "-include", str(ROOT / "sim" / "floor.h"))
+# By their own names: on a new system -lpthread and -ldl name nothing, and an old one then finds neither.
+OLD_LIBRARIES = ("-Wl,--no-as-needed", "-l:libpthread.so.0", "-l:libdl.so.2", "-Wl,--as-needed")
+FLOOR = (2, 28)  # glibc that everything loads on; the preload library alone on older ones (driver/floor.h)
+BUILD_ID = "-Wl,--build-id=sha1"  # libhook/info.py reads it
 # Loads on old C libraries (driver/floor.h says how), and takes the C library's place for dlsym (hooks/dlsym.S).
 HOOK_FLAGS = ("-include", str(ROOT / "driver" / "floor.h"), f"-Wl,--version-script={ROOT / 'hooks' / 'exports.map'}")
 SANITIZED = ("-O1", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all", "-Wno-tsan")
@@ -90,8 +96,9 @@ def build_extension() -> None:
     have_python_h = (Path(sysconfig.get_paths()["include"]) / "Python.h").exists()
     if os.environ.get("GEMINI_CFFI_MODE") == "abi":
         have_python_h = False
-    suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    target = ROOT / (f"_core_api{suffix}" if have_python_h else "_core_abi.py")
+    target = ROOT / ("_core_api.abi3.so" if have_python_h else "_core_abi.py")
+    for older in ROOT.glob("_core_api.cpython-*.so"):  # named for one Python, it would be loaded before this
+        older.unlink()
     if not _newer(target, inputs):
         ffi = cffi.FFI()
         ffi.cdef(declarations())
@@ -103,7 +110,7 @@ def build_extension() -> None:
                 includes,
                 sources=[str(p) for p in sources(*PYTHON_DIRS)],
                 include_dirs=[str(ROOT.parent)],
-                extra_compile_args=["-std=gnu11", "-O2"],
+                extra_compile_args=["-std=gnu11", "-O2", *VERSIONS],
             )
             ffi.compile(tmpdir=str(ROOT.parent / "build" / "cffi"), target=str(target))
         else:
@@ -111,7 +118,7 @@ def build_extension() -> None:
             with contextlib.redirect_stdout(io.StringIO()):  # cffi says the path again
                 ffi.emit_python_code(str(target))
     if not have_python_h:
-        link(LIB / "libgemini_core.so", sources(*PYTHON_DIRS), "-fvisibility=default", "-lpthread")
+        link(LIB / "libgemini_core.so", sources(*PYTHON_DIRS), "-fvisibility=default", *VERSIONS, "-lpthread")
 
 
 def build_libraries(lib: Path = LIB, *more: str) -> None:
@@ -119,13 +126,14 @@ def build_libraries(lib: Path = LIB, *more: str) -> None:
     hook = sources(*HOOK_DIRS)
     if more:
         hook = [_plain_object(lib, path) if str(path.relative_to(ROOT)) in BEFORE_SANITIZERS else path for path in hook]
-    link(lib / "libgemini_hook.so", hook, *more, *HOOK_FLAGS, "-Wl,-z,defs", "-Wl,-z,now", BIND_INSIDE)
-    sim = (*more, "-Wl,-z,defs", BIND_INSIDE, "-ldl", "-lpthread", "-lrt")
+    link(lib / "libgemini_hook.so", hook, *more, *HOOK_FLAGS, BUILD_ID, "-Wl,-z,defs", "-Wl,-z,now", BIND_INSIDE)
+    floor = () if more else SIM_FLAGS  # sanitizers are for this machine, and replace functions of their own
+    sim = (*more, *floor, "-Wl,-z,defs", BIND_INSIDE, "-ldl", "-lpthread", "-lrt")
     link(lib / "sim" / "libcuda.so.1", sources("sim/model", "sim/driver"), "-Wl,-soname,libcuda.so.1", *sim)
     link(lib / "sim" / "libnvidia-ml.so.1", sources("sim/model", "sim/nvml"), "-Wl,-soname,libnvidia-ml.so.1", *sim)
     link(lib / "libgemini_observer.so", sources("sim/model", "sim/observer"), *sim)
-    if (ROOT / "sim" / "load.c").exists():
-        link(lib / "gemini-load", [ROOT / "sim" / "load.c"], *more, "-ldl", "-lpthread", "-lm", shared=False)
+    program = more or (*SIM_FLAGS, "-DGEMINI_PROGRAM", "-Wl,--wrap=__libc_start_main", *OLD_LIBRARIES)
+    link(lib / "gemini-load", [ROOT / "sim" / "load.c"], *program, "-ldl", "-lpthread", "-lm", shared=False)
 
 
 def _plain_object(lib: Path, source: Path) -> Path:
@@ -163,6 +171,16 @@ def build_all() -> None:
     """Build whatever is missing or older than its sources."""
     build_extension()
     build_libraries()
+
+
+def check_floor() -> None:
+    """Raise ValueError where something that was built asks for a newer C library than FLOOR."""
+    built = (p for p in (*LIB.rglob("*"), *ROOT.glob("_core_api*.so")) if p.is_file())
+    for path in sorted(p for p in built if p.read_bytes()[:4] == b"\x7fELF"):
+        listed = subprocess.run(["nm", "-D", "--undefined-only", str(path)], capture_output=True, text=True, check=True)
+        for name, version in re.findall(r"(\w+)@GLIBC_([\d.]+)", listed.stdout):
+            if tuple(map(int, version.split("."))) > FLOOR:
+                raise ValueError(f"{path.name} needs {name} of glibc {version}; see libhook/sim/floor.h")
 
 
 def main() -> int:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from libhook import info
 from scheduler_backend.core.policy import entitled_shares
 from scheduler_backend.core.seat import State
 
@@ -90,6 +91,10 @@ def _cards(value: Callable[[Server, int], float]) -> Callable[[Server], Iterator
 def _refused(server: Server) -> Iterator[Sample]:
     for code in {**dict.fromkeys(_CODES), **server.refused}:  # what begins with 1 has not grown, for Prometheus
         yield [code], float(server.refused.get(code, 0))
+
+
+def _build(server: Server) -> Iterator[Sample]:
+    yield list(info.build().values()), 1.0
 
 
 def _trace_lost(server: Server) -> Iterator[Sample]:
@@ -193,6 +198,7 @@ METRICS: tuple[Row, ...] = (
         _tenants(lambda s, t: s.endpoints[t].pauses)),
     Row("gemini_handover_gap_seconds", _G, "Drain confirmed to next grant, by quantile.", ("gpu", "quantile"), _gaps),
     Row("gemini_protocol_errors", _C, "Connections closed for breaking the protocol.", ("code",), _refused),
+    Row("gemini_build_info", _G, "1; version, commit, and the build id of the library.", tuple(info.BUILD), _build),
     Row("gemini_trace_lost_events", _C, "Events that no disk took.", (), _trace_lost),
 )  # fmt: skip
 

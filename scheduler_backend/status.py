@@ -12,11 +12,11 @@ import socket
 import struct
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from importlib import metadata
 from typing import Any
 
 from aiohttp import web
 
+from libhook import info
 from libhook.core import lib
 from scheduler_backend import metrics
 from scheduler_backend.core.seat import State
@@ -26,14 +26,6 @@ from scheduler_backend.server import Server
 from scheduler_backend.tally import Series
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-def version() -> str:
-    """The installed package's."""
-    try:
-        return metadata.version("gemini-gpu")
-    except metadata.PackageNotFoundError:
-        return "unknown"
 
 
 def state(server: Server) -> dict[str, Any]:
@@ -49,6 +41,7 @@ def state(server: Server) -> dict[str, Any]:
         "handover_us": _microseconds(server.gaps),
         "decide_us": _microseconds([server.handle_ns]),
         "incarnation": server.incarnation,
+        "build": info.build(),
         "ordering": node.policy.ordering,
         "quota_ms": node.policy.quota_ns / 1e6,
         "trace_lost": server.recorder.lost,
@@ -188,7 +181,7 @@ def read_application(server: Server) -> web.Application:
         return web.Response(text="ok\n")
 
     async def show_version(_request: web.Request) -> web.Response:
-        return web.json_response({"version": version(), "wire": int(lib.WIRE_VERSION)})
+        return web.json_response({**info.build(), "wire": int(lib.WIRE_VERSION)})
 
     application = web.Application(middlewares=[_problems], client_max_size=1 << 16)
     application.router.add_get("/state", show_state)

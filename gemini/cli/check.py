@@ -8,9 +8,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
+import importlib
 import os
 import platform
+import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,10 +22,13 @@ from gemini.cli import nvml
 from gemini.cli.node import HOOK, SIM, Node, answers, ask
 from gemini.cli.options import add_node, node_of
 from gemini.cli.preload import problem_of
-from gemini.cli.problem import Problem
+from gemini.cli.problem import Problem, cause_of
 from gemini.cli.status import name_of
 from gemini.units import format_size
+from libhook import info
 
+PACKAGES = ("cffi", "numpy", "zmq", "uvloop", "aiohttp")
+RUNTIMES = {"podman": (4, 1), "docker": (25, 0)}  # and the first version that reads CDI specs
 OK, WARN, FAIL = "ok  ", "warn", "FAIL"
 Line = tuple[str, str]
 
@@ -33,19 +40,43 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     node = node_of(args)
     worst = 0
-    for part in (system, library, driver, sharing, interposers, daemon):
+    for part in (build, packages, system, library, driver, sharing, interposers, daemon, containers):
         for verdict, text in part(node):
             print(f"{verdict}  {text}")
             worst = max(worst, verdict == FAIL)
     return int(worst)
 
 
+def build(_node: Node) -> Iterator[Line]:
+    python = ".".join(map(str, sys.version_info[:3]))
+    yield (
+        OK,
+        "gemini: {version}, commit {commit}, library {library:.12}".format_map(info.build()) + f"; Python {python}",
+    )
+
+
+def packages(_node: Node) -> Iterator[Line]:
+    """Parts of others that are compiled, and may want a library that a bare system lacks."""
+    broken = False
+    for name in PACKAGES:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            broken = True
+            yield FAIL, f"package: {name} does not load: {cause_of(error)}; install what is missing"
+    if not broken:
+        yield OK, f"packages: {', '.join(PACKAGES)} load"
+
+
 def system(_node: Node) -> Iterator[Line]:
     libc, version = platform.libc_ver()
     if libc != "glibc":
-        yield FAIL, f"C library: {libc or 'not glibc (musl?)'}; the library needs glibc 2.28 or later"
+        yield FAIL, f"C library: {libc or 'not glibc (musl?)'}; Gemini needs glibc 2.28 or later"
     elif tuple(map(int, version.split(".")[:2])) < (2, 28):
-        yield FAIL, f"C library: glibc {version}; the library needs 2.28 or later: use a newer base image"
+        yield (
+            FAIL,
+            f"C library: glibc {version}; Gemini needs 2.28 (programs under it 2.17): use a newer base image",
+        )
     else:
         yield OK, f"C library: glibc {version}"
     if platform.machine() != "x86_64":
@@ -58,8 +89,7 @@ def library(_node: Node) -> Iterator[Line]:
     if not HOOK.exists():
         yield FAIL, f"library: {HOOK} is not there; run make build, or reinstall the package"
         return
-    program = shutil.which("true") or "/bin/true"
-    problem = problem_of(HOOK, program)
+    problem = problem_of(HOOK, sys.executable)
     yield (OK, f"library: {HOOK} loads") if problem is None else (FAIL, f"library: {problem}")
 
 
@@ -131,6 +161,26 @@ def interposers(_node: Node) -> Iterator[Line]:
             yield OK, f"preload: {path} beside the library"
     if not others:
         yield OK, "preload: nothing else"
+
+
+def containers(_node: Node) -> Iterator[Line]:
+    """Only for gemini share; a machine without them lacks nothing."""
+    for program, least in RUNTIMES.items():
+        if shutil.which(program) is None:
+            continue
+        try:
+            done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False)
+        except (OSError, subprocess.SubprocessError):
+            continue
+        found = re.search(r"version (\d+)\.(\d+)", done.stdout)
+        if found is None:
+            continue
+        version = f"{program} {found[1]}.{found[2]}"
+        if (int(found[1]), int(found[2])) < least:
+            wanted = ".".join(map(str, least))
+            yield WARN, f"containers: {version} reads no CDI devices, which gemini share makes; take {wanted} or later"
+        else:
+            yield OK, f"containers: {version}; gemini share add NAME, then --device gemini.io/share=NAME"
 
 
 def daemon(node: Node) -> Iterator[Line]:

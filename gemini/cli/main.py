@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from gemini.cli.problem import Problem
+from gemini.cli.problem import Problem, cause_of
 from gemini.units import BadValue
 from scheduler_backend.problem import Problem as DaemonProblem
 
@@ -85,12 +85,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(usage())
         return 0 if words else 2
     if words[0] in ("-V", "--version", "version"):
-        from importlib.metadata import PackageNotFoundError, version
+        from libhook import info
 
-        try:
-            print(f"gemini {version('gemini-gpu')}")
-        except PackageNotFoundError:  # run from the tree
-            print("gemini, not installed")
+        print("gemini {version} (commit {commit}, library {library})".format_map(info.build()))
         return 0
     name = words[0]
     try:
@@ -102,6 +99,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name == "run":
             return OWN_FAILURE
         return problem.status if isinstance(problem, Problem) else 2 if isinstance(problem, BadValue) else 1
+    except ImportError as error:
+        print(f"gemini: {cause_of(error)}; gemini check tells what is missing", file=sys.stderr)
+        return OWN_FAILURE if name == "run" else 1
     except BrokenPipeError:  # `gemini ps | head`
         sys.stderr.close()
         return 0

@@ -75,6 +75,6 @@ def problem_of(library: Path, program: str) -> str | None:
             libc = "musl" if "musl" in loader else "its C library"
             return (
                 f"the library does not load into {real} ({line.strip()}); {libc} is too old or another: "
-                "run a program built for glibc 2.28 or later, or build the library on this system"
+                "run a program built for glibc 2.17 or later, or build the library on this system"
             )
     return None

@@ -12,7 +12,8 @@ Parts: `controlplane` is the seven programs of controlplane/go.mod, and kwok's o
 minutes cold on two cores, 3 GiB); `nvidia` is nvidia/go.mod (a minute; needs a C compiler); `helm` is helm/go.mod (3
 minutes); `containerd` is containerd/go.mod (3 minutes), a containerd that knows CDI, which Debian's does not; `node` is
 containerd, runc and busybox for a real kubelet, taken from PATH or else unpacked, not installed, from Debian's
-packages; `containers` is podman and buildah with what they need, `prometheus` is that and promtool, likewise.
+packages; `containers` is podman and buildah with what they need, `prometheus` is that and promtool, likewise; `debians`
+are bare root file systems with a Python.
 """
 
 from __future__ import annotations
@@ -37,7 +38,12 @@ DEBIAN_PACKAGES = ("containerd", "runc", "busybox-static")
 CONTAINER_PROGRAMS = ("podman", "buildah", "conmon", "runc")  # Debian's packages have the same names
 NODE_PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "busybox")
 PROMETHEUS_PROGRAMS = ("prometheus", "promtool")
-PARTS = ("controlplane", "nvidia", "helm", "containerd", "node", "containers", "prometheus")
+PARTS = ("controlplane", "nvidia", "helm", "containerd", "node", "containers", "prometheus", "debians")
+# The oldest Debian with Python 3.11, and the newest that bookworm's own keys vouch for. A Python and no compiler;
+# libstdc++6, which numpy needs, is in every Debian that has apt.
+DEBIANS = ("bookworm", "trixie")
+DEBIAN_MIRROR = os.environ.get("GEMINI_DEBIAN_MIRROR")  # else mmdebstrap's own choice
+BARE_PACKAGES = ("base-files", "coreutils", "dash", "libstdc++6", "python3-venv")
 RECIPE = 1  # raise it when the way of building below changes what comes out
 # The order matters to kwok no more than to `kubectl kustomize`, which would join the same files.
 KWOK_STAGES = ("node/fast", "node/heartbeat-with-lease", "pod/fast")
@@ -108,6 +114,17 @@ class Builder:
             return self._once("containers-own", lambda out: None)
         return self._once("containers-debian", self._unpack_containers)
 
+    def debians(self) -> Path:
+        """The cache, with a bare root file system of each of DEBIANS in it."""
+        return [self.debian(release) for release in DEBIANS][-1].parent
+
+    def debian(self, release: str) -> Path:
+        """A root file system with BARE_PACKAGES and what they need, unpacked and not configured."""
+        if os.geteuid() != 0 or shutil.which("mmdebstrap") is None:
+            raise CannotBuild("a root file system of Debian needs root and mmdebstrap")
+        key = hashlib.sha256(" ".join(BARE_PACKAGES).encode()).hexdigest()[:8]
+        return self._once(f"{release}-{key}", lambda out: self._unpack_root(release, out))
+
     # -- the parts
 
     def _build_controlplane(self, module: Path, out: Path) -> None:
@@ -172,6 +189,17 @@ class Builder:
             for package in sorted(Path(fetched).glob("*.deb")):
                 subprocess.run(["dpkg-deb", "-x", package, out / "root"], check=True)
         return out / "root"
+
+    def _unpack_root(self, release: str, out: Path) -> None:
+        say(f"making a root file system of Debian {release}")
+        options = ["--variant=extract", "--skip=download/empty", f"--include={','.join(BARE_PACKAGES)}", "--quiet"]
+        command = ["mmdebstrap", *options, release, str(out), *filter(None, [DEBIAN_MIRROR])]
+        made = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+        if made.returncode:
+            raise CannotBuild(f"mmdebstrap makes no {release}: {made.stderr.strip()[-200:]}")
+        # As configuring the package would make it; trixie's pip does not start without.
+        authorities = sorted((out / "usr/share/ca-certificates/mozilla").glob("*.crt"))
+        (out / "etc/ssl/certs/ca-certificates.crt").write_text("".join(path.read_text() for path in authorities))
 
     def _link(self, out: Path, programs: dict[str, str]) -> None:
         for name, target in programs.items():
@@ -267,7 +295,7 @@ def main() -> int:
         except CannotBuild as why:
             say(f"{part}: {why}")
             # Without these the tests that want them skip, and say why.
-            status = status or int(part not in ("node", "containers", "prometheus"))
+            status = status or int(part not in ("node", "containers", "prometheus", "debians"))
     return status
 
 

@@ -22,7 +22,8 @@ def test_every_message_type_has_its_struct() -> None:
 def test_without_python_h_the_same_core_is_loaded_by_dlopen(tmp_path: Path) -> None:
     package = tmp_path / "libhook"
     shutil.copytree(ROOT / "libhook" / "core", package / "core")
-    for name in ("__init__.py", "build.py", "core.py"):
+    (package / "driver").mkdir()
+    for name in ("__init__.py", "build.py", "core.py", "driver/versions.h"):
         shutil.copy(ROOT / "libhook" / name, package / name)
     program = (
         "import libhook.build as b; b.build_extension();"

@@ -16,9 +16,7 @@ from pathlib import Path
 import pytest
 
 from bench.bed import HOOK, Bed
-from libhook.build import ROOT as SOURCES
-from libhook.build import sources
-from tests.libhook.processes.conftest import ROOT, enter
+from tests.libhook.processes.conftest import enter
 
 RELEASES = ("buster", "bullseye")  # oldest first; a mirror drops the old ones in time
 PYTHONS = {"buster": "python3.7", "bullseye": "python3.9"}
@@ -55,24 +53,10 @@ def old_root(may_mount: None) -> tuple[Path, str]:
     pytest.skip("no Debian mirror has one of " + ", ".join(RELEASES))
 
 
-@pytest.fixture(scope="module")
-def old_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The simulated driver, linked for old C libraries as the library itself is."""
-    target = tmp_path_factory.mktemp("sim") / "libcuda.so.1"
-    command = ["gcc", "-std=gnu11", "-O1", "-w", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-Bsymbolic-functions"]
-    more = target.with_name("more.h")  # what the library itself does not use, and the floor does not name
-    more.write_text('__asm__(".symver pthread_mutex_timedlock,pthread_mutex_timedlock@GLIBC_2.2.5");\n')
-    for header in (SOURCES / "driver" / "floor.h", more):
-        command += ["-include", str(header)]
-    command += [f"-I{ROOT}", "-Wl,-soname,libcuda.so.1", "-o", str(target)]
-    subprocess.run([*command, *map(str, sources("sim/model", "sim/driver"))], check=True)
-    return target
-
-
 @pytest.mark.timeout(300)
-def test_on_an_old_debian_it_loads_gates_and_counts(old_root: tuple[Path, str], old_driver: Path) -> None:
+def test_on_an_old_debian_it_loads_gates_and_counts(old_root: tuple[Path, str], tmp_path: Path) -> None:
     root, python = old_root
-    preload = old_driver.with_name("ld.so.preload")
+    preload = tmp_path / "ld.so.preload"
     preload.write_text("/opt/gemini/libgemini_hook.so\n")
     with Bed(sim="memory=8GiB") as bed:
         bed.tenant("t", 0.5, 1.0, memory=1 << 30)
@@ -80,7 +64,7 @@ def test_on_an_old_debian_it_loads_gates_and_counts(old_root: tuple[Path, str], 
             ("/dev", "/dev"),
             ("/proc", "/proc"),
             (HOOK.parent, "/opt/gemini"),
-            (old_driver.parent, "/opt/driver"),
+            (HOOK.parent / "sim", "/opt/driver"),
             (HERE, "/opt/program"),
             (Path(bed.sockets["t"]).parent, "/run/gemini"),
             (preload, "/etc/ld.so.preload"),

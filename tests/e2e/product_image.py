@@ -33,8 +33,8 @@ exec {python} -m {module} "$@"
 """
 
 
-def write_product_image(archive: Path, busybox: Path, scheduler: Path) -> None:
-    """A docker-archive of two layers, as `ctr image import` reads it."""
+def write_product_image(archive: Path, busybox: Path, scheduler: Path, name: str = f"{NAME}:{TAG}") -> None:
+    """A docker-archive of two layers, as `ctr image import` reads it, for pods that name `name`."""
     base = image.layer(busybox.resolve(), [Path(path) for name in image.PROGRAMS if (path := shutil.which(name))])
     top = archive.with_name("product-layer.tar")
     try:
@@ -46,11 +46,11 @@ def write_product_image(archive: Path, busybox: Path, scheduler: Path) -> None:
             "config": {"Entrypoint": ["gemini"], "Env": ["PATH=/usr/bin:/bin:/usr/sbin:/sbin"]},
             "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}" for digest in digests]},
         }).encode()  # fmt: skip
-        name = hashlib.sha256(config).hexdigest() + ".json"
+        settings = hashlib.sha256(config).hexdigest() + ".json"
         layers = [f"{digest}/layer.tar" for digest in digests]
-        manifest = json.dumps([{"Config": name, "RepoTags": [f"{NAME}:{TAG}"], "Layers": layers}]).encode()
+        manifest = json.dumps([{"Config": settings, "RepoTags": [name], "Layers": layers}]).encode()
         with tarfile.open(archive, "w") as tar:
-            for path, text in ((name, config), (layers[0], base), ("manifest.json", manifest)):
+            for path, text in ((settings, config), (layers[0], base), ("manifest.json", manifest)):
                 image.add(tar, path, text)
             tar.add(top, layers[1])
     finally:
@@ -102,5 +102,6 @@ def _packages() -> Iterator[Path]:
             if marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *asked.extras)):
                 left.append(wanted)
         paths = (Path(str(found.locate_file(file))) for file in found.files or ())
-        inside = (path for path in paths if path.is_relative_to(site) and not TESTS.union([".."]) & set(path.parts))
-        yield from (path for path in inside if path.is_file())
+        inside = (path for path in paths if path.is_relative_to(site))
+        used = (path for path in inside if not TESTS.union([".."]) & set(path.relative_to(site).parts))
+        yield from (path for path in used if path.is_file())

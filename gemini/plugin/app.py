@@ -216,7 +216,8 @@ class Metrics:
         done = CounterMetricFamily(
             "gemini_plugin_calls", "What the kubelet asked, and how it went", labels=["what", "result"]
         )
-        counts = self.service.counts + (self.server.claims.counts if self.server else Counter())
+        counts = Counter(self.service.counts)
+        counts.update(self.server.claims.counts if self.server else ())  # a sum would leave out what is 0 yet
         for (what, result), count in sorted(counts.items()):
             done.add_metric([what, result], count)
         slots = GaugeMetricFamily("gemini_plugin_slots", "Slots by health of their card", labels=["health"])

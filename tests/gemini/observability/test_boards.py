@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from gemini.cli import main as entry
-from gemini.observability import files, rules
+from gemini.observability import files, reference, rules
 from gemini.observability.boards import BOARDS, Board
 from gemini.observability.grafana import WIDTH, board_json
 from tests.gemini.observability.test_names import asked, known
@@ -104,3 +104,8 @@ def test_what_cannot_be_written_is_one_line(
     line = capsys.readouterr().err
     assert said in line
     assert len(line.splitlines()) == 1
+
+
+def test_the_page_of_the_documentation_is_in_step_with_the_tables() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs/observability.md").read_text()
+    assert reference.renew(page) == page, "run: python -m gemini.observability.reference docs/observability.md"

@@ -84,6 +84,7 @@ def test_metrics_and_readiness_say_how_it_stands(rig: Rig) -> None:
     text, ready = rig.call(asked())
     assert ready == 200
     assert 'gemini_plugin_calls_total{result="ok",what="start"} 1.0' in text
+    assert 'gemini_plugin_calls_total{result="nobody",what="allocate"} 0.0' in text
     assert 'gemini_plugin_slots{health="Unhealthy"} 100.0' in text
     assert "gemini_plugin_registered 1.0" in text
 

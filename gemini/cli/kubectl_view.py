@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gemini.extender.codec import FilterRequest
+from gemini.extender.podview import PodView
 from gemini.extender.service import Service
 from gemini.extender.shown import state_json, summary
-from gemini.extender.state import Cluster, PodView
+from gemini.extender.state import Cluster
 from gemini.kube import names
 from gemini.placement.explain import format_bytes
 from gemini.placement.model import GPU

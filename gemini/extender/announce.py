@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from gemini.extender.state import PodView
+from gemini.extender.podview import PodView
 from gemini.kube.client import ApiFault
 
 CHANGED_NS = 5 * 10**9

@@ -15,9 +15,9 @@ import logging
 from gemini.extender.codec import BindRequest
 from gemini.extender.groups import Groups
 from gemini.extender.ledger import ROUNDS, Stale
+from gemini.extender.podview import PodView
 from gemini.extender.promises import Promises, shared_node, told
 from gemini.extender.reserve import BIND_NS, GroupKey
-from gemini.extender.state import PodView
 from gemini.kube.allocation import annotations_of
 from gemini.kube.claim import PREFIX
 from gemini.kube.client import ApiFault, Refused, Unanswered

@@ -13,9 +13,9 @@ from typing import Any
 
 from gemini.extender.codec import NO_ROOM
 from gemini.extender.ledger import ENTRIES, ROUNDS, Promise, Stale, read_entries, write_entries
+from gemini.extender.podview import PodView
 from gemini.extender.promises import Promises, Verdict, owner_reference
 from gemini.extender.reserve import GROUP_NS, GroupKey
-from gemini.extender.state import PodView
 from gemini.kube import names
 from gemini.kube.client import ApiFault, Refused
 from gemini.placement.book import Overbooked

@@ -19,7 +19,8 @@ from fractions import Fraction
 from typing import Any
 
 from gemini.extender.codec import Victims
-from gemini.extender.state import Cluster, PodView
+from gemini.extender.podview import PodView
+from gemini.extender.state import Cluster
 from gemini.kube import names, quantity
 from gemini.placement.allocate import Allocator
 from gemini.placement.model import Ask, Placement

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from gemini.extender.ledger import Ledger
+from gemini.extender.podview import PodView
 from gemini.extender.reserve import BIND_NS
-from gemini.extender.state import CLAIM, POD, Cluster, PodView
+from gemini.extender.state import CLAIM, POD, Cluster
 from gemini.kube.claim import PREFIX
 from gemini.kube.client import ApiFault, Refused
 from gemini.placement.model import NodeRefusal, Placement

@@ -16,9 +16,10 @@ from gemini.extender.binder import Binder
 from gemini.extender.claims import Claims
 from gemini.extender.codec import BindRequest, FilterRequest, PreemptRequest, Victims
 from gemini.extender.groups import Groups
+from gemini.extender.podview import PodView
 from gemini.extender.promises import Kubernetes, Promises, Verdict, shared_node, told
 from gemini.extender.shown import summary
-from gemini.extender.state import Cluster, PodView
+from gemini.extender.state import Cluster
 from gemini.kube import names
 from gemini.kube.client import ApiFault, Refused
 from gemini.kube.device import template_node

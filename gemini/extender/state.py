@@ -18,20 +18,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from gemini.extender.podview import PodView, mapping, view_of
 from gemini.extender.reserve import GroupKey, Reservations
 from gemini.kube import names
-from gemini.kube.allocation import placement_of
 from gemini.kube.claim import PREFIX, Claim, grants_of, read_claim
 from gemini.kube.device import Reported, cordoned, read_device
-from gemini.kube.life import gone, initialized
-from gemini.kube.pod import PodSpec, parse_pod
-from gemini.kube.spelling import S2_DOMAINS, InvalidPod
 from gemini.placement.allocate import Allocator
 from gemini.placement.book import Book
-from gemini.placement.model import GPU, WHOLE, Device, Grant, Placement, Role
+from gemini.placement.model import GPU, WHOLE, Device, Grant, Placement
 from gemini.placement.survey import Surveys
 
 NODE, DEVICE, POD, CLAIM, BUDGET = "Node", "Device", "Pod", "ResourceClaim", "PodDisruptionBudget"
@@ -39,56 +36,6 @@ KINDS = (NODE, DEVICE, POD, CLAIM, BUDGET)
 DELETED = "DELETED"
 FOREIGN = "foreign/"  # of the keys in the book of what other device plugins gave out
 ENDED = 20_000  # deleted pods, and allocations of claims that are over, that are remembered
-
-_DOMAINS = tuple(f"{d}/" for d in (*S2_DOMAINS, names.ALIYUN, names.NVIDIA))
-
-
-@dataclass(frozen=True)
-class PodView:
-    """A pod as the extender sees it. `spec` is None for pods that want no device, and for those with a `fault`."""
-
-    uid: str
-    namespace: str
-    name: str
-    node: str | None
-    gone: bool  # its containers have ended
-    terminating: bool
-    initialized: bool
-    placement: Placement | None  # from its own record
-    spec: PodSpec | None
-    fault: str | None
-    object: dict[str, Any]
-    vendor: frozenset[str] = frozenset()  # containers whose cards are another device plugin's choice
-
-    @property
-    def holds(self) -> bool:
-        return self.node is not None and not self.gone and self.placement is not None
-
-    @property
-    def waits(self) -> bool:
-        return self.spec is not None and self.node is None and not self.gone and not self.terminating
-
-    @property
-    def group(self) -> GroupKey | None:
-        group = self.spec.ask.group if self.spec else None
-        return (self.namespace, group) if group is not None else None
-
-    @property
-    def priority(self) -> int:
-        value = _mapping(self.object.get("spec")).get("priority")
-        return value if isinstance(value, int) else 0
-
-    @property
-    def nominated(self) -> str | None:
-        """The node that the scheduler has made room on for this pod, by preemption."""
-        node = _mapping(self.object.get("status")).get("nominatedNodeName")
-        return node if isinstance(node, str) and node and self.waits else None
-
-    @property
-    def order(self) -> tuple[str, str, str]:
-        """Oldest first."""
-        created = _mapping(self.object.get("metadata")).get("creationTimestamp")
-        return (created if isinstance(created, str) else "", self.name, self.uid)
 
 
 class Cluster:
@@ -202,7 +149,7 @@ class Cluster:
         if node is None or reported is None:
             self.book.drop_node(name)
             return
-        annotations = _mapping(_mapping(node.get("metadata")).get("annotations"))
+        annotations = mapping(mapping(node.get("metadata")).get("annotations"))
         said = annotations.get(names.NODE_CORDON)
         uuids = frozenset(u.strip() for u in said.split(",") if u.strip()) if isinstance(said, str) else frozenset()
         fresh = cordoned(reported.node, uuids)
@@ -250,40 +197,7 @@ class Cluster:
 
     def view(self, given: dict[str, Any]) -> PodView:
         """A pod object as we see it."""
-        metadata, spec, status = (_mapping(given.get(key)) for key in ("metadata", "spec", "status"))
-        uid = str(metadata.get("uid", ""))
-        node = spec.get("nodeName")
-        node = node if isinstance(node, str) and node else None
-        placement, parsed, fault = None, None, None
-        try:
-            if node is not None:
-                placement = placement_of(uid, node, _mapping(metadata.get("annotations")))
-            known = self.pods.get(uid)
-            if known is not None and known.fault is None and _says(known.object) == _says(given):
-                parsed = known.spec  # most news of a pod are of its status
-            elif speaks(given):
-                parsed = parse_pod(given, self.types, name=uid)
-                parsed = parsed if parsed.wanted else None
-        except InvalidPod as error:
-            fault = str(error)
-        metadata.pop("managedFields", None)
-        return PodView(
-            uid=uid,
-            namespace=str(metadata.get("namespace", "")),
-            name=str(metadata.get("name", "")),
-            node=node,
-            gone=gone(status),
-            terminating=metadata.get("deletionTimestamp") is not None,
-            # Without init tenants it makes no difference, and need not be followed.
-            initialized=placement is not None
-            and any(grant.role is Role.INIT for grant in placement.grants)
-            and initialized(status),
-            placement=placement,
-            spec=parsed,
-            fault=fault,
-            object=given,
-            vendor=_vendor(spec),
-        )
+        return view_of(given, self.pods, self.types)
 
     def _put_pod(self, pod: PodView) -> None:
         known = self.pods.get(pod.uid)
@@ -412,8 +326,8 @@ class Cluster:
 
     def has_vendor(self, node: str) -> bool:
         """Whether the node offers cards by another device plugin as well."""
-        status = _mapping(self.nodes.get(node, {}).get("status"))
-        offered = _mapping(status.get("capacity"))
+        status = mapping(self.nodes.get(node, {}).get("status"))
+        offered = mapping(status.get("capacity"))
         return any(str(offered.get(name, "0")) != "0" for name in names.VENDOR_RESOURCES)
 
     def sharers(self, node: str) -> list[str]:
@@ -457,52 +371,13 @@ class Cluster:
         }  # fmt: skip
 
 
-def speaks(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod says anything in one of our languages; a quick look before it is parsed."""
-    metadata, spec = _mapping(pod.get("metadata")), _mapping(pod.get("spec"))
-    if any(key.startswith(f"{names.DOMAIN}/") for key in _mapping(metadata.get("annotations"))):
-        return True
-    if any(key.startswith(f"{names.KUBESHARE}/") for key in _mapping(metadata.get("labels"))):
-        return True
-    for listed in (spec.get("containers"), spec.get("initContainers")):
-        for container in listed if isinstance(listed, list) else ():
-            for amounts in _mapping(_mapping(container).get("resources")).values():
-                if isinstance(amounts, dict) and any(key.startswith(_DOMAINS) for key in amounts):
-                    return True
-    return False
-
-
-def _vendor(spec: Mapping[str, Any]) -> frozenset[str]:
-    """The containers that ask for what another device plugin serves."""
-    found = set()
-    for key in ("containers", "initContainers"):
-        listed = spec.get(key)
-        for container in listed if isinstance(listed, list) else ():
-            given = _mapping(container)
-            for amounts in _mapping(given.get("resources")).values():
-                if isinstance(amounts, dict) and any(
-                    str(amounts.get(name, "0")) != "0" for name in names.VENDOR_RESOURCES
-                ):
-                    found.add(str(given.get("name", "")))
-    return frozenset(found)
-
-
 def _wholly(device: Device) -> Grant:
     return Grant(device.type, device.minor, WHOLE, device.memory if device.type == GPU else 0)
 
 
-def _says(pod: Mapping[str, Any]) -> tuple[object, ...]:
-    """All that a pod's share is read from."""
-    metadata, spec = _mapping(pod.get("metadata")), _mapping(pod.get("spec"))
-    annotations, ours = metadata.get("annotations"), f"{names.DOMAIN}/"
-    if isinstance(annotations, dict):
-        annotations = {k: v for k, v in annotations.items() if k.startswith(ours) and k not in names.WRITTEN_KEYS}
-    return annotations, metadata.get("labels"), spec.get("containers"), spec.get("initContainers")
-
-
 def key_of(kind: str, given: object) -> str | None:
     """What tells objects of a kind apart: pods and claims by uid, for names come again; None where there is none."""
-    metadata = _mapping(_mapping(given).get("metadata"))
+    metadata = mapping(mapping(given).get("metadata"))
     key = metadata.get("uid" if kind in (POD, CLAIM) else "name")
     if not isinstance(key, str) or not key:
         return None
@@ -511,7 +386,7 @@ def key_of(kind: str, given: object) -> str | None:
 
 def version_of(given: Mapping[str, Any]) -> int:
     """The resourceVersion as a number; 0: there is none to compare."""
-    version = _mapping(given.get("metadata")).get("resourceVersion")
+    version = mapping(given.get("metadata")).get("resourceVersion")
     return int(version) if isinstance(version, str) and version.isdecimal() else 0
 
 
@@ -520,7 +395,7 @@ def foreign_key(node: str, pod: str) -> str:
 
 
 def _full_name(given: Mapping[str, Any]) -> tuple[str, str]:
-    metadata = _mapping(given.get("metadata"))
+    metadata = mapping(given.get("metadata"))
     return str(metadata.get("namespace", "")), str(metadata.get("name", ""))
 
 
@@ -528,7 +403,3 @@ def _discard(index: dict[Any, set[str]], key: Any, uid: str) -> None:
     index[key].discard(uid)
     if not index[key]:
         del index[key]
-
-
-def _mapping(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from gemini.extender.codec import Victims
+from gemini.extender.podview import PodView
 from gemini.extender.preempt import requests_of, selects, victims_on
-from gemini.extender.state import BUDGET, DEVICE, NODE, POD, Cluster, PodView
+from gemini.extender.state import BUDGET, DEVICE, NODE, POD, Cluster
 from gemini.kube.device import write_device
 from tests.gemini.extender.world import GIB, cards, node_object, pod_object
 

@@ -1,0 +1,149 @@
+"""A pod as the extender sees it: what it asks for, what its record says it holds, and whether it still does.
+
+Pure; one object in, one view out. What a cluster of them adds up to is state.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gemini.extender.reserve import GroupKey
+from gemini.kube import names
+from gemini.kube.allocation import placement_of
+from gemini.kube.life import gone, initialized
+from gemini.kube.pod import PodSpec, parse_pod
+from gemini.kube.spelling import S2_DOMAINS, InvalidPod
+from gemini.placement.model import Placement, Role
+
+_DOMAINS = tuple(f"{d}/" for d in (*S2_DOMAINS, names.ALIYUN, names.NVIDIA))
+
+
+@dataclass(frozen=True)
+class PodView:
+    """A pod as the extender sees it. `spec` is None for pods that want no device, and for those with a `fault`."""
+
+    uid: str
+    namespace: str
+    name: str
+    node: str | None
+    gone: bool  # its containers have ended
+    terminating: bool
+    initialized: bool
+    placement: Placement | None  # from its own record
+    spec: PodSpec | None
+    fault: str | None
+    object: dict[str, Any]
+    vendor: frozenset[str] = frozenset()  # containers whose cards are another device plugin's choice
+
+    @property
+    def holds(self) -> bool:
+        return self.node is not None and not self.gone and self.placement is not None
+
+    @property
+    def waits(self) -> bool:
+        return self.spec is not None and self.node is None and not self.gone and not self.terminating
+
+    @property
+    def group(self) -> GroupKey | None:
+        group = self.spec.ask.group if self.spec else None
+        return (self.namespace, group) if group is not None else None
+
+    @property
+    def priority(self) -> int:
+        value = mapping(self.object.get("spec")).get("priority")
+        return value if isinstance(value, int) else 0
+
+    @property
+    def nominated(self) -> str | None:
+        """The node that the scheduler has made room on for this pod, by preemption."""
+        node = mapping(self.object.get("status")).get("nominatedNodeName")
+        return node if isinstance(node, str) and node and self.waits else None
+
+    @property
+    def order(self) -> tuple[str, str, str]:
+        """Oldest first."""
+        created = mapping(self.object.get("metadata")).get("creationTimestamp")
+        return (created if isinstance(created, str) else "", self.name, self.uid)
+
+
+def view_of(given: dict[str, Any], known_pods: Mapping[str, PodView], types: frozenset[str]) -> PodView:
+    """`known_pods`, by uid: where the pod is one of these, and says the same still, it is not parsed again."""
+    metadata, spec, status = (mapping(given.get(key)) for key in ("metadata", "spec", "status"))
+    uid = str(metadata.get("uid", ""))
+    node = spec.get("nodeName")
+    node = node if isinstance(node, str) and node else None
+    placement, parsed, fault = None, None, None
+    try:
+        if node is not None:
+            placement = placement_of(uid, node, mapping(metadata.get("annotations")))
+        known = known_pods.get(uid)
+        if known is not None and known.fault is None and _says(known.object) == _says(given):
+            parsed = known.spec  # most news of a pod are of its status
+        elif speaks(given):
+            parsed = parse_pod(given, types, name=uid)
+            parsed = parsed if parsed.wanted else None
+    except InvalidPod as error:
+        fault = str(error)
+    metadata.pop("managedFields", None)
+    return PodView(
+        uid=uid,
+        namespace=str(metadata.get("namespace", "")),
+        name=str(metadata.get("name", "")),
+        node=node,
+        gone=gone(status),
+        terminating=metadata.get("deletionTimestamp") is not None,
+        # Without init tenants it makes no difference, and need not be followed.
+        initialized=placement is not None
+        and any(grant.role is Role.INIT for grant in placement.grants)
+        and initialized(status),
+        placement=placement,
+        spec=parsed,
+        fault=fault,
+        object=given,
+        vendor=_vendor(spec),
+    )
+
+
+def speaks(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod says anything in one of our languages; a quick look before it is parsed."""
+    metadata, spec = mapping(pod.get("metadata")), mapping(pod.get("spec"))
+    if any(key.startswith(f"{names.DOMAIN}/") for key in mapping(metadata.get("annotations"))):
+        return True
+    if any(key.startswith(f"{names.KUBESHARE}/") for key in mapping(metadata.get("labels"))):
+        return True
+    for listed in (spec.get("containers"), spec.get("initContainers")):
+        for container in listed if isinstance(listed, list) else ():
+            for amounts in mapping(mapping(container).get("resources")).values():
+                if isinstance(amounts, dict) and any(key.startswith(_DOMAINS) for key in amounts):
+                    return True
+    return False
+
+
+def _vendor(spec: Mapping[str, Any]) -> frozenset[str]:
+    """The containers that ask for what another device plugin serves."""
+    found = set()
+    for key in ("containers", "initContainers"):
+        listed = spec.get(key)
+        for container in listed if isinstance(listed, list) else ():
+            given = mapping(container)
+            for amounts in mapping(given.get("resources")).values():
+                if isinstance(amounts, dict) and any(
+                    str(amounts.get(name, "0")) != "0" for name in names.VENDOR_RESOURCES
+                ):
+                    found.add(str(given.get("name", "")))
+    return frozenset(found)
+
+
+def _says(pod: Mapping[str, Any]) -> tuple[object, ...]:
+    """All that a pod's share is read from."""
+    metadata, spec = mapping(pod.get("metadata")), mapping(pod.get("spec"))
+    annotations, ours = metadata.get("annotations"), f"{names.DOMAIN}/"
+    if isinstance(annotations, dict):
+        annotations = {k: v for k, v in annotations.items() if k.startswith(ours) and k not in names.WRITTEN_KEYS}
+    return annotations, metadata.get("labels"), spec.get("containers"), spec.get("initContainers")
+
+
+def mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -628,6 +628,12 @@ CUresult cuMipmappedArrayGetLevel(CUarray *level_array, CUmipmappedArray mipmapp
 CUresult cuMipmappedArrayGetMemoryRequirements(
     CUDA_ARRAY_MEMORY_REQUIREMENTS *memory_requirements, CUmipmappedArray mipmap, CUdevice device);
 
+/* Tools. */
+CUresult cuProfilerStart(void);
+CUresult cuProfilerStop(void);
+CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size);
+CUresult cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size);
+
 #pragma GCC visibility pop
 
 #endif

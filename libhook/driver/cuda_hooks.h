@@ -787,14 +787,14 @@ KNOWN(cuCoredumpDeregisterCompleteCallback, "cuCoredumpDeregisterCompleteCallbac
 KNOWN(cuCoredumpDeregisterStartCallback, "cuCoredumpDeregisterStartCallback", 13020, ANY,
     "checkpoints, core dumps and logs: tools, no work")
 KNOWN(cuCoredumpGetAttribute, "cuCoredumpGetAttribute", 12010, ANY, "checkpoints, core dumps and logs: tools, no work")
-KNOWN(cuCoredumpGetAttributeGlobal, "cuCoredumpGetAttributeGlobal", 12010, ANY,
+PASS(cuCoredumpGetAttributeGlobal, "cuCoredumpGetAttributeGlobal", 12010, ANY,
     "checkpoints, core dumps and logs: tools, no work")
 KNOWN(cuCoredumpRegisterCompleteCallback, "cuCoredumpRegisterCompleteCallback", 13020, ANY,
     "checkpoints, core dumps and logs: tools, no work")
 KNOWN(cuCoredumpRegisterStartCallback, "cuCoredumpRegisterStartCallback", 13020, ANY,
     "checkpoints, core dumps and logs: tools, no work")
 KNOWN(cuCoredumpSetAttribute, "cuCoredumpSetAttribute", 12010, ANY, "checkpoints, core dumps and logs: tools, no work")
-KNOWN(cuCoredumpSetAttributeGlobal, "cuCoredumpSetAttributeGlobal", 12010, ANY,
+PASS(cuCoredumpSetAttributeGlobal, "cuCoredumpSetAttributeGlobal", 12010, ANY,
     "checkpoints, core dumps and logs: tools, no work")
 KNOWN(cuDestroyExternalMemory, "cuDestroyExternalMemory", 10000, ANY,
     "external memory and semaphores belong to their exporter")
@@ -900,8 +900,8 @@ KNOWN(cuTexObjectGetResourceViewDesc, "cuTexObjectGetResourceViewDesc", 5000, AN
 KNOWN(
     cuTexObjectGetTextureDesc, "cuTexObjectGetTextureDesc", 5000, ANY, "texture and surface objects: descriptors only")
 KNOWN(cuProfilerInitialize, "cuProfilerInitialize", 4000, ANY, "switches a tool on and off")
-KNOWN(cuProfilerStart, "cuProfilerStart", 4000, ANY, "switches a tool on and off")
-KNOWN(cuProfilerStop, "cuProfilerStop", 4000, ANY, "switches a tool on and off")
+PASS(cuProfilerStart, "cuProfilerStart", 4000, ANY, "switches a tool on and off")
+PASS(cuProfilerStop, "cuProfilerStop", 4000, ANY, "switches a tool on and off")
 KNOWN(cuGLCtxCreate, "cuGLCtxCreate", 2000, ANY, "context for graphics interop: seen when it is next made current, its memory is the graphics API's")
 KNOWN(cuGLCtxCreate_v2, "cuGLCtxCreate", 3020, ANY, "context for graphics interop: seen when it is next made current, its memory is the graphics API's")
 KNOWN(cuGLGetDevices, "cuGLGetDevices", 4010, ANY, "describes the device, no memory figure in it")

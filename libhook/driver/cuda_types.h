@@ -58,6 +58,7 @@ typedef size_t (*CUoccupancyB2DSize)(int block_size);
 
 /* Enumerations without a value that matters here. */
 typedef int CUfunc_cache, CUsharedconfig, CUjit_option, CUlibraryOption, CUmem_advise, CUmem_range_attribute;
+typedef int CUcoredumpSettings;
 typedef int CUlimit, CUfunction_attribute, CUdevice_attribute, CUdevice_P2PAttribute, CUmoduleLoadingMode;
 typedef int CUfunctionLoadingState, CUmemAllocationGranularity_flags, CUkernelNodeAttrID, CUlaunchAttributeID;
 typedef CUlaunchAttributeID CUstreamAttrID;

@@ -115,7 +115,7 @@ static CUresult move(enum moving what, CUdeviceptr *pointers, size_t *sizes, siz
             continue;
         while (place + 1 < place_count && at[place + 1] <= i)
             place++;
-        TRY(managed_prefetch(pointers[i], sizes[i], places[place].type == CU_MEM_LOCATION_TYPE_DEVICE, stream, own));
+        TRY(managed_prefetch(pointers[i], sizes[i], places[place], stream, own));
     }
     return CUDA_SUCCESS;
 }

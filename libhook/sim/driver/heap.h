@@ -33,6 +33,11 @@ struct block {
     uint64_t id;
     struct CUctx_st *ctx;
     void *of; /* its pool, or the physical memory it maps */
+    bool sync_memops;
+    /* Managed memory: what was advised of it, and where it was prefetched to last. */
+    bool read_mostly;
+    uint32_t accessed_by;
+    CUmemLocation preferred, prefetched; /* type INVALID: nothing was said */
 };
 
 /* Cut out a range. Returns its address or 0. The rest of `what` is kept with it. */

@@ -6,6 +6,6 @@
 
 /* Is all of it inside of one managed allocation? */
 CUresult managed_check(CUdeviceptr pointer, size_t bytes);
-CUresult managed_prefetch(CUdeviceptr pointer, size_t bytes, bool to_device, CUstream handle, bool per_thread);
+CUresult managed_prefetch(CUdeviceptr pointer, size_t bytes, CUmemLocation to, CUstream handle, bool per_thread);
 
 #endif

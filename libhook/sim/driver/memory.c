@@ -176,8 +176,8 @@ CUresult cuMemHostUnregister(void *pointer) {
     struct block block;
     INIT();
     TRY(capture_guard());
-    NEED(heap_find((uint64_t)pointer, &block) && block.kind == BLOCK_REGISTERED && block.address == (uint64_t)pointer,
-        CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    NEED(heap_find((uint64_t)pointer, &block) && block.kind == BLOCK_REGISTERED, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    NEED(block.address == (uint64_t)pointer, CUDA_ERROR_INVALID_VALUE);
     queue_wait_device(block.device);
     heap_give(block.address, &block);
     return CUDA_SUCCESS;
@@ -280,7 +280,7 @@ static CUresult attribute_of(const struct block *b, CUdeviceptr pointer, CUpoint
         NEED(host || b->kind == BLOCK_MANAGED, CUDA_ERROR_INVALID_VALUE);
         *(void **)data = (void *)pointer;
         return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: *(unsigned int *)data = 0; return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: *(unsigned int *)data = b->sync_memops; return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: *(unsigned long long *)data = b->id; return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED: *(unsigned int *)data = b->kind == BLOCK_MANAGED; return CUDA_SUCCESS;
@@ -338,5 +338,7 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
     struct block block;
     INIT();
     NEED(value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, CUDA_ERROR_INVALID_VALUE);
-    return heap_find(pointer, &block) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    NEED(heap_find(pointer, &block), CUDA_ERROR_INVALID_VALUE);
+    block.sync_memops = *(const unsigned int *)value != 0;
+    return heap_update(block.address, &block) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

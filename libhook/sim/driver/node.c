@@ -273,8 +273,11 @@ CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
     NEED(value && (unsigned)attribute <= CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH, CUDA_ERROR_INVALID_VALUE);
     struct CUmemPoolHandle_st *pool;
     TRY(pool_of_graphs(device, &pool));
-    const uint64_t figures[] = {pool->used, pool->used_high, pool->reserved, pool->reserved_high};
-    *(uint64_t *)value = figures[attribute];
+    /* Graphs have whole pages: what is reserved for them and not used is trimmed by hand only. */
+    CUmemPool_attribute asked[] = {CU_MEMPOOL_ATTR_USED_MEM_CURRENT, CU_MEMPOOL_ATTR_USED_MEM_HIGH,
+        CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH};
+    TRY(cuMemPoolGetAttribute(pool, asked[attribute], value));
+    *(uint64_t *)value = (*(uint64_t *)value + POOL_STEP - 1) / POOL_STEP * POOL_STEP;
     return CUDA_SUCCESS;
 }
 

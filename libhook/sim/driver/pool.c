@@ -9,7 +9,7 @@
 #include "libhook/sim/driver/capture.h"
 #include "libhook/sim/driver/heap.h"
 
-enum { STEP = 2 << 20, GRAIN = 512 };
+enum { GRAIN = 512 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* over the pools' figures; inside driver.lock */
 static struct CUmemPoolHandle_st *default_pool[SIM_DEVICES], *current_pool[SIM_DEVICES], *graph_pool[SIM_DEVICES];
@@ -56,11 +56,12 @@ void pool_forget_all(void) {
 
 /* With the lock held. */
 static void trim(struct CUmemPoolHandle_st *pool, uint64_t keep) {
-    uint64_t need = (pool->used + STEP - 1) / STEP * STEP;
+    uint64_t need = (pool->used + POOL_STEP - 1) / POOL_STEP * POOL_STEP;
     uint64_t target = need > keep ? need : keep;
     if (pool->reserved <= target)
         return;
-    target = (target + STEP - 1) / STEP * STEP; /* below what is reserved, so it cannot overflow; never above it */
+    target = (target + POOL_STEP - 1) / POOL_STEP *
+             POOL_STEP; /* below what is reserved, so it cannot overflow; never above it */
     if (!pool->host)
         card_give(pool->device, pool->reserved - target);
     pool->reserved = target;
@@ -82,7 +83,7 @@ CUresult pool_take(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx, size_t
     uint64_t room = ((uint64_t)bytes + GRAIN - 1) / GRAIN * GRAIN;
     pthread_mutex_lock(&lock);
     uint64_t need = pool->used + room;
-    uint64_t more = need > pool->reserved ? (need - pool->reserved + STEP - 1) / STEP * STEP : 0;
+    uint64_t more = need > pool->reserved ? (need - pool->reserved + POOL_STEP - 1) / POOL_STEP * POOL_STEP : 0;
     if (pool->props.maxSize && need > pool->props.maxSize)
         goto out;
     if (more && !pool->host && card_take(pool->device, more))

@@ -4,6 +4,8 @@
 
 #include "libhook/sim/driver/driver.h"
 
+enum { POOL_STEP = 2 << 20 }; /* how much a pool takes of its card at a time */
+
 struct CUmemPoolHandle_st {
     struct slab_head head;
     CUdevice device;

@@ -361,3 +361,34 @@ def test_a_graph_ends_without_what_took_the_place_of_its_memory(machine: Machine
         return cuda.code("cuMemFree_v2", other)
 
     assert machine.run(work) == 0
+
+
+def advised() -> list[list[int]]:
+    cuda = Cuda()
+    pointer = c_uint64()
+    cuda.cuMemAllocManaged(byref(pointer), c_size_t(4096), 1)
+
+    def told() -> list[int]:
+        seen = []
+        for attribute, words in ((1, 1), (2, 1), (3, 3), (4, 1)):  # read mostly, preferred, accessed by, prefetched
+            value = (c_int * words)()
+            cuda.cuMemRangeGetAttribute(value, c_size_t(4 * words), attribute, pointer, c_size_t(4096))
+            seen += list(value)
+        return seen
+
+    before = told()
+    for advice, place in ((1, 0), (3, -1), (5, -1), (5, 0)):  # set: read mostly, preferred location, accessed by
+        cuda.cuMemAdvise(pointer, c_size_t(4096), advice, place)
+    cuda.cuMemPrefetchAsync(pointer, c_size_t(4096), 0, None)
+    given = told()
+    for advice, place in ((2, 0), (4, 0), (6, 0)):
+        cuda.cuMemAdvise(pointer, c_size_t(4096), advice, place)
+    assert cuda.code("cuMemAdvise", pointer, c_size_t(4096), 5, 7)  # no such card
+    return [before, given, told()]
+
+
+def test_advice_about_managed_memory_is_told_again_and_taken_back(machine: Machine) -> None:
+    before, given, after = machine.run(advised)
+    assert before == [0, -2, -2, -2, -2, -2]
+    assert given == [1, -1, 0, -1, -2, 0]
+    assert after == [0, -2, -1, -2, -2, 0]

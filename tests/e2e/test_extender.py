@@ -72,7 +72,7 @@ def nodes_with_cards(
 
 
 @contextmanager
-def gemini(plane: Plane, policies: str = "", **hooks: Any) -> Iterator[str]:
+def gemini(plane: Plane, policies: str = "", webhook_port: int | None = None, **hooks: Any) -> Iterator[str]:
     """The extender, the webhook, and a scheduler that asks them; the extender's URL. `hooks` go into the webhooks'
     configurations."""
     pair = plane.authority.issue("gemini-webhook", hosts=("127.0.0.1",))
@@ -83,7 +83,7 @@ def gemini(plane: Plane, policies: str = "", **hooks: Any) -> Iterator[str]:
         command = [sys.executable, "-m", "gemini", "extender", "--kubeconfig", kubeconfig, "--port", str(port)]
         command += ["--policies", policies]
         stack.enter_context(plane.running("extender", command, ready_url=f"{url}/readyz"))
-        port = free_port()
+        port = webhook_port or free_port()
         command = [
             sys.executable, "-m", "gemini", "webhook", "--kubeconfig", kubeconfig, "--port", str(port),
             "--binder", USER, "--tls-cert", str(pair.certificate), "--tls-key", str(pair.key),

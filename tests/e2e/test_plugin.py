@@ -278,8 +278,10 @@ def test_A1_A2_A9_A12_A13_gpushares_node_counts_mebibytes_and_its_pod_gets_that_
 
 
 @contextlib.contextmanager
-def fake_plugin(plane: Plane, node: FakeNode, state: Path, install: Path, *options: str) -> Iterator[None]:
-    port = free_port()
+def fake_plugin(
+    plane: Plane, node: FakeNode, state: Path, install: Path, *options: str, port: int | None = None
+) -> Iterator[None]:
+    port = port or free_port()
     command = [
         sys.executable, "-m", "gemini", "device-plugin", "--node", node.name, "--port", str(port),
         "--kubeconfig", str(plane.kubeconfig(USER)), "--install-dir", str(install), "--state-dir", str(state),

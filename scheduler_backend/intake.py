@@ -27,7 +27,7 @@ from scheduler_backend.tally import Counters
 log = logging.getLogger("gemini.server")
 
 SLICE = 16  # messages of one tenant read before the others have their turn
-FLOOD_PAUSE_SECONDS = 0.02
+FLOOD_PAUSE_SECONDS = 0.005  # well within what a refusal of memory waits for the answers to a recall (Policy.recall_ns)
 STALE_COSTS = 25  # as many messages as it takes the place of
 ASKED_COSTS = 3  # where it waits already, and there is nothing to do
 STATS_COST, UNHEARD_COSTS = 5, 5

@@ -155,6 +155,9 @@ class Outbox(ABC):
         self._to_client(action.client, wire.mem_reply, action)
 
     def _mem_recall(self, action: ev.MemRecall) -> None:
+        client = self.clients.get(action.client)
+        if client is not None:
+            self.endpoints[client.tenant].allowance.take(-1)  # its answer was asked for; unheard, memory is refused
         self._to_client(action.client, wire.mem_recall, action)
 
     def _welcome(self, action: ev.Welcome) -> None:

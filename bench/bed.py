@@ -49,6 +49,25 @@ def wait_for(condition: Callable[[], Any], seconds: float, what: str) -> Any:
         time.sleep(0.002)
 
 
+def until_shares(
+    look: Callable[[], dict[str, float]], wanted: dict[str, float], within: float, *, least: float = 0.0, seconds: float
+) -> None:
+    """Look again and again, until each name has its part of what all had together, give or take `within`.
+
+    `look` watches for a while and says which part of the card's time each name had; in all that must be `least`. Where
+    the machine has other things to do a tenant may be kept from asking for what it is owed, and that window says
+    nothing; a share that is wrong is wrong in each of them. AssertionError shows all windows after `seconds`.
+    """
+    deadline, seen = time.monotonic() + seconds, []
+    while time.monotonic() < deadline:
+        had = look()
+        total = sum(had.values())
+        seen.append({name: round(part, 3) for name, part in had.items()})
+        if total > least and all(abs(had[name] / total - part) <= within for name, part in wanted.items()):
+            return
+    raise AssertionError(f"not {wanted} within {within} in any window of {seconds} s: {seen}")
+
+
 @dataclass
 class Record:
     """Cumulative GPU time per name, sampled from the timeline; `stalls_ns` are moments when the observer overslept."""
@@ -230,6 +249,12 @@ class Bed:
     def until_busy(self, *names: str, seconds: float = 20) -> None:
         """Wait until each of the named tenants has been given some GPU time."""
         wait_for(lambda: all(self.busy()[1].get(n, 0) > 0 for n in names), seconds, f"GPU time of {', '.join(names)}")
+
+    def until_shares(
+        self, wanted: dict[str, float], within: float, *, window_s: float = 1.5, seconds: float = 30
+    ) -> None:
+        """Wait until the tenants have these parts of what all had; see the function of this name."""
+        until_shares(lambda: self.sample(window_s).shares(), wanted, within, seconds=seconds)
 
     def start_loads(self, *tenants: tuple[str, float, float], options: Sequence[object] = ()) -> None:
         """One busy load per (name, request, limit); returns when all have been given GPU time."""

@@ -17,7 +17,7 @@ from tests.e2e.plane import Plane
 from tests.e2e.process import Process, free_port, until
 from tests.e2e.test_claims import DRA, claimpod, promised
 from tests.e2e.test_extender import CORE
-from tests.e2e.test_plugin import BUSY, STATE, USER, cluster, role, sharepod  # noqa: F401
+from tests.e2e.test_plugin import STATE, USER, assert_shares, cluster, role, sharepod  # noqa: F401
 from tests.e2e.test_reporter import crd, reporter, rights  # noqa: F401
 
 pytestmark = pytest.mark.timeout(300)
@@ -78,18 +78,6 @@ def create(plane: Plane, namespace: str, claim: Object, pod: Object) -> None:
 
 def tenants(node: Node) -> dict[str, Object]:
     return {one["name"]: one for one in json.loads(node.output([sys.executable, "-c", STATE]))["tenants"]}
-
-
-def assert_shares(node: Node, namespace: str, lab: str, shares: dict[str, float]) -> None:
-    """By the device's own timeline; who the processes are, the daemon knows."""
-    busy = json.loads(node.output([sys.executable, "-c", BUSY, lab, str(len(shares)), "4"]))
-    found = {}
-    for name, tenant in tenants(node).items():
-        who = name.partition(f".{namespace}.")[2].rpartition("-")[0]
-        found[who] = sum(busy.get(str(pid), 0.0) for pid in tenant["clients"])
-    assert sum(found.values()) > 0.5, found
-    for name, share in shares.items():
-        assert found[name] / sum(found.values()) == pytest.approx(share, abs=0.05), found
 
 
 def test_claim_is_served_beside_an_annotated_pod_and_nobody_gets_more_than_the_card(

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.bed import until_shares
 from gemini.cli.main import COMMANDS
 from gemini.kube.device import write_device
 from gemini.placement.model import Device
@@ -167,22 +168,23 @@ def test_shares_of_two_pods_hold_on_the_devices_own_timeline_also_after_a_restar
         assert f"GEMINI_REQUEST={share}\n" in said
         bare = ("exec", name, "--", "env", "-i", "/bin/grep", "-m1", "libgemini_hook", "/proc/self/maps")
         assert "libgemini_hook.so" in plane.kubectl("-n", namespace, *bare).stdout, "by /etc/ld.so.preload"
-    assert_shares(node, namespace, lab)
+    assert_shares(node, namespace, lab, {name: float(share) for name, share in SHARES.items()})
     shared.restart_daemon()
-    assert_shares(node, namespace, lab)
+    assert_shares(node, namespace, lab, {name: float(share) for name, share in SHARES.items()})
 
 
-def assert_shares(node: Node, namespace: str, lab: str) -> None:
+def assert_shares(node: Node, namespace: str, lab: str, shares: dict[str, float]) -> None:
     """By the device's own timeline, over some seconds; who the processes are, the daemon knows."""
-    busy = json.loads(node.output([sys.executable, "-c", BUSY, lab, "2", "4"]))
-    tenants = json.loads(node.output([sys.executable, "-c", STATE]))["tenants"]
-    found = {}
-    for tenant in tenants:
-        name = tenant["name"].removeprefix(f"pod.{namespace}.").rpartition("-")[0]
-        found[name] = sum(busy.get(str(pid), 0.0) for pid in tenant["clients"])
-    assert sum(found.values()) > 0.5, found
-    for name, share in SHARES.items():
-        assert found[name] / sum(found.values()) == pytest.approx(float(share), abs=0.05), found
+
+    def look() -> dict[str, float]:
+        busy = json.loads(node.output([sys.executable, "-c", BUSY, lab, str(len(shares)), "3"]))
+        found = {}
+        for tenant in json.loads(node.output([sys.executable, "-c", STATE]))["tenants"]:
+            name = tenant["name"].partition(f".{namespace}.")[2].rpartition("-")[0]
+            found[name] = sum(busy.get(str(pid), 0.0) for pid in tenant["clients"])
+        return found
+
+    until_shares(look, shares, 0.05, least=0.5, seconds=60)
 
 
 def test_cpu_bind_shows_the_cards_nearest_cores_in_the_affinity_mask_of_every_process(

@@ -23,7 +23,6 @@ log = logging.getLogger("gemini.server")
 
 STALLED_NS = 3_000_000  # a deadline this much late: we did not run
 HEAR_NS = 2_000_000  # so long we then listen before leases lapse
-APART = (ev.MemoryAsked, ev.MemoryReleased)  # events that no token machine hears of
 
 
 class Handovers(Outbox):
@@ -42,7 +41,7 @@ class Handovers(Outbox):
 
     def handle(self, event: ev.Event) -> None:
         """Give one event to the node and do what it says. Raises RemoteProtocolError for a client's fault."""
-        if type(event) in APART:
+        if type(event) in ev.MEMORY:
             self._give(event, time.monotonic_ns())
             return
         if self._orders:

@@ -149,7 +149,7 @@ class Intake(Presence):
         to take a prepared hand-over back.
         """
         kind = type(event)
-        if kind is ev.MemoryAsked or kind is ev.MemoryReleased:
+        if kind in ev.MEMORY:
             return 1, False
         seat = self.node.machines[event.gpu].seats.get(client.tenant)
         member = seat.members.get(client.number) if seat is not None else None

@@ -1,6 +1,6 @@
-"""The plugin as a program: gRPC to the kubelet, watches on the node's Device and pods, tidying, HTTP for whoever looks.
+"""The plugin as a program: watches on the node's Device and pods, tidying, HTTP for whoever looks.
 
-    kubelet -> GetDevicePluginOptions, ListAndWatch, GetPreferredAllocation, Allocate, PreStartContainer -> service.py
+    kubelet -> GetDevicePluginOptions, ListAndWatch, GetPreferredAllocation, Allocate, PreStartContainer -> shell.py
     kubelet -> NodePrepareResources, NodeUnprepareResources -> draserver.py, dra.py
     GET /healthz /readyz /metrics
 
@@ -20,12 +20,10 @@ import os
 import secrets
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import grpc
-import grpc.aio
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -40,8 +38,6 @@ from gemini.kube.kubelet_api import (
     POD_RESOURCES_SOCKET,
     REGISTRY_FOLDER,
     UNHEALTHY,
-    handlers,
-    v1beta1,
 )
 from gemini.kube.spelling import GPUSHARE_UNITS
 from gemini.plugin import host as files
@@ -51,143 +47,17 @@ from gemini.plugin.dra import Claims
 from gemini.plugin.draserver import DraServer
 from gemini.plugin.kubelet import Kubelet
 from gemini.plugin.service import DEVICE, POD, Refusal, Service
-from gemini.plugin.slots import CORE, TooManySlots, gpushare, slot_id
+from gemini.plugin.shell import Plugin, Shell
+from gemini.plugin.slots import CORE, TooManySlots, gpushare
 from gemini.plugin.turn import Turn
 
 PORT = 8792
 LIB = Path(libhook.__file__).resolve().parent / "lib"
 TIDY_SECONDS = 5.0
-TRY_AGAIN_SECONDS = 1.0
 STATE_DIR = Path("/run/gemini")
 INSTALL_DIR = Path("/var/lib/gemini")
 DRIVER_FOLDER = Path(REGISTRY_FOLDER).with_name("plugins") / names.DRIVER
 log = logging.getLogger("gemini.plugin")
-
-
-class Plugin:
-    """What the kubelet calls: gRPC to Service and back, and the list of slots."""
-
-    def __init__(self, service: Service) -> None:
-        self.service = service
-        self.options = v1beta1.DevicePluginOptions(pre_start_required=True, get_preferred_allocation_available=True)
-        self._changed = asyncio.Event()
-        self._ended = asyncio.Event()
-        service.changed = self.change
-
-    def change(self) -> None:
-        """Every open list is sent anew."""
-        old, self._changed = self._changed, asyncio.Event()
-        old.set()
-
-    def end_lists(self) -> None:
-        self._ended.set()
-        self.change()
-
-    def begin(self) -> None:
-        self._ended.clear()
-
-    def slots(self) -> Any:
-        reply_ = v1beta1.ListAndWatchResponse()
-        for card in self.service.cards.values():
-            health = HEALTHY if card.health else UNHEALTHY
-            for number in range(self.service.kind.count(card)):
-                device = reply_.devices.add(ID=slot_id(card.uuid, number), health=health)
-                if card.numa is not None:
-                    device.topology.nodes.add(ID=card.numa)
-        return reply_
-
-    async def GetDevicePluginOptions(self, request: Any, context: Any) -> Any:
-        return self.options
-
-    async def ListAndWatch(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        while not self._ended.is_set():
-            changed = self._changed
-            yield self.slots()
-            await changed.wait()
-
-    async def GetPreferredAllocation(self, request: Any, context: Any) -> Any:
-        answer = v1beta1.PreferredAllocationResponse()
-        for asked in request.container_requests:
-            try:
-                chosen = await self.service.prefer(
-                    asked.available_deviceIDs, asked.must_include_deviceIDs, asked.allocation_size
-                )
-            except Refusal as error:
-                await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
-            answer.container_responses.add(deviceIDs=chosen)
-        return answer
-
-    async def Allocate(self, request: Any, context: Any) -> Any:
-        answer = v1beta1.AllocateResponse()
-        for asked in request.container_requests:
-            try:
-                answer.container_responses.append(await self.service.allocate(asked.devices_ids))
-            except Refusal as error:
-                log.error("allocate refused=%s", error)
-                await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
-        return answer
-
-    async def PreStartContainer(self, request: Any, context: Any) -> Any:
-        try:
-            await self.service.start(request.devices_ids)
-        except Refusal as error:
-            log.error("start refused=%s", error)
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
-        return v1beta1.PreStartContainerResponse()
-
-
-class Shell:
-    """Serves a Plugin to whichever kubelet runs. `registered` tells whether the one that runs now knows us."""
-
-    def __init__(self, plugin: Plugin, kubelet: Kubelet) -> None:
-        self.plugin, self.kubelet = plugin, kubelet
-        self.registered = asyncio.Event()
-        self.socket = kubelet.folder / f"gemini-{plugin.service.kind.resource.replace('/', '_')}.sock"
-        self._server: Any = None
-        self._known: tuple[int, int, int] | None = None
-
-    async def run(self) -> None:
-        async for _ in self.kubelet.changes():
-            while not await self._look():
-                await asyncio.sleep(TRY_AGAIN_SECONDS)
-
-    async def _look(self) -> bool:
-        """Whether all is well, or there is no kubelet to be registered with."""
-        now = self.kubelet.stamp()
-        if now is not None and now == self._known and self.socket.exists():
-            return True
-        self.registered.clear()
-        self._known = None
-        if now is None:
-            return True
-        try:
-            await self._serve()
-            await self.kubelet.register(self.socket.name, self.plugin.service.kind.resource, self.plugin.options)
-        except OSError as error:
-            log.warning("register error=%s", error)
-            return False
-        self._known = now
-        self.registered.set()
-        log.info("registered resource=%s socket=%s", self.plugin.service.kind.resource, self.socket)
-        return True
-
-    async def _serve(self) -> None:
-        await self.stop()
-        self.plugin.begin()
-        self.socket.unlink(missing_ok=True)
-        self._server = grpc.aio.server()
-        self._server.add_generic_rpc_handlers([handlers("v1beta1.DevicePlugin", self.plugin)])
-        try:
-            self._server.add_insecure_port(f"unix://{self.socket}")
-        except RuntimeError:  # grpc's word for every cause
-            raise OSError(f"{self.socket} cannot be made; a path of at most 107 bytes in a folder of root's") from None
-        await self._server.start()
-
-    async def stop(self) -> None:
-        if self._server is not None:
-            self.plugin.end_lists()
-            await self._server.stop(0.2)
-            self._server = None
 
 
 class Api(Client):

@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 from gemini.kube.claim import read_claim
 from gemini.kube.client import ApiFault, Refused
@@ -71,7 +72,7 @@ class Claims:
         self.node, self.options, self.counts = node, options, Counter[tuple[str, str]]()
         self._kubernetes, self._daemon, self._host, self._folder = kubernetes, daemon, host, folder
         self._cards, self._make_room, self._device_nodes = cards, make_room, device_nodes
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._tidied = 0
 
     async def prepare(self, named: Named) -> Prepared:
@@ -82,15 +83,9 @@ class Claims:
                 ready = prepared.prepare(await self._read(named), self._cards(), self.node)
                 await self._register(ready)
                 self._write(named, ready)
-            except (ApiFault, DaemonFault) as error:
+            except (ApiFault, DaemonFault, OSError, CannotPrepare) as error:
                 self.counts["prepare", "refused"] += 1
-                raise CannotPrepare(str(error)) from None
-            except OSError as error:
-                self.counts["prepare", "refused"] += 1
-                raise CannotPrepare(f"{error.filename}: {error.strerror}; see --install-dir and --cdi-dir") from None
-            except CannotPrepare:
-                self.counts["prepare", "refused"] += 1
-                raise
+                raise _refusal(error) from None
         self.counts["prepare", "ok"] += 1
         log.info("prepared claim=%s/%s tenant=%s", named.namespace, named.name, tenant)
         return ready
@@ -103,7 +98,7 @@ class Claims:
                 await self._drop(tenant)
             except (DaemonFault, OSError) as error:
                 self.counts["unprepare", "refused"] += 1
-                raise CannotPrepare(str(error)) from None
+                raise _refusal(error) from None
         self.counts["unprepare", "ok"] += 1
         log.info("unprepared claim=%s/%s tenant=%s", named.namespace, named.name, tenant)
 
@@ -193,12 +188,13 @@ class Claims:
         claim = read_claim(given)
         return claim is None or claim.node != self.node
 
-    @contextlib.asynccontextmanager
-    async def _lock(self, tenant: str) -> Any:
-        lock = self._locks.setdefault(tenant, asyncio.Lock())
-        try:
-            async with lock:
-                yield
-        finally:
-            if not lock.locked():
-                self._locks.pop(tenant, None)
+    def _lock(self, tenant: str) -> asyncio.Lock:
+        """One thing at a time with a claim; it is there for as long as somebody holds it or waits for it."""
+        return self._locks.setdefault(tenant, asyncio.Lock())
+
+
+def _refusal(error: Exception) -> CannotPrepare:
+    """In one line, with the mend where it is ours to know."""
+    if isinstance(error, OSError):
+        return CannotPrepare(f"{error.filename}: {error.strerror}; see --install-dir and --cdi-dir")
+    return CannotPrepare(str(error))

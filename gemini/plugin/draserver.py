@@ -12,12 +12,11 @@ import logging
 from pathlib import Path
 from typing import Any
 
-import grpc.aio
-
 from gemini.kube import names
-from gemini.kube.kubelet_api import DRA, DRA_PLUGIN, DRA_SERVICE, dra, handlers, registration
+from gemini.kube.kubelet_api import DRA, DRA_PLUGIN, DRA_SERVICE, dra, registration
 from gemini.plugin import prepared
 from gemini.plugin.dra import Claims, Named
+from gemini.plugin.kubelet import listen
 from gemini.plugin.prepared import CannotPrepare
 
 log = logging.getLogger("gemini.plugin")
@@ -36,15 +35,7 @@ class DraServer:
         """Raises OSError."""
         self.socket.parent.mkdir(parents=True, exist_ok=True)
         for socket, service in ((self.socket, f"{DRA}.DRAPlugin"), (self._entry, "pluginregistration.Registration")):
-            socket.unlink(missing_ok=True)
-            server = grpc.aio.server()
-            server.add_generic_rpc_handlers([handlers(service, self)])
-            try:
-                server.add_insecure_port(f"unix://{socket}")
-            except RuntimeError:  # grpc's word for every cause
-                raise OSError(f"{socket} cannot be made; a path of at most 107 bytes in a folder of root's") from None
-            await server.start()
-            self._servers.append(server)
+            self._servers.append(await listen(socket, service, self))
 
     async def stop(self) -> None:
         if self._servers:  # else the sockets there are another's

@@ -19,7 +19,7 @@ import grpc
 import grpc.aio
 
 from gemini.kube.checkpoint import CHECKPOINT, Entry, read_checkpoint
-from gemini.kube.kubelet_api import KUBELET_SOCKET, VERSION, stub, v1, v1beta1
+from gemini.kube.kubelet_api import KUBELET_SOCKET, VERSION, handlers, stub, v1, v1beta1
 
 CALL_SECONDS = 10.0
 LIST_SECONDS = 2.0
@@ -27,6 +27,19 @@ LOOK_SECONDS = 5.0
 _IN_NONBLOCK, _IN_CLOEXEC = os.O_NONBLOCK, os.O_CLOEXEC
 _IN_CREATE, _IN_DELETE, _IN_MOVED_TO = 0x100, 0x200, 0x80
 log = logging.getLogger("gemini.plugin")
+
+
+async def listen(socket: Path, service: str, servicer: Any) -> Any:
+    """A server of a gRPC service of kubelet_api.py on that Unix socket, made anew. Raises OSError with one line."""
+    socket.unlink(missing_ok=True)
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers([handlers(service, servicer)])
+    try:
+        server.add_insecure_port(f"unix://{socket}")
+    except RuntimeError:  # grpc's word for every cause
+        raise OSError(f"{socket} cannot be made; a path of at most 107 bytes in a folder of root's") from None
+    await server.start()
+    return server
 
 
 class Kubelet:

@@ -2,7 +2,6 @@
 #include "libhook/runtime/captures.h"
 
 #include <pthread.h>
-#include <sched.h>
 
 struct origin {
     CUcontext context;
@@ -14,16 +13,7 @@ uint32_t gate_captures;
 
 static struct origin origins[CAPTURES_KNOWN];
 static uint32_t count;
-static uint32_t taken; /* a lock for both, held for nanoseconds, never over a call */
-
-static void lock(void) {
-    while (__atomic_exchange_n(&taken, 1, __ATOMIC_ACQUIRE))
-        sched_yield();
-}
-
-static void unlock(void) {
-    __atomic_store_n(&taken, 0, __ATOMIC_RELEASE);
-}
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of both, never held over a call */
 
 static void remove_at(uint32_t i) {
     origins[i] = origins[--count];
@@ -46,30 +36,31 @@ void captures_begun(CUcontext context, CUstream stream, bool begun) {
         __atomic_sub_fetch(&gate_captures, 1, __ATOMIC_SEQ_CST);
         return;
     }
-    lock();
+    pthread_mutex_lock(&lock);
     if (count < CAPTURES_KNOWN)
         origins[count++] = (struct origin){context, stream, pthread_self()};
-    unlock();
+    pthread_mutex_unlock(&lock);
 }
 
 void captures_ended(CUcontext context, CUstream stream) {
-    lock();
+    pthread_mutex_lock(&lock);
     for (uint32_t i = 0; i < count; i++)
         if (is(&origins[i], context, stream)) {
             remove_at(i);
             break;
         }
-    unlock();
+    pthread_mutex_unlock(&lock);
 }
 
 void captures_lost(CUcontext context) {
-    lock();
+    pthread_mutex_lock(&lock);
     for (uint32_t i = count; i-- > 0;)
         if (origins[i].context == context)
             remove_at(i);
-    unlock();
+    pthread_mutex_unlock(&lock);
 }
 
 void captures_reset_after_fork(void) {
-    gate_captures = count = taken = 0;
+    gate_captures = count = 0;
+    lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }

@@ -312,6 +312,8 @@ EVENTS: dict[str, type[Event]] = {
     )
 }
 
+MEMORY = (MemoryAsked, MemoryReleased)  # no token machine hears of these
+
 
 class RemoteProtocolError(Exception):
     """The client broke the protocol: its connection is to be closed. Nobody else is touched."""

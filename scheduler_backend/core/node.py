@@ -38,7 +38,7 @@ class Node:
     def handle(self, event: ev.Event, now_ns: int) -> list[ev.Action]:
         """Take one event; returns what to do, in order. Raises RemoteProtocolError: the client's fault."""
         kind = type(event)
-        if kind is ev.MemoryAsked or kind is ev.MemoryReleased:
+        if kind in ev.MEMORY:
             return self._said_when(self._memory(event, max(now_ns, self._now_ns)))  # type: ignore[arg-type]
         now_ns = self._now_ns = max(now_ns, self._now_ns)
         if kind is ev.TokenReturned or kind is ev.TokenAsked or kind is ev.TokenRenewed:

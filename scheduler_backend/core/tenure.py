@@ -85,8 +85,8 @@ class Tenure(Rows):
     def _wake_up_ns(self, seat: Seat, holder: Seat) -> int:
         """Wake-up preemption: when a tenant that came back owed takes over; 0: not at all.
 
-        From a holder past now, which has had what it was owed, or from one that is less far behind than the other will
-        be after its quota: both may be owed a quota, for who pauses may keep so much.
+        From a holder past now, which has had what it was owed, or from one that is less far behind by four fifths of a
+        quota of the other's: both may be owed something, for who pauses keeps up to a quota of it.
         """
         left_ns = self.quota_until_ns - self.now_ns
         if seat.clock > self.virtual_now or seat.finish >= holder.clock + virtual(left_ns, holder.request_ppm):

@@ -18,11 +18,11 @@ from typing import Any
 from gemini.kube.client import Refused, Unanswered
 from gemini.kube.device import write_device
 from gemini.plugin import reply
-from gemini.plugin.app import Plugin, Shell
 from gemini.plugin.daemon import DaemonFault
 from gemini.plugin.host import Host
 from gemini.plugin.kubelet import Kubelet
 from gemini.plugin.service import DEVICE, POD, Service
+from gemini.plugin.shell import Plugin, Shell
 from gemini.plugin.slots import CORE, Card, Kind
 from tests.e2e.fake_kubelet import FakeKubelet
 from tests.gemini.plugin.pods import node, record

@@ -185,3 +185,26 @@ def test_calls_for_one_claim_wait_for_one_another(rig: Rig) -> None:
 
     asyncio.run(run())
     assert (rig.files(), rig.daemon.specs) == ([], {})
+
+
+def test_whoever_comes_as_one_is_done_waits_behind_those_who_wait_already(rig: Rig) -> None:
+    at_work: list[int] = []
+
+    async def register(spec: Mapping[str, Any]) -> None:
+        at_work.append(1)
+        assert len(at_work) == 1, "two at once with one claim"
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        at_work.pop()
+
+    async def run() -> None:
+        rig.daemon.register = register  # type: ignore[method-assign]
+        first, second = (asyncio.create_task(rig.claims.prepare(NAMED)) for _ in range(2))
+        first.add_done_callback(lambda _: late.append(asyncio.create_task(rig.claims.prepare(NAMED))))
+        late: list[asyncio.Task[prepared.Prepared]] = []
+        await first
+        while not late:
+            await asyncio.sleep(0)
+        await asyncio.gather(second, *late)
+
+    asyncio.run(run())

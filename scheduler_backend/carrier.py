@@ -1,6 +1,6 @@
 """The carrier (libhook/carrier) as the server sees it: orders go out, and come back as done or not.
 
-The thread in C stores epochs into token pages and wakes who sleeps there; this module owns its eventfd and its numbers.
+The thread in C stores epochs into token pages and wakes who sleeps there; this module has its descriptor and numbers.
 Only the loop's thread calls it. Where the thread cannot be had, no order is taken and every hand-over goes through the
 machine.
 """
@@ -24,16 +24,16 @@ class Carrier:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_done: Callable[[], None]) -> None:
         self._loop, self._on_done = loop, on_done
-        self._fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._carrier = lib.carrier_start(self._fd)
+        self._carrier = lib.carrier_start()
         if self._carrier == ffi.NULL:
             log.warning("carrier error=%s; every hand-over goes through the machine", os.strerror(ffi.errno))
             return
+        self._fd = int(lib.carrier_done_fd(self._carrier))
         loop.add_reader(self._fd, self._done)
 
     def _done(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._fd)
+            os.read(self._fd, 8)
         self._on_done()
 
     def listen(self, fd: int, account: int) -> int:
@@ -87,4 +87,3 @@ class Carrier:
             self._loop.remove_reader(self._fd)
             lib.carrier_stop(self._carrier)
             self._carrier = ffi.NULL
-        os.close(self._fd)

@@ -36,6 +36,7 @@ class Handovers(Outbox):
         self._carrier = Carrier(loop, self._hear_carrier)
         self._orders: dict[int, ev.Prepare] = {}  # per GPU, what may be carried out while nothing else happens
         self._wake_ns = 0
+        self._armed_ns = 0
         self._postponed = False
         self._performers |= {ev.Prepare: self._prepare, ev.Unprepare: self._unprepare, ev.WakeAt: self._wake_at}
 
@@ -43,9 +44,10 @@ class Handovers(Outbox):
         """Give one event to the node and do what it says. Raises RemoteProtocolError for a client's fault."""
         if type(event) in ev.MEMORY:
             self._give(event, time.monotonic_ns())
+            self._set_clock()
             return
         if self._orders:
-            self._take_back()
+            self._take_back(event)
         try:
             self._give(event, time.monotonic_ns())
         finally:
@@ -68,17 +70,19 @@ class Handovers(Outbox):
             self._handed_now = None
         self.recorder.record(now_ns, event, actions)
 
-    def _take_back(self) -> None:
-        """No order is carried out from here on; those that were are events that came first."""
+    def _take_back(self, event: ev.Event | None = None) -> None:
+        """No order is carried out from here on; those that were are events that came first, before `event`."""
         for gpu, order in list(self._orders.items()):
             carried_ns = self._carrier.take_back(gpu)
             if carried_ns:
                 self._orders.pop(gpu, None)
                 self.carried += 1
-                self._give(ev.Carried(gpu, order.holder_epoch, order.epoch), carried_ns)
+                followed = type(event) is ev.TokenReturned and event.gpu == gpu and not self.node.gangs.gangs
+                self._give(ev.Carried(gpu, order.holder_epoch, order.epoch, followed), carried_ns)
 
     def _put_out(self) -> None:
-        """Let the orders that stand be carried out (again)."""
+        """Let the orders that stand be carried out (again), and come back in time."""
+        self._set_clock()
         for gpu, order in self._orders.items():
             holder, following = self.clients.get(order.holder), self.endpoints.get(order.tenant)
             if holder is not None and holder.peer is not None and following is not None:
@@ -93,6 +97,12 @@ class Handovers(Outbox):
                     order.not_before_ns,
                     order.wanting_from_ns,
                 )
+
+    def _set_clock(self) -> None:
+        """Once for all that was done."""
+        if self._wake_ns != self._armed_ns:
+            self._armed_ns = self._wake_ns
+            self._timer.set(self._wake_ns)
 
     def _hear_carrier(self) -> None:
         """The carrier says that it has carried out something; also asked when it may have."""
@@ -139,4 +149,3 @@ class Handovers(Outbox):
     def _wake_at(self, action: ev.WakeAt) -> None:
         self._wake_ns = action.at_ns
         self._postponed = False
-        self._timer.set(action.at_ns)

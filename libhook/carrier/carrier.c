@@ -14,12 +14,14 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
 #define STOP UINT64_MAX        /* epoll data of the eventfd that ends the thread */
 #define STRAYS_A_SECOND 1000   /* messages of a tenant that fit no order: far above what who returns tokens can say */
 #define SECOND_NS 1000000000ull
+#define TOLD_NS 2000000 /* a Return is here 0.1 to 0.4 ms after the word of the drain */
 
 struct order {
     bool active;
@@ -66,6 +68,12 @@ static void tell(int fd) {
         ;
 }
 
+/* 0: not at all. */
+static void tell_in(int timer_fd, long ns) {
+    struct itimerspec at = {.it_value.tv_nsec = ns};
+    timerfd_settime(timer_fd, 0, &at, NULL);
+}
+
 /* With the mutex held. Closing the only copy takes it out of the epoll as well. */
 static void forget(struct carrier *carrier, int number) {
     struct client *client = &carrier->client[number];
@@ -86,7 +94,7 @@ static void carry_out(struct carrier *carrier, struct order *order) {
     wire_page_store_epoch(order->holder_page, order->holder_slot, 0);
     wire_page_store_epoch(order->next_page, order->next_slot, order->next_epoch);
     syscall(SYS_futex, &order->next_page->gpu[order->next_slot].epoch, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-    tell(carrier->done_fd);
+    tell_in(carrier->done_fd, TOLD_NS);
 }
 
 /* Does the order wait for just this word, and is it time? */
@@ -146,7 +154,7 @@ static void *run(void *argument) {
     }
 }
 
-struct carrier *carrier_start(int done_fd) {
+struct carrier *carrier_start(void) {
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = STOP};
     sigset_t all, before;
     struct carrier *carrier = calloc(1, sizeof *carrier);
@@ -158,10 +166,10 @@ struct carrier *carrier_start(int done_fd) {
     for (int gpu = 0; gpu < CARRIER_GPUS; gpu++)
         carrier->order[gpu].number = -1;
     pthread_mutex_init(&carrier->mutex, NULL);
-    carrier->done_fd = done_fd;
+    carrier->done_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     carrier->epoll = epoll_create1(EPOLL_CLOEXEC);
     carrier->stop_fd = eventfd(0, EFD_CLOEXEC);
-    if (carrier->epoll < 0 || carrier->stop_fd < 0 ||
+    if (carrier->epoll < 0 || carrier->stop_fd < 0 || carrier->done_fd < 0 ||
         epoll_ctl(carrier->epoll, EPOLL_CTL_ADD, carrier->stop_fd, &event))
         goto out;
     sigfillset(&all); /* signals are the loop thread's */
@@ -178,8 +186,14 @@ out:
         close(carrier->epoll);
     if (carrier->stop_fd >= 0)
         close(carrier->stop_fd);
+    if (carrier->done_fd >= 0)
+        close(carrier->done_fd);
     free(carrier);
     return NULL;
+}
+
+int carrier_done_fd(const struct carrier *carrier) {
+    return carrier->done_fd;
 }
 
 void carrier_stop(struct carrier *carrier) {
@@ -189,6 +203,7 @@ void carrier_stop(struct carrier *carrier) {
         forget(carrier, i);
     close(carrier->epoll);
     close(carrier->stop_fd);
+    close(carrier->done_fd);
     pthread_mutex_destroy(&carrier->mutex);
     free(carrier);
 }
@@ -265,6 +280,8 @@ uint64_t carrier_take_back(struct carrier *carrier, uint32_t gpu) {
     carried_ns = carrier->order[gpu].carried_ns;
     carrier->order[gpu].active = false;
     carrier->order[gpu].carried_ns = 0;
+    if (carried_ns)
+        tell_in(carrier->done_fd, 0);
     pthread_mutex_unlock(&carrier->mutex);
     return carried_ns;
 }

@@ -5,7 +5,9 @@
  * But who is next is known before the holder has drained. So the token machine decides ahead ("when A's epoch 7 has
  * drained, B has epoch 8") and the order waits here, outside of the interpreter. The holder says on its page connection
  * that it has drained (struct wire_page_drained); this thread stores the two words of the two pages and wakes who sleeps
- * on the second, and then tells the interpreter, for which it is an event like any other.
+ * on the second, and then tells the interpreter, for which it is an event like any other. It tells it late: as a rule the
+ * holder's Return comes at once, and with it the question what was carried out (carrier_take_back), so that the
+ * interpreter wakes once for both.
  *
  * An order is taken back before the machine looks at anything else (carrier_take_back), so the machine never decides
  * while a decision of before may still be carried out. What a client writes can do no more than its Return could: say
@@ -27,9 +29,10 @@
 
 struct carrier;
 
-/* Starts the thread; `done_fd` (an eventfd, not owned) is written after each order that was carried out. NULL: no
- * thread, memory or descriptors; errno says which. */
-struct carrier *carrier_start(int done_fd);
+/* Starts the thread. NULL: no thread, memory or descriptors; errno says which. */
+struct carrier *carrier_start(void);
+/* A timerfd (the carrier's) that is readable TOLD_NS after an order was carried out, if nobody asked before. */
+int carrier_done_fd(const struct carrier *carrier);
 /* Ends the thread and frees all; what was prepared is not carried out any more. */
 void carrier_stop(struct carrier *carrier);
 /* Listen to this page connection (a copy of the descriptor is kept). Connections of one `account` may together say so
@@ -42,7 +45,8 @@ void carrier_forget(struct carrier *carrier, int number);
 int carrier_prepare(struct carrier *carrier, uint32_t gpu, int number, struct wire_page *holder_page,
     uint32_t holder_slot, uint64_t holder_epoch, struct wire_page *next_page, uint32_t next_slot, uint64_t next_epoch,
     uint64_t not_before_ns, uint64_t wanting_from_ns);
-/* The order is off. Returns 0, or when it had been carried out (CLOCK_MONOTONIC ns). Before the pages are unmapped! */
+/* The order is off. Returns 0, or when it had been carried out (CLOCK_MONOTONIC ns). Before the pages are unmapped! Who
+ * asks for one GPU asks for all: what was carried out is then taken for told. */
 uint64_t carrier_take_back(struct carrier *carrier, uint32_t gpu);
 /* cffi: end */
 

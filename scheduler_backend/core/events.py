@@ -92,11 +92,15 @@ class TokenReturned(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """The order of the last Prepare was carried out, at the time of this event: holder_epoch drained, epoch began."""
+    """The order of the last Prepare was carried out, at the time of this event: holder_epoch drained, epoch began.
+
+    followed: the next event is at hand (as a rule the Return of that holder), so that what comes next is decided then.
+    """
 
     gpu: int
     holder_epoch: int
     epoch: int
+    followed: bool = False
 
 
 class MemoryAsked(NamedTuple):

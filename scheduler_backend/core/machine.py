@@ -51,7 +51,10 @@ class TokenMachine(Residents):
             self._share_turns()
         if kind is ev.Tick:
             self._lapse_leases()  # by the clock alone: a message that is being read may be followed by the very renewal
-        self._settle()
+        if isinstance(event, ev.Carried) and event.followed:
+            actions.append(ev.WakeAt(self.now_ns))  # should nothing follow, for once
+        else:
+            self._settle()
         return actions
 
     def direct(self, do: Callable[[], None], now_ns: int) -> list[ev.Action]:

@@ -161,11 +161,11 @@ class AnyOrder(RuleBasedStateMachine):
             self.handle(event)
 
     @precondition(lambda self: any(machine.prepared for machine in self.node.machines))
-    @rule(data=st.data())
-    def carried(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), followed=st.booleans())
+    def carried(self, data: st.DataObject, followed: bool) -> None:
         orders = [machine.prepared for machine in self.node.machines if machine.prepared]
         order = data.draw(st.sampled_from(orders))
-        self.handle(ev.Carried(order.gpu, order.holder_epoch, order.epoch))
+        self.handle(ev.Carried(order.gpu, order.holder_epoch, order.epoch, followed))
         holder = self.clients.get(order.holder)
         if holder is not None and holder.held.get(order.gpu) == order.holder_epoch:
             holder.old.append((order.gpu, holder.held.pop(order.gpu)))  # its Return comes late, or never

@@ -59,6 +59,30 @@ def test_the_return_that_follows_says_what_was_done_and_asks_for_more():
     assert of(actions, ev.Prepare)[0].tenant == "a"
 
 
+def test_with_the_return_at_hand_what_comes_next_is_decided_then():
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    bench.ask(1)
+    bench.at(1).ask(2)
+    order = bench.machine.prepared
+    assert order is not None
+    actions = bench.at(10).do(ev.Carried(0, order.holder_epoch, order.epoch, followed=True))
+    assert bench.holder == "b"
+    assert not of(actions, ev.Prepare)
+    assert bench.wake_ns == 10 * MS, "at once, should no Return come for once"
+    assert of(bench.do(ev.TokenReturned(1, 0, 1, True)), ev.Prepare)[0].tenant == "a"
+
+
+def test_with_no_return_after_all_the_tick_decides():
+    bench = Bench(("a", 0.4), ("b", 0.3), ("c", 0.3))
+    bench.ask(1)
+    bench.ask(2)
+    bench.ask(3)
+    order = bench.machine.prepared
+    assert order is not None
+    assert not of(bench.at(10).do(ev.Carried(0, order.holder_epoch, order.epoch, followed=True)), ev.Prepare)
+    assert of(bench.do(ev.Tick()), ev.Prepare)[0].holder_epoch == order.epoch
+
+
 def test_nothing_is_prepared_on_the_word_of_one_that_gave_the_same_epoch_back_before():
     bench = Bench(("a", 0.5), ("b", 0.5))
     bench.do(ev.ClientJoined("a", 11, (0,)))

@@ -57,8 +57,12 @@ class Record:
 
 
 def _yield_to_all() -> None:
-    """This thread is the last to run. Linux keeps priorities per thread."""
+    """This thread is the last to run. Linux keeps priorities per thread.
+
+    Nice alone is not enough: it counts within a session or container only, and each tenant is one of its own.
+    """
     os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 class Stage:

@@ -21,7 +21,7 @@
 #define STOP UINT64_MAX        /* epoll data of the eventfd that ends the thread */
 #define STRAYS_A_SECOND 1000   /* messages of a tenant that fit no order: far above what who returns tokens can say */
 #define SECOND_NS 1000000000ull
-#define TOLD_NS 2000000 /* a Return is here 0.1 to 0.4 ms after the word of the drain */
+#define TOLD_NS 2000000 /* by then the holder's Return is here, as a rule */
 
 struct order {
     bool active;

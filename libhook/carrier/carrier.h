@@ -6,8 +6,8 @@
  * drained, B has epoch 8") and the order waits here, outside of the interpreter. The holder says on its page connection
  * that it has drained (struct wire_page_drained); this thread stores the two words of the two pages and wakes who sleeps
  * on the second, and then tells the interpreter, for which it is an event like any other. It tells it late: as a rule the
- * holder's Return comes at once, and with it the question what was carried out (carrier_take_back), so that the
- * interpreter wakes once for both.
+ * holder's Return comes soon, and with it the question what was carried out (carrier_take_back), so that the interpreter
+ * wakes once for both, and not while the threads that were woken need the processor.
  *
  * An order is taken back before the machine looks at anything else (carrier_take_back), so the machine never decides
  * while a decision of before may still be carried out. What a client writes can do no more than its Return could: say

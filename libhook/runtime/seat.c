@@ -1,6 +1,7 @@
 /* seat.c - look at the gate's lanes, step the token machine, carry out what it says (seat.h). */
 #include "libhook/runtime/seat.h"
 
+#include <sched.h>
 #include <string.h>
 
 #include "libhook/runtime/log.h"
@@ -8,6 +9,8 @@
 /* The word of a gate that is open whatever the daemon's page says: the valve of another gate. */
 static const uint64_t ADMIT_WORD = UINT64_MAX - 1;
 
+#define CARRIED_NS 50000  /* within that the daemon's thread has carried out what was prepared */
+#define KEPT_NS 400000    /* three times what the next tenant's first launch takes to be out on a small VM */
 #define UNTOLD_PATIENCE_NS 80000 /* where no synchronisation call told that the program has seen the end */
 
 void seat_init(struct seat *seat, uint32_t device) {
@@ -57,6 +60,14 @@ static bool probe(struct seat *seat, enum lane_look how, uint64_t now_ns, uint64
     return finished;
 }
 
+/* What was kept goes before anything else of this seat, or the daemon would hear it in a wrong order. */
+static void send_kept(struct seat *seat, const struct seat_world *world) {
+    if (!seat->kept.epoch)
+        return;
+    world->send(&seat->kept, WIRE_RETURN);
+    seat->kept.epoch = 0;
+}
+
 /* Take the grant; it begins now. */
 static void begin_grant(
     struct seat *seat, const struct seat_world *world, const struct wire_grant *grant, uint64_t now_ns) {
@@ -98,6 +109,7 @@ static void prepare(
 void seat_on_grant(struct seat *seat, const struct seat_world *world, const struct wire_grant *grant, uint64_t now_ns) {
     if (!seat->managed)
         return;
+    send_kept(seat, world);
     adopt(seat, world, now_ns);
     if (grant->flags & WIRE_GRANT_PREPARED) {
         prepare(seat, world, grant, now_ns);
@@ -129,6 +141,7 @@ static void send_request(struct seat *seat, const struct seat_world *world, uint
     struct wire_token_request message;
     struct burst burst;
 
+    send_kept(seat, world);
     gate_burst_snapshot(seat->gate, false, &burst);
     wire_init(&message, WIRE_TOKEN_REQUEST, 0);
     message.device = seat->device;
@@ -140,12 +153,30 @@ static void send_request(struct seat *seat, const struct seat_world *world, uint
     world->send(&message, WIRE_TOKEN_REQUEST);
 }
 
+/* Has another tenant the token already? The daemon's thread takes some microseconds, on this processor or another. */
+static bool carried(const struct page *page, uint32_t slot, uint64_t epoch) {
+    if (page->state != PAGE_MAPPED)
+        return false;
+    for (uint64_t until_ns = gate_now() + CARRIED_NS; wire_page_load_epoch(page->map, slot) == epoch;) {
+        if (gate_now() >= until_ns)
+            return false;
+        sched_yield();
+    }
+    return true;
+}
+
+/*
+ * The Return says what the daemon must know before it decides again, and wakes it. Where the hand-over was carried out
+ * already nothing waits for it, while the next tenant's threads are just waking up: on a small machine, and wherever each
+ * tenant is a scheduling group of its own, the daemon would take the processor that they need. So it is kept for a moment.
+ */
 static void send_return(
     struct seat *seat, const struct seat_world *world, const struct token_view *view, uint64_t now_ns) {
     struct wire_return message;
     struct token_return out;
     struct burst burst;
 
+    send_kept(seat, world);
     token_returned(&seat->token, view, &out);
     gate_burst_snapshot(seat->gate, true, &burst);
     wire_init(&message, WIRE_RETURN, 0);
@@ -163,6 +194,11 @@ static void send_return(
     message.burst_ns = burst_expected(&burst);
     message.gap_ns = burst.gap_ns;
     page_tell_drained(world->page, seat->slot, out.epoch, out.flags & TOKEN_RETURN_WANT_MORE ? 0 : WIRE_DRAINED_IDLE);
+    if (seat->token.contended && carried(world->page, seat->slot, out.epoch)) {
+        seat->kept = message;
+        seat->kept_ns = gate_now() + KEPT_NS;
+        return;
+    }
     page_store_local(world->page, seat->slot, 0);
     world->send(&message, WIRE_RETURN);
 }
@@ -240,6 +276,8 @@ uint64_t seat_step(struct seat *seat, const struct seat_world *world, uint64_t n
 
     if (!seat->managed)
         return UINT64_MAX;
+    if (seat->kept.epoch && now_ns >= seat->kept_ns)
+        send_kept(seat, world);
     /* A state may lead to the next at once (closing to draining, drained to returned): a few rounds, no loop. */
     adopt(seat, world, now_ns);
     for (int round = 0; round < 4; round++) {
@@ -271,7 +309,7 @@ uint64_t seat_step(struct seat *seat, const struct seat_world *world, uint64_t n
         now_ns = gate_now();
     }
     *admit |= token->state == TOKEN_VALVE;
-    return token->deadline_ns;
+    return seat->kept.epoch && seat->kept_ns < token->deadline_ns ? seat->kept_ns : token->deadline_ns;
 }
 
 void seat_admit(struct seat *seat) {
@@ -288,6 +326,7 @@ void seat_stop_admitting(struct seat *seat) {
 
 void seat_unprepare(struct seat *seat) {
     seat->prepared.epoch = 0;
+    seat->kept.epoch = 0; /* to a daemon that is gone; Hello tells the next one what is held */
     gate_disarm(seat->gate);
 }
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from bench.bed import wait_for
 from libhook.core import ffi, lib
 from tests.libhook.runtime.conftest import MS, Client, Daemon
 
@@ -103,6 +104,34 @@ def test_a_busy_process_drains_at_its_quotas_end_and_runs_only_while_it_holds(da
     assert statistics.median(overuse) <= 1, overuse
     assert statistics.median(busy) >= 8, busy
     assert all(one.launches for one in middle)
+
+
+def test_a_return_is_kept_for_a_moment_where_the_next_tenant_runs_already(daemon: Daemon, start: Start) -> None:
+    """The daemon is not to wake beside the next one's threads. On a busy machine it is seen in some turns only."""
+    start("busy", 1000, 100_000)
+    peer, _ = daemon.greet()
+    page = daemon.page
+    assert page
+    wait_for(lambda: page.connections, 30, "connection of the page")
+    carrier, following = lib.carrier_start(), ffi.new("struct wire_page *")
+    try:
+        number = lib.carrier_listen(carrier, page.connections[0].fileno(), 1)
+        epoch, kept = 0, []
+        while len(kept) < 40 and sum(one >= 400_000 for one in kept) < 3:
+            _, kind, message = daemon.receive(30)
+            received_ns = time.monotonic_ns()
+            if kind == lib.WIRE_RETURN:
+                assert message.epoch == epoch
+                carried_ns = lib.carrier_take_back(carrier, 0)
+                kept.append(received_ns - carried_ns if carried_ns else 0)
+            elif kind != lib.WIRE_TOKEN_REQUEST or epoch:
+                continue
+            epoch += 1
+            daemon.grant(peer, epoch, quota_ms=5)
+            lib.carrier_prepare(carrier, 0, number, page.page, 3, epoch, following, 3, 1000 + epoch, 0, 0)
+        assert sum(one >= 400_000 for one in kept) == 3, kept
+    finally:
+        lib.carrier_stop(carrier)
 
 
 def test_a_kernel_longer_than_the_quota_is_the_only_one(daemon: Daemon, start: Start) -> None:

@@ -20,7 +20,7 @@ from scheduler_backend import wire
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.seat import Standing
 from scheduler_backend.endpoint import Client, Endpoint
-from scheduler_backend.outbox import EVENTS, NOBLOCK, POLLIN
+from scheduler_backend.outbox import EVENTS, NOBLOCK, POLLIN, RCVMORE, receive_frame
 from scheduler_backend.presence import Presence
 from scheduler_backend.tally import Counters
 
@@ -53,10 +53,12 @@ class Intake(Presence):
                 return
             if router.closed:
                 return
-            try:
-                if not cast(int, router.get(EVENTS)) & POLLIN:
-                    return
-                frames = router.recv_multipart(NOBLOCK)
+            try:  # its descriptor says that there is something, so that is not asked first
+                frames = [receive_frame(router, NOBLOCK)]
+                while router.get(RCVMORE):
+                    frames.append(receive_frame(router, NOBLOCK))
+            except zmq.Again:
+                return
             except zmq.ZMQError as error:
                 log.error("receive tenant=%s error=%s", endpoint.name, error)
                 return
@@ -66,6 +68,8 @@ class Intake(Presence):
             if endpoint.said_hello:  # a turn of its own
                 endpoint.said_hello = False
                 break
+            if router.closed or not cast(int, router.get(EVENTS)) & POLLIN:
+                return
         self._look_again(endpoint)
 
     def _pause(self, endpoint: Endpoint) -> None:

@@ -31,7 +31,9 @@ log = logging.getLogger("gemini.server")
 MOST_LOOKS = 64  # at a card for what a tenant's context takes: where it cannot say, it is not asked for ever
 # As plain integers: operations on pyzmq's enums cost a microsecond each, ten in cold caches.
 EVENTS, POLLIN, NOBLOCK, _MORE = int(zmq.EVENTS), int(zmq.POLLIN), int(zmq.NOBLOCK), int(zmq.SNDMORE | zmq.NOBLOCK)
-_send_frame = zmq.backend.Socket.send  # the same without the sugar: two frames a message, two messages a hand-over
+RCVMORE = int(zmq.RCVMORE)
+# The same without the sugar: two frames a message, three messages a hand-over.
+_send_frame, receive_frame = zmq.backend.Socket.send, zmq.backend.Socket.recv
 
 
 class Outbox(ABC):

@@ -38,6 +38,7 @@ class Timer:
         if self._fd < 0:
             raise OSError(ctypes.get_errno(), "timerfd_create")
         self._spec = _Itimerspec()
+        self._value = self._spec.value  # a view of it, which costs as much to make as to write
         self._pointer = ctypes.byref(self._spec)
         self._settime = _libc.timerfd_settime
         _libc.prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
@@ -45,7 +46,7 @@ class Timer:
 
     def set(self, at_ns: int) -> None:
         """Arm for this time on the monotonic clock (a time that has passed: at once); 0 disarms."""
-        self._spec.value.seconds, self._spec.value.nanoseconds = divmod(at_ns, 1_000_000_000)
+        self._value.seconds, self._value.nanoseconds = divmod(at_ns, 1_000_000_000)
         self._settime(self._fd, _ABSTIME, self._pointer, None)
 
     def _ready(self) -> None:

@@ -86,7 +86,7 @@ class Rig:
                 return self.http("GET", "/healthz")[0] == 200
             return False
 
-        wait_for(answers, 20, "answer of the daemon")
+        wait_for(answers, 60, "answer of the daemon")
 
     def restart(self, number: int, settings: str) -> None:
         """End the daemon by this signal, and start it again with these lines of its settings file."""

@@ -223,8 +223,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--shortlist", type=_whole, default=SHORTLIST, metavar="N",
-        help="answer filter with the N nodes that the policies like best, where more will do and the pod prefers none "
-        "itself; 0: with all (default: %(default)s)",
+        help="where more than N nodes will do and the pod prefers none itself, answer filter with the one that the "
+        "policies like best, without policies with N; 0: always with all (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--no-claims", action="store_true", help="leave ResourceClaims alone: those on our cards are never answered"

@@ -7,6 +7,7 @@ Does no I/O of its own: the API server is a `Kubernetes` given to it, the clocks
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
 from typing import Any
@@ -31,12 +32,14 @@ SHORTLIST = 100  # of nodes that will do kube-scheduler itself looks for no more
 # Kube-scheduler asks about 500 nodes of 5,000, and 1,000 of 20,000; where it was told to ask about more, all are meant.
 SAMPLE = 1_000
 UNSEEN_NS = 60 * 10**9  # a watch is not that far behind
+REMEMBERED = 10_000  # pods that were given a short answer and are not known to be bound
 EXPLAINED = 256  # nodes whose refusal is worked out card by card when a pod fits nowhere
 
 
 class Service:
-    """One replica. `leases`: the namespace of the leases; None: there is no other replica. `shortlist`: filter answers
-    with so many nodes at most, the best by the policies, for a pod that prefers none for reasons of its own; 0: all."""
+    """One replica. `leases`: the namespace of the leases; None: there is no other replica. `shortlist`: where more
+    nodes than that will do for a pod that prefers none for reasons of its own, filter answers with the one that the
+    policies like best, without policies with so many; 0: always with all."""
 
     def __init__(
         self,
@@ -51,17 +54,21 @@ class Service:
         self.cluster, self.shortlist = cluster, shortlist
         self.waiting: dict[str, str] = {}  # uid -> why it waits
         promises = Promises(cluster, kubernetes, clock_ns, wall_ns, leases, replica)
-        self._groups = Groups(promises, lambda pod, asked: self._alone(pod, asked, everything=False))
+        self._groups = Groups(promises, lambda pod, asked: self._alone(pod, asked, everything=False, short=False))
         self._binder = Binder(promises, self._groups, self.waiting)
         self.claims = Claims(promises)
         self._kubernetes, self._clock_ns, self._wall_ns = kubernetes, clock_ns, wall_ns
         self._unseen: dict[str, int] = {}  # pods that wait, and that the watch has not seen, since when
         self._releases = 0  # as of when the scheduler was last woken
         self._wakes = True
+        self._short: OrderedDict[str, None] = OrderedDict()  # uids of pods that were told of the best nodes alone
 
     async def bind(self, request: BindRequest) -> str:
         """The error for the scheduler; empty: bound."""
-        return await self._binder.bind(request)
+        error = await self._binder.bind(request)
+        if not error:
+            self._short.pop(request.uid, None)
+        return error
 
     async def sweep(self) -> None:
         """To be called about once a second: gives back what nobody claimed in time."""
@@ -159,7 +166,14 @@ class Service:
             node = held.placement.node
             why = ("Reserved", f"cards are held for the pod on {node}")
             return Verdict([n for n in asked if n == node], {n: why for n in asked if n != node})
-        return self._alone(pod, asked, everything=not effect)
+        return self._alone(pod, asked, everything=not effect, short=effect and self._short_will_do(pod, asked))
+
+    def _short_will_do(self, pod: PodView, asked: Sequence[str]) -> bool:
+        """Whether some of many nodes are answer enough. Where they are one, kube-scheduler is done: it neither scores
+        nodes nor asks for our scores, which is half of what an extender costs it. A pod that comes again unbound found
+        something in its way that we do not see (another extender, a volume, a race for the last room), and is told of
+        all nodes."""
+        return bool(self.shortlist) and len(asked) <= SAMPLE and pod.uid not in self._short and not prefers(pod.object)
 
     def _for_vendor(self, asked: Sequence[str]) -> Verdict:
         """The nodes for a pod that came past the webhook, and so is served by another device plugin: where nobody
@@ -167,16 +181,18 @@ class Service:
         failed = {name: ("Shared", shared_node(sharers)) for name in asked if (sharers := self.cluster.sharers(name))}
         return Verdict([name for name in asked if name not in failed], failed)
 
-    def _alone(self, pod: PodView, asked: Sequence[str], everything: bool) -> Verdict:
+    def _alone(self, pod: PodView, asked: Sequence[str], everything: bool, short: bool) -> Verdict:
         with self.cluster.fenced(pod):
-            return self._judged(pod, asked, everything)
+            return self._judged(pod, asked, everything, short)
 
-    def _judged(self, pod: PodView, asked: Sequence[str], everything: bool) -> Verdict:
+    def _judged(self, pod: PodView, asked: Sequence[str], everything: bool, short: bool) -> Verdict:
         assert pod.spec is not None
         allocator = self.cluster.allocator
         survey = self.cluster.surveys.make(pod.spec.ask, asked)
-        if self.shortlist and not everything and len(asked) <= SAMPLE and not prefers(pod.object):
-            survey.shorten(self.shortlist)
+        if short and survey.shorten(self.shortlist, self.cluster.discouraged):
+            self._short[pod.uid] = None
+            if len(self._short) > REMEMBERED:
+                self._short.popitem(last=False)
         passed = list(survey.passed)
         failed: dict[str, tuple[str, str]] = {}
         cards: dict[str, dict[str, str]] = {}

@@ -48,6 +48,7 @@ class Cluster:
         self.surveys = Surveys(self.allocator)
         self.reservations = Reservations(self.book)
         self.nodes: dict[str, dict[str, Any]] = {}
+        self.discouraged: set[str] = set()  # nodes that bear a taint PreferNoSchedule
         self.devices: dict[str, Reported] = {}
         self.pods: dict[str, PodView] = {}
         self.budgets: dict[tuple[str, str], dict[str, Any]] = {}
@@ -146,6 +147,9 @@ class Cluster:
 
     def _put_node(self, name: str) -> None:
         node, reported = self.nodes.get(name), self.devices.get(name)
+        taints = mapping((node or {}).get("spec")).get("taints")
+        soft = isinstance(taints, list) and any(mapping(t).get("effect") == "PreferNoSchedule" for t in taints)
+        (self.discouraged.add if soft else self.discouraged.discard)(name)
         if node is None or reported is None:
             self.book.drop_node(name)
             return

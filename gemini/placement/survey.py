@@ -8,7 +8,7 @@ An answer is given again only while the book says that nothing it rests on has c
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import compress
 
 import numpy as np
@@ -34,15 +34,22 @@ class Survey:
         self.fits: Bools = np.append(self._trial.possible, False)[self._at]
         self.passed = tuple(compress(names, self.fits.tolist()))
         self.kept: Bools | Ints = self.fits  # which of the names `passed` has
+        self._ranks: Ints | None = None  # by ordinal, as of when cards were chosen
 
-    def shorten(self, most: int) -> None:
-        """Leaves in `passed` those that the policies like best, where more than `most` can take the pod."""
-        if len(self.passed) > most:
-            here = np.flatnonzero(self.fits)
-            if self._allocator.policies_of(self.ask):
-                here = here[np.argsort(self.ranks()[here], kind="stable")]
-            self.kept = best = np.sort(here[:most])
-            self.passed = tuple(self._names[i] for i in best.tolist())
+    def shorten(self, most: int, avoid: Collection[str] = ()) -> bool:
+        """Where more than `most` can take the pod, leaves in `passed` the one that the policies like best (the first
+        of equals), without policies the first `most`; none of `avoid` where others will do. Whether it did."""
+        if len(self.passed) <= most:
+            return False
+        here = np.flatnonzero(self.fits)
+        if avoid and (others := [i for i in here.tolist() if self._names[i] not in avoid]):
+            here = np.array(others)
+        if self._allocator.policies_of(self.ask):
+            best = int(self.ranks()[here].argmin())
+            here = here[best : best + 1]
+        self.kept = here[:most]
+        self.passed = tuple(self._names[i] for i in self.kept.tolist())
+        return True
 
     @property
     def fresh(self) -> bool:
@@ -58,7 +65,17 @@ class Survey:
 
         For scores that are rough anyway: policies' numbers are compared as floating point here, all nodes at once.
         """
-        self._choose()
+        if self._ranks is None:
+            self._choose()
+            self._ranks = self._ranked()
+        ranks, book = self._ranks, self._allocator.book
+        if gone := [node for node in book.changed_since(self._version) if not self._fits_still(node)]:
+            ranks = ranks.copy()  # elsewhere there may be room now: that is not worth another look for a score
+            ranks[[book.ordinal(node) for node in gone]] = -1
+        result: Ints = ranks[self._at]
+        return result
+
+    def _ranked(self) -> Ints:
         ordinals = np.flatnonzero(self._trial.possible)
         columns = []
         for name in self._allocator.policies_of(self.ask):
@@ -78,11 +95,7 @@ class Survey:
             order = np.lexsort(keys)
             other = (keys[:, order[1:]] != keys[:, order[:-1]]).any(axis=0)
             ranks[ordinals[order]] = np.concatenate([[0], np.cumsum(other)])
-        for node in self._allocator.book.changed_since(self._version):
-            if not self._fits_still(node):  # elsewhere it may: that is not worth another look for a score
-                ranks[self._allocator.book.ordinal(node)] = -1
-        result: Ints = ranks[self._at]
-        return result
+        return ranks
 
     def _fits_still(self, node: str) -> bool:
         """Whether the cards that were chosen there have the room now."""

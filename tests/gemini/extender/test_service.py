@@ -10,11 +10,11 @@ import pytest
 from gemini.extender.codec import PreemptRequest, Victims
 from gemini.extender.reserve import BIND_NS, GROUP_NS
 from gemini.extender.service import UNSEEN_NS
-from gemini.extender.state import DEVICE, POD
+from gemini.extender.state import DEVICE, NODE, POD
 from gemini.kube.client import Refused, Unanswered
 from gemini.kube.device import write_device
 from tests.gemini.extender import binders
-from tests.gemini.extender.world import GIB, Replica, World, cards, pod_object
+from tests.gemini.extender.world import GIB, Replica, World, cards, node_object, pod_object
 
 Object = dict[str, Any]
 OPERATIONS = 2_000  # 10^5 of them: python -m bench.replicas
@@ -140,9 +140,53 @@ def test_filter_answers_with_the_best_of_many_nodes_unless_the_pod_prefers_some_
             assert await replica.bind(made.pod_of(f"uid-old{i}"), f"n{i}") == ""
         replica.watch()
         verdict = await replica.filter(made.put(POD, plain), *names)
-        assert verdict.passed == ["n0", "n2", "n5"]  # those in use, and the first of those that are as good
+        assert verdict.passed == ["n2"]  # the first of two that are in use, and as good as each other
         assert not verdict.failed
         assert (await replica.filter(made.put(POD, picky), *names)).passed == names
+        few = await replica.filter(made.put(POD, pod_object("r", gpu_request="0.2")), *names[:3])
+        assert few.passed == names[:3]
+
+    asyncio.run(run())
+
+
+def test_without_policies_filter_leaves_the_choice_among_as_many_nodes_as_it_may_name() -> None:
+    names = [f"n{i}" for i in range(8)]
+    replica = Replica(world(*names), shortlist=3)
+    verdict = asyncio.run(replica.filter(replica.world.put(POD, pod_object("p", gpu_request="0.2")), *names))
+    assert verdict.passed == names[:3]
+
+
+def test_pod_that_comes_back_unbound_is_told_of_all_nodes() -> None:
+    names = [f"n{i}" for i in range(8)]
+    made = world(*names)
+    replica = Replica(made, policies=("binpack",), shortlist=3)
+    pod, other = (made.put(POD, pod_object(name, gpu_request="0.2")) for name in ("p", "q"))
+
+    async def run() -> None:
+        replica.watch()
+        assert await replica.bind(other, "n4") == ""
+        replica.watch()
+        assert (await replica.filter(pod, *names)).passed == ["n4"]
+        assert (await replica.filter(pod, *names)).passed == names  # something there was not to the scheduler's mind
+        assert await replica.bind(pod, "n6") == ""
+        assert (await replica.filter(made.put(POD, pod_object("r", gpu_request="0.2")), *names)).passed == ["n4"]
+
+    asyncio.run(run())
+
+
+def test_best_nodes_are_none_that_a_taint_advises_against_where_others_will_do() -> None:
+    names = [f"n{i}" for i in range(8)]
+    made = world(*names)
+    for name in names[:6]:
+        taint = {"key": "maintenance", "effect": "PreferNoSchedule"}
+        made.put(NODE, {**node_object(name), "spec": {"taints": [taint]}})
+    replica = Replica(made, shortlist=3)
+
+    async def run() -> None:
+        pod = made.put(POD, pod_object("p", gpu_request="0.2"))
+        assert (await replica.filter(pod, *names)).passed == names[6:]
+        pod = made.put(POD, pod_object("q", gpu_request="0.2"))
+        assert (await replica.filter(pod, *names[:6])).passed == names[:3]
 
     asyncio.run(run())
 

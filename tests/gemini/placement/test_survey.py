@@ -108,21 +108,31 @@ def test_pod_of_two_tenants_is_ranked_anew_after_a_change_and_chosen_right() -> 
     assert kept.choose(ask, made.passed[1]) == run.allocator.choose(ask, [made.passed[1]])
 
 
-def test_shortened_survey_has_the_best_in_the_order_that_was_asked_and_their_ranks() -> None:
+def test_shortened_survey_has_the_first_of_the_best_and_its_rank() -> None:
     run = scenario(4, ["binpack"])
     ask, kept = asked("p", ONE), Surveys(run.allocator)
     all_of_them = Survey(run.allocator, ask, NODES)
     ranks = dict(zip(NODES, all_of_them.ranks().tolist(), strict=True))
+    best = [name for name in NODES if ranks[name] == 0]
     short = kept.make(ask, NODES)
-    short.shorten(3)
-    worst = max(ranks[name] for name in short.passed)
-    assert len(short.passed) == 3
-    assert list(short.passed) == sorted(short.passed, key=NODES.index)
-    assert all(ranks[name] >= worst for name in all_of_them.passed if name not in short.passed)
-    assert kept.ranks(ask, short.passed).tolist() == [ranks[name] for name in short.passed]
+    assert short.shorten(3)
+    assert list(short.passed) == best[:1]
+    assert kept.ranks(ask, short.passed).tolist() == [0]
+    others = Survey(run.allocator, ask, NODES)
+    assert others.shorten(3, avoid=best)
+    second = min(rank for rank in ranks.values() if rank > 0)
+    assert list(others.passed) == [name for name in NODES if ranks[name] == second][:1]
     long = Survey(run.allocator, ask, NODES)
-    long.shorten(len(NODES))
+    assert not long.shorten(len(NODES))
     assert long.passed == all_of_them.passed
+
+
+def test_shortened_survey_without_policies_has_the_first() -> None:
+    run = scenario(4, [])
+    survey = Survey(run.allocator, asked("p", ONE), NODES)
+    fit = survey.passed
+    assert survey.shorten(3)
+    assert survey.passed == fit[:3]
 
 
 def test_only_the_last_surveys_are_kept_and_another_state_of_a_pod_is_another_ask() -> None:

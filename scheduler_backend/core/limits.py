@@ -44,7 +44,7 @@ class Limits(Accounts):
     def _throttle(self, seat: Seat) -> None:
         """Decide anew whether the tenant must rest."""
         if seat.limit_ppm >= WHOLE_PPM:
-            seat.throttled = False
+            seat.throttled, seat.resume_ns = False, 0
             return
         depth_ns, need_ns = self._bucket(seat)
         seat.fill(self.now_ns, depth_ns)

@@ -404,6 +404,19 @@ def test_changing_a_share_keeps_what_is_owed_in_held_time():
     assert (seat.clock - machine.virtual_now) * seat.request_ppm == pytest.approx(ahead, rel=1e-9)
 
 
+def test_a_limit_that_is_lifted_leaves_no_end_of_a_rest_to_wake_up_for():
+    bench = Bench(("a", 0.3, 0.3), ("b", 0.5))
+    bench.ask(1)
+    bench.ask(2)
+    bench.at(10).back(1, more=True)
+    seat = bench.machine.seats["a"]
+    assert seat.throttled
+    assert seat.resume_ns
+    bench.do(ev.TenantChanged(TenantSpec("a", 300_000)))
+    assert not seat.throttled
+    assert not seat.resume_ns, "of the past one day, it would hide every deadline to come"
+
+
 def test_an_illegal_move_raises_with_the_tenants_story():
     bench = Bench(("a", 0.5))
     bench.ask(1)

@@ -1,5 +1,6 @@
 # The front door. `make help` lists the targets. Needs python3 (3.11 or later, with venv), gcc and make; PyPI for the rest.
 PYTHON ?= python3
+IMAGE ?= gemini
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -q --disable-pip-version-check --no-input
@@ -7,7 +8,7 @@ C_FILES = $(shell find libhook $(wildcard tests bench) -name '*.[ch]' | sort)
 PY_DIRS = gemini scheduler_backend libhook $(wildcard bench)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test e2e e2e-setup pictures lint format docs cuda-check sanitize bench gpu-check gpu-bundle wheel clean
+.PHONY: help setup build run test e2e e2e-setup pictures lint format docs cuda-check sanitize bench gpu-check gpu-bundle wheel image clean
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -92,6 +93,9 @@ gpu-bundle: build ## out/gpu-bundle: what gpu-check needs where there is no netw
 wheel: setup ## a wheel with the built C parts, in out/wheel: for any Python from 3.11 and any glibc from 2.28 on
 	@rm -rf build/lib* build/bdist* out/wheel
 	@$(PIP) wheel --no-deps --no-build-isolation -w out/wheel .
+
+image: ## the image of all parts, by buildah, podman or docker; IMAGE=registry.example.com/gemini ARGS="--build-arg BASE=..."
+	@PYTHON=$(PYTHON) deploy/images/build.sh $(IMAGE) $(ARGS)
 
 clean: ## remove what was built
 	rm -rf $(VENV) build out libhook/lib libhook/_core_api* libhook/_core_abi* *.egg-info

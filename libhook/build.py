@@ -173,9 +173,9 @@ def build_all() -> None:
     build_libraries()
 
 
-def check_floor() -> None:
+def check_floor(root: Path = ROOT) -> None:
     """Raise ValueError where something that was built asks for a newer C library than FLOOR."""
-    built = (p for p in (*LIB.rglob("*"), *ROOT.glob("_core_api*.so")) if p.is_file())
+    built = (p for p in (*(root / "lib").rglob("*"), *root.glob("_core_api*.so")) if p.is_file())
     for path in sorted(p for p in built if p.read_bytes()[:4] == b"\x7fELF"):
         listed = subprocess.run(["nm", "-D", "--undefined-only", str(path)], capture_output=True, text=True, check=True)
         for name, version in re.findall(r"(\w+)@GLIBC_([\d.]+)", listed.stdout):

@@ -13,7 +13,7 @@ minutes cold on two cores, 3 GiB); `nvidia` is nvidia/go.mod (a minute; needs a 
 minutes); `containerd` is containerd/go.mod (3 minutes), a containerd that knows CDI, which Debian's does not; `node` is
 containerd, runc and busybox for a real kubelet, taken from PATH or else unpacked, not installed, from Debian's
 packages; `containers` is podman and buildah with what they need, `prometheus` is that and promtool, likewise; `debians`
-are bare root file systems with a Python.
+are bare root file systems with a Python; `image` is what our own image is made of where there is no registry.
 """
 
 from __future__ import annotations
@@ -24,26 +24,41 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from bench.gpu_check.bundle import PLATFORMS
+
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 PROGRESS_SECONDS = 20.0
 DEBIAN_PACKAGES = ("containerd", "runc", "busybox-static")
 CONTAINER_PROGRAMS = ("podman", "buildah", "conmon", "runc")  # Debian's packages have the same names
 NODE_PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "busybox")
 PROMETHEUS_PROGRAMS = ("prometheus", "promtool")
-PARTS = ("controlplane", "nvidia", "helm", "containerd", "node", "containers", "prometheus", "debians")
+PARTS = ("controlplane", "nvidia", "helm", "containerd", "node", "containers", "prometheus", "debians", "image")
+OPTIONAL = ("node", "containers", "prometheus", "debians", "image")  # without these the tests that want them skip
 # The oldest Debian with Python 3.11, and the newest that bookworm's own keys vouch for. A Python and no compiler;
 # libstdc++6, which numpy needs, is in every Debian that has apt.
 DEBIANS = ("bookworm", "trixie")
 DEBIAN_MIRROR = os.environ.get("GEMINI_DEBIAN_MIRROR")  # else mmdebstrap's own choice
 BARE_PACKAGES = ("base-files", "coreutils", "dash", "libstdc++6", "python3-venv")
+# The two bases of deploy/images/Containerfile, with all the packages that it would fetch.
+IMAGE_RELEASE, IMAGE_PYTHON = "bookworm", "3.11"
+IMAGE_BASES = {
+    "run.tar": ("libstdc++6", "python3"),
+    "build.tar": ("gcc", "libc6-dev", "libpython3-dev", "python3-venv"),
+}
+SLIM = ("man", "locale", "doc", "info")  # folders of /usr/share that a slim image has not
+ROOT_BYTES = 2 << 30  # of a root file system while it is made
+TRIES = 3
 RECIPE = 1  # raise it when the way of building below changes what comes out
 # The order matters to kwok no more than to `kubectl kustomize`, which would join the same files.
 KWOK_STAGES = ("node/fast", "node/heartbeat-with-lease", "pod/fast")
@@ -60,6 +75,15 @@ def say(text: str) -> None:
 def cache_folder() -> Path:
     named = os.environ.get("GEMINI_E2E_CACHE")
     return Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gemini-e2e"
+
+
+def roomy(size: int) -> Path:
+    """A folder for `size` bytes of files that come and go: in memory where that is large, else on the disk."""
+    shared = Path("/dev/shm")
+    available = re.search(r"^MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.M)
+    if available and int(available[1]) << 10 > 2 * size and shared.is_dir() and shutil.disk_usage(shared).free > size:
+        return shared
+    return Path(tempfile.gettempdir())
 
 
 class Builder:
@@ -117,6 +141,13 @@ class Builder:
     def debians(self) -> Path:
         """The cache, with a bare root file system of each of DEBIANS in it."""
         return [self.debian(release) for release in DEBIANS][-1].parent
+
+    def image(self) -> Path:
+        """The folder with IMAGE_BASES as archives, and `wheels`, of all that the image's Python installs."""
+        if os.geteuid() != 0 or shutil.which("mmdebstrap") is None:
+            raise CannotBuild("the base of an image needs root and mmdebstrap")
+        key = hashlib.sha256(f"{IMAGE_RELEASE} {IMAGE_BASES} {SLIM} {self._image_requirements()}".encode())
+        return self._once(f"image-{key.hexdigest()[:16]}", self._make_image_parts)
 
     def debian(self, release: str) -> Path:
         """A root file system with BARE_PACKAGES and what they need, unpacked and not configured."""
@@ -200,6 +231,45 @@ class Builder:
         # As configuring the package would make it; trixie's pip does not start without.
         authorities = sorted((out / "usr/share/ca-certificates/mozilla").glob("*.crt"))
         (out / "etc/ssl/certs/ca-certificates.crt").write_text("".join(path.read_text() for path in authorities))
+
+    def _make_image_parts(self, out: Path) -> None:
+        say("fetching the wheels of the image")
+        # Those that pip of that Debian would choose there; its Python need not be this machine's.
+        only = ["--only-binary=:all:", "--python-version", IMAGE_PYTHON]
+        platforms = [word for name in PLATFORMS for word in ("--platform", name)]
+        command = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", "download", *only, *platforms]
+        self._try([*command, "-d", str(out / "wheels"), *self._image_requirements()], "pip download")
+        # dpkg asks the disk to keep each file: minutes where others use it too.
+        environment = {**os.environ, "TMPDIR": str(roomy(ROOT_BYTES))}
+        slim = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in SLIM]
+        for name, packages in IMAGE_BASES.items():
+            say(f"making {name}, a root file system of Debian {IMAGE_RELEASE} with {', '.join(packages)}")
+            options = ["--variant=minbase", "--quiet", f"--include={','.join(packages)}", *slim]
+            mirror = filter(None, [DEBIAN_MIRROR])
+            self._try(["mmdebstrap", *options, IMAGE_RELEASE, str(out / name), *mirror], "mmdebstrap", environment)
+
+    def _try(self, command: list[str], what: str, environment: dict[str, str] | None = None) -> None:
+        """What fetches something: once more where it failed, for networks do that."""
+        for _ in range(TRIES):
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+            )
+            if done.returncode == 0:
+                return
+            say(f"{what} failed: {done.stderr.strip()[-200:]}")
+        raise CannotBuild(f"{what}: {done.stderr.strip()[-200:]}")
+
+    def _image_requirements(self) -> list[str]:
+        """What `pip install '.[cluster]'` asks for, to build it included."""
+        with (ROOT / "pyproject.toml").open("rb") as file:
+            said = tomllib.load(file)
+        project = said["project"]
+        asked = [
+            *project["dependencies"],
+            *project["optional-dependencies"]["cluster"],
+            *said["build-system"]["requires"],
+        ]
+        return sorted(set(asked))
 
     def _link(self, out: Path, programs: dict[str, str]) -> None:
         for name, target in programs.items():
@@ -294,8 +364,7 @@ def main() -> int:
             say(f"{part}: {makers[part]()}")
         except CannotBuild as why:
             say(f"{part}: {why}")
-            # Without these the tests that want them skip, and say why.
-            status = status or int(part not in ("node", "containers", "prometheus", "debians"))
+            status = status or int(part not in OPTIONAL)
     return status
 
 

@@ -15,9 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.build import Builder, CannotBuild
+from tests.e2e.build import Builder, CannotBuild, roomy
 from tests.e2e.node import Node, lacking
 from tests.e2e.plane import Plane
+from tests.e2e.podman import Podman
+from tests.e2e.product_image import BUILT_BYTES, ProductImage, cannot_build, driver_for
 from tests.e2e.vendor import SIMULATED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -84,6 +86,21 @@ def cdi_node(plane: Plane) -> Iterator[Node]:
         pytest.skip(why)
     with Node(plane, built("node"), name="cdi", runtime=built("containerd")) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def product(logs: Path) -> Iterator[ProductImage]:
+    """Our own image, built of this tree by buildah; skipped, with the reason, where that does not run."""
+    if why := lacking():
+        pytest.skip(why.replace("a kubelet", "buildah here"))
+    parts, programs, busybox = built("image"), built("containers"), built("node") / "busybox"
+    where = roomy(BUILT_BYTES)
+    if (free := shutil.disk_usage(where).free) < BUILT_BYTES:
+        pytest.skip(f"{where} has room for {free >> 20} MiB; to build our own image takes {BUILT_BYTES >> 20}")
+    with Podman(programs, logs, "image", where, driver_for(where)) as podman:
+        if why := cannot_build(podman, busybox):
+            pytest.skip(why)
+        yield ProductImage(podman, parts)
 
 
 @pytest.fixture(scope="session")

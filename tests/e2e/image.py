@@ -37,9 +37,9 @@ FILES = {
 FOLDERS = ("tmp", "root", "proc", "sys", "dev", "run", "var", "usr/bin", "usr/sbin", "sbin", "bin")
 
 
-def write_image(archive: Path, busybox: Path, programs: Iterable[str] = PROGRAMS) -> None:
+def write_image(archive: Path, busybox: Path, programs: Iterable[str | Path] = PROGRAMS, name: str = IMAGE) -> None:
     """A docker-archive of one layer, as `ctr image import` reads it. Without a command of its own it just waits."""
-    content = layer(busybox.resolve(), [Path(path) for name in programs if (path := shutil.which(name))])
+    content = layer(busybox.resolve(), [Path(path) for program in programs if (path := shutil.which(program))])
     digest = hashlib.sha256(content).hexdigest()
     config = json.dumps(
         {
@@ -54,10 +54,10 @@ def write_image(archive: Path, busybox: Path, programs: Iterable[str] = PROGRAMS
             "history": [{"created_by": "gemini e2e"}],
         }
     ).encode()
-    name = hashlib.sha256(config).hexdigest() + ".json"
-    manifest = json.dumps([{"Config": name, "RepoTags": [IMAGE], "Layers": [f"{digest}/layer.tar"]}]).encode()
+    settings = hashlib.sha256(config).hexdigest() + ".json"
+    manifest = json.dumps([{"Config": settings, "RepoTags": [name], "Layers": [f"{digest}/layer.tar"]}]).encode()
     with tarfile.open(archive, "w") as tar:
-        for path, text in ((name, config), (f"{digest}/layer.tar", content), ("manifest.json", manifest)):
+        for path, text in ((settings, config), (f"{digest}/layer.tar", content), ("manifest.json", manifest)):
             add(tar, path, text)
 
 

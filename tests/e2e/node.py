@@ -258,12 +258,18 @@ class Node:
         until(imported, "containerd takes the image")
         archive.unlink()
 
-    def import_image(self, archive: Path) -> None:
-        """Another image for pods of this node, a docker-archive."""
+    def import_image(self, archive: Path, name: str, *more: str) -> None:
+        """Another image for pods of this node, a docker-archive of the image `name`, which has `more` names here."""
         self.output(self._import(archive), seconds=300)
+        for other in more:
+            self.output([*self._images, "tag", name, other])
 
     def _import(self, archive: Path) -> list[str | Path]:
-        return ["ctr", "--address", self._socket, "--namespace", "k8s.io", "image", "import", archive]
+        return [*self._images, "import", archive]
+
+    @property
+    def _images(self) -> list[str | Path]:
+        return ["ctr", "--address", self._socket, "--namespace", "k8s.io", "image"]
 
     def _containerd_config(self) -> str:
         cri = 'plugins."io.containerd.grpc.v1.cri"'

@@ -26,14 +26,17 @@ MODEST = ("--ulimit", "host", "--network", "none")
 
 
 class Podman:
-    """Use as a context. `programs`: the folder of build.py's part `containers`; `folder`: where it may write."""
+    """Use as a context. `programs`: the folder of build.py's part `containers`; `folder`: where it may write, in
+    `where`; `name`: of one of several at a time; `driver`: how layers are stored, by vfs in whole copies."""
 
-    def __init__(self, programs: Path, logs: Path) -> None:
-        self._programs, self._logs = programs, logs
-        self.folder = Path(tempfile.mkdtemp(prefix="gp-"))  # short: sockets of a daemon lie here too
-        self._cgroup = f"{PREFIX}{os.getpid()}-podman"
+    def __init__(
+        self, programs: Path, logs: Path, name: str = "podman", where: Path | None = None, driver: str = "vfs"
+    ) -> None:
+        self._programs, self._logs, self._name = programs, logs, name
+        self.folder = Path(tempfile.mkdtemp(prefix="gp-", dir=where))  # short: sockets of a daemon lie here too
+        self._cgroup = f"{PREFIX}{os.getpid()}-{name}"
         self._store = [
-            "--root", self.folder / "store", "--runroot", "/run/podman", "--storage-driver", "vfs",
+            "--root", self.folder / "store", "--runroot", "/run/podman", "--storage-driver", driver,
         ]  # fmt: skip
         self._podman = [
             "podman", *self._store, "--tmpdir", "/run/podman-tmp", "--runtime", "runc", "--cgroup-manager", "cgroupfs",
@@ -44,7 +47,7 @@ class Podman:
         for hierarchy in _hierarchies():
             _make_cgroup(hierarchy, self._cgroup)
         self._init = Process(
-            "podman-init",
+            f"{self._name}-init",
             ["unshare", "-m", "-p", "-f", "--kill-child=SIGKILL", "--mount-proc", "--propagation", "private",
              sys.executable, NODE_INIT, self.folder],
             self._logs, notify=True,
@@ -85,15 +88,17 @@ class Podman:
         assert done.returncode == 0, f"{' '.join(map(str, command))}: {done.returncode}: {done.stdout}{done.stderr}"
         return done.stdout
 
-    def podman(self, *words: str | Path, check: bool = True) -> str:
-        return self.output([*self._podman, *words], check)
+    def podman(self, *words: str | Path, check: bool = True, seconds: float = 120) -> str:
+        return self.output([*self._podman, *words], check, seconds)
 
     def run(self, *words: str | Path, check: bool = True) -> str:
         """`podman run`, with what this machine does not allow left out."""
         return self.podman("run", "--cgroup-parent", f"/{self._cgroup}", *MODEST, *words, check=check)
 
-    def buildah(self, *words: str | Path, seconds: float = 600) -> str:
-        return self.output(["buildah", *self._store, *words], seconds=seconds)
+    @property
+    def buildah(self) -> list[str | Path]:
+        """buildah on this store, to be continued."""
+        return ["buildah", *self._store]
 
     def _inside(self, command: Sequence[str | Path]) -> list[str]:
         (init,) = _children(self._init.pid)

@@ -1,107 +1,67 @@
-"""Our own image, as the chart names it, without a registry and without a network: this machine's Python, the packages
-that `gemini-gpu[cluster]` asks for, and this tree as it was built, each at the path where this machine has it.
-
-The programs are those of image.py besides, and kube-scheduler, so that the chart's second scheduler runs from it too.
-Plots are left out: no part of a cluster makes any.
+"""Our own image, as deploy/images makes it, without a registry and without a network: its bases and the wheels that it
+installs are what build.py's part `image` has fetched.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import shutil
+import subprocess
 import sys
-import sysconfig
-import tarfile
-from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from packaging.requirements import Requirement
+from tests.e2e.build import IMAGE_BASES, ROOT
+from tests.e2e.image import write_image
+from tests.e2e.podman import Podman
 
-from tests.e2e import image
-
-ROOT = Path(__file__).resolve().parents[2]
-NAME, TAG = "docker.io/gemini/gemini", "e2e"
-PACKAGES = ("gemini", "scheduler_backend", "libhook")
-LEFT_OUT = frozenset({"matplotlib"})
-TESTS = frozenset({"test", "tests", "docs"})
-STDLIB_LEFT_OUT = TESTS | frozenset({"idlelib", "tkinter", "ensurepip", "site-packages", "dist-packages", "turtledemo"})
-START = """#!/bin/sh
-export PYTHONPATH={path} PYTHONDONTWRITEBYTECODE=1
-exec {python} -m {module} "$@"
-"""
+REPOSITORY, TAG = "docker.io/gemini/gemini", "e2e"
+NAME = f"{REPOSITORY}:{TAG}"
+BUILT_BYTES = 3 << 30  # both bases, what is built on them, and the archive
+SCHEDULER = "registry.k8s.io/kube-scheduler"
+PROBE = "FROM scratch\nCOPY busybox /bin/sh\nRUN true\n"
+BUILD_SECONDS = 600
+MODEST = ("--isolation", "chroot")  # which takes fewer rights than a container
 
 
-def write_product_image(archive: Path, busybox: Path, scheduler: Path, name: str = f"{NAME}:{TAG}") -> None:
-    """A docker-archive of two layers, as `ctr image import` reads it, for pods that name `name`."""
-    base = image.layer(busybox.resolve(), [Path(path) for name in image.PROGRAMS if (path := shutil.which(name))])
-    top = archive.with_name("product-layer.tar")
-    try:
-        _write_layer(top, scheduler)
-        with top.open("rb") as content:
-            digests = [hashlib.sha256(base).hexdigest(), hashlib.file_digest(content, "sha256").hexdigest()]
-        config = json.dumps({
-            "architecture": image.architecture(), "os": "linux",
-            "config": {"Entrypoint": ["gemini"], "Env": ["PATH=/usr/bin:/bin:/usr/sbin:/sbin"]},
-            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}" for digest in digests]},
-        }).encode()  # fmt: skip
-        settings = hashlib.sha256(config).hexdigest() + ".json"
-        layers = [f"{digest}/layer.tar" for digest in digests]
-        manifest = json.dumps([{"Config": settings, "RepoTags": [name], "Layers": layers}]).encode()
-        with tarfile.open(archive, "w") as tar:
-            for path, text in ((settings, config), (layers[0], base), ("manifest.json", manifest)):
-                image.add(tar, path, text)
-            tar.add(top, layers[1])
-    finally:
-        top.unlink(missing_ok=True)
+class ProductImage:
+    """The image in the store of a podman, and as `archive`."""
+
+    def __init__(self, podman: Podman, parts: Path) -> None:
+        self.podman = podman
+        self.archive = podman.folder / "product.tar"
+        for base in IMAGE_BASES:
+            podman.podman("import", parts / base, f"localhost/{base}:1", seconds=BUILD_SECONDS)
+        said = {
+            "BASE": "localhost/run.tar:1", "BUILD_BASE": "localhost/build.tar:1",
+            "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/mnt",
+        }  # fmt: skip
+        arguments = [word for key, value in said.items() for word in ("--build-arg", f"{key}={value}")]
+        tool = f"IMAGE_TOOL={' '.join(map(str, podman.buildah))}"
+        script = ["env", tool, f"PYTHON={sys.executable}", ROOT / "deploy/images/build.sh", NAME]
+        wheels = ("--volume", f"{parts / 'wheels'}:/mnt:ro")
+        podman.output([*script, *MODEST, *arguments, *wheels], seconds=BUILD_SECONDS)
+        target = f"docker-archive:{self.archive}:{NAME}"
+        podman.output([*podman.buildah, "push", "--quiet", NAME, target], seconds=BUILD_SECONDS)
 
 
-def _write_layer(path: Path, scheduler: Path) -> None:
-    python = Path(sys.executable).resolve()
-    site = Path(sysconfig.get_path("purelib"))
-    files = {python, *_stdlib(), *_packages(), *(file for name in PACKAGES for file in _files(ROOT / name))}
-    linked = image.libraries(python, *(file for file in files if ".so" in file.name))
-    with tarfile.open(path, "w") as tar:
-        for file in sorted(files | linked):
-            tar.add(file.resolve(), str(file), recursive=False)
-        tar.add(scheduler, "usr/bin/kube-scheduler")
-        start = {"path": f"{ROOT}:{site}", "python": python}
-        image.add(tar, "usr/bin/gemini", START.format(module="gemini", **start).encode(), 0o755)
+def cannot_build(podman: Podman, busybox: Path) -> str:
+    """Why buildah builds nothing on this machine, in one line; empty where it does."""
+    folder = podman.folder / "probe"
+    folder.mkdir()
+    (folder / "busybox").write_bytes(busybox.read_bytes())
+    (folder / "busybox").chmod(0o755)
+    (folder / "Containerfile").write_text(PROBE)
+    said = podman.output([*podman.buildah, "build", *MODEST, "--tag", "localhost/probe:1", folder], check=False)
+    listed = podman.output([*podman.buildah, "images", "--quiet", "localhost/probe:1"], check=False)
+    return "" if len(listed.split()) == 1 else f"buildah builds no image here: {said.strip()[-200:]}"
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    return (file for file in folder.rglob("*") if file.is_file())
+def driver_for(folder: Path) -> str:
+    """How podman should store layers there: an overlay does not lie on an overlay."""
+    kind = subprocess.run(["stat", "-f", "-c", "%T", folder], capture_output=True, text=True, check=True).stdout
+    return "vfs" if "overlay" in kind else "overlay"
 
 
-def _stdlib() -> Iterator[Path]:
-    for kind in ("stdlib", "platstdlib"):
-        folder = Path(sysconfig.get_path(kind, vars={"base": sys.base_prefix, "platbase": sys.base_prefix}))
-        for entry in folder.iterdir():
-            if entry.name not in STDLIB_LEFT_OUT and not entry.name.startswith("config-"):
-                yield from (entry,) if entry.is_file() else _files(entry)
-
-
-def _packages() -> Iterator[Path]:
-    """The files of all distributions that ours asks for, in its cluster flavour."""
-    site = Path(sysconfig.get_path("purelib"))
-    left, seen = [Requirement("gemini-gpu[cluster]")], set(LEFT_OUT)
-    while left:
-        asked = left.pop()
-        key = f"{asked.name}{sorted(asked.extras)}"
-        if asked.name in LEFT_OUT or key in seen:
-            continue
-        seen.add(key)
-        try:
-            found = distribution(asked.name)
-        except PackageNotFoundError:
-            raise AssertionError(f"{asked.name} is not installed in {sys.prefix}; make build") from None
-        for text in found.requires or ():
-            wanted = Requirement(text)
-            marker = wanted.marker
-            if marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *asked.extras)):
-                left.append(wanted)
-        paths = (Path(str(found.locate_file(file))) for file in found.files or ())
-        inside = (path for path in paths if path.is_relative_to(site))
-        used = (path for path in inside if not TESTS.union([".."]) & set(path.relative_to(site).parts))
-        yield from (path for path in used if path.is_file())
+def write_scheduler_image(archive: Path, busybox: Path, scheduler: Path, version: str) -> str:
+    """kube-scheduler as the chart names it for a cluster of that version; its name."""
+    name = f"{SCHEDULER}:{version}"
+    write_image(archive, busybox, [scheduler], name)
+    return name

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import uuid
@@ -26,8 +25,8 @@ from tests.e2e.conftest import ROOT, built
 from tests.e2e.node import Node, lacking
 from tests.e2e.plane import HOST, Plane
 from tests.e2e.process import free_port
-from tests.e2e.product_image import write_product_image
-from tests.e2e.test_chart_install import ROOM_BYTES
+from tests.e2e.product_image import ProductImage
+from tests.e2e.test_chart_install import import_images
 
 pytestmark = pytest.mark.timeout(900)
 DOCS = ROOT / "docs"
@@ -38,18 +37,12 @@ NAMESPACE = "gemini"
 
 
 @pytest.fixture(scope="module")
-def gpu_node(plane: Plane) -> Iterator[Node]:
+def gpu_node(plane: Plane, product: ProductImage) -> Iterator[Node]:
     """A real kubelet, of the name that the pages have, with the product's image."""
     if why := lacking():
         pytest.skip(why)
-    programs = built("node")
-    with Node(plane, programs, "gpu-node-1") as node:
-        if (free := shutil.disk_usage(node.folder).free) < ROOM_BYTES:
-            pytest.skip(f"{node.folder} has room for {free >> 20} MiB; our own image needs {ROOM_BYTES >> 20}")
-        archive = node.folder / "product.tar"
-        write_product_image(archive, programs / "busybox", plane.tools / "kube-scheduler", f"{IMAGE}:{TAG}")
-        node.import_image(archive)
-        archive.unlink()
+    with Node(plane, built("node"), "gpu-node-1") as node:
+        import_images(node, product, f"{IMAGE}:{TAG}")
         yield node
 
 
@@ -87,10 +80,7 @@ def _values(plane: Plane, node: Node, machine: str) -> dict[str, object]:
         },
         "extender": part(),
         "webhook": part(timeoutSeconds=20),
-        "scheduler": part(
-            image={"repository": IMAGE, "tag": TAG, "pullPolicy": "Never"},
-            hostAliases=[{"ip": node.address, "hostnames": [f"gemini-extender.{NAMESPACE}.svc"]}],
-        ),
+        "scheduler": part(hostAliases=[{"ip": node.address, "hostnames": [f"gemini-extender.{NAMESPACE}.svc"]}]),
     }
 
 

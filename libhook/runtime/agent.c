@@ -50,7 +50,8 @@
 #define CREDIT_BYTES (32ull << 20) /* so that the next small allocations cost no message */
 #define HELLO_AGAIN_NS 500000000ull /* without a Welcome for so long, Hello is said again; it may be said twice */
 #define REFUSED_NS 1000000000ull    /* after an Error the daemon reads nothing more: connect anew, but not at once */
-#define COMPLAIN_NS 500000000ull /* how long a daemon may take to answer before a person is told */
+#define COMPLAIN_NS 500000000ull /* for how long nobody may listen before a person is told */
+#define SILENT_NS 5000000000ull  /* the same where somebody listens, who may be kept from running, as we may be */
 
 /* How far the process has come; a futex. Grows, but for fork and the loss of the daemon in mode `run`. */
 enum attachment { UNKNOWN, STARTING, FREE /* mode run, no daemon */, WELCOMED, INERT };
@@ -257,8 +258,14 @@ static void on_down(void *context, int error) {
 
 /* ---- the thread ---- */
 
+static uint64_t complaint_due_ns(void) {
+    if (agent.ever_up || agent.complained || agent.world.connected)
+        return UINT64_MAX;
+    return agent.started_ns + (agent.link.fd < 0 ? COMPLAIN_NS : SILENT_NS);
+}
+
 static void complain_once(uint64_t now_ns) {
-    if (agent.ever_up || agent.complained || agent.world.connected || now_ns < agent.started_ns + COMPLAIN_NS)
+    if (now_ns < complaint_due_ns())
         return;
     agent.complained = true;
     log_line(LOG_ERROR, "GEMINI_SOCKET=%s does not answer; %s", agent.link.path,
@@ -376,8 +383,8 @@ static void *run(void *nothing) {
         uint64_t deadline_ns = step_seats(now_ns);
         uint64_t link_ns = link_deadline(&agent.link);
         deadline_ns = link_ns < deadline_ns ? link_ns : deadline_ns;
-        if (!agent.ever_up && !agent.complained && agent.started_ns + COMPLAIN_NS < deadline_ns)
-            deadline_ns = agent.started_ns + COMPLAIN_NS;
+        if (complaint_due_ns() < deadline_ns)
+            deadline_ns = complaint_due_ns();
         if (agent.world.connected && agent.stats_ns + STATS_NS < deadline_ns &&
             (deadline_ns != UINT64_MAX || owes_a_report(now_ns)))
             deadline_ns = agent.stats_ns + STATS_NS;

@@ -46,7 +46,7 @@ class Policy(NamedTuple):
     )
     alone_stall_ns: int = 12 * MS  # a limited tenant alone runs and pauses in steps of about this
     hop_most_ns: int = 300_000  # of the messages' time that is not charged
-    recall_ns: int = 20 * MS  # how long a refusal of memory waits for siblings' unused credit
+    recall_ns: int = 200 * MS  # a refusal of memory waits so long for unused credit of siblings, who may lack a CPU
 
 
 class Waiting(Protocol):

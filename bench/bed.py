@@ -102,7 +102,7 @@ class Record:
 
 class _UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=10)
+        super().__init__("localhost", timeout=60)
         self._path = path
 
     def connect(self) -> None:
@@ -149,7 +149,7 @@ class Bed:
         if self.daemon and self.daemon.poll() is None:
             self.daemon.terminate()
             try:
-                self.daemon.wait(5)
+                self.daemon.wait(30)
             except subprocess.TimeoutExpired:
                 self.daemon.kill()
                 self.daemon.wait()
@@ -186,7 +186,7 @@ class Bed:
             except OSError:
                 return False
 
-        wait_for(answers, 20, "answer of the daemon")
+        wait_for(answers, 60, "answer of the daemon")
 
     def http(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """One call on the daemon's control socket: (status, JSON or text)."""
@@ -246,12 +246,12 @@ class Bed:
             totals[name] = totals.get(name, 0) + by_pid.get(pid, 0)
         return now_ns, totals
 
-    def until_busy(self, *names: str, seconds: float = 20) -> None:
+    def until_busy(self, *names: str, seconds: float = 60) -> None:
         """Wait until each of the named tenants has been given some GPU time."""
         wait_for(lambda: all(self.busy()[1].get(n, 0) > 0 for n in names), seconds, f"GPU time of {', '.join(names)}")
 
     def until_shares(
-        self, wanted: dict[str, float], within: float, *, window_s: float = 1.5, seconds: float = 30
+        self, wanted: dict[str, float], within: float, *, window_s: float = 1.5, seconds: float = 60
     ) -> None:
         """Wait until the tenants have these parts of what all had; see the function of this name."""
         until_shares(lambda: self.sample(window_s).shares(), wanted, within, seconds=seconds)

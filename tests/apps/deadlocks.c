@@ -1,17 +1,18 @@
 /*
  * deadlocks.c - programs whose work waits for work that is not launched yet; a gate that lets go only what has drained
- * would hold them for ever. Each goes round for so long and prints how often it did.
+ * would hold them for ever. Each goes round until SIGTERM and prints how often it did.
  *
- *     deadlocks collective MS              a collective over two GPUs, launched on the one, then on the other
- *     deadlocks waits MS FILE              waits in its stream for a value in FILE, launches, writes one there ...
- *     deadlocks writes MS FILE             ... which this other process waits for, having launched and written first
- *     deadlocks capture MS global|thread|relaxed   captures all the while, and launches beside it
- *     deadlocks together MS                one call that launches on both GPUs
- *     deadlocks endless MS                 a kernel that does not end (within an hour); does not end either
+ *     deadlocks collective              a collective over two GPUs, launched on the one, then on the other
+ *     deadlocks waits FILE              waits in its stream for a value in FILE, launches, writes one there ...
+ *     deadlocks writes FILE             ... which this other process waits for, having launched and written first
+ *     deadlocks capture global|thread|relaxed   captures all the while, and launches beside it
+ *     deadlocks together                one call that launches on both GPUs
+ *     deadlocks endless                 a kernel that does not end (within an hour); does not end either
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +41,12 @@ static const char PTX[] = ".version 5.0\n.target sm_50\n.address_size 64\n"
 
 static CUcontext context[2];
 static CUfunction spin[2], collective[2];
-static uint64_t end_ns;
+static volatile sig_atomic_t told_to_end;
+
+static void end_it(int signal) {
+    (void)signal;
+    told_to_end = 1;
+}
 
 static uint64_t now_ns(void) {
     struct timespec now;
@@ -67,7 +73,7 @@ static long collectives(void) {
     long rounds = 0;
 
     open_device(1);
-    for (; now_ns() < end_ns; rounds++) {
+    for (; !told_to_end; rounds++) {
         uint64_t ns = KERNEL_NS, group = (uint64_t)getpid() << 32 | (uint64_t)(rounds + 1);
         uint32_t peers = 2;
         void *parameters[] = {&ns, &group, &peers};
@@ -94,7 +100,7 @@ static long in_turns(const char *file, bool waits) {
     MUST(cuMemHostRegister_v2(words, 4096, 0));
     MUST(cuMemHostGetDevicePointer_v2(&there, words, 0));
     MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    while (now_ns() < end_ns) {
+    while (!told_to_end) {
         rounds++;
         if (waits)
             MUST(cuStreamWaitValue32_v2(stream, there, rounds, CU_STREAM_WAIT_VALUE_GEQ));
@@ -120,7 +126,7 @@ static long together(void) {
         MUST(cuCtxSetCurrent(context[device]));
         MUST(cuStreamCreate(&list[device].hStream, CU_STREAM_NON_BLOCKING));
     }
-    for (; now_ns() < end_ns; rounds++) {
+    for (; !told_to_end; rounds++) {
         MUST(cuLaunchCooperativeKernelMultiDevice(list, 2, 0));
         for (int device = 0; device < 2; device++) {
             MUST(cuCtxSetCurrent(context[device]));
@@ -143,7 +149,7 @@ static void *captures(void *count) {
 
     MUST(cuCtxSetCurrent(context[0]));
     MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    while (now_ns() < end_ns) {
+    while (!told_to_end) {
         CUgraph graph;
         CUgraphExec exec;
         size_t nodes = 0, launched = 0;
@@ -179,25 +185,25 @@ static long capturing(const char *name) {
                                      : CU_STREAM_CAPTURE_MODE_RELAXED;
     MUST(cuStreamCreate(&work, CU_STREAM_NON_BLOCKING));
     pthread_create(&thread, NULL, captures, &count);
-    while (now_ns() < end_ns)
+    while (!told_to_end)
         launch(work, 100000);
     pthread_join(thread, NULL);
     return count;
 }
 
 int main(int count, char **argument) {
-    if (count < 3)
+    if (count < 2)
         return 2;
+    signal(SIGTERM, end_it);
     MUST(cuInit(0));
     open_device(0);
-    end_ns = now_ns() + strtoull(argument[2], NULL, 10) * 1000000;
     const char *what = argument[1];
     long rounds = !strcmp(what, "collective") ? collectives()
                   : !strcmp(what, "together") ? together()
                   : !strcmp(what, "endless")  ? endless()
-                  : !strcmp(what, "waits")    ? in_turns(argument[3], true)
-                  : !strcmp(what, "writes")   ? in_turns(argument[3], false)
-                                              : capturing(argument[3]);
+                  : !strcmp(what, "waits")    ? in_turns(argument[2], true)
+                  : !strcmp(what, "writes")   ? in_turns(argument[2], false)
+                                              : capturing(argument[2]);
     printf("%ld\n", rounds);
     return 0;
 }

@@ -36,7 +36,7 @@ class Bed:
             stdout=subprocess.PIPE,
             text=True,
         )
-        output, _ = process.communicate(timeout=100)
+        output, _ = process.communicate(timeout=250)
         assert process.returncode == 0
         return json.loads(output), self.timeline.busy()[1][process.pid]
 

@@ -10,7 +10,7 @@ import pytest
 from tests.clients import suite
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", suite.SUITES)
 def test_the_clients_own_tests_end_the_same_with_the_library_and_without(name: str) -> None:
     asked = suite.SUITES[name]

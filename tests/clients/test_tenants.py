@@ -32,7 +32,8 @@ def nvrtc_folder() -> str:
     return next((str(place) for place in places if place.is_dir()), "")
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.tries(3)
+@pytest.mark.timeout(600)
 def test_tinygrad_trains_under_the_gate_within_its_limit(tmp_path: Path) -> None:
     pytest.importorskip("tinygrad")
     if not nvrtc_folder():
@@ -42,9 +43,9 @@ def test_tinygrad_trains_under_the_gate_within_its_limit(tmp_path: Path) -> None
         env = {"LD_LIBRARY_PATH": f"{LIB / 'sim'}:{nvrtc_folder()}", "CACHEDB": str(tmp_path / "cache.db")}
         command = [sys.executable, HERE / "tinygrad_program.py", 2.0]
         process = bed.spawn("client", command, env=env, stdout=subprocess.PIPE, text=True)
-        bed.until_busy("client", seconds=100)
+        bed.until_busy("client", seconds=200)
         record = bed.sample(1.0)
-        output, _ = process.communicate(timeout=100)
+        output, _ = process.communicate(timeout=200)
         assert process.returncode == 0
         said = json.loads(output)
         assert said["device"] == "CUDA"
@@ -61,12 +62,12 @@ def test_a_client_has_its_share_and_its_memory(client: str) -> None:
         bed.tenant("client", 0.7, 1.0, memory=1024 * MIB)
         bed.tenant("busy", 0.3, 1.0)
         bed.load("busy", "--seconds", 0)
-        command = [sys.executable, HERE / program, 60.0, *arguments]
+        command = [sys.executable, HERE / program, 600.0, *arguments]
         process = bed.spawn("client", command, stdout=subprocess.PIPE, text=True)
-        bed.until_busy("client", "busy", seconds=60)  # numba compiles first
+        bed.until_busy("client", "busy", seconds=120)  # numba compiles first
         bed.until_shares({"client": 0.7, "busy": 0.3}, 0.04)
         process.terminate()  # it ends its work and says what it saw
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=120)
         assert process.returncode == 0
         said: dict[str, Any] = json.loads(output)
         if "total" in said:

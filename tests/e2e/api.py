@@ -19,7 +19,7 @@ from tests.e2e.process import POLL_SECONDS, NotReady
 
 Object = dict[str, Any]
 MERGE_PATCH = "application/merge-patch+json"
-CALL_SECONDS = 20.0
+CALL_SECONDS = 60.0
 
 
 class ApiError(AssertionError):
@@ -100,7 +100,7 @@ class Api:
             connection.close()
 
     def wait(
-        self, path: str, check: Callable[[list[Object]], Any], what: str, seconds: float = 30.0, **query: str
+        self, path: str, check: Callable[[list[Object]], Any], what: str, seconds: float = 120.0, **query: str
     ) -> Any:
         """What `check` says of all objects under the collection `path`, as soon as that is truthy: list, then watch."""
         deadline = time.monotonic() + seconds
@@ -126,7 +126,7 @@ class Api:
                 raise NotReady(f"{what}: not within {seconds:g} s; last seen: {json.dumps(seen)[:3000]}")
             time.sleep(POLL_SECONDS)
 
-    def wait_one(self, path: str, check: Callable[[Object], Any], what: str = "", seconds: float = 30.0) -> Object:
+    def wait_one(self, path: str, check: Callable[[Object], Any], what: str = "", seconds: float = 120.0) -> Object:
         """The object at `path` (collection/name), as soon as `check` says so of it."""
         collection, name = path.rsplit("/", 1)
 
@@ -136,7 +136,7 @@ class Api:
         text = what or f"{path}, {getattr(check, '__name__', 'condition')}"
         return self.wait(collection, chosen, text, seconds, fieldSelector=f"metadata.name={name}")  # type: ignore[no-any-return]
 
-    def wait_gone(self, path: str, seconds: float = 30.0) -> None:
+    def wait_gone(self, path: str, seconds: float = 120.0) -> None:
         collection, name = path.rsplit("/", 1)
         self.wait(collection, lambda objects: not objects, f"{path} gone", seconds,
                   fieldSelector=f"metadata.name={name}")  # fmt: skip

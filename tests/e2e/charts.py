@@ -32,7 +32,7 @@ class Helm:
         if plane is not None:
             self._environment["KUBECONFIG"] = str(plane.admin)
 
-    def call(self, *words: str, values: Values | None = None, seconds: float = 240) -> subprocess.CompletedProcess[str]:
+    def call(self, *words: str, values: Values | None = None, seconds: float = 480) -> subprocess.CompletedProcess[str]:
         """`helm WORDS`, with `values` as a file, which JSON is good enough for."""
         if values is not None:
             file = self._folder / "values.json"
@@ -42,7 +42,7 @@ class Helm:
             [self._program, *words], env=self._environment, text=True, capture_output=True, timeout=seconds, check=False
         )
 
-    def run(self, *words: str, values: Values | None = None, seconds: float = 240) -> str:
+    def run(self, *words: str, values: Values | None = None, seconds: float = 480) -> str:
         done = self.call(*words, values=values, seconds=seconds)
         assert done.returncode == 0, f"helm {' '.join(words)}: status {done.returncode}: {done.stderr}{done.stdout}"
         return done.stdout

@@ -31,8 +31,8 @@ import grpc
 from gemini.kube.kubelet_api import HEALTHY, KUBELET_SOCKET, VERSION, handlers, stub, v1, v1beta1
 
 CHECKPOINT = "kubelet_internal_checkpoint"
-CALL_SECONDS = 30.0
-CONNECT_SECONDS = 10.0
+CALL_SECONDS = 60.0
+CONNECT_SECONDS = 60.0
 
 
 class AdmissionError(AssertionError):
@@ -180,7 +180,7 @@ class FakeKubelet:
 
     # -- what tests call
 
-    def wait_devices(self, resource: str, healthy: int, seconds: float = 20.0) -> set[str]:
+    def wait_devices(self, resource: str, healthy: int, seconds: float = 60.0) -> set[str]:
         """The healthy devices of `resource`, once there are exactly so many; by the plugin's own messages."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._healthy(resource)) == healthy, seconds):

@@ -57,7 +57,7 @@ class FakeNode:
         self.kubelet.wait_devices(resource, amount)
         self.publish()
 
-    def bound(self, namespace: str, count: int, seconds: float = 60) -> list[Object]:
+    def bound(self, namespace: str, count: int, seconds: float = 180) -> list[Object]:
         """The pods bound to this node and not yet admitted, once there are `count` of them."""
 
         def waiting(pods: list[Object]) -> list[Object] | None:

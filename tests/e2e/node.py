@@ -152,7 +152,7 @@ class Node:
         return _Inside(name, self._inside(command), self.plane.logs, {**self._path, **(environment or {})})
 
     def output(
-        self, command: Sequence[str | Path], environment: Mapping[str, str] | None = None, seconds: float = 60
+        self, command: Sequence[str | Path], environment: Mapping[str, str] | None = None, seconds: float = 180
     ) -> str:
         """What a program says that runs inside, such as an observer, and ends."""
         variables = {**os.environ, **self._path, **(environment or {})}
@@ -188,7 +188,7 @@ class Node:
         self.kubelet.wait(20)
         self.start_kubelet()
 
-    def wait_capacity(self, resource: str, amount: int, seconds: float = 30) -> None:
+    def wait_capacity(self, resource: str, amount: int, seconds: float = 120) -> None:
         """Until the node offers so much of `resource`: its device plugin has registered and said what it has."""
         self.plane.api.wait_one(
             f"/api/v1/nodes/{self.name}",

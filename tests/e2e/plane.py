@@ -39,7 +39,7 @@ ADMINS = ("system:masters",)
 NODE_CAPACITY = {"cpu": "64", "memory": "256Gi", "pods": "250"}
 FAKE_NODE = {"kwok.x-k8s.io/node": "fake"}
 HOOK = {"admissionReviewVersions": ["v1"], "sideEffects": "None", "timeoutSeconds": 5, "failurePolicy": "Fail"}
-KUBECTL_SECONDS = 60
+KUBECTL_SECONDS = 120
 
 
 class Plane:

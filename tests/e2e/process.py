@@ -40,7 +40,7 @@ def free_port(host: str = "127.0.0.1") -> int:
             return port
 
 
-def until(check: Callable[[], Found | None], what: str, seconds: float = 30.0) -> Found:
+def until(check: Callable[[], Found | None], what: str, seconds: float = 60.0) -> Found:
     """The first result of `check` that is not None or False. For what only asking can tell; prefer a watch."""
     deadline = time.monotonic() + seconds
     while True:
@@ -127,10 +127,10 @@ class Process:
         if self.running:
             os.kill(self.pid, number)
 
-    def wait(self, seconds: float = 10.0) -> int:
+    def wait(self, seconds: float = 60.0) -> int:
         return self._popen.wait(seconds)
 
-    def stop(self, seconds: float = 10.0) -> int:
+    def stop(self, seconds: float = 20.0) -> int:
         """SIGTERM, then SIGKILL when that was not heeded in time; the exit status."""
         self.signal(signal.SIGTERM)
         try:

@@ -27,7 +27,7 @@ class Prometheus:
 
     def _get(self, path: str, **query: object) -> Any:
         asked = urllib.parse.urlencode(query)
-        with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{asked}", timeout=30) as answer:
+        with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{asked}", timeout=60) as answer:
             return json.load(answer)["data"]
 
     def query(self, expr: str) -> list[Sample]:
@@ -87,7 +87,7 @@ def prometheus(
     try:
         running.wait_http(f"{url}/-/ready")
         asked = Prometheus(url)
-        until(lambda: len(up := asked.up()) == len(targets) and all(up.values()), "every target to answer", 60)
+        until(lambda: len(up := asked.up()) == len(targets) and all(up.values()), "every target to answer", 180)
         yield asked
     finally:
         running.stop()

@@ -97,7 +97,7 @@ def foreign_kinds(plane: Plane) -> Iterator[None]:
         spec = {"group": group, "scope": "Namespaced", "names": {"kind": kind, "plural": plural}, "versions": [served]}
         plane.api.post(DEFINITIONS, {"metadata": {"name": name}, "spec": spec})
     for name in FOREIGN:
-        plane.kubectl("wait", "--for=condition=Established", f"crd/{name}", "--timeout=20s")
+        plane.kubectl("wait", "--for=condition=Established", f"crd/{name}", "--timeout=120s")
     plane.api.post(RUNTIMES, {"metadata": {"name": "nvidia"}, "handler": "nvidia"})
     yield
     plane.api.delete(f"{RUNTIMES}/nvidia")

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.timeout(900)
 SHARES = {"training": "0.7", "inference": "0.3"}
 ROOM_BYTES = 2 << 30  # containerd's copy of the image and the unpacked files
 RELEASE = ("gemini", "--namespace", NAMESPACE)
-WAIT = ("--wait", "--timeout", "180s")
+WAIT = ("--wait", "--timeout", "360s")
 SPELLINGS = (  # besides our annotations
     {names.RESOURCE_CORE: "30"},
     {f"{names.KUBERNETES}/gpu": "50"},
@@ -117,7 +117,7 @@ def installed(plane: Plane, node: Node, image: None, tmp_path_factory: pytest.Te
                 helm.run("uninstall", *RELEASE, *WAIT)
                 plane.kubectl("delete", "crd", names.DEVICE_DEFINITION, "--ignore-not-found")
                 plane.api.delete(f"/api/v1/namespaces/{NAMESPACE}")
-                plane.api.wait_gone(f"/api/v1/namespaces/{NAMESPACE}", seconds=60)
+                plane.api.wait_gone(f"/api/v1/namespaces/{NAMESPACE}", seconds=180)
     finally:
         for left in Path("/dev/shm").glob(f"gemini-sim-*-{name}*"):
             left.unlink()
@@ -151,7 +151,7 @@ def sharing(plane: Plane, installed: Installed) -> Iterator[str]:
         for name, share in SHARES.items():
             plane.kubectl("-n", namespace, "apply", "-f", "-", text=json.dumps(_sharepod(name, share, installed)))
         for name, share in SHARES.items():
-            ready = plane.api.wait_one(f"{path}/{name}", condition("Ready"), seconds=90)
+            ready = plane.api.wait_one(f"{path}/{name}", condition("Ready"), seconds=180)
             (given,) = json.loads(ready["metadata"]["annotations"][names.ALLOCATION])["gpu"]
             assert (given["uuid"], given["resources"][names.RESOURCE_CORE]) == (
                 installed.cards[0], round(float(share) * 100)
@@ -191,7 +191,7 @@ class Watch:
         return {name: found[name] for name in SHARES}
 
     def _look(self) -> tuple[int, dict[str, int]]:
-        clock, busy = json.loads(self._node.output([sys.executable, "-c", BUSY, self._machine], seconds=90))
+        clock, busy = json.loads(self._node.output([sys.executable, "-c", BUSY, self._machine], seconds=180))
         return clock, busy
 
 
@@ -228,7 +228,7 @@ def test_shares_hold_from_the_charts_own_objects_and_through_an_upgrade_of_every
         node.output(["sleep", "3"])
         return watch.shares()
 
-    until_shares(look, {name: float(share) for name, share in SHARES.items()}, 0.05, least=0.5, seconds=60)
+    until_shares(look, {name: float(share) for name, share in SHARES.items()}, 0.05, least=0.5, seconds=180)
 
 
 def test_only_the_nodes_parts_run_as_root(plane: Plane, installed: Installed) -> None:
@@ -245,7 +245,7 @@ def test_only_the_nodes_parts_run_as_root(plane: Plane, installed: Installed) ->
 
 
 def test_helm_test_passes_beside_them(installed: Installed, sharing: str) -> None:
-    assert "Succeeded" in installed.helm.run("test", *RELEASE, "--timeout", "120s")
+    assert "Succeeded" in installed.helm.run("test", *RELEASE, "--timeout", "240s")
 
 
 def test_pods_that_name_no_share_never_wait_for_the_webhook(plane: Plane, installed: Installed, sharing: str) -> None:
@@ -272,12 +272,12 @@ def test_pods_that_name_no_share_never_wait_for_the_webhook(plane: Plane, instal
         for kind, listed in hooks.items():
             nobody = [{**one, "clientConfig": {"url": f"https://{HOST}:1/"}} for one in listed]
             plane.api.patch(f"{HOOKS}/{kind}/gemini", {"webhooks": nobody})
-        until(lambda: "failed calling webhook" in tried(asking), "the API server knows the new configuration", 60)
+        until(lambda: "failed calling webhook" in tried(asking), "the API server knows the new configuration", 180)
         assert '"name": "plain"' in tried(plain)
     finally:
         for kind, listed in hooks.items():
             plane.api.patch(f"{HOOKS}/{kind}/gemini", {"webhooks": listed})
-    until(lambda: names.RESOURCE_CORE in tried(asking), "the webhook is asked again", 60)
+    until(lambda: names.RESOURCE_CORE in tried(asking), "the webhook is asked again", 180)
 
 
 def test_a_nodes_credentials_change_what_is_on_that_node_alone(plane: Plane, node: Node, installed: Installed) -> None:

@@ -99,10 +99,10 @@ def test_claim_and_annotated_pod_never_share_more_than_a_card_whoever_comes_firs
         ask(plane, namespace, "half", 50)
         plane.api.wait_one(f"{path}/half", condition("PodScheduled", "False"))
         ask(plane, namespace, "rest", 40)
-        plane.api.wait_one(f"{path}/rest", condition("Ready"), seconds=60)
+        plane.api.wait_one(f"{path}/rest", condition("Ready"), seconds=180)
         assert set(now(plane, namespace).values()) == {100}
         plane.api.delete(f"{path}/pod", grace_seconds=0)
-        plane.api.wait_one(f"{path}/half", condition("Ready"), seconds=60)
+        plane.api.wait_one(f"{path}/half", condition("Ready"), seconds=180)
         # 90 percent are claims' now
         plane.api.post(path, sharepod("over", gpu_request="0.2", gpu_memory="1Gi"))
         refused = plane.api.wait_one(f"{path}/over", condition("PodScheduled", "False"))
@@ -132,7 +132,7 @@ def test_claims_and_annotated_pods_that_race_for_cards_never_get_more_than_there
                 ask(plane, namespace, f"claim-{i}", 30)
                 plane.api.post(path, sharepod(f"pod-{i}", gpu_request="0.3", gpu_memory="1Gi"))
             full = lambda pods: sum(map(condition("Ready"), pods)) == 6 and pods  # noqa: E731
-            plane.api.wait(path, full, "three shares of 0.3 on each card", 90)
+            plane.api.wait(path, full, "three shares of 0.3 on each card", 180)
             assert sorted(now(plane, namespace).values()) == [90, 90]
         finally:
             over.set()

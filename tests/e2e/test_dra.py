@@ -20,7 +20,7 @@ from tests.e2e.test_extender import CORE
 from tests.e2e.test_plugin import STATE, USER, assert_shares, cluster, role, sharepod  # noqa: F401
 from tests.e2e.test_reporter import crd, reporter, rights  # noqa: F401
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 WORK = "grep -o -m1 [^/]*libgemini_hook.so /proc/self/maps; env | grep -E 'NVIDIA|GEMINI' | sort; "
 WORK += "exec $LOAD --kernel-us 2000 --seconds 1000"
 
@@ -45,7 +45,7 @@ def plugin(plane: Plane, node: Node, lab: str) -> Iterator[Process]:
     ]  # fmt: skip
     with node.running("dra-plugin", command) as running:
         running.wait_http(f"http://127.0.0.1:{port}/readyz")
-        until(lambda: "registered driver=gemini.io" in running.log.read_text(), "the kubelet to know the driver", 60)
+        until(lambda: "registered driver=gemini.io" in running.log.read_text(), "the kubelet to know the driver", 180)
         yield running
 
 
@@ -56,7 +56,7 @@ def shared(plane: Plane, cdi_node: Node, lab: str, cluster: None) -> Iterator[st
     with reporter(plane, cdi_node, lab) as device, cdi_node.running("dra-daemon", serve):
         with plugin(plane, cdi_node, lab):
             cdi_node.wait_capacity(CORE, 100)
-            plane.api.wait(f"{DRA}/resourceslices", lambda found: found, "a slice", 60)
+            plane.api.wait(f"{DRA}/resourceslices", lambda found: found, "a slice", 180)
             (card,) = device["spec"]["devices"]
             yield card["id"]
         plane.api.delete(f"{DRA}/resourceslices/{cdi_node.name}-gemini.io")
@@ -87,9 +87,9 @@ def test_claim_is_served_beside_an_annotated_pod_and_nobody_gets_more_than_the_c
     create(plane, namespace, *claimed("big", node, 70))
     plane.api.post(path, sharepod("small", node, WORK, gpu_request="0.3", gpu_memory="1Gi"))
     for name in ("big", "small"):
-        plane.api.wait_one(f"{path}/{name}", condition("Ready"), seconds=90)
+        plane.api.wait_one(f"{path}/{name}", condition("Ready"), seconds=180)
     create(plane, namespace, *claimed("over", node, 20))
-    plane.api.wait_one(f"{path}/over", condition("PodScheduled", "False"), seconds=90)
+    plane.api.wait_one(f"{path}/over", condition("PodScheduled", "False"), seconds=180)
     said = plane.kubectl("-n", namespace, "logs", "big").stdout
     assert "libgemini_hook.so\n" in said, "the library is not in front"
     assert f"NVIDIA_VISIBLE_DEVICES={shared}\n" in said
@@ -108,6 +108,6 @@ def test_claim_is_served_beside_an_annotated_pod_and_nobody_gets_more_than_the_c
     assert sum(held.values()) == 100
     assert not plane.api.get(f"{path}/over")["spec"].get("nodeName")
     plane.api.delete(f"{path}/big", grace_seconds=0)
-    plane.api.wait_one(f"{path}/over", condition("Ready"), seconds=90)
-    until(lambda: not any(name.startswith(f"claim.{namespace}.big-") for name in tenants(node)), "the tenant gone", 60)
+    plane.api.wait_one(f"{path}/over", condition("Ready"), seconds=180)
+    until(lambda: not any(name.startswith(f"claim.{namespace}.big-") for name in tenants(node)), "the tenant gone", 180)
     assert not list(node.cdi_folder.glob(f"*claim.{namespace}.big-*"))

@@ -45,7 +45,7 @@ def crd(plane: Plane) -> Iterator[None]:
     plane.api.post(path, {**binding, "subjects": [subject]})
     leases = ("-n", "kube-system", "rolebinding", f"{USER}-leases")  # where an extender outside of the cluster has them
     plane.kubectl("create", *leases, f"--clusterrole={USER}-leases", f"--user={USER}")
-    plane.kubectl("wait", "--for=condition=Established", "crd/devices.gemini.io", "--timeout=20s")
+    plane.kubectl("wait", "--for=condition=Established", "crd/devices.gemini.io", "--timeout=120s")
     yield
     plane.kubectl("delete", *leases)
     plane.api.delete(f"{path}/{USER}")
@@ -206,7 +206,7 @@ def test_preemptor_gets_a_card_and_victims_stand_on_it_alone(
         taken = record(bound)[0]["minor"]
         left = {pod["metadata"]["name"] for pod in plane.api.get(path)["items"]}
         assert left == {"high", f"least-{1 - taken}", f"less-{1 - taken}"}
-        with urllib.request.urlopen(f"{url}/metrics", timeout=10) as reply:
+        with urllib.request.urlopen(f"{url}/metrics", timeout=60) as reply:
             said = reply.read().decode()
         assert 'gemini_extender_calls_total{result="ok",verb="preempt"}' in said
         assert "gemini_extender_victims_total 2.0" in said
@@ -318,7 +318,7 @@ def test_D12_to_D17_gaias_experiments_place_as_its_tables_say_in_the_time_of_a_p
         {arm: [round(1e3 * taken) for taken in every] for arm, every in seconds.items()}, "ms from creation to binding"
     )
     # A pod of ours costs the calls of filter and bind more; generous, for other things run on the machine.
-    assert statistics.median(seconds["extender"]) < statistics.median(seconds["plain"]) + 1.0
+    assert statistics.median(seconds["extender"]) < statistics.median(seconds["plain"]) + 5.0
 
 
 def test_kubectl_gemini_shows_cards_holders_and_who_waits(plane: Plane, namespace: str, crd: None) -> None:

@@ -41,7 +41,7 @@ from tests.e2e.test_extender import crd as crd
 from tests.e2e.test_plugin import asked, device, fake_plugin, sharepod, short_folder
 from tests.e2e.test_plugin import role as role
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 SCRAPE = 1.0
 PATIENCE = 180.0
 PICTURES = os.environ.get("GEMINI_PICTURES")

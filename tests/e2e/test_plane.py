@@ -157,7 +157,7 @@ def test_wait_outlives_a_restart_of_the_api_server(plane: Plane, namespace: str)
         return any(one["metadata"]["name"] == "late" for one in objects)
 
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(plane.api.wait, path, seen, "the late configmap", 30)
+        waiting = pool.submit(plane.api.wait, path, seen, "the late configmap", 180)
         assert listening.wait(10)
         plane.restart_apiserver()
         plane.api.post(path, {"metadata": {"name": "late"}})

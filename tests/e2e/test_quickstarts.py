@@ -53,7 +53,7 @@ def desk(plane: Plane, gpu_node: Node, tmp_path: Path) -> Iterator[Path]:
     (tmp_path / "deploy").symlink_to(ROOT / "deploy")
     (tmp_path / "my-values.yaml").write_text(json.dumps(_values(plane, gpu_node, machine)))
     for left in (f"namespace/{NAMESPACE}", f"crd/{names.DEVICE_DEFINITION}"):  # other tests do not wait for their end
-        plane.kubectl("wait", "--for=delete", left, "--timeout=60s", check=False)
+        plane.kubectl("wait", "--for=delete", left, "--timeout=180s", check=False)
     try:
         with plane.scheduler():
             yield tmp_path
@@ -62,7 +62,7 @@ def desk(plane: Plane, gpu_node: Node, tmp_path: Path) -> Iterator[Path]:
         helm = [built("helm") / "helm", "uninstall", "gemini", "--namespace", NAMESPACE, "--ignore-not-found"]
         subprocess.run(helm, env=_environment(plane, tmp_path), capture_output=True, timeout=120, check=False)
         plane.kubectl("delete", "crd", names.DEVICE_DEFINITION, "--ignore-not-found", check=False)
-        plane.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=60s", check=False)
+        plane.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=180s", check=False)
         for left in Path("/dev/shm").glob(f"gemini-sim-*-{machine}*"):
             left.unlink()
 

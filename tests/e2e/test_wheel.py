@@ -29,7 +29,7 @@ library=$(echo /usr/lib/*/libstdc++.so.6); mv $library /mnt/kept
 mv /mnt/kept $library
 """
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")

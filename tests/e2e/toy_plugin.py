@@ -49,7 +49,7 @@ class ToyPlugin:
             version=version, endpoint=self._socket.name, resource_name=self.resource, options=self._options
         )
         with grpc.insecure_channel(f"unix://{self.folder / KUBELET_SOCKET}") as channel:
-            stub(channel, "v1beta1.Registration").Register(request, timeout=20, wait_for_ready=True)
+            stub(channel, "v1beta1.Registration").Register(request, timeout=60, wait_for_ready=True)
 
     def stop(self) -> None:
         for watcher in self._watchers:

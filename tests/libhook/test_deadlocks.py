@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import pytest
 from bench.bed import LIB, ROOT, Bed
 from scheduler_backend import trace
 
-SECONDS = 3.0
+WINDOW_S = 1.5
 
 
 @pytest.fixture(scope="module")
@@ -37,30 +38,48 @@ def bed() -> Iterator[Bed]:
 
 
 def rounds(child: subprocess.Popen[Any]) -> int:
-    out, err = child.communicate(timeout=30)
+    child.send_signal(signal.SIGTERM)
+    out, err = child.communicate(timeout=60)
     assert child.returncode == 0, err
     return int(out)
 
 
-def run(bed: Bed, *programs: list[object], devices: tuple[int, ...] = (0,)) -> tuple[list[int], list[float], bool]:
-    """How often each of `stuck`'s programs went round, what `busy` had of the time that anybody had of each card
-    meanwhile (what nobody had is the hand-overs', not the other tenant's), and whether this machine ran evenly enough
-    for points of a share to count."""
+def run(bed: Bed, *programs: list[object], devices: tuple[int, ...] = (0,), most: float = 1.0) -> list[int]:
+    """How often each of `stuck`'s programs went round. All run until there was a window in which each of these launched
+    on each card again and again, and `busy` kept its half, to 4 points, and had no more than `most` of the time that
+    anybody had of the card (what nobody had is the hand-overs', not the other tenant's). Where the machine has other
+    things to do a window says nothing; who is stuck is so in each. How exact shares are is bench/fairness's matter."""
     for device in devices:
         bed.load("busy", "--device", device)
     bed.until_busy("busy")
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     children = [bed.spawn("stuck", list(map(str, one)), **pipes) for one in programs]
     bed.until_busy("stuck")
-    before = [bed.busy(device) for device in devices]
-    record = bed.sample(SECONDS - 0.5)
-    after = [bed.busy(device) for device in devices]
-    shares = []
-    for (_, had), (_, has) in zip(before, after, strict=True):
-        busy_ns, stuck_ns = has["busy"] - had["busy"], has["stuck"] - had["stuck"]
-        shares.append(busy_ns / (busy_ns + stuck_ns))
-    even = len(record.stalls_ns) <= len(record.at_ns) * 0.01
-    return [rounds(child) for child in children], shares, even
+    since = dict.fromkeys(devices, 0)
+
+    def kernels() -> dict[tuple[int, int], int]:
+        """Of `stuck`'s processes on the cards since the last question."""
+        count = {(device, child.pid): 0 for device in devices for child in children}
+        for device in devices:
+            since[device], new = bed.timeline.segments(device, since[device])
+            for one in new:
+                if (device, one.pid) in count:
+                    count[device, one.pid] += one.kernels
+        return count
+
+    deadline, seen = time.monotonic() + 120, []
+    while True:
+        kernels()
+        before = [bed.busy(device)[1] for device in devices]
+        time.sleep(WINDOW_S)
+        after = [bed.busy(device)[1] for device in devices]
+        had = [{name: one[name] - old[name] for name in one} for old, one in zip(before, after, strict=True)]
+        shares = [one["busy"] / max(1, sum(one.values())) for one in had]
+        launched = min(kernels().values())
+        seen.append((shares, launched))
+        if all(0.46 <= share <= most for share in shares) and launched >= 5 * WINDOW_S:
+            return [rounds(child) for child in children]
+        assert time.monotonic() < deadline, seen
 
 
 def longest_pause(bed: Bed, pid: int, seconds: float) -> float:
@@ -75,23 +94,13 @@ def longest_pause(bed: Bed, pid: int, seconds: float) -> float:
     return max(later - earlier for earlier, later in pairwise(edges)) / 1e9
 
 
-def keeps_its_half(share: float, even: bool) -> None:
-    """Within 2 points; where even a lone program would not get its time for sure, as far as one can say."""
-    assert share >= (0.48 if even else 0.35)
-
-
 def test_a_collective_launched_on_one_gpu_after_the_other_runs_to_its_end(bed: Bed, program: Path) -> None:
-    (count,), shares, even = run(bed, [program, "collective", int(SECONDS * 1000)], devices=(0, 1))
-    assert count >= 5 * SECONDS
-    for share in shares:
-        keeps_its_half(share, even)
+    (count,) = run(bed, [program, "collective"], devices=(0, 1))
+    assert count >= 5
 
 
 def test_one_call_that_launches_on_two_gpus_passes_both_gates(bed: Bed, program: Path) -> None:
-    (count,), shares, even = run(bed, [program, "together", int(SECONDS * 1000)], devices=(0, 1))
-    assert count >= 5 * SECONDS
-    for share in shares:
-        keeps_its_half(share, even)
+    (count,) = run(bed, [program, "together"], devices=(0, 1))
     metrics = bed.http("GET", "/metrics")[1]
     launches = [
         float(number)
@@ -99,24 +108,20 @@ def test_one_call_that_launches_on_two_gpus_passes_both_gates(bed: Bed, program:
         if tenant == "stuck"
     ]
     assert len(launches) == 2
-    assert all(count * 0.7 <= one <= count for one in launches)  # those of the last grant are not told
+    assert all(count * 0.5 <= one <= count for one in launches)  # those of the last grant are not told
 
 
 def test_a_stream_that_waits_for_a_second_process_runs_to_its_end(bed: Bed, program: Path, tmp_path: Path) -> None:
     words = tmp_path / "words"
     words.write_bytes(bytes(4096))
-    both = [[program, kind, int(SECONDS * 1000), words] for kind in ("waits", "writes")]
-    counts, (share,), even = run(bed, *both)
-    assert min(counts) >= 5 * SECONDS
-    keeps_its_half(share, even)
+    counts = run(bed, *([program, kind, words] for kind in ("waits", "writes")))
+    assert min(counts) >= 5
 
 
 @pytest.mark.parametrize("mode", ["global", "thread", "relaxed"])
 def test_a_capture_stays_whole_while_tokens_change_hands(bed: Bed, program: Path, mode: str) -> None:
-    (count,), (share,), even = run(bed, [program, "capture", int(SECONDS * 1000), mode])
-    assert count >= 5 * SECONDS
-    keeps_its_half(share, even)
-    assert share <= (0.52 if even else 0.65)  # the other one is as busy
+    (count,) = run(bed, [program, "capture", mode], most=0.54)  # the other one is as busy
+    assert count >= 5
 
 
 def told(bed: Bed, name: str) -> list[str]:
@@ -125,30 +130,26 @@ def told(bed: Bed, name: str) -> list[str]:
     return [fields[0] for kind, fields in actions if kind == name]
 
 
+@pytest.mark.tries(8)
 def test_a_kernel_that_never_ends_holds_the_others_up_for_an_overrun_and_is_named(program: Path) -> None:
-    for _ in range(5):
-        with Bed(sim="memory=8GiB", config="overrun_ms = 500\nlease_margin_ms = 200\n") as bed:
-            bed.tenant("stuck", 0.5, 1.0)
-            bed.tenant("busy", 0.5, 1.0)
-            busy = bed.load("busy")
-            bed.until_busy("busy")
-            endless = bed.spawn("stuck", [program, "endless", "0"])
-            bed.until_busy("stuck")
-            pause = longest_pause(bed, busy.pid, 2)
-            assert endless.poll() is None
-            metrics = bed.http("GET", "/metrics")[1]
-            share = bed.sample(1).shares()["busy"]
-            bed.end()
-            log = (bed.state_dir / "daemon.log").read_text()
-            assert pause <= 0.6  # from the end of its quota, and what this machine adds
-            if told(bed, "LeaseLost"):
-                continue  # this machine was too busy for it to say in time that it lives
-            assert pause > 0.4
-            assert share >= 0.2  # the card slices between the two, and switching costs
-            assert told(bed, "Overran") == ["stuck"]
-            assert "overran tenant=stuck" in log
-            assert "tenant=busy" not in log
-            assert re.search(r'^gemini_overruns_total\{.*tenant="stuck".*\} 1\.0$', metrics, re.MULTILINE)
-            assert not re.search(r'^gemini_overruns_total\{.*tenant="busy".*\} [^0]', metrics, re.MULTILINE)
-            return
-    pytest.fail("a lease of 200 ms ran out five times: this machine stands still too often to say more")
+    with Bed(sim="memory=8GiB", config="overrun_ms = 500\nlease_margin_ms = 200\n") as bed:
+        bed.tenant("stuck", 0.5, 1.0)
+        bed.tenant("busy", 0.5, 1.0)
+        busy = bed.load("busy")
+        bed.until_busy("busy")
+        endless = bed.spawn("stuck", [program, "endless"])
+        bed.until_busy("stuck")
+        pause = longest_pause(bed, busy.pid, 2)
+        assert endless.poll() is None
+        metrics = bed.http("GET", "/metrics")[1]
+        share = bed.sample(1).shares()["busy"]
+        bed.end()
+        log = (bed.state_dir / "daemon.log").read_text()
+        assert told(bed, "LeaseLost") == []  # it said in time that it lives
+        assert told(bed, "Overran") == ["stuck"]
+        assert "overran tenant=stuck" in log
+        assert "tenant=busy" not in log
+        assert re.search(r'^gemini_overruns_total\{.*tenant="stuck".*\} 1\.0$', metrics, re.MULTILINE)
+        assert not re.search(r'^gemini_overruns_total\{.*tenant="busy".*\} [^0]', metrics, re.MULTILINE)
+        assert 0.4 < pause <= 0.6  # from the end of its quota, and what this machine adds
+        assert share >= 0.2  # the card slices between the two, and switching costs

@@ -156,10 +156,11 @@ class Workshop:
             **os.environ,
             "PYTHONPATH": str(tree),
             "PYTHONDONTWRITEBYTECODE": "1",
-            "GEMINI_WAYS_PATIENCE": "5",
         }
+        if patch:  # it is to fail: soon, and once
+            environment |= {"GEMINI_WAYS_PATIENCE": "5", "GEMINI_TRIES": "1"}
         for _ in range(2 if patch else 1):  # where all is slow a lost wake-up, say, may do no harm once
-            done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=110)
+            done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=600)
             if failed_as_it_should(done):
                 break
         shutil.rmtree(tree)

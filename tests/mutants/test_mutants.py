@@ -52,13 +52,13 @@ def test_a_patch_that_does_not_fit_says_so(tmp_path: Path) -> None:
     assert (tmp_path / "libhook" / "gone.c").read_text() == "a\nnew line\nb\n"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_copy_without_a_patch_passes(tried: Callable[[Path | None], Future[Done]]) -> None:
     done = tried(None).result()
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("patch", PATCHES, ids=[patch.stem for patch in PATCHES])
 def test_without_its_defence_the_library_fails(patch: Path, tried: Callable[[Path | None], Future[Done]]) -> None:
     done = tried(patch).result()

@@ -28,7 +28,7 @@ from libhook.build import build_sanitized, sanitizer_runtime
 FOLDERS = ("libhook", "scheduler_backend", "gemini", "bench", "tests")
 SUITE = tuple(f"tests/libhook/{name}" for name in ("ways", "runtime", "hooks", "processes"))
 CALLS = 6000
-PATIENCE_S = 300
+PATIENCE_S = 600
 
 
 def options(reports: Path) -> dict[str, str]:

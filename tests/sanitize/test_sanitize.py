@@ -32,19 +32,19 @@ def names(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_two_tenants_with_random_calls_give_the_sanitizers_nothing_to_report(names: str, tmp_path: Path) -> None:
     assert players(names, build_sanitized(names), tmp_path) == []
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_programs_of_the_twenty_ways_give_them_nothing_to_report(names: str, tmp_path: Path) -> None:
     done, reports = suite_on(names, tmp_path, "tests/libhook/ways", "-k", WAYS)
     assert reports == []
     assert done.returncode == 0, done.stdout[-3000:]
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     ("names", "patch", "said"),
     [("address,undefined", "bounds.patch", "account.c"), ("thread", "race.patch", "data race")],

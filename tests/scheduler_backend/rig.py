@@ -28,9 +28,12 @@ from tests.scheduler_backend.serve import GPUS
 ROOT = Path(__file__).resolve().parents[2]
 ffi, lib = core.ffi, core.lib
 MS = 1_000_000
+PATIENCE_S = 60.0  # for what must come: any process may stand still for seconds
+# No lease runs out under a test that stands still. Who asks about leases says `patient=False`.
+PATIENT = "lease_margin_ms = 60000\nalone_lease_ms = 60000\n"
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 10.0, what: str = "it") -> Any:
+def wait_for(condition: Callable[[], Any], seconds: float = PATIENCE_S, what: str = "it") -> Any:
     """The first true answer, asked every 2 ms."""
     deadline = time.monotonic() + seconds
     while not (answer := condition()):
@@ -41,21 +44,23 @@ def wait_for(condition: Callable[[], Any], seconds: float = 10.0, what: str = "i
 
 class _Unix(http.client.HTTPConnection):
     def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=10)
+        super().__init__("localhost", timeout=PATIENCE_S)
         self._path = path
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(10)
+        self.sock.settimeout(PATIENCE_S)
         self.sock.connect(str(self._path))
 
 
 class Rig:
     """A state directory and the daemon on it. A context manager."""
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, patient: bool = True) -> None:
         self.state_dir = Path(tempfile.mkdtemp(prefix="gemini-rig-"))
         self.options = options
+        if patient and "--config" not in options:
+            self.configure(PATIENT)
         self.daemon: subprocess.Popen[bytes] | None = None
         self.clients: list[Client] = []
 
@@ -86,15 +91,20 @@ class Rig:
                 return self.http("GET", "/healthz")[0] == 200
             return False
 
-        wait_for(answers, 60, "answer of the daemon")
+        wait_for(answers, what="answer of the daemon")
 
     def restart(self, number: int, settings: str) -> None:
         """End the daemon by this signal, and start it again with these lines of its settings file."""
         self.stop(number)
+        self.configure(settings)
+        self.start()
+
+    def configure(self, settings: str) -> None:
+        """Begin with these lines of a settings file."""
         config = self.state_dir / "rig.toml"
         config.write_text(settings)
-        self.options = ("--config", str(config))
-        self.start()
+        others = [option for option in self.options if option not in ("--config", str(config))]
+        self.options = (*others, "--config", str(config))
 
     def log(self) -> str:
         return (self.state_dir / "daemon.log").read_text()
@@ -103,7 +113,7 @@ class Rig:
         assert self.daemon is not None
         if self.daemon.poll() is None:
             self.daemon.send_signal(number)
-        return self.daemon.wait(10)
+        return self.daemon.wait(PATIENCE_S)
 
     def http(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         connection = _Unix(self.state_dir / "control.sock")
@@ -140,7 +150,9 @@ def is_prepared(message: tuple[int, Any]) -> bool:
 class Client:
     """One process of a tenant, played by this one."""
 
-    def __init__(self, path: Path, *, page: bool = True, hello: bool = True, nonce: int = 0) -> None:
+    def __init__(
+        self, path: Path, *, page: bool = True, hello: bool = True, nonce: int = 0, patience: float = PATIENCE_S
+    ) -> None:
         self.path = path
         self.nonce = nonce or secrets.randbits(63)
         self.context = zmq.Context.instance()
@@ -155,13 +167,13 @@ class Client:
             self.open_page()
         if hello:
             self.hello()
-            self.expect(lib.WIRE_WELCOME)
+            self.expect(lib.WIRE_WELCOME, patience)
 
     def open_page(self) -> None:
         import mmap
 
         connection = socket.socket(socket.AF_UNIX)
-        connection.settimeout(10)
+        connection.settimeout(PATIENCE_S)
         connection.connect(f"{self.path}.page")
         hello = {"magic": lib.WIRE_MAGIC, "version": lib.WIRE_VERSION, "client_nonce": self.nonce}
         connection.send(bytes(ffi.buffer(ffi.new("struct wire_page_hello *", hello))))
@@ -216,12 +228,12 @@ class Client:
         flags = lib.WIRE_RETURN_WANT_MORE if more else 0
         self.send(lib.WIRE_RETURN, device=self.device(gpu), epoch=epoch, flags=flags, **fields)
 
-    def receive(self, seconds: float = 5.0) -> tuple[int, Any] | None:
+    def receive(self, seconds: float = PATIENCE_S) -> tuple[int, Any] | None:
         if not self.socket.poll(int(seconds * 1000)):
             return None
         return core.decode(self.socket.recv())
 
-    def expect(self, kind: int, seconds: float = 5.0, skip: bool = True, prepared: bool = False) -> Any:
+    def expect(self, kind: int, seconds: float = PATIENCE_S, skip: bool = True, prepared: bool = False) -> Any:
         """The next message of this type; others are passed over, and so are grants that have not begun."""
         deadline = time.monotonic() + seconds
         while True:
@@ -231,7 +243,7 @@ class Client:
                 return answer[1]
             assert skip, f"type {answer[0]} instead of {kind}"
 
-    def grant(self, seconds: float = 5.0) -> Any:
+    def grant(self, seconds: float = PATIENCE_S) -> Any:
         return self.expect(lib.WIRE_GRANT, seconds)
 
     def nothing(self, kind: int, seconds: float) -> None:

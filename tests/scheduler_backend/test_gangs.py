@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -29,13 +31,18 @@ def overlap_ns(some: list[story.Turn], others: list[story.Turn]) -> int:
     )
 
 
+@pytest.mark.tries(5)
 @pytest.mark.parametrize("kind", ["collective", "together"])
 def test_two_tenants_with_collectives_on_two_cards_go_on_together(program: Path, kind: str) -> None:
     with Bed(sim="gpus=2,memory=8GiB") as bed:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         for name in "ab":
             bed.tenant(name, 0.5, 1.0)
-        children = [bed.spawn(name, [program, kind, str(int(SECONDS * 1000))], **pipes) for name in "ab"]
+        children = [bed.spawn(name, [program, kind], **pipes) for name in "ab"]
+        bed.until_busy("a", "b")
+        time.sleep(SECONDS)
+        for child in children:
+            child.send_signal(signal.SIGTERM)
         rounds = []
         for child in children:
             out, err = child.communicate(timeout=60)

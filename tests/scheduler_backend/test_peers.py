@@ -36,7 +36,7 @@ def test_a_death_is_seen_once():
 
         peer.watch(asyncio.get_running_loop(), on_death)
         child.kill()
-        await asyncio.wait_for(died.wait(), 5)
+        await asyncio.wait_for(died.wait(), 60)
         await asyncio.sleep(0.01)
         child.communicate()
         peer.close()

@@ -54,7 +54,7 @@ class Runner:
         assert self.process.stdout.readline() == "200\n"
 
     def leave(self) -> None:
-        self.process.communicate("leave\n", timeout=10)
+        self.process.communicate("leave\n", timeout=60)
 
 
 def test_two_runs_of_one_name_share_the_tenant_and_the_last_takes_it_along(rig: Rig) -> None:

@@ -16,14 +16,19 @@ import pytest
 
 from libhook import core
 from libhook.core import lib
-from tests.scheduler_backend.rig import MS, ROOT, Client, Rig, is_prepared, wait_for
-
-PATIENT = "lease_margin_ms = 60000\n"  # so that no lease runs out under a test that is slow
+from tests.scheduler_backend.rig import MS, PATIENCE_S, PATIENT, ROOT, Client, Rig, is_prepared, wait_for
 
 
 @pytest.fixture
 def rig() -> Iterator[Rig]:
     with Rig() as made:
+        yield made
+
+
+@pytest.fixture
+def strict() -> Iterator[Rig]:
+    """With leases as they are in use: of some milliseconds."""
+    with Rig(patient=False) as made:
         yield made
 
 
@@ -71,23 +76,21 @@ def test_two_tenants_take_turns_and_never_hold_together(rig: Rig) -> None:
     for client in clients:
         client.ask()
     order = []
-    deadline = time.monotonic() + 1.0
-    while time.monotonic() < deadline:
+    deadline = time.monotonic() + PATIENCE_S
+    while min(sum(number == which for number, _ in order) for which in (0, 1)) < 5:
+        assert time.monotonic() < deadline, order
         for number, client in enumerate(clients):
             message = client.receive(0)
             if message is not None and message[0] == lib.WIRE_GRANT and not is_prepared(message):
-                other = clients[1 - number]
-                shown = client.shown(), other.shown()
-                assert shown[0] in (message[1].epoch, 0)  # 0: this test slept through its lease
-                assert not (shown[0] and shown[1])
+                assert client.shown() == message[1].epoch
+                assert not clients[1 - number].shown()
                 order.append((number, message[1].epoch))
                 client.give_back(message[1].epoch, more=True)
-    assert {number for number, _ in order} == {0, 1}
     epochs = [epoch for _, epoch in order]
-    if not any(rig.of(name)["leases_lost"] for name in "ab"):  # else this test slept, and reads them as they lie there
-        assert epochs == sorted(set(epochs))
+    assert epochs == sorted(set(epochs))
 
 
+@pytest.mark.tries(5)  # the quota may end before the second asks
 def test_a_grant_is_the_tenants_and_a_sibling_joins_it(rig: Rig) -> None:
     rig.tenant("a")
     one, two = rig.client("a"), rig.client("a")
@@ -116,7 +119,7 @@ def test_a_newcomer_revokes_an_uncontended_lease_and_gets_the_token(rig: Rig) ->
     assert shorter.flags & lib.WIRE_GRANT_CONTENDED
     assert shorter.cap_ns == MS
     newcomer.ask()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE_S
     revoked = False
     while time.monotonic() < deadline and not revoked:
         message = holder.receive(0.05)
@@ -136,7 +139,7 @@ def test_a_holder_that_renews_is_extended_while_alone(rig: Rig) -> None:
     extend = client.expect(lib.WIRE_EXTEND)
     assert extend.epoch == grant.epoch
     assert extend.quota_ns == 50 * MS
-    assert extend.lease_ns == 250 * MS
+    assert extend.lease_ns >= 60_000 * MS  # what the settings say
 
 
 def test_a_limited_tenant_pauses_between_grants(rig: Rig) -> None:
@@ -144,18 +147,16 @@ def test_a_limited_tenant_pauses_between_grants(rig: Rig) -> None:
     client = rig.client("a")
     client.ask()
     started = time.monotonic()
-    held = 0.0
-    grants = 0
-    while time.monotonic() - started < 1.0:
+    held, share, grants = 0.0, 1.0, 0
+    while grants < 5 or share >= 0.3:  # without a limit it is almost all, however long one looks
+        assert time.monotonic() - started < PATIENCE_S, share
         grant = client.grant()
         began = time.monotonic()
         time.sleep(grant.quota_ns / 1e9)
         client.give_back(grant.epoch, more=True)
         held += time.monotonic() - began
         grants += 1
-    share = held / (time.monotonic() - started)
-    assert share < 0.3
-    assert grants > 5
+        share = held / (time.monotonic() - started)
 
 
 @pytest.mark.parametrize("children", [0, 2])
@@ -167,11 +168,9 @@ def test_the_token_of_a_killed_holder_is_free_at_once_also_when_forked_children_
         assert len(words) == children + 1
         assert rig.of("a")["memory_bytes"] == 1 << 20
         waiter.ask()
-        time.sleep(0.002)
+        wait_for(lambda: rig.of("b")["waiting"])
         holder.send_signal(signal.SIGKILL)
-        killed = time.monotonic()
-        waiter.grant()
-        assert time.monotonic() - killed < 0.5
+        waiter.grant(PATIENCE_S / 2)  # its lease would last longer
         for pid in words[1:]:
             os.kill(pid, 0)  # the children live on
         wait_for(lambda: rig.of("a")["memory_bytes"] == 0, what="end of the killed one's memory")
@@ -199,8 +198,8 @@ def test_a_prepared_hand_over_happens_when_the_holder_says_that_it_has_drained(r
     assert rig.of("a")["clients"]
 
 
+@pytest.mark.tries(5)  # its turn may have ended before it is asked
 def test_a_holder_that_drained_early_and_wants_more_hands_nothing_on(rig: Rig) -> None:
-    rig.restart(signal.SIGTERM, PATIENT)
     for name in "ab":
         rig.tenant(name)
     holder, waiter = rig.client("a"), rig.client("b")
@@ -214,7 +213,6 @@ def test_a_holder_that_drained_early_and_wants_more_hands_nothing_on(rig: Rig) -
 
 
 def test_who_says_drained_without_holding_changes_nothing(rig: Rig) -> None:
-    rig.restart(signal.SIGTERM, PATIENT)
     for name in "ab":
         rig.tenant(name)
     holder, waiter = rig.client("a"), rig.client("b")
@@ -229,7 +227,9 @@ def test_who_says_drained_without_holding_changes_nothing(rig: Rig) -> None:
     assert holder.shown() == epoch
 
 
-def test_the_token_of_a_frozen_holder_is_free_within_half_a_second(rig: Rig) -> None:
+@pytest.mark.tries(5)
+def test_the_token_of_a_frozen_holder_is_free_within_half_a_second(strict: Rig) -> None:
+    rig = strict
     rig.tenant("a")
     rig.tenant("b")
     waiter = rig.client("b")
@@ -250,7 +250,7 @@ def test_a_client_without_a_page_is_missed_when_its_connection_is_gone(rig: Rig)
     client.grant()
     assert len(rig.of("a")["clients"]) == 1
     client.close()
-    wait_for(lambda: rig.of("a")["clients"] == [], 5, "forgotten client")
+    wait_for(lambda: rig.of("a")["clients"] == [], what="forgotten client")
     assert not rig.of("a")["holding"]
 
 
@@ -306,6 +306,7 @@ def test_the_first_message_must_be_a_hello_and_two_frames_are_no_message(rig: Ri
     double.expect(lib.WIRE_ERROR)
 
 
+@pytest.mark.tries(5)
 def test_a_flood_of_one_tenant_leaves_the_other_its_turn(rig: Rig) -> None:
     rig.tenant("a")
     rig.tenant("b")
@@ -358,7 +359,7 @@ def test_the_page_of_another_process_with_the_same_nonce_is_refused(rig: Rig) ->
             str(lib.WIRE_VERSION),
             str(client.nonce),
         ],
-        timeout=10,
+        timeout=60,
         check=False,
     )
     assert impostor.returncode == 0
@@ -427,7 +428,7 @@ def test_a_restarted_daemon_grants_nothing_before_those_it_knew_have_spoken(rig:
     holder, waiter = rig.client("a"), rig.client("b")
     holder.ask()
     grant = holder.grant()
-    rig.restart(signal.SIGKILL, "alone_lease_ms = 60000\n")  # it waits for the silent as long: this test may be slow
+    rig.restart(signal.SIGKILL, PATIENT)  # it waits for the silent as long
     assert {tenant["name"] for tenant in rig.state()["tenants"]} == {"a", "b"}
     later = rig.client("b", nonce=waiter.nonce)  # has spoken; the holder has not
     later.ask()
@@ -442,7 +443,8 @@ def test_a_restarted_daemon_grants_nothing_before_those_it_knew_have_spoken(rig:
     assert fresh.epoch > 1_000_000  # a block of its own
 
 
-def test_a_restarted_daemon_waits_no_longer_than_the_longest_lease_for_the_silent(rig: Rig) -> None:
+def test_a_restarted_daemon_waits_no_longer_than_the_longest_lease_for_the_silent(strict: Rig) -> None:
+    rig = strict
     rig.tenant("a")
     rig.tenant("b")
     silent, waiter = rig.client("a"), rig.client("b")
@@ -453,7 +455,7 @@ def test_a_restarted_daemon_waits_no_longer_than_the_longest_lease_for_the_silen
     rig.start()
     waiter = rig.client("b", nonce=waiter.nonce)
     waiter.ask()
-    waiter.grant(3.0)
+    waiter.grant()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -476,7 +478,7 @@ def test_a_wedged_listener_or_half_a_hello_on_the_page_socket_disturbs_nobody(ri
     half = socket.socket(socket.AF_UNIX)
     half.connect(f"{path}.page")
     half.send(b"GM")
-    half.settimeout(5)
+    half.settimeout(PATIENCE_S)
     assert half.recv(1) == b""
     client = rig.client("a")
     client.ask()

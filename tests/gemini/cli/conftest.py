@@ -38,7 +38,7 @@ class Place:
     def environment() -> dict[str, str]:
         return {k: v for k, v in os.environ.items() if not k.startswith("GEMINI_")}
 
-    def gemini(self, command: str, *words: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    def gemini(self, command: str, *words: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             self.words(command, *words),
             capture_output=True,

@@ -15,7 +15,7 @@ GEMINI = [sys.executable, "-m", "gemini"]
 
 def gemini(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     env = {k: v for k, v in os.environ.items() if not k.startswith("GEMINI_")} | environment
-    return subprocess.run([*GEMINI, *words], capture_output=True, text=True, env=env, timeout=30, check=False)
+    return subprocess.run([*GEMINI, *words], capture_output=True, text=True, env=env, timeout=120, check=False)
 
 
 def refused(done: subprocess.CompletedProcess[str], status: int, *holds: str) -> None:

@@ -16,7 +16,7 @@ from gemini.cli.node import HOOK, answers
 from tests.gemini.cli.conftest import Place
 
 
-def until(condition: Callable[[], object], seconds: float = 20) -> None:
+def until(condition: Callable[[], object], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come about"
@@ -58,7 +58,7 @@ def test_signals_reach_the_command(place: Place, number: signal.Signals) -> None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(number)
     assert process.stdout.readline() == "got\n"
-    assert process.wait(10) == 5
+    assert process.wait(60) == 5
 
 
 def test_no_orphan_stays_when_gemini_run_is_killed(place: Place) -> None:
@@ -92,6 +92,7 @@ def read(path: Path) -> str:
         return ""
 
 
+@pytest.mark.tries(3)
 def test_the_daemon_ends_after_its_last_tenant(place: Place) -> None:
     assert place.gemini("run", "--", "true").returncode == 0
     assert answers(place.node)
@@ -133,6 +134,7 @@ def test_a_second_daemon_is_refused_in_one_line_and_disturbs_nothing(place: Plac
     assert [tenant["name"] for tenant in place.state()["tenants"]] == ["a"]
 
 
+@pytest.mark.tries(3)
 def test_a_daemon_of_another_machine_is_refused(place: Place) -> None:
     assert place.gemini("run", "--", "true").returncode == 0
     place.sim = f"{place.sim}-other"
@@ -182,6 +184,6 @@ def test_a_load_as_a_tenant_runs_and_shows_in_ps(place: Place) -> None:
     assert top.returncode == 0
     assert all(word in top.stdout for word in ("REQUEST", "ACHIEVED", "ENFORCED")), "whole words in 80 columns"
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert json.loads(out)["launches"] > 0, err
     assert process.returncode == 0

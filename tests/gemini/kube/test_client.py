@@ -166,13 +166,13 @@ def test_follow_goes_on_after_a_closed_watch_and_lists_again_when_it_must(tmp_pa
         elif watches == 2:
             assert request.query["resourceVersion"] == "15"
         elif lines is None:
-            await asyncio.sleep(10)
+            await asyncio.sleep(600)
         return reply
 
     async def talk(client: Client) -> None:
         seen = Seen(4)
         task = asyncio.create_task(follow(client, "Pod", seen, asyncio.Event()))
-        await asyncio.wait_for(seen.done.wait(), 10)
+        await asyncio.wait_for(seen.done.wait(), 60)
         task.cancel()
         assert seen.events == [("list", 10, ["a"]), ("ADDED", "b"), ("list", 10, ["a"]), ("DELETED", "a")]
 

@@ -125,7 +125,7 @@ def test_devices_are_gone_when_the_plugin_is(kubelet: FakeKubelet, plugin: ToyPl
 def test_pod_resources_and_checkpoint_tell_who_holds_what(kubelet: FakeKubelet, plugin: ToyPlugin) -> None:
     kubelet.admit(pod("a", 2))
     with grpc.insecure_channel(f"unix://{kubelet.pod_resources_socket}") as channel:
-        listed = stub(channel, "v1.PodResourcesLister").List(v1.ListPodResourcesRequest(), timeout=10)
+        listed = stub(channel, "v1.PodResourcesLister").List(v1.ListPodResourcesRequest(), timeout=60)
     (told,) = listed.pod_resources
     assert (told.name, told.containers[0].devices[0].resource_name) == ("pod-a", RESOURCE)
     assert set(told.containers[0].devices[0].device_ids) == cards(kubelet, "a")

@@ -29,6 +29,6 @@ def inside(*preload: Path, path: Path | None = None, **more: str) -> dict[str, s
 
 def lines(program: Path, *arguments: str, env: dict[str, str]) -> list[str]:
     """Run to the end; what it printed. Anything on stderr or a bad status fails the test."""
-    done = subprocess.run([str(program), *arguments], env=env, capture_output=True, text=True, timeout=30)
+    done = subprocess.run([str(program), *arguments], env=env, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, ""), done
     return done.stdout.splitlines()

@@ -79,7 +79,7 @@ def test_a_process_without_cuda_is_left_alone(name: str, shared: Build, tmp_path
     for preload in [(leaving,), (HOOK, leaving)]:
         path = tmp_path / f"seen{len(seen)}"
         env = inside(*preload, LEAVING=str(path), GEMINI_SOCKET=str(tmp_path / "nobody.sock"))
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
         threads = sorted(set(path.read_text().splitlines()))
         output = re.sub(r"\(build .*\)", "", done.stdout + done.stderr)
         seen.append((done.returncode, output, threads if name != "java" else [t.split(" ", 1)[1:] for t in threads]))

@@ -83,7 +83,7 @@ def test_names_that_are_left_alone_or_unknown_stay_the_drivers(lookup: Path, fak
 def test_an_abi_newer_than_the_table_is_handed_out_as_it_is_and_said_aloud(lookup: Path, fake: Fake) -> None:
     asked = ["proc:cuMemAlloc:13000:0", "proc:cuMemAlloc:14000:0", "proc:cuCtxCreate:14000:0"]
     done = subprocess.run(
-        [lookup, "open", *asked], env=inside(path=fake("-DNEWER")), capture_output=True, text=True, timeout=30
+        [lookup, "open", *asked], env=inside(path=fake("-DNEWER")), capture_output=True, text=True, timeout=120
     )
     assert done.stdout.splitlines() == [
         "[0 0] proc:cuMemAlloc:13000:0: libgemini_hook.so cuMemAlloc_v2",

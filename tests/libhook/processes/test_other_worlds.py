@@ -21,7 +21,7 @@ def test_a_rust_program_that_resolves_each_symbol_by_dlsym_is_gated(tmp_path: Pa
     with Bed(sim="memory=8GiB") as bed:
         bed.tenant("t", 0.5, 1.0)
         process = bed.spawn("t", [program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=120)
         assert (process.returncode, err) == (0, "")
         assert out.split() == ["worked", str(process.pid)]
         assert bed.busy()[1]["t"] == 40 * 50_000

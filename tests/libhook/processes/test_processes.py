@@ -33,7 +33,7 @@ class Tenant:
         """To its end: exit status, lines, stderr."""
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         process = self.bed.spawn(self.name, list(command), **pipes, **more)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=120)
         return process.returncode, out.splitlines(), err
 
     def state(self) -> Any:
@@ -44,7 +44,7 @@ class Tenant:
         return self.bed.trace.read_text().count(f'"ClientJoined",["{self.name}"')
 
     def until_joined(self, count: int) -> None:
-        wait_for(lambda: self.joined() >= count, 10, f"{count} clients in the daemon's record")
+        wait_for(lambda: self.joined() >= count, 60, f"{count} clients in the daemon's record")
         assert self.joined() == count
 
 
@@ -130,7 +130,7 @@ def test_in_a_pid_namespace_or_without_proc_it_works_and_its_end_is_seen(
     def gone() -> bool:
         return tenant.state()["clients"] == []
 
-    wait_for(gone, 5, "end of both processes in the daemon's state")
+    wait_for(gone, 60, "end of both processes in the daemon's state")
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,8 @@
  * The driver here is one device that runs everything in order: enough to see when work ran and which calls were made,
  * and it enforces the rules of stream capture that matter to us. Linked with the library's own sources (all but
  * driver/real.c and hooks/context.c, whose symbols stand here). A scenario is named on the command line; each interval of
- * work goes to the file in CLIENT_TIMELINE as two 64-bit words, with its thread in a third.
+ * work goes to the file in CLIENT_TIMELINE as two 64-bit words, with its thread in a third. SIGTERM ends those that last,
+ * so that a test need not know how much is done within how long.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -254,18 +255,23 @@ static CUresult launch(CUstream stream, unsigned int ns) {
     return cuLaunchKernel(kernel(0), ns, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
 }
 
+static volatile sig_atomic_t told_to_end;
+static void end_it(int signal) {
+    (void)signal;
+    told_to_end = 1;
+}
+
 static void pause_ns(uint64_t ns) {
     struct timespec duration = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
     while (nanosleep(&duration, &duration))
         ;
 }
 
-static int busy(int count, char **argument) { /* MILLISECONDS KERNEL_NS */
-    uint64_t end_ns = gate_now() + strtoull(argument[0], NULL, 10) * 1000000;
-    unsigned int ns = (unsigned int)strtoul(argument[1], NULL, 10);
+static int busy(int count, char **argument) { /* KERNEL_NS */
+    unsigned int ns = (unsigned int)strtoul(argument[0], NULL, 10);
     (void)count;
     uint64_t launches = 0;
-    for (; gate_now() < end_ns; launches++)
+    for (; !told_to_end; launches++)
         launch(CU_STREAM_LEGACY, ns);
     printf("{\"launches\": %lu}\n", launches);
     return 0;
@@ -274,7 +280,7 @@ static int busy(int count, char **argument) { /* MILLISECONDS KERNEL_NS */
 static int bursts(int count, char **argument) { /* COUNT KERNELS KERNEL_NS GAP_NS */
     int kernels = atoi(argument[1]);
     (void)count;
-    for (int i = 0; i < atoi(argument[0]); i++) {
+    for (int i = 0; i < atoi(argument[0]) && !told_to_end; i++) {
         for (int j = 0; j < kernels; j++)
             launch(CU_STREAM_LEGACY, (unsigned int)atoi(argument[2]));
         cuStreamSynchronize(CU_STREAM_LEGACY);
@@ -287,18 +293,18 @@ static int bursts(int count, char **argument) { /* COUNT KERNELS KERNEL_NS GAP_N
 static int silent(int count, char **argument) { /* KERNEL_NS: launch, and then never come back */
     (void)count;
     launch(strcmp(argument[1], "own") ? new_stream() : CU_STREAM_PER_THREAD, (unsigned int)atoi(argument[0]));
-    pause_ns(3000000000);
+    while (!told_to_end)
+        pause_ns(1000000000);
     return 0;
 }
 
-static uint64_t threads_end_ns;
 static void *one_of_eight(void *number) {
     static CUstream shared;
     int i = (int)(intptr_t)number;
     CUstream mine = new_stream();
     if (i == 0)
         shared = mine;
-    for (unsigned int n = 0; gate_now() < threads_end_ns; n++) {
+    for (unsigned int n = 0; !told_to_end; n++) {
         CUstream stream = i % 4 == 0 ? CU_STREAM_LEGACY : i % 4 == 1 ? CU_STREAM_PER_THREAD : mine;
         if (i % 4 == 3 && n % 2 && shared)
             stream = shared; /* two streams of this thread, and a stream of two threads */
@@ -309,10 +315,9 @@ static void *one_of_eight(void *number) {
     return NULL;
 }
 
-static int eight(int count, char **argument) { /* MILLISECONDS */
+static int eight(int count, char **argument) {
     pthread_t thread[8];
-    (void)count;
-    threads_end_ns = gate_now() + strtoull(argument[0], NULL, 10) * 1000000;
+    (void)count, (void)argument;
     for (intptr_t i = 0; i < 8; i++)
         pthread_create(&thread[i], NULL, one_of_eight, (void *)i);
     for (int i = 0; i < 8; i++)
@@ -325,8 +330,7 @@ static int captured; /* 0: under way */
 static void *capturing(void *stream) {
     CUgraph graph;
     cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
-    uint64_t end_ns = threads_end_ns;
-    for (int i = 0; gate_now() < end_ns; i++) {
+    while (!told_to_end) {
         cuLaunchKernel(kernel(1), 1000, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
         pause_ns(1000000);
     }
@@ -334,17 +338,15 @@ static void *capturing(void *stream) {
     return NULL;
 }
 
-static int capture(int count, char **argument) { /* MILLISECONDS */
-    pthread_t thread, other;
+static int capture(int count, char **argument) {
+    pthread_t thread;
     CUstream stream = new_stream(), work = new_stream();
-    (void)count;
-    threads_end_ns = gate_now() + strtoull(argument[0], NULL, 10) * 1000000;
+    (void)count, (void)argument;
     pthread_create(&thread, NULL, capturing, stream);
     uint64_t launches = 0;
-    other = thread;
-    for (; gate_now() < threads_end_ns; launches++)
+    for (; !told_to_end; launches++)
         launch(launches % 2 ? work : CU_STREAM_PER_THREAD, 100000);
-    pthread_join(other, NULL);
+    pthread_join(thread, NULL);
     printf("{\"valid\": %s, \"launches\": %lu}\n", captured == 1 ? "true" : "false", launches);
     return 0;
 }
@@ -383,9 +385,9 @@ static int valve(int count, char **argument) { /* a long kernel that "waits" for
     CUstream stream = new_stream();
     launch(stream, 1000);
     cuStreamSynchronize(stream);
-    launch(stream, 2000000000);
+    launch(stream, 4000000000); /* without a valve the peer comes when it is over */
     __atomic_store_n(&awaited, 1, __ATOMIC_RELEASE);
-    uint64_t end_ns = gate_now() + 1500000000;
+    uint64_t end_ns = gate_now() + 60000000000;
     while (!__atomic_load_n(&flag, __ATOMIC_SEQ_CST) && gate_now() < end_ns)
         pause_ns(1000000);
     ((struct stream *)stream)->end_ns = 0; /* the peer came: the kernel is over */
@@ -393,11 +395,10 @@ static int valve(int count, char **argument) { /* a long kernel that "waits" for
     return 0;
 }
 
-static int streams_end(int count, char **argument) { /* MILLISECONDS: streams made, used and destroyed */
-    (void)count;
-    uint64_t end_ns = gate_now() + strtoull(argument[0], NULL, 10) * 1000000;
+static int streams_end(int count, char **argument) { /* streams made, used and destroyed */
+    (void)count, (void)argument;
     int used = 0;
-    while (gate_now() < end_ns && used < STREAMS - 1) {
+    while (used < STREAMS - 1) {
         CUstream stream = new_stream();
         for (int i = 0; i < 50; i++)
             launch(stream, 50000);
@@ -471,6 +472,7 @@ int main(int count, char **argument) {
         .take_credit = fake_credit, .memory_held = fake_held, .devices = fake_devices};
     const char *file = getenv("CLIENT_TIMELINE");
 
+    signal(SIGTERM, end_it);
     agent_init(&CALLBACKS);
     if (file)
         timeline = open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);

@@ -23,6 +23,7 @@ from libhook.core import ffi, lib
 
 ROOT = Path(__file__).parents[3]
 MS = 1_000_000
+PATIENCE_S = 60.0  # for what must come: any process may stand still for seconds
 F_ADD_SEALS = 1033
 SEALS = 0x2 | 0x4 | 0x10  # shrink, grow, future write
 
@@ -106,7 +107,7 @@ class Daemon:
         for name in (self.path, Path(f"{self.path}.page")):
             name.unlink(missing_ok=True)
 
-    def receive(self, timeout: float = 5.0) -> tuple[bytes, int, Any]:
+    def receive(self, timeout: float = PATIENCE_S) -> tuple[bytes, int, Any]:
         if not self.socket.poll(timeout * 1000):
             raise TimeoutError(f"no message; story: {self.story[-12:]}")
         peer, frame = self.socket.recv_multipart()
@@ -116,7 +117,9 @@ class Daemon:
         )
         return peer, kind, message
 
-    def expect(self, kind: int, timeout: float = 5.0, skip: tuple[int, ...] = (lib.WIRE_STATS,)) -> tuple[bytes, Any]:
+    def expect(
+        self, kind: int, timeout: float = PATIENCE_S, skip: tuple[int, ...] = (lib.WIRE_STATS,)
+    ) -> tuple[bytes, Any]:
         while True:
             peer, got, message = self.receive(timeout)
             if got == kind:
@@ -188,7 +191,21 @@ class Client:
         raw = self.timeline.read_bytes() if self.timeline.exists() else b""
         return sorted(struct.iter_unpack("<QQQ", raw[: len(raw) // 24 * 24]))  # type: ignore[arg-type]
 
-    def finish(self, timeout: float = 10.0) -> Any:
+    def freeze(self) -> None:
+        """Stop it; none of its threads runs any more when this returns."""
+        self.process.send_signal(signal.SIGSTOP)
+        tasks = Path(f"/proc/{self.process.pid}/task")
+        while any((task / "stat").read_text().rpartition(")")[2].split()[0] != "T" for task in tasks.iterdir()):
+            time.sleep(0.001)
+
+    def until_launched(self, count: int) -> None:
+        """Wait until it has launched so many kernels in all."""
+        end = time.monotonic() + PATIENCE_S
+        while len(self.work()) < count:
+            assert time.monotonic() < end, (len(self.work()), self.log_text()[-2000:])
+            time.sleep(0.005)
+
+    def finish(self, timeout: float = PATIENCE_S) -> Any:
         out, err = self.process.communicate(timeout=timeout)
         assert self.process.returncode == 0, (self.process.returncode, err, self.log_text())
         return json.loads(out) if out else None

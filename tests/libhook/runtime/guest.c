@@ -1,15 +1,18 @@
 /*
  * guest.c - a program linked against libcuda, run under the preloaded library on the simulated driver.
  *
- *     guest threads MILLISECONDS   eight threads on legacy, per-thread and created streams, shared and own
- *     guest capture MILLISECONDS   one thread captures in global mode all the while, another launches
- *     guest contexts N             contexts made, used and destroyed with work in flight
- *     guest pauses N               kernels with a host function behind each that takes 150 ms
+ *     guest threads                eight threads on legacy, per-thread and created streams, shared and own
+ *     guest capture                one thread captures in global mode all the while, another launches
+ *     guest contexts               contexts made, used and destroyed with work in flight
+ *     guest pauses                 kernels with a host function behind each that takes 150 ms
  *     guest replays MILLISECONDS   one graph of a kernel of 50 us, over and over; prints how often
  *     guest updates MILLISECONDS   the same, updated before each launch
+ *
+ * SIGTERM ends those without a number, so that a test need not know how much is done within how long.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +37,12 @@ static CUcontext context;
 static CUfunction spin;
 static uint64_t end_ns;
 static CUstream shared;
+
+static volatile sig_atomic_t told_to_end;
+static void end_it(int signal) {
+    (void)signal;
+    told_to_end = 1;
+}
 
 static uint64_t now_ns(void) {
     struct timespec now;
@@ -62,7 +71,7 @@ static void *one_of_eight(void *number) {
 
     MUST(cuCtxSetCurrent(context));
     MUST(cuStreamCreate(&mine, i & 1 ? CU_STREAM_NON_BLOCKING : 0));
-    for (unsigned int n = 0; now_ns() < end_ns; n++) {
+    for (unsigned int n = 0; !told_to_end; n++) {
         uint64_t ns = 20000 + 5000 * (uint64_t)i;
         if (i % 4 == 0)
             MUST(launch(NULL, ns));
@@ -106,7 +115,7 @@ static void *captures(void *unused) {
     MUST(cuEventRecord(fork_event, stream));
     MUST(cuStreamWaitEvent(joined, fork_event, 0));
     size_t launched = 0;
-    for (; now_ns() < end_ns; launched++) {
+    for (; !told_to_end; launched++) {
         MUST(launch(launched % 2 ? stream : joined, 1000));
         pause_us(1000);
     }
@@ -130,14 +139,14 @@ static int capture(void) {
 
     MUST(cuStreamCreate(&work, CU_STREAM_NON_BLOCKING));
     pthread_create(&thread, NULL, captures, NULL);
-    while (now_ns() < end_ns)
+    while (!told_to_end)
         MUST(launch(work, 100000));
     pthread_join(thread, NULL);
     return 0;
 }
 
-static int contexts(int count) {
-    for (int i = 0; i < count; i++) {
+static int contexts(void) {
+    while (!told_to_end) {
         CUcontext own;
         CUmodule module;
         CUstream stream;
@@ -157,11 +166,11 @@ static void take_a_while(void *unused) {
     pause_us(150000);
 }
 
-static int pauses(int count) {
+static int pauses(void) {
     CUstream stream;
 
     MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    for (int i = 0; i < count; i++) {
+    while (!told_to_end) {
         MUST(launch(stream, 1000000));
         MUST(cuLaunchHostFunc(stream, take_a_while, NULL));
         pause_us(200000);
@@ -205,18 +214,19 @@ static int graphs(bool updated) {
 int main(int count, char **argument) {
     CUmodule module;
 
-    if (count < 3)
+    if (count < 2)
         return 2;
+    signal(SIGTERM, end_it);
     MUST(cuInit(0));
     MUST(cuDevicePrimaryCtxRetain(&context, 0));
     MUST(cuCtxSetCurrent(context));
     MUST(cuModuleLoadData(&module, PTX));
     MUST(cuModuleGetFunction(&spin, module, "gemini_spin"));
-    end_ns = now_ns() + strtoull(argument[2], NULL, 10) * 1000000;
+    end_ns = now_ns() + (count > 2 ? strtoull(argument[2], NULL, 10) * 1000000 : 0);
     int status = !strcmp(argument[1], "threads")    ? threads()
                  : !strcmp(argument[1], "capture")  ? capture()
-                 : !strcmp(argument[1], "contexts") ? contexts(atoi(argument[2]))
-                 : !strcmp(argument[1], "pauses")   ? pauses(atoi(argument[2]))
+                 : !strcmp(argument[1], "contexts") ? contexts()
+                 : !strcmp(argument[1], "pauses")   ? pauses()
                  : !strcmp(argument[1], "replays")  ? graphs(false)
                  : !strcmp(argument[1], "updates")  ? graphs(true)
                                                     : 2;

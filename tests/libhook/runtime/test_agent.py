@@ -15,7 +15,7 @@ import pytest
 
 from bench.bed import wait_for
 from libhook.core import ffi, lib
-from tests.libhook.runtime.conftest import MS, Client, Daemon
+from tests.libhook.runtime.conftest import MS, PATIENCE_S, Client, Daemon
 
 RENEW, DRAINING = lib.WIRE_TOKEN_RENEW, lib.WIRE_TOKEN_DRAINING
 WANT_MORE, IDLE = lib.WIRE_RETURN_WANT_MORE, lib.WIRE_RETURN_IDLE
@@ -39,11 +39,13 @@ class Served:
         self.granted_ns = time.monotonic_ns()
         self.daemon.grant(peer, self.epoch, self.quota_ms, **self.how)
 
-    def serve(self, client: Client, seconds: float, limit: int = 10**9) -> None:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end and client.process.poll() is None and len(self.returns) < limit:
+    def serve(self, client: Client, until: Callable[[], object] = lambda: False) -> None:
+        """Until that comes about, or to the client's end."""
+        end = time.monotonic() + PATIENCE_S
+        while client.process.poll() is None and not until():
+            assert time.monotonic() < end, (len(self.returns), self.daemon.story[-12:])
             try:
-                peer, kind, message = self.daemon.receive(0.2)
+                peer, kind, message = self.daemon.receive(0.05)
             except TimeoutError:
                 continue
             self.messages.append(kind)
@@ -69,6 +71,17 @@ class Served:
             elif kind == lib.WIRE_TOKEN_REQUEST:
                 self.give(peer)
 
+    def until_returned(self, client: Client, count: int) -> None:
+        """Serve until so many grants have come back."""
+        self.serve(client, lambda: len(self.returns) >= count)
+        assert len(self.returns) >= count
+
+    def end(self, client: Client) -> Any:
+        """Tell it to end, and serve it until it has; what it says."""
+        client.process.send_signal(signal.SIGTERM)
+        self.serve(client)
+        return client.finish()
+
 
 def outside(work: list[tuple[int, int, int]], held: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
     """The work that was not wholly between a Grant and the Return that confirmed its drain."""
@@ -92,11 +105,11 @@ def test_hello_tells_who_it_is_and_the_page_knows_it_by_the_nonce(daemon: Daemon
     client.finish()
 
 
+@pytest.mark.tries(5)
 def test_a_busy_process_drains_at_its_quotas_end_and_runs_only_while_it_holds(daemon: Daemon, start: Start) -> None:
-    client = start("busy", 300, 100_000)
+    client = start("busy", 100_000)
     served = Served(daemon)
-    served.serve(client, 5, limit=15)
-    time.sleep(0.1)
+    served.until_returned(client, 15)
     assert outside([w for w in client.work() if w[0] < served.held[-1][1]], served.held) == []
     middle = served.returns[2:]
     overuse = [one.overuse_ns / MS for one in middle]
@@ -108,17 +121,17 @@ def test_a_busy_process_drains_at_its_quotas_end_and_runs_only_while_it_holds(da
 
 def test_a_return_is_kept_for_a_moment_where_the_next_tenant_runs_already(daemon: Daemon, start: Start) -> None:
     """The daemon is not to wake beside the next one's threads. On a busy machine it is seen in some turns only."""
-    start("busy", 1000, 100_000)
+    start("busy", 100_000)
     peer, _ = daemon.greet()
     page = daemon.page
     assert page
-    wait_for(lambda: page.connections, 30, "connection of the page")
+    wait_for(lambda: page.connections, PATIENCE_S, "connection of the page")
     carrier, following = lib.carrier_start(), ffi.new("struct wire_page *")
     try:
         number = lib.carrier_listen(carrier, page.connections[0].fileno(), 1)
         epoch, kept = 0, []
         while len(kept) < 40 and sum(one >= 400_000 for one in kept) < 3:
-            _, kind, message = daemon.receive(30)
+            _, kind, message = daemon.receive()
             received_ns = time.monotonic_ns()
             if kind == lib.WIRE_RETURN:
                 assert message.epoch == epoch
@@ -134,21 +147,23 @@ def test_a_return_is_kept_for_a_moment_where_the_next_tenant_runs_already(daemon
         lib.carrier_stop(carrier)
 
 
+@pytest.mark.tries(5)
 def test_a_kernel_longer_than_the_quota_is_the_only_one(daemon: Daemon, start: Start) -> None:
-    client = start("busy", 300, 30_000_000)
+    client = start("busy", 30_000_000)
     served = Served(daemon)
-    served.serve(client, 5, limit=6)
+    served.until_returned(client, 6)
     assert [one.launches for one in served.returns] == [1] * len(served.returns)
     assert statistics.median(one.overuse_ns for one in served.returns) == pytest.approx(20 * MS, abs=4 * MS)
     assert outside([w for w in client.work() if w[1] < served.held[-1][1]], served.held) == []
 
 
+@pytest.mark.tries(5)
 def test_an_idle_process_gives_back_soon_after_its_work_and_its_bursts_are_the_devices(
     daemon: Daemon, start: Start
 ) -> None:
     client = start("bursts", 14, 20, 100_000, 15_000_000, CLIENT_LINGER="20000000")
     served = Served(daemon)
-    served.serve(client, 30)  # to its end
+    served.serve(client)
     later = served.returns[3:]
     assert all(one.flags == IDLE for one in later)
     assert statistics.median(one.idle_ns for one in later) <= 500_000
@@ -175,41 +190,30 @@ def test_an_idle_process_gives_back_soon_after_its_work_and_its_bursts_are_the_d
     assert client.process.returncode == 0
 
 
-def test_a_program_that_never_synchronises_is_seen_to_be_idle(daemon: Daemon, start: Start) -> None:
-    for where in ("own", "explicit"):
-        client = start("silent", 300_000, where)
-        served = Served(daemon)
-        served.serve(client, 3, limit=1)
-        assert served.returns[0].flags == IDLE
-        assert served.returns[0].launches == 1
-        assert served.returns[0].idle_ns <= 3 * MS
-        client.kill()
+@pytest.mark.tries(8)
+@pytest.mark.parametrize("where", ["own", "explicit"])
+def test_a_program_that_never_synchronises_is_seen_to_be_idle(daemon: Daemon, start: Start, where: str) -> None:
+    client = start("silent", 300_000, where)
+    served = Served(daemon)
+    served.until_returned(client, 1)
+    assert served.returns[0].flags == IDLE
+    assert served.returns[0].launches == 1
+    assert served.returns[0].idle_ns <= 3 * MS
 
 
+@pytest.mark.tries(5)
 def test_alone_there_is_no_drain_and_a_newcomer_gets_its_turn(daemon: Daemon, start: Start) -> None:
-    client = start("busy", 1500, 200_000)
+    client = start("busy", 200_000)
     peer, _ = daemon.greet()
     daemon.expect(lib.WIRE_TOKEN_REQUEST)
-    daemon.grant(peer, 1, quota_ms=50, lease_ms=250, cap_ms=20, contended=False)
-    renewals, end = 0, time.monotonic() + 0.6
-    while time.monotonic() < end:
-        try:
-            peer, kind, message = daemon.receive(0.1)
-        except TimeoutError:
-            continue
-        if kind == lib.WIRE_STATS:
-            continue
-        assert kind == lib.WIRE_TOKEN_REQUEST
+    daemon.grant(peer, 1, quota_ms=200, lease_ms=1000, cap_ms=20, contended=False)
+    for _ in range(5):
+        _, message = daemon.expect(lib.WIRE_TOKEN_REQUEST)
         assert message.flags == RENEW
-        renewals += 1
-        daemon.send(peer, lib.WIRE_EXTEND, epoch=1, quota_ns=50 * MS, lease_ns=250 * MS, cap_ns=20 * MS)
-    assert 8 <= renewals <= 25
+        daemon.send(peer, lib.WIRE_EXTEND, epoch=1, quota_ns=200 * MS, lease_ns=1000 * MS, cap_ns=20 * MS)
     sent = time.monotonic()
     daemon.send(peer, lib.WIRE_REVOKE, epoch=1, reason=lib.WIRE_REVOKE_NEWCOMER)
-    while True:
-        _, kind, message = daemon.receive()
-        if kind == lib.WIRE_RETURN:
-            break
+    _, message = daemon.expect(lib.WIRE_RETURN)
     assert time.monotonic() - sent <= 0.1  # what was in flight: 20 ms
     assert message.flags & WANT_MORE
     runs = client.work()
@@ -218,39 +222,35 @@ def test_alone_there_is_no_drain_and_a_newcomer_gets_its_turn(daemon: Daemon, st
 
 
 def test_no_work_of_eight_threads_is_outside_its_grants(daemon: Daemon, start: Start) -> None:
-    client = start("eight", 500)
+    client = start("eight")
     served = Served(daemon, pause_ms=1)
-    served.serve(client, 6)
-    assert len(served.returns) > 10
-    assert len({thread for _, _, thread in client.work()}) == 8
+    served.serve(client, lambda: len(served.returns) > 10 and len({thread for _, _, thread in client.work()}) == 8)
     done = served.held[-1][1]
     assert outside([w for w in client.work() if w[0] < done], served.held) == []
 
 
 def test_a_global_capture_stays_valid_while_the_token_comes_and_goes(daemon: Daemon, start: Start) -> None:
-    client = start("capture", 900)
+    client = start("capture")
     served = Served(daemon, quota_ms=3, pause_ms=0.2)
-    served.serve(client, 8)
-    assert client.finish()["valid"]
-    assert len(served.returns) >= 100
+    served.until_returned(client, 100)
+    assert served.end(client)["valid"]
 
 
 def test_streams_may_be_destroyed_while_their_work_runs(daemon: Daemon, start: Start) -> None:
-    client = start("streams", 400)
+    client = start("streams")
     served = Served(daemon, pause_ms=0.5)
-    served.serve(client, 6)
-    assert client.finish()["streams"] > 20
+    served.serve(client)
+    assert client.finish()["streams"] == 63
     assert outside([w for w in client.work() if w[0] < served.held[-1][1]], served.held) == []
 
 
 def test_a_frozen_holder_wakes_before_a_closed_gate(daemon: Daemon, start: Start) -> None:
-    client = start("busy", 3000, 100_000)
+    client = start("busy", 100_000)
     peer, _ = daemon.greet()
     daemon.expect(lib.WIRE_TOKEN_REQUEST)
-    daemon.grant(peer, 1, quota_ms=200, lease_ms=220)
-    time.sleep(0.05)
-    client.process.send_signal(signal.SIGSTOP)
-    time.sleep(0.05)
+    daemon.grant(peer, 1, quota_ms=60_000, lease_ms=60_020)
+    client.until_launched(10)
+    client.freeze()
     assert daemon.page
     daemon.page.store(0)  # the lease ran out
     stopped = len(client.work())
@@ -259,20 +259,19 @@ def test_a_frozen_holder_wakes_before_a_closed_gate(daemon: Daemon, start: Start
     assert message.epoch == 1
     time.sleep(0.05)
     assert len(client.work()) <= stopped + 1  # one launch per thread
-    if not message.flags & WANT_MORE:
-        daemon.expect(lib.WIRE_TOKEN_REQUEST)
-    daemon.grant(peer, 2)
-    daemon.expect(lib.WIRE_RETURN)
-    assert len(client.work()) > stopped + 1, "it goes on"
+    served = Served(daemon)
+    served.epoch = 1
+    if message.flags & WANT_MORE:
+        served.give(peer)
+    served.serve(client, lambda: len(client.work()) > stopped + 1)  # it goes on
 
 
 def test_without_the_page_the_messages_alone_are_right(folder: Path, start: Start) -> None:
     daemon = Daemon(folder / "tenant.sock", page=False)
     try:
-        client = start("busy", 150, 100_000)
+        client = start("busy", 100_000)
         served = Served(daemon)
-        served.serve(client, 5, limit=8)
-        assert len(served.returns) == 8
+        served.until_returned(client, 8)
         assert outside([w for w in client.work() if w[0] < served.held[-1][1]], served.held) == []
     finally:
         daemon.close()
@@ -299,38 +298,49 @@ def test_a_forked_child_is_a_client_of_its_own(daemon: Daemon, start: Start) -> 
     childs = [os.readlink(f"/proc/{message.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{message.pid}/fd")]
     assert not {name for name in inherited if name.startswith("socket")} & set(childs)
     served.epoch = 5
-    served.serve(client, 5)
+    served.serve(client)
     assert client.finish() == {"child": 0}
 
 
 def test_the_agent_is_one_thread_that_takes_no_signal(daemon: Daemon, start: Start) -> None:
-    client = start("busy", 1000, 100_000)
+    client = start("busy", 100_000)
     daemon.greet()
+    daemon.expect(lib.WIRE_TOKEN_REQUEST)  # all is set up
     tasks = Path(f"/proc/{client.process.pid}/task")
     names = [(task / "comm").read_text().strip() for task in tasks.iterdir()]
     assert sorted(names) == ["client", "gemini-agent"]
-    for task in tasks.iterdir():
+
+    def blocked(task: Path) -> tuple[str, bool]:
         status = dict(line.split(":\t", 1) for line in (task / "status").read_text().splitlines() if ":\t" in line)
-        blocked = int(status["SigBlk"], 16)
-        assert (blocked == 0) == (status["Name"] == "client")
+        return status["Name"], int(status["SigBlk"], 16) != 0
+
+    wait_for(  # the program's thread has its own again once it has come back from starting the agent
+        lambda: sorted(map(blocked, tasks.iterdir())) == [("client", False), ("gemini-agent", True)], 60, "masks"
+    )
     for fd in Path(f"/proc/{client.process.pid}/fdinfo").iterdir():
-        link = os.readlink(f"/proc/{client.process.pid}/fd/{fd.name}")
+        try:
+            link, told = os.readlink(f"/proc/{client.process.pid}/fd/{fd.name}"), fd.read_text()
+        except FileNotFoundError:
+            continue  # closed meanwhile
         if link.startswith(("socket", "anon_inode")):
-            assert int(fd.read_text().split("flags:\t")[1].split()[0], 8) & os.O_CLOEXEC
+            assert int(told.split("flags:\t")[1].split()[0], 8) & os.O_CLOEXEC
 
 
 def test_the_daemon_may_die_and_return(folder: Path, start: Start) -> None:
     first = Daemon(folder / "tenant.sock", incarnation=1)
-    client = start("busy", 4000, 100_000)
+    client = start("busy", 100_000)
     peer, hello = first.greet()
     first.expect(lib.WIRE_TOKEN_REQUEST)
     first.grant(peer, 1, quota_ms=40)
-    time.sleep(0.02)
+    client.until_launched(1)
     first.close()  # the socket file is gone too
-    time.sleep(0.3)
+    end = time.monotonic() + PATIENCE_S
+    while " draining -> " not in client.log_text():  # the quota was used to its end
+        assert time.monotonic() < end, client.log_text()
+        time.sleep(0.01)
     stopped = len(client.work())
-    time.sleep(0.1)
-    assert len(client.work()) == stopped  # the quota was used to its end, then it waits
+    time.sleep(0.2)
+    assert len(client.work()) == stopped  # then it waits
     assert client.process.poll() is None
     second = Daemon(folder / "tenant.sock", incarnation=2)
     try:
@@ -343,18 +353,22 @@ def test_the_daemon_may_die_and_return(folder: Path, start: Start) -> None:
         second.grant(peer, 1001)
         _, message = second.expect(lib.WIRE_RETURN)
         assert message.epoch == 1001
-        assert len(client.work()) > stopped + 50
+        served = Served(second)
+        served.epoch = 1001
+        if message.flags & WANT_MORE:
+            served.give(peer)
+        served.serve(client, lambda: len(client.work()) > stopped + 50)
     finally:
         second.close()
 
 
 def test_what_is_still_held_at_a_reconnection_is_told(folder: Path, start: Start) -> None:
     first = Daemon(folder / "tenant.sock", incarnation=1)
-    client = start("busy", 4000, 100_000)
+    client = start("busy", 100_000)
     peer, _ = first.greet()
     first.expect(lib.WIRE_TOKEN_REQUEST)
-    first.grant(peer, 77, quota_ms=1000, lease_ms=1020, contended=False)
-    time.sleep(0.02)
+    first.grant(peer, 77, quota_ms=60_000, lease_ms=60_020, contended=False)
+    client.until_launched(1)
     first.close()
     second = Daemon(folder / "tenant.sock", incarnation=2)
     try:
@@ -363,9 +377,7 @@ def test_what_is_still_held_at_a_reconnection_is_told(folder: Path, start: Start
         peer, again = second.expect(lib.WIRE_HELLO)
         assert again.held_epoch[0] == 77
         second.welcome(peer)
-        before = len(client.work())
-        time.sleep(0.1)
-        assert len(client.work()) > before + 100  # it goes on
+        client.until_launched(len(client.work()) + 100)  # it goes on
         second.send(peer, lib.WIRE_REVOKE, epoch=77, reason=lib.WIRE_REVOKE_PREEMPT)
         _, message = second.expect(lib.WIRE_RETURN)
         assert message.epoch == 77
@@ -374,11 +386,8 @@ def test_what_is_still_held_at_a_reconnection_is_told(folder: Path, start: Start
 
 
 def test_mode_run_goes_on_without_a_daemon_and_obeys_it_when_it_comes(folder: Path, start: Start) -> None:
-    client = start("busy", 5000, 200, GEMINI_ON_BACKEND_LOSS="run")  # the driver's queue here has no end
-    end = time.monotonic() + 3
-    while len(client.work()) < 200:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    client = start("busy", 200, GEMINI_ON_BACKEND_LOSS="run")  # the driver's queue here has no end
+    client.until_launched(200)
     daemon = Daemon(folder / "tenant.sock")
     try:
         peer, _ = daemon.greet()
@@ -390,24 +399,21 @@ def test_mode_run_goes_on_without_a_daemon_and_obeys_it_when_it_comes(folder: Pa
         daemon.expect(lib.WIRE_RETURN)
     finally:
         daemon.close()
-    before = len(client.work())
-    end = time.monotonic() + 3
-    while len(client.work()) < before + 200:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    client.until_launched(len(client.work()) + 200)
 
 
 def test_a_device_that_is_not_shared_is_not_gated(daemon: Daemon, start: Start) -> None:
-    client = start("busy", 100, 100_000)
+    client = start("busy", 100_000)
     peer, _ = daemon.expect(lib.WIRE_HELLO)
     daemon.welcome(peer, managed=0)
-    assert client.finish()["launches"] > 300
+    client.until_launched(300)  # nothing was granted
 
 
+@pytest.mark.tries(3)
 def test_the_valve_lets_in_what_the_drain_waits_for(daemon: Daemon, start: Start) -> None:
     client = start("valve")
     served = Served(daemon)
-    served.serve(client, 5)
+    served.serve(client)
     assert client.finish() == {"peer_came": 1}
     stats = [line for line in client.log_text().splitlines() if "draining -> valve" in line]
     assert stats
@@ -451,7 +457,7 @@ def test_memory_is_reserved_released_and_recalled(daemon: Daemon, start: Start) 
 
 
 def test_a_daemon_that_talks_nonsense_is_survived(daemon: Daemon, start: Start) -> None:
-    client = start("busy", 300, 100_000)
+    client = start("busy", 100_000)
     peer, _ = daemon.greet()
     daemon.expect(lib.WIRE_TOKEN_REQUEST)
     for junk in (b"", b"x", b"GM" * 500, bytes(1024)):
@@ -465,15 +471,13 @@ def test_a_daemon_that_talks_nonsense_is_survived(daemon: Daemon, start: Start) 
     assert client.process.poll() is None
 
 
+@pytest.mark.tries(5)
 def test_the_open_gate_costs_nanoseconds(daemon: Daemon, start: Start) -> None:
     """Function only: the figure is the bench's matter; here it must not be of another order."""
     client = start("cost", GEMINI_LOG="error")
     peer, _ = daemon.greet()
     daemon.expect(lib.WIRE_TOKEN_REQUEST)
-    daemon.grant(peer, 1, quota_ms=5000, lease_ms=6000, cap_ms=1000, contended=False)
-    end = time.monotonic() + 5
-    while client.process.poll() is None and time.monotonic() < end:
-        time.sleep(0.02)
+    daemon.grant(peer, 1, quota_ms=60_000, lease_ms=61_000, cap_ms=1000, contended=False)
     cost = client.finish()
     assert cost["with_ns"] - cost["without_ns"] <= 60, cost
 
@@ -487,9 +491,11 @@ def test_the_open_gate_costs_nanoseconds(daemon: Daemon, start: Start) -> None:
     ],
 )
 def test_a_bad_option_costs_one_line(daemon: Daemon, start: Start, name: str, value: str, mend: str) -> None:
-    client = start("busy", 20, 1000, **{name: value})
+    client = start("busy", 1000, **{name: value})
     peer, _ = daemon.expect(lib.WIRE_HELLO)
     daemon.welcome(peer, managed=0)
+    client.until_launched(20)
+    client.process.send_signal(signal.SIGTERM)
     client.finish()
     lines = [line for line in client.log_text().splitlines() if name in line]
     assert len(lines) == 1
@@ -498,8 +504,8 @@ def test_a_bad_option_costs_one_line(daemon: Daemon, start: Start, name: str, va
 
 
 def test_a_socket_that_does_not_answer_is_told_once(folder: Path, start: Start) -> None:
-    client = start("busy", 20, 1000, GEMINI_LOG="error")
-    end = time.monotonic() + 5
+    client = start("busy", 1000, GEMINI_LOG="error")
+    end = time.monotonic() + PATIENCE_S
     while not client.log_text():
         assert time.monotonic() < end
         time.sleep(0.02)
@@ -510,7 +516,24 @@ def test_a_socket_that_does_not_answer_is_told_once(folder: Path, start: Start) 
     assert outside(client.work(), []) == []
 
 
+def test_a_daemon_that_listens_may_take_its_time_and_one_that_never_answers_is_told_once(
+    daemon: Daemon, start: Start
+) -> None:
+    """Whoever stands still for a while, as any process may on a busy machine, is no daemon that is not there."""
+    client = start("busy", 1000, GEMINI_LOG="error")
+    begun = time.monotonic()
+    daemon.expect(lib.WIRE_HELLO)
+    while not client.log_text():
+        assert time.monotonic() < begun + PATIENCE_S
+        time.sleep(0.01)
+    assert time.monotonic() - begun > 4
+    assert client.log_text().count("\n") == 1
+    assert "does not answer" in client.log_text()
+
+
 def test_without_a_socket_the_library_does_nothing(folder: Path, start: Start) -> None:
-    client = start("busy", 50, 1000, GEMINI_SOCKET="")
-    assert client.finish()["launches"] > 1000
+    client = start("busy", 1000, GEMINI_SOCKET="")
+    client.until_launched(1000)
+    client.process.send_signal(signal.SIGTERM)
+    assert client.finish()["launches"] >= 1000
     assert client.log_text() == ""

@@ -27,7 +27,7 @@ from tests.libhook.runtime.conftest import MS, Daemon, folder  # noqa: F401
 
 PROGRAM = Path(__file__).with_name("program.py")
 # How long to wait for what must come. A run that is expected to fail says less.
-PATIENCE_S = float(os.environ.get("GEMINI_WAYS_PATIENCE", "20"))
+PATIENCE_S = float(os.environ.get("GEMINI_WAYS_PATIENCE", "60"))
 WHOLE = 1 << 62
 
 
@@ -138,7 +138,7 @@ class Warden:
                 limit_bytes=0 if self.limit == WHOLE else self.limit,
                 used_bytes=self.used,
             )
-        elif kind == lib.WIRE_MEM_RELEASE:
+        elif kind == lib.WIRE_MEM_RELEASE and not message.flags & lib.WIRE_MEM_RELEASE_WHOLE:  # that takes nothing off
             self.used -= message.bytes
             self.released += message.bytes
         elif kind == lib.WIRE_RETURN:
@@ -176,12 +176,20 @@ class Warden:
             self.one()
             assert time.monotonic() < end, f"not within {seconds} s; story: {self.daemon.story[-12:]}"
 
-    def serve(self, program: Program, seconds: float = PATIENCE_S) -> None:
-        """Until the program has ended or has said something."""
-        end = time.monotonic() + seconds
+    def serve(self, program: Program, until: Callable[[], object] | None = None) -> None:
+        """Until the program has ended or has said something; it is told to go on when `until` has come about."""
+        end = time.monotonic() + PATIENCE_S
         while not select.select([program.process.stdout], [], [], 0)[0]:
             self.one(0.02)
             assert time.monotonic() < end, f"it says nothing; story: {self.daemon.story[-12:]}"
+            if until is not None and until():
+                program.say()
+                until = None
+
+    def kernels(self, pid: int | None = None) -> int:
+        """How many ran on the first card, of this process or of all."""
+        self.look()
+        return sum(one.kernels for one in self.segments if pid in (None, one.pid))
 
     def outside(self) -> list[Segment]:
         """Work that was not between a Grant and the Return that confirmed its drain."""

@@ -35,6 +35,13 @@ def listen():
     return sys.stdin.readline().strip()
 
 
+def until_told():
+    """An event that is set when a line comes."""
+    told = threading.Event()
+    threading.Thread(target=lambda: (listen(), told.set()), daemon=True).start()
+    return told
+
+
 class Driver:
     """libcuda by one of three ways: a name looked up by dlsym, or by cuGetProcAddress with either default stream."""
 
@@ -231,16 +238,16 @@ def address_of(cuda, name):
     return ctypes.cast(getattr(cuda.lib, name), c_void_p).value
 
 
-def busy(cuda, ms, ns, threads="1"):
-    """Kernel after kernel, never waiting for one."""
+def busy(cuda, ns, threads="1"):
+    """Kernel after kernel, never waiting for one, until a line comes."""
     cuda.begin()
-    end = time.monotonic() + int(ms) / 1000
+    told = until_told()
     ns = int(ns)
 
     def work():
         cuda.cuCtxSetCurrent(cuda.context)
         stream = cuda.stream()
-        while time.monotonic() < end:
+        while not told.is_set():
             cuda.spin(ns, stream)
 
     others = [threading.Thread(target=work) for _ in range(int(threads) - 1)]
@@ -379,10 +386,10 @@ def two_cards(cuda):
     listen()
 
 
-def capture(cuda, ms):
-    """Way 16: a capture in global mode is open all the while, another thread launches as ever."""
+def capture(cuda):
+    """Way 16: a capture in global mode is open until a line comes, another thread launches as ever."""
     cuda.begin()
-    end = time.monotonic() + int(ms) / 1000
+    told = until_told()
     answers = []
 
     def capturing():
@@ -390,7 +397,7 @@ def capture(cuda, ms):
         stream, graph = cuda.stream(), c_void_p()
         cuda.cuStreamBeginCapture_v2(stream, GLOBAL_CAPTURE)
         count = 0
-        while time.monotonic() < end:
+        while not told.is_set():
             cuda.spin(1000, stream)
             count += 1
             time.sleep(0.001)
@@ -402,7 +409,7 @@ def capture(cuda, ms):
     stream = cuda.stream()
     thread = threading.Thread(target=capturing)
     thread.start()
-    while time.monotonic() < end:
+    while not told.is_set():
         cuda.spin(100_000, stream)
     thread.join()
     tell(answers)

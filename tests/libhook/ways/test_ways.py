@@ -32,6 +32,7 @@ def test_way_01_no_route_leads_past_the_gate_or_the_account(warden: Warden, star
     warden.serve(program)
     assert program.answer() == []  # nothing has come through, by any of the routes
     assert sum(one.kernels for one in warden.segments) == 0
+    warden.until(lambda: warden.waiting is not None)
     assert warden.waiting is not None
     warden.grants = {"quota_ms": 50}
     warden.give(warden.waiting, quota_ms=50)
@@ -123,6 +124,7 @@ def test_way_06_the_process_keeps_its_mask_signals_streams_and_life(
     assert program.finish() == []  # and nothing on stderr
 
 
+@pytest.mark.tries(5)
 def test_way_07_start_up_takes_no_lock_makes_no_context_and_does_not_sleep(warden: Warden, start: Start) -> None:
     def all_of(bare: bool) -> tuple[float, list[Program]]:
         begun = time.monotonic()
@@ -142,32 +144,32 @@ def test_way_07_start_up_takes_no_lock_makes_no_context_and_does_not_sleep(warde
     assert [name for name in named if "lock" in name or name.startswith("/tmp")] == []
 
 
+@pytest.mark.tries(5)
 def test_way_08_control_is_exact_to_the_quota_and_needs_no_nvml(warden: Warden, start: Start, tmp_path: Path) -> None:
     (tmp_path / "libcuda.so.1").symlink_to(SIM / "libcuda.so.1")
     warden.grants = {"quota_ms": 10}
-    program = start("busy", 500, 100_000, LD_LIBRARY_PATH=str(tmp_path))  # there is no NVML to be polled
-    warden.serve(program)
+    program = start("busy", 100_000, LD_LIBRARY_PATH=str(tmp_path))  # there is no NVML to be polled
+    warden.serve(program, lambda: len(warden.held) >= 15)
     program.answer()
     busy = warden.busy_ms()[2:-1]
-    assert len(busy) >= 10
     assert 3 <= statistics.median(busy) <= 11  # of 10 ms: no overshoot; how much a starved test host fills is its own
 
 
+@pytest.mark.tries(5)
 def test_way_09_overuse_is_bounded_and_a_token_comes_back_only_drained(warden: Warden, start: Start) -> None:
     warden.grants = {"quota_ms": 5}
-    program = start("busy", 300, 400_000, 3)
-    warden.serve(program)
+    program = start("busy", 400_000, 3)
+    warden.serve(program, lambda: len(warden.held) >= 10)
     program.answer()
-    assert len(warden.held) >= 10
     assert warden.outside() == []
     # Alone, with nothing to stop it but what may be in flight: a revocation finds little of it.
     warden.grants = None
-    alone = start("busy", 1500, 4 * MS)
+    alone = start("busy", 4 * MS)
     warden.until(lambda: len(warden.hellos) == 2 and warden.waiting in list(warden.peers)[1:])
     assert warden.waiting is not None
-    warden.give(warden.waiting, quota_ms=5000, lease_ms=6000, cap_ms=4, contended=False)
+    warden.give(warden.waiting, quota_ms=200_000, lease_ms=201_000, cap_ms=4, contended=False)
     returns = len(warden.returns)
-    time.sleep(0.4)
+    warden.until(lambda: warden.kernels(alone.pid) >= 50)
     revoked_ns = time.monotonic_ns()
     warden.daemon.send(warden.waiting, lib.WIRE_REVOKE, epoch=warden.epoch, reason=lib.WIRE_REVOKE_NEWCOMER)
     warden.until(lambda: len(warden.returns) > returns)
@@ -177,6 +179,7 @@ def test_way_09_overuse_is_bounded_and_a_token_comes_back_only_drained(warden: W
     assert alone.process.poll() is None
 
 
+@pytest.mark.tries(5)
 def test_way_10_an_idle_token_is_given_back_at_once(warden: Warden, start: Start) -> None:
     warden.grants = {"quota_ms": 300, "lease_ms": 600}
     program = start("bursts", 12, 2 * MS, 25)
@@ -200,14 +203,13 @@ def test_way_11_the_daemon_may_die_and_come_back_and_tenants_wait(
         program.say()
         warden.serve(program)
         program.answer()
-    warden.until(lambda: warden.returns)
+    warden.until(lambda: len(warden.returns) == warden.epoch)  # it holds nothing
     daemon.close()
     warden.look()
-    kernels = sum(one.kernels for one in warden.segments)
+    kernels = warden.kernels()
     program.say()
     time.sleep(0.4)
-    warden.look()
-    assert sum(one.kernels for one in warden.segments) == kernels  # it waits
+    assert warden.kernels() == kernels  # it waits
     assert program.process.poll() is None
     second = Daemon(folder / "tenant.sock", incarnation=2)
     try:
@@ -221,23 +223,27 @@ def test_way_11_the_daemon_may_die_and_come_back_and_tenants_wait(
         second.close()
 
 
+@pytest.mark.tries(3)
 def test_way_12_a_holder_past_its_lease_finds_the_gate_closed(warden: Warden, daemon: Daemon, start: Start) -> None:
-    program = start("busy", 3000, 50_000)
+    program = start("busy", 50_000)
     warden.until(lambda: warden.waiting)
     assert warden.waiting is not None
     assert daemon.page is not None
-    warden.give(warden.waiting, quota_ms=2000, lease_ms=2500, contended=False)
-    time.sleep(0.2)
+    warden.give(warden.waiting, quota_ms=200_000, lease_ms=250_000, contended=False)
+    warden.until(lambda: warden.kernels() > 100)
     daemon.page.store(0)  # the daemon has taken the token for lost; not a word comes to the client
-    time.sleep(0.05)
-    warden.look()
-    kernels = sum(one.kernels for one in warden.segments)
-    assert kernels > 100
+
+    def still() -> bool:
+        before = warden.kernels()
+        time.sleep(0.1)
+        return warden.kernels() == before
+
+    warden.until(still)  # what was in flight has run
+    kernels = warden.kernels()
     os.kill(program.pid, signal.SIGSTOP)  # and one that hung meanwhile wakes before a closed gate
     os.kill(program.pid, signal.SIGCONT)
     time.sleep(0.2)
-    warden.look()
-    assert sum(one.kernels for one in warden.segments) == kernels
+    assert warden.kernels() == kernels
 
 
 def test_way_13_no_race_passes_the_limit_and_no_free_breaks_the_account(warden: Warden, start: Start) -> None:
@@ -301,10 +307,9 @@ def test_way_15_cards_are_known_by_uuid_and_each_context_by_its_own_card(
 
 def test_way_16_nothing_of_ours_disturbs_a_capture(warden: Warden, start: Start) -> None:
     warden.grants = {"quota_ms": 3}
-    program = start("capture", 500)
-    warden.serve(program)
+    program = start("capture")
+    warden.serve(program, lambda: len(warden.held) >= 30)
     assert program.answer() == [0, 0, 0]  # ended well, and holds the program's own launches only
-    assert len(warden.held) >= 30
 
 
 def test_way_16_the_end_of_a_joined_stream_leaves_other_captures_alone(warden: Warden, start: Start) -> None:
@@ -341,12 +346,13 @@ def test_way_18_one_connection_serves_all_calls_and_tells_no_identity(warden: Wa
     assert len(warden.daemon.page.nonces) == 2
 
 
+@pytest.mark.tries(5)
 def test_way_19_no_wake_up_is_lost(warden: Warden, start: Start) -> None:
     warden.grants = {"quota_ms": 2, "cap_ms": 20}  # so that a thread waits at the gate only, never for room
-    program = start("busy", 700, 500_000)
-    warden.serve(program)
+    program = start("busy", 500_000)
+    begun = time.monotonic()
+    warden.serve(program, lambda: len(warden.held) >= 20 and time.monotonic() > begun + 0.7)
     program.answer()
-    assert len(warden.held) >= 10
     lasted = warden.segments[-1].end_ns - warden.segments[0].start_ns
     busy = sum(one.end_ns - one.start_ns for one in warden.segments)
     assert busy >= 0.08 * lasted  # who is not woken looks again only after 100 ms: 2 % at most

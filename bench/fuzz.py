@@ -3,11 +3,17 @@
 Uses libFuzzer where there is a clang that has it (Debian: clang and libclang-rt-dev), which steers by coverage; else
 gcc and the plain mutator of tests/fuzz/driver.c. What was found to be interesting stays in the corpus folder, so that
 a later run goes on from there; an input that breaks a claim stays in FOLDER/TARGET-findings.
+
+`--seconds` is wall time; `--cpu-seconds` is processor time, which is what counts where others use the machine: a target
+is played in rounds until it has had so much. `--onto RECORD` goes on from an earlier report: what it says of a target
+whose decoder and fuzzer are still the same, to the byte, is added to this run's.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import os
 import re
 import shutil
@@ -29,6 +35,8 @@ TARGETS = {
 }
 WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-error=unused-parameter")
 FLAGS = ("-std=gnu11", "-O1", "-g", *WARNINGS, f"-I{ROOT}", "-fno-sanitize-recover=all")
+ROUND_S = 300  # of a run by processor time: what is lost when it is ended from outside
+COUNTED = ("wall_s", "cpu_s", "inputs")
 SANITIZED = {**os.environ, "ASAN_OPTIONS": "abort_on_error=1:detect_leaks=0", "UBSAN_OPTIONS": "abort_on_error=1"}
 
 
@@ -55,46 +63,80 @@ def build(target: str, folder: Path, clang: str | None = None, sources: Path = R
     return binary
 
 
-def play(target: str, seconds: int, folder: Path, clang: str | None) -> dict[str, Any]:
-    """Fuzz one target; returns what was run and what was found."""
+def digest(target: str) -> str:
+    """Of the decoder and its fuzzer, headers included: hours of fuzzing count for this very code only."""
+    sources = [FUZZ / "fuzz.h", FUZZ / f"{target}.c", *(ROOT / "libhook" / name for name in TARGETS[target])]
+    headers = [path.with_suffix(".h") for path in sources[2:]]
+    read = hashlib.sha256()
+    for path in [*sources, *filter(Path.exists, headers)]:
+        read.update(path.read_bytes())
+    return read.hexdigest()[:16]
+
+
+def round_of(command: list[object], findings: Path, log: Path) -> tuple[int, float]:
+    """One run of a fuzzer: its exit status and the processor time it took."""
+    with log.open("wb") as output:
+        child = subprocess.Popen(
+            list(map(str, command)), cwd=findings, stdout=output, stderr=subprocess.STDOUT, env=SANITIZED
+        )
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    return child.returncode, usage.ru_utime + usage.ru_stime
+
+
+def play(
+    target: str, seconds: int, folder: Path, clang: str | None, cpu_seconds: float | None = None
+) -> dict[str, Any]:
+    """Fuzz one target for `seconds`, or until it had `cpu_seconds`; returns what was run and what was found."""
     with tempfile.TemporaryDirectory(prefix="gemini-fuzz-") as place:
         plain = build(target, Path(place))
         corpus, findings = folder / target, folder / f"{target}-findings"
         for made in (corpus, findings):
             made.mkdir(parents=True, exist_ok=True)
         subprocess.run([plain, "--seeds", corpus], check=True, env=SANITIZED)
-        command: list[object] = [plain, "--seconds", seconds, "--seed", time.time_ns() % 2**32]
-        if clang:
-            fuzzer = build(target, Path(place), clang)
-            command = [fuzzer, f"-max_total_time={seconds}", "-max_len=8192", "-print_final_stats=1", corpus]
-        started = time.monotonic()
+        fuzzer = build(target, Path(place), clang) if clang else plain
         log = Path(place) / "log"
-        with log.open("wb") as output:
-            child = subprocess.Popen(
-                list(map(str, command)), cwd=findings, stdout=output, stderr=subprocess.STDOUT, env=SANITIZED
-            )
-            _, status, usage = os.wait4(child.pid, 0)
-            child.returncode = os.waitstatus_to_exitcode(status)
-        text = log.read_text(errors="replace")
-        count = re.search(r"number_of_executed_units: (\d+)" if clang else r"(\d+) inputs", text)
-        features = re.findall(r"cov: (\d+) ft: (\d+)", text)
-        if child.returncode:
-            (findings / "log").write_text(text)
-    return {
-        "engine": "libFuzzer" if clang else "plain mutator",
-        "wall_s": round(time.monotonic() - started, 1),
-        "cpu_s": round(usage.ru_utime + usage.ru_stime, 1),
-        "inputs": int(count.group(1)) if count else 0,
-        "edges": int(features[-1][0]) if features else None,
-        "features": int(features[-1][1]) if features else None,
-        "exit_status": child.returncode,
-    }
+        run: dict[str, Any] = {"engine": "libFuzzer" if clang else "plain mutator", "wall_s": 0.0, "cpu_s": 0.0}
+        run |= {"inputs": 0, "edges": None, "features": None, "exit_status": 0, "sources": digest(target)}
+        started = time.monotonic()
+        while True:
+            left = seconds - run["wall_s"]
+            if cpu_seconds is not None:
+                left = min(left, ROUND_S, cpu_seconds - run["cpu_s"])
+            left = max(1, round(left))
+            command: list[object] = [fuzzer, "--seconds", left, "--seed", time.time_ns() % 2**32]
+            if clang:
+                command = [fuzzer, f"-max_total_time={left}", "-max_len=8192", "-print_final_stats=1", corpus]
+            run["exit_status"], cpu_s = round_of(command, findings, log)
+            text = log.read_text(errors="replace")
+            count = re.search(r"number_of_executed_units: (\d+)" if clang else r"(\d+) inputs", text)
+            if features := re.findall(r"cov: (\d+) ft: (\d+)", text):
+                run["edges"], run["features"] = map(int, features[-1])
+            run["inputs"] += int(count.group(1)) if count else 0
+            run["cpu_s"] = round(run["cpu_s"] + cpu_s, 1)
+            run["wall_s"] = round(time.monotonic() - started, 1)
+            (folder / f"{target}.json").write_text(json.dumps(run))  # for who ends it early
+            if run["exit_status"]:
+                (findings / "log").write_text(text)
+                return run
+            if run["wall_s"] >= seconds or cpu_seconds is None or run["cpu_s"] >= cpu_seconds:
+                return run
+
+
+def earlier(record: Path | None, target: str) -> dict[str, Any]:
+    """What a recorded run says of a target, if it was of the same code and found nothing; else nothing."""
+    if record is None or not record.exists():
+        return {}
+    run: dict[str, Any] = json.loads(record.read_text())["targets"].get(target, {})
+    return run if run.get("sources") == digest(target) and run["exit_status"] == 0 else {}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.fuzz", description=__doc__)
     parser.add_argument("targets", nargs="*", help=f"which of {', '.join(TARGETS)}; all when none is named")
     parser.add_argument("--seconds", type=int, default=60, help="for each target (default 60; the record: 3600)")
+    parser.add_argument("--cpu-seconds", type=float, help="of processor time, each, in all; --seconds is the most then")
+    parser.add_argument("--onto", type=Path, help="a recorded run: add to what it says of unchanged targets")
     parser.add_argument("--jobs", type=int, default=1, help="how many targets at once (default 1)")
     parser.add_argument("--corpus", type=Path, default=ROOT / "out" / "fuzz", help="where inputs are kept (out/fuzz)")
     parser.add_argument("--plain", action="store_true", help="the plain mutator, also where there is libFuzzer")
@@ -104,13 +146,26 @@ def main() -> int:
         if target not in TARGETS:
             parser.error(f"{target} is no target; there are {', '.join(TARGETS)}")
     clang = None if arguments.plain else libfuzzer()
+    before = {target: earlier(arguments.onto, target) for target in targets}
+
+    def one(target: str) -> dict[str, Any]:
+        wanted = arguments.cpu_seconds
+        if wanted is not None:
+            wanted -= before[target].get("cpu_s", 0)
+        run = play(target, arguments.seconds, arguments.corpus.resolve(), clang, wanted)
+        return run | {name: round(run[name] + before[target].get(name, 0), 1) for name in COUNTED}
+
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        runs = list(pool.map(lambda t: play(t, arguments.seconds, arguments.corpus.resolve(), clang), targets))
+        runs = list(pool.map(one, targets))
     figures = {"seconds": arguments.seconds, "targets": dict(zip(targets, runs, strict=True))}
+    wanted = arguments.cpu_seconds or 0
     return report(
         "does any input break a decoder?",
         figures,
-        {target: run["exit_status"] == 0 and run["inputs"] > 0 for target, run in zip(targets, runs, strict=True)},
+        {
+            target: run["exit_status"] == 0 and run["inputs"] > 0 and run["cpu_s"] >= wanted
+            for target, run in zip(targets, runs, strict=True)
+        },
     )
 
 

@@ -31,8 +31,8 @@ uint64_t estimate_learn(struct estimate *table, uint64_t size, uint64_t key, uin
 
 /* Mixes what tells one launch from another; never 0. Inline: it runs at every launch. */
 static inline uint64_t estimate_mix(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
-    uint64_t hash = a * 0x9E3779B97F4A7C15ull ^ (b + 0x7F4A7C15ull) * 0xD6E8FEB86659FD93ull ^
-                    (c + 0x1CE4E5B9ull) * 0xBF58476D1CE4E5B9ull ^ (d + 0x133111EBull) * 0x94D049BB133111EBull;
+    uint64_t hash =
+        a * 0x9E3779B97F4A7C15ull ^ b * 0xD6E8FEB86659FD93ull ^ c * 0xBF58476D1CE4E5B9ull ^ d * 0x94D049BB133111EBull;
     return (hash ^ hash >> 32) | 1ull << 63;
 }
 

@@ -8,6 +8,7 @@
 #ifndef GEMINI_HOOKS_CONTEXT_H
 #define GEMINI_HOOKS_CONTEXT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "libhook/driver/cuda_types.h"
@@ -28,9 +29,14 @@ extern uint32_t context_round;
 
 const struct context_now *context_look_up(void);
 
+/* Is the answer at hand? */
+static inline bool context_is_known(void) {
+    return context_cached.round == __atomic_load_n(&context_round, __ATOMIC_RELAXED);
+}
+
 /* Never NULL. May call the driver, and may be called during a stream capture. */
 static inline const struct context_now *context_current(void) {
-    if (__builtin_expect(context_cached.round == __atomic_load_n(&context_round, __ATOMIC_RELAXED), 1))
+    if (__builtin_expect(context_is_known(), 1))
         return &context_cached;
     return context_look_up();
 }

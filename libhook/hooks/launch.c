@@ -26,6 +26,25 @@ static inline uint64_t pair(unsigned int low, unsigned int high) {
         return result;                                                                                                 \
     } while (0)
 
+/* The same as a whole wrapper, in two functions: the first calls nothing but the driver, so that the arguments stay
+ * where they came; whatever is not to be had so is a jump to the second, which finds them there. A call that is not
+ * `sane` is the driver's to refuse. */
+#define LAUNCH(name, parameters, arguments, sane, stream, function, key)                                               \
+    static __attribute__((noinline)) CUresult slow_##name parameters {                                                 \
+        bool gated = (sane) && gate_begin_slow(stream, key, FAMILY(function), 0);                                      \
+        CUresult result = real.name arguments;                                                                         \
+        if (gated)                                                                                                     \
+            gate_end();                                                                                                \
+        return result;                                                                                                 \
+    }                                                                                                                  \
+    CUresult name parameters {                                                                                         \
+        if (__builtin_expect(!(sane) || !gate_pass(stream, key), 0))                                                   \
+            return slow_##name arguments;                                                                              \
+        CUresult result = real.name arguments;                                                                         \
+        gate_end();                                                                                                    \
+        return result;                                                                                                 \
+    }
+
 #define KERNEL_PARAMETERS                                                                                              \
     CUfunction function, unsigned int grid_dim_x, unsigned int grid_dim_y, unsigned int grid_dim_z,                    \
         unsigned int block_dim_x, unsigned int block_dim_y, unsigned int block_dim_z, unsigned int shared_mem_bytes,   \
@@ -35,40 +54,25 @@ static inline uint64_t pair(unsigned int low, unsigned int high) {
         kernel_params
 #define KERNEL_KEY KEY(function, grid_dim_x, grid_dim_y, grid_dim_z, block_dim_x, block_dim_y, block_dim_z)
 
-CUresult cuLaunchKernel(KERNEL_PARAMETERS, void **extra) {
-    GATED(stream_legacy(stream), function, KERNEL_KEY, real.cuLaunchKernel(KERNEL_ARGUMENTS, extra));
-}
+LAUNCH(cuLaunchKernel, (KERNEL_PARAMETERS, void **extra), (KERNEL_ARGUMENTS, extra), true, stream_legacy(stream),
+    function, KERNEL_KEY)
+LAUNCH(cuLaunchKernel_ptsz, (KERNEL_PARAMETERS, void **extra), (KERNEL_ARGUMENTS, extra), true,
+    stream_per_thread(stream), function, KERNEL_KEY)
+LAUNCH(cuLaunchCooperativeKernel, (KERNEL_PARAMETERS), (KERNEL_ARGUMENTS), true, stream_legacy(stream), function,
+    KERNEL_KEY)
+LAUNCH(cuLaunchCooperativeKernel_ptsz, (KERNEL_PARAMETERS), (KERNEL_ARGUMENTS), true, stream_per_thread(stream),
+    function, KERNEL_KEY)
 
-CUresult cuLaunchKernel_ptsz(KERNEL_PARAMETERS, void **extra) {
-    GATED(stream_per_thread(stream), function, KERNEL_KEY, real.cuLaunchKernel_ptsz(KERNEL_ARGUMENTS, extra));
-}
+#define CONFIG_PARAMETERS (const CUlaunchConfig *config, CUfunction function, void **kernel_params, void **extra)
+#define CONFIG_ARGUMENTS (config, function, kernel_params, extra)
+#define CONFIG_KEY                                                                                                     \
+    KEY(function, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX, config->blockDimY,          \
+        config->blockDimZ)
 
-CUresult cuLaunchCooperativeKernel(KERNEL_PARAMETERS) {
-    GATED(stream_legacy(stream), function, KERNEL_KEY, real.cuLaunchCooperativeKernel(KERNEL_ARGUMENTS));
-}
-
-CUresult cuLaunchCooperativeKernel_ptsz(KERNEL_PARAMETERS) {
-    GATED(stream_per_thread(stream), function, KERNEL_KEY, real.cuLaunchCooperativeKernel_ptsz(KERNEL_ARGUMENTS));
-}
-
-static inline uint64_t config_key(const CUlaunchConfig *config, CUfunction function) {
-    return KEY(function, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX, config->blockDimY,
-        config->blockDimZ);
-}
-
-CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **kernel_params, void **extra) {
-    if (!config)
-        return real.cuLaunchKernelEx(config, function, kernel_params, extra);
-    GATED(stream_legacy(config->hStream), function, config_key(config, function),
-        real.cuLaunchKernelEx(config, function, kernel_params, extra));
-}
-
-CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function, void **kernel_params, void **extra) {
-    if (!config)
-        return real.cuLaunchKernelEx_ptsz(config, function, kernel_params, extra);
-    GATED(stream_per_thread(config->hStream), function, config_key(config, function),
-        real.cuLaunchKernelEx_ptsz(config, function, kernel_params, extra));
-}
+LAUNCH(
+    cuLaunchKernelEx, CONFIG_PARAMETERS, CONFIG_ARGUMENTS, config, stream_legacy(config->hStream), function, CONFIG_KEY)
+LAUNCH(cuLaunchKernelEx_ptsz, CONFIG_PARAMETERS, CONFIG_ARGUMENTS, config, stream_per_thread(config->hStream), function,
+    CONFIG_KEY)
 
 /* Wait for the gate of one device of several, and account for the launch there. */
 static void pass_gate_of(const CUDA_LAUNCH_PARAMS *one) {

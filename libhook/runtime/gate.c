@@ -461,7 +461,7 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
     if (close_by_ns != UINT64_MAX && room_ns > (int64_t)(close_by_ns - now_ns - flying_ns))
         room_ns = (int64_t)(close_by_ns - now_ns - flying_ns);
     room_ns -= (int64_t)estimated_ns;
-    thread->room_ns = launch->measure || room_ns < 0 ? -1 : room_ns;
+    thread->room_ns = launch->measure || room_ns < 0 || gate_mode == GATE_FENCED ? -1 : room_ns;
     thread->after = launch->measure || room_ns <= 0;
     thread->lane = lane;
     POKE(thread->context, lane->context);
@@ -543,7 +543,13 @@ static bool begin(CUstream stream, uint64_t key, uint64_t family, uint64_t guess
 }
 
 bool gate_begin_slow(CUstream stream, uint64_t key, uint64_t family, uint64_t guess_ns) {
+    if (gate_mode == GATE_INERT)
+        return false;
     int saved = errno;
+    if (!context_is_known() && context_current()->context && gate_pass(stream, key)) {
+        errno = saved; /* all that was in the way: the program had pushed a context, or popped one */
+        return true;
+    }
     bool gated = begin(stream, key, family, guess_ns);
     if (gated && family && !estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, family)) {
         const struct estimate *known = estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, key);

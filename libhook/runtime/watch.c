@@ -125,6 +125,8 @@ void watch_capture_beginning(void) {
     int saved = errno; /* other streams may join by waiting for the capture's events: all lanes get theirs now */
     for (struct lane *lane = gate_self->lanes; lane; lane = lane->next)
         lane_cut(lane, gate_now());
+    if (gate_self->lanes) /* the next launch asks whether it is captured, on whichever stream: else it counts as work */
+        gate_self->room_ns = -1;
     lane_keep_agent_out();
     captures_beginning();
     errno = saved;

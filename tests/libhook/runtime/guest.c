@@ -3,6 +3,7 @@
  *
  *     guest threads                eight threads on legacy, per-thread and created streams, shared and own
  *     guest capture                one thread captures in global mode all the while, another launches
+ *     guest warm                   launches, and more of the same captured on the same stream, which takes 150 ms
  *     guest contexts               contexts made, used and destroyed with work in flight
  *     guest pauses                 kernels with a host function behind each that takes 150 ms
  *     guest replays MILLISECONDS   one graph of a kernel of 50 us, over and over; prints how often
@@ -145,6 +146,25 @@ static int capture(void) {
     return 0;
 }
 
+static int warm(void) {
+    CUstream stream;
+    CUgraph graph;
+
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    while (!told_to_end) {
+        for (int n = 0; n < 50; n++)
+            MUST(launch(stream, 1000));
+        MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+        for (int n = 0; n < 3; n++)
+            MUST(launch(stream, 1000));
+        pause_us(150000);
+        MUST(cuStreamEndCapture(stream, &graph));
+        MUST(cuGraphDestroy(graph));
+    }
+    MUST(cuStreamSynchronize(stream));
+    return 0;
+}
+
 static int contexts(void) {
     while (!told_to_end) {
         CUcontext own;
@@ -225,6 +245,7 @@ int main(int count, char **argument) {
     end_ns = now_ns() + (count > 2 ? strtoull(argument[2], NULL, 10) * 1000000 : 0);
     int status = !strcmp(argument[1], "threads")    ? threads()
                  : !strcmp(argument[1], "capture")  ? capture()
+                 : !strcmp(argument[1], "warm")     ? warm()
                  : !strcmp(argument[1], "contexts") ? contexts()
                  : !strcmp(argument[1], "pauses")   ? pauses()
                  : !strcmp(argument[1], "replays")  ? graphs(false)

@@ -161,6 +161,17 @@ def test_a_global_capture_stays_valid_while_the_token_changes_a_hundred_times(
     assert keeper.outside() == []
 
 
+def test_launches_that_are_captured_on_a_stream_in_use_do_not_hold_the_token(
+    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
+) -> None:
+    process = run(guest_binary, "warm")
+    keeper = Keeper(daemon, sim)
+    # Each capture takes 150 ms, and each grant would last for it.
+    keeper.serve(process, lambda: len([end for start, end in keeper.held if end - start < 75 * MS]) >= 3)
+    finish(process, folder)
+    assert keeper.outside() == []
+
+
 def test_contexts_may_end_with_work_in_flight(
     daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
 ) -> None:

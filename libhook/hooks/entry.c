@@ -195,6 +195,7 @@ __attribute__((constructor)) static void introduce(void) {
     static const struct agent_callbacks callbacks = {.take_credit = take_credit,
         .memory_held = account_held,
         .memory_settled = account_settled,
+        .memory_granted = account_granted,
         .devices = devices_list,
         .ungated_lookups = resolve_ungated_lookups};
     agent_init(&callbacks);

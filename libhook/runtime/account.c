@@ -73,12 +73,20 @@ int account_reserve(int device, uint64_t bytes, bool spare) {
     if (error == -ENOMEM) {
         books[device].credit += taken;
     } else {
-        books[device].held += missing + credit;
+        books[device].held += error == 0 ? 0 : missing; /* account_granted has counted it, unless nobody was asked */
         books[device].credit += credit;
     }
     books[device].moving--;
     account_unlock();
     return error == -ENOMEM ? -ENOMEM : 0;
+}
+
+void account_granted(int device, uint64_t bytes) {
+    if (!has_books(device))
+        return;
+    account_lock();
+    books[device].held += bytes;
+    account_unlock();
 }
 
 void account_return(int device, uint64_t bytes, bool keep) {

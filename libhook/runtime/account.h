@@ -25,6 +25,9 @@ int account_reserve(int device, uint64_t bytes, bool spare);
 /* Give back what was reserved. `keep`: up to a bound as credit for the next reservation, until the daemon recalls it. */
 void account_return(int device, uint64_t bytes, bool keep);
 
+/* For the agent: the daemon has counted so much for a reservation that is under way. */
+void account_granted(int device, uint64_t bytes);
+
 /* For the agent: take unused credit out of the books; all that is held; and of it the credit. */
 uint64_t account_take_credit(int device, uint64_t bytes);
 uint64_t account_held(int device);

@@ -210,7 +210,7 @@ static void on_message(void *context, const void *frame, size_t size) {
     case WIRE_MEM_REPLY:
         __atomic_store_n(&memory[message.reply.device].limit_bytes, message.reply.limit_bytes, __ATOMIC_RELAXED);
         __atomic_store_n(&memory[message.reply.device].used_bytes, message.reply.used_bytes, __ATOMIC_RELAXED);
-        mailbox_on_reply(&message.reply);
+        mailbox_on_reply(&message.reply, hooks.memory_granted);
         agent.answer_patience_ns = ANSWER_NS;
         break;
     case WIRE_MEM_RECALL: on_recall(&message.recall); break;

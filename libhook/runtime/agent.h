@@ -41,6 +41,9 @@ struct agent_callbacks {
     /* The same with a count of changes, for the report that sets the daemon's book right where a message was lost.
      * False while a reservation or a return is under way. May be NULL: no reports. */
     bool (*memory_settled)(int device, uint64_t *held_bytes, uint64_t *moves);
+    /* The daemon has counted `bytes` more for this process: a thread's reservation, which goes on only after this. NULL
+     * where nobody keeps books. */
+    void (*memory_granted)(int device, uint64_t bytes);
     /* The process's CUDA devices: fills uuid[16][16], returns their count (cuInit has succeeded). */
     int (*devices)(uint8_t uuid[16][16]);
     /* How many driver entries newer than the table were handed out as they are; for the metrics. May be NULL. */

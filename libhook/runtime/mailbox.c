@@ -109,7 +109,7 @@ void mailbox_flush(int (*send)(void *message, int type), uint64_t (*next_serial)
     pthread_mutex_unlock(&lock);
 }
 
-void mailbox_on_reply(const struct wire_mem_reply *reply) {
+void mailbox_on_reply(const struct wire_mem_reply *reply, void (*granted)(int device, uint64_t bytes)) {
     pthread_mutex_lock(&lock);
     struct request **at = &first, *request = NULL;
     for (; *at; at = &(*at)->next)
@@ -125,6 +125,8 @@ void mailbox_on_reply(const struct wire_mem_reply *reply) {
         .credit_bytes = reply->granted ? reply->credit_bytes : 0,
         .limit_bytes = reply->limit_bytes,
         .used_bytes = reply->used_bytes};
+    if (granted && reply->granted && !(request->flags & WIRE_MEM_CONTEXT))
+        granted(request->device, request->bytes + reply->credit_bytes);
     finish(request);
 }
 

@@ -27,7 +27,9 @@ void mailbox_ask_context(int device, uint64_t held_bytes, struct mailbox_answer 
 
 /* The agent: send what is new. `send` returns 0 or -errno; what could not be sent stays. */
 void mailbox_flush(int (*send)(void *message, int type), uint64_t (*next_serial)(void), uint64_t now_ns);
-void mailbox_on_reply(const struct wire_mem_reply *reply);
+/* `granted` (may be NULL) is told what was reserved before the asking thread is, who may be long in coming back: all that
+ * the daemon counted stands in our books when the next message goes out. */
+void mailbox_on_reply(const struct wire_mem_reply *reply, void (*granted)(int device, uint64_t bytes));
 bool mailbox_overdue(uint64_t now_ns, uint64_t after_ns); /* a question was sent so long ago and not answered */
 bool mailbox_flushed(int device);         /* no release waits to be sent */
 void mailbox_on_connection(void);         /* a new one: what was not answered is to be asked again */

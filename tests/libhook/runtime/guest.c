@@ -4,6 +4,7 @@
  *     guest threads                eight threads on legacy, per-thread and created streams, shared and own
  *     guest capture                one thread captures in global mode all the while, another launches
  *     guest warm                   launches, and more of the same captured on the same stream, which takes 150 ms
+ *     guest allocate N             N bytes of memory, and then waits for a signal
  *     guest contexts               contexts made, used and destroyed with work in flight
  *     guest pauses                 kernels with a host function behind each that takes 150 ms
  *     guest replays MILLISECONDS   one graph of a kernel of 50 us, over and over; prints how often
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "libhook/driver/cuda_abi.h"
 
@@ -165,6 +167,13 @@ static int warm(void) {
     return 0;
 }
 
+static int allocate(size_t bytes) {
+    CUdeviceptr pointer;
+
+    MUST(cuMemAlloc_v2(&pointer, bytes));
+    return pause();
+}
+
 static int contexts(void) {
     while (!told_to_end) {
         CUcontext own;
@@ -243,14 +252,15 @@ int main(int count, char **argument) {
     MUST(cuModuleLoadData(&module, PTX));
     MUST(cuModuleGetFunction(&spin, module, "gemini_spin"));
     end_ns = now_ns() + (count > 2 ? strtoull(argument[2], NULL, 10) * 1000000 : 0);
-    int status = !strcmp(argument[1], "threads")    ? threads()
-                 : !strcmp(argument[1], "capture")  ? capture()
-                 : !strcmp(argument[1], "warm")     ? warm()
-                 : !strcmp(argument[1], "contexts") ? contexts()
-                 : !strcmp(argument[1], "pauses")   ? pauses()
-                 : !strcmp(argument[1], "replays")  ? graphs(false)
-                 : !strcmp(argument[1], "updates")  ? graphs(true)
-                                                    : 2;
+    int status = !strcmp(argument[1], "threads")                 ? threads()
+                 : !strcmp(argument[1], "capture")               ? capture()
+                 : !strcmp(argument[1], "warm")                  ? warm()
+                 : !strcmp(argument[1], "allocate") && count > 2 ? allocate((size_t)atoi(argument[2]))
+                 : !strcmp(argument[1], "contexts")              ? contexts()
+                 : !strcmp(argument[1], "pauses")                ? pauses()
+                 : !strcmp(argument[1], "replays")               ? graphs(false)
+                 : !strcmp(argument[1], "updates")               ? graphs(true)
+                                                                 : 2;
     pause_us(20000); /* the last Return is sent */
     return status;
 }

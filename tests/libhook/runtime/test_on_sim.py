@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,8 @@ from tests.libhook.runtime.conftest import MS, PATIENCE_S, Daemon
 ROOT = Path(__file__).parents[3]
 LIB = ROOT / "libhook" / "lib"
 RENEW, WANT_MORE = lib.WIRE_TOKEN_RENEW, lib.WIRE_RETURN_WANT_MORE
+MIB = 1 << 20
+PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT, WALL = 17, 0x4206, 0x4207, 0x40000000
 Run = Callable[..., subprocess.Popen[str]]
 
 
@@ -205,6 +209,46 @@ def test_a_graph_that_is_updated_keeps_what_was_learned_of_its_length(
         keeper.serve(process)
         counts[how] = int(finish(process, folder))
     assert counts["updates"] >= 0.6 * counts["replays"] > 0
+
+
+@contextmanager
+def main_thread_stopped(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Only this one of its threads stands still."""
+    ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+    ptrace.argtypes = [ctypes.c_long] * 4
+    if ptrace(PTRACE_SEIZE, process.pid, 0, 0) or ptrace(PTRACE_INTERRUPT, process.pid, 0, 0):
+        pytest.skip(f"ptrace: {os.strerror(ctypes.get_errno())}")
+    os.waitpid(process.pid, WALL)
+    yield
+    ptrace(PTRACE_DETACH, process.pid, 0, 0)
+
+
+def test_memory_that_was_granted_is_told_to_the_next_daemon_before_the_thread_hears_of_it(
+    sim: str, run: Run, guest_binary: Path, folder: Path
+) -> None:
+    """Else it were uncounted from the reconnection until the next report."""
+    block = 32 * MIB
+    daemon = Daemon(folder / "tenant.sock", incarnation=1)
+    process = run(guest_binary, "allocate", block)
+    reserved = 0
+    while True:
+        peer, kind, message = daemon.receive(60)
+        if kind == lib.WIRE_HELLO:
+            daemon.welcome(peer)
+        elif kind == lib.WIRE_MEM_RESERVE and message.bytes == block:
+            break
+        elif kind == lib.WIRE_MEM_RESERVE:
+            reserved += message.bytes
+            daemon.send(peer, lib.WIRE_MEM_REPLY, answers=message.header.serial, granted=1)
+    with main_thread_stopped(process):
+        daemon.send(peer, lib.WIRE_MEM_REPLY, answers=message.header.serial, granted=1)
+        daemon.send(peer, lib.WIRE_MEM_RECALL, bytes=1)
+        daemon.expect(lib.WIRE_MEM_RELEASE, 60)  # the answer to the recall, and so it has the reply
+        daemon.close()
+        daemon = Daemon(folder / "tenant.sock", incarnation=2)
+        _, again = daemon.expect(lib.WIRE_HELLO, 60)
+        assert again.memory_bytes[0] == reserved + block
+    daemon.close()
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <link.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
@@ -41,7 +42,7 @@
 #include "libhook/runtime/seat.h"
 
 #define LIBRARY_VERSION "0.1.0"
-#define STACK_BYTES (256 * 1024)
+#define STACK_BYTES (256 * 1024) /* beside what the program's thread-local variables take of it */
 #define SLICE_NS 100000ull
 #define STATS_NS 1000000000ull
 #define ANSWER_NS 500000000ull  /* a reservation not answered for so long: the answer is lost, or the daemon */
@@ -430,6 +431,15 @@ static void after_fork_in_child(void) {
     errno = saved;
 }
 
+/* glibc puts the thread-local variables of all libraries onto each thread's stack, and starts none that is too small. */
+static int add_thread_local(struct dl_phdr_info *info, size_t size, void *stack) {
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_TLS)
+            *(size_t *)stack += info->dlpi_phdr[i].p_memsz + info->dlpi_phdr[i].p_align;
+    return 0;
+}
+
 static int start(const struct options *options) {
     static const struct link_events EVENTS = {.on_up = on_up, .on_message = on_message, .on_down = on_down};
     uint8_t uuid[WIRE_MAX_DEVICES][16];
@@ -466,7 +476,9 @@ static int start(const struct options *options) {
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    size_t stack = STACK_BYTES;
+    dl_iterate_phdr(add_thread_local, &stack);
+    pthread_attr_setstacksize(&attributes, stack);
     error = -pthread_create(&thread, &attributes, run, NULL);
     pthread_attr_destroy(&attributes);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -32,6 +32,9 @@ extern char **environ;
 static const char image[] = ".version 8.0\n.target sm_90\n.address_size 64\n"
                             ".visible .entry gemini_spin(.param .u64 nanoseconds)\n{ ret; }\n";
 static void *driver;
+#ifdef THREAD_LOCAL_BYTES /* of each thread's stack */
+static __thread volatile char thread_local_bytes[THREAD_LOCAL_BYTES];
+#endif
 
 #define CALL(symbol, prototype, ...)                                                                                   \
     do {                                                                                                               \
@@ -208,6 +211,9 @@ static int devices(void) {
 
 int main(int argc, char **argv) {
     const char *mode = argc == 2 ? argv[1] : "";
+#ifdef THREAD_LOCAL_BYTES
+    thread_local_bytes[argc] = 1;
+#endif
     if (open_driver())
         return 1;
     if (strcmp(mode, "fork-before") == 0)

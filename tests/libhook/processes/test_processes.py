@@ -77,6 +77,14 @@ def test_each_process_is_a_client_of_its_own_and_works(
     tenant.until_joined(processes)  # who execs worked twice under one pid: as two clients
 
 
+def test_a_program_with_many_thread_local_variables_is_a_client_too(tenant: Tenant, compiled: Compile) -> None:
+    """They take their place on each thread's stack, the library's own thread's too."""
+    status, lines, err = tenant.run(compiled("processes.c", "-DTHREAD_LOCAL_BYTES=1048576"), "plain")
+    assert (status, err) == (0, "")
+    assert len(workers(lines)) == 1
+    tenant.until_joined(1)
+
+
 @pytest.mark.parametrize(("visible", "cards"), [("2,0", [2, 0]), ("GPU", [1, 2, 0]), ("1", [1]), (None, [0, 1, 2])])
 def test_each_card_of_a_process_is_the_one_it_is_named_by(
     bed: Bed, tenant: Tenant, compiled: Compile, visible: str | None, cards: list[int]

@@ -66,7 +66,7 @@ def first_difference(bed: Bed, binary: Path, words: list[object], patience_s: fl
 def differences(bed: Bed, binary: Path, seed: int, calls: int, threads: int) -> tuple[int, dict[str, Any] | None]:
     """Play one seed both ways: how many calls, and what differed."""
     words: list[object] = [seed, calls, threads]
-    patience_s = 60 + calls / 500
+    patience_s = 600 + calls / 500  # a machine may stand still for minutes; what hangs does so for good
     bare, ours = (played(bed, binary, words, hooked, patience_s) for hooked in (False, True))
     count = next((int(line.split()[1]) for line in bare[1] if line.startswith("calls ")), 0)
     if bare == ours and bare[0] == 0:

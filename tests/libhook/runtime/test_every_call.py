@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -45,6 +46,7 @@ class Caller:
                 "GEMINI_SOCKET": f"ipc://{folder}/tenant.sock",
                 "LD_PRELOAD": preloaded(LIB / "libgemini_hook.so"),
                 "LD_LIBRARY_PATH": str(LIB / "sim"),
+                **{name: value for name, value in os.environ.items() if name.startswith(("ASAN_", "TSAN_", "UBSAN_"))},
             },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -37,14 +37,12 @@ def test_without_a_checkout_the_commit_is_the_wheels(monkeypatch: pytest.MonkeyP
     assert info.commit() == "abc1234"
 
 
-def test_what_is_built_here_loads_on_the_floor_and_a_newer_need_is_found(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_what_is_built_here_loads_on_the_floor_and_a_newer_need_is_found(tmp_path: Path) -> None:
     build.check_floor()
     source = tmp_path / "new.c"
     text = "int dlopen_new(void); int f(void) { return dlopen_new(); }\n"
     source.write_text(text + '__asm__(".symver dlopen_new,dlopen@GLIBC_2.34");\n')
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(tmp_path / "new.so"), str(source)], check=True)
-    monkeypatch.setattr(build, "LIB", tmp_path)
+    (tmp_path / "lib").mkdir()
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(tmp_path / "lib" / "new.so"), str(source)], check=True)
     with pytest.raises(ValueError, match=r"new\.so needs dlopen of glibc 2\.34"):
-        build.check_floor()
+        build.check_floor(tmp_path)

@@ -19,6 +19,8 @@ from typing import Any
 
 from bench.report import commit, machine
 
+END_SECONDS = 30.0  # how long to wait for what was killed
+
 
 def one(name: str, sim: str | None, out: Path, scale: float) -> int:
     """A single check, in this process; its findings go to DIR/<name>.json."""
@@ -42,14 +44,23 @@ def one(name: str, sim: str | None, out: Path, scale: float) -> int:
 
 
 def end_all(mark: str) -> None:
-    """End a check and every process that it started, in whatever session: they carry its mark in the environment."""
+    """End a check and every process that it started, in whatever session: they carry its mark in the environment.
+
+    Again until none is left, for a while: one may start another just before it is ended, and ending takes its time.
+    """
     variable = f"GEMINI_CHECK={mark}".encode()
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if variable in (entry / "environ").read_bytes().split(b"\0"):
-                os.kill(int(entry.name), signal.SIGKILL)
-        except OSError:  # it has ended, or is not ours
-            continue
+    deadline = time.monotonic() + END_SECONDS
+    left = True
+    while left and time.monotonic() < deadline:
+        left = False
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                if variable in (entry / "environ").read_bytes().split(b"\0"):  # that of a zombie is empty
+                    os.kill(int(entry.name), signal.SIGKILL)
+                    left = True
+            except OSError:  # it has ended, or is not ours
+                continue
+        time.sleep(0.02)
 
 
 def run(name: str, limit_s: float, args: argparse.Namespace) -> dict[str, Any]:

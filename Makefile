@@ -78,7 +78,7 @@ docs: $(VENV)/.stamp-docs ## the documentation as a site, in out/site; a dead li
 cuda-check: setup ## the table of driver functions against CUDA's headers of each release, and the newest there is
 	@$(BIN)/python -m tests.headers.compare
 
-sanitize: build ## the library's tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer, half an hour
+sanitize: build ## the library's tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer, 40 minutes
 	@$(BIN)/python -m tests.sanitize.run
 
 bench: build ## every benchmark, one JSON object each; ARGS="fairness handover" for some

@@ -318,7 +318,7 @@ def test_D12_to_D17_gaias_experiments_place_as_its_tables_say_in_the_time_of_a_p
         {arm: [round(1e3 * taken) for taken in every] for arm, every in seconds.items()}, "ms from creation to binding"
     )
     # A pod of ours costs the calls of filter and bind more; generous, for other things run on the machine.
-    assert statistics.median(seconds["extender"]) < statistics.median(seconds["plain"]) + 5.0
+    assert statistics.median(seconds["extender"]) < statistics.median(seconds["plain"]) + 1.0
 
 
 def test_kubectl_gemini_shows_cards_holders_and_who_waits(plane: Plane, namespace: str, crd: None) -> None:

@@ -46,7 +46,7 @@ def rounds(child: subprocess.Popen[Any]) -> int:
 
 def run(bed: Bed, *programs: list[object], devices: tuple[int, ...] = (0,), most: float = 1.0) -> list[int]:
     """How often each of `stuck`'s programs went round. All run until there was a window in which each of these launched
-    on each card again and again, and `busy` kept its half, to 4 points, and had no more than `most` of the time that
+    on each card again and again, and `busy` kept its half, to 2 points, and had no more than `most` of the time that
     anybody had of the card (what nobody had is the hand-overs', not the other tenant's). Where the machine has other
     things to do a window says nothing; who is stuck is so in each. How exact shares are is bench/fairness's matter."""
     for device in devices:
@@ -77,7 +77,7 @@ def run(bed: Bed, *programs: list[object], devices: tuple[int, ...] = (0,), most
         shares = [one["busy"] / max(1, sum(one.values())) for one in had]
         launched = min(kernels().values())
         seen.append((shares, launched))
-        if all(0.46 <= share <= most for share in shares) and launched >= 5 * WINDOW_S:
+        if all(0.48 <= share <= most for share in shares) and launched >= 5 * WINDOW_S:
             return [rounds(child) for child in children]
         assert time.monotonic() < deadline, seen
 
@@ -108,7 +108,7 @@ def test_one_call_that_launches_on_two_gpus_passes_both_gates(bed: Bed, program:
         if tenant == "stuck"
     ]
     assert len(launches) == 2
-    assert all(count * 0.5 <= one <= count for one in launches)  # those of the last grant are not told
+    assert all(count * 0.7 <= one <= count for one in launches)  # those of the last grant are not told
 
 
 def test_a_stream_that_waits_for_a_second_process_runs_to_its_end(bed: Bed, program: Path, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_stream_that_waits_for_a_second_process_runs_to_its_end(bed: Bed, prog
 
 @pytest.mark.parametrize("mode", ["global", "thread", "relaxed"])
 def test_a_capture_stays_whole_while_tokens_change_hands(bed: Bed, program: Path, mode: str) -> None:
-    (count,) = run(bed, [program, "capture", mode], most=0.54)  # the other one is as busy
+    (count,) = run(bed, [program, "capture", mode], most=0.52)  # the other one is as busy
     assert count >= 5
 
 

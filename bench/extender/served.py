@@ -114,11 +114,11 @@ class Store:
             raise Refused(404, f"there is no pod {name}")
         return self.pods[name]
 
-    async def pods_on(self, node: str) -> list[Object]:
-        return [pod for pod in self.bound if pod["spec"]["nodeName"] == node]
+    async def pods_on(self, node: str) -> tuple[list[Object], int]:
+        return [pod for pod in self.bound if pod["spec"]["nodeName"] == node], 0
 
-    async def claims_on(self, node: str) -> list[Object]:
-        return []
+    async def claims_on(self, node: str) -> tuple[list[Object], int]:
+        return [], 0
 
     async def claim(self, namespace: str, name: str) -> Object:
         raise Refused(404, f"there is no claim {name}")

@@ -203,6 +203,7 @@ class Binder:
                 continue
             if self.cluster.reservations.of(uid) is held:
                 self._promises.drop(held.placement)
+        self._promises.forget_gone()
         for held in self.cluster.reservations.due_adopted(self._promises.clock_ns()):
             if held.placement.pod.startswith(PREFIX):
                 continue

@@ -8,8 +8,9 @@ bindings of one node that come together share it.
 
 Why that is enough: writes of one lease stand in one order, and each writer has taken in all entries before its own. An
 entry is left out only by a replica that has seen the pod's fate in the API server; who comes later lists the node's
-pods (and claims, where any was ever promised) after reading the lease, and sees it too. An entry whose pod is never
-bound is left out after a time-out longer than any call may take.
+pods (and claims, where any was ever promised) after reading the lease, and sees it too. A pod that is not known though
+the watch of all pods has come as far as that list was deleted, for it was there when its entry was written. An entry
+whose pod is never bound is left out after a time-out longer than any call may take.
 
 The first half is pure: entries to text and back. `Ledger` does its I/O through the client that it is given.
 """
@@ -79,9 +80,9 @@ class Store(Protocol):
 
     async def put_lease(self, namespace: str, name: str, metadata: dict[str, Any]) -> str: ...
 
-    async def pods_on(self, node: str) -> list[dict[str, Any]]: ...
+    async def pods_on(self, node: str) -> tuple[list[dict[str, Any]], int]: ...
 
-    async def claims_on(self, node: str) -> list[dict[str, Any]]: ...
+    async def claims_on(self, node: str) -> tuple[list[dict[str, Any]], int]: ...
 
 
 class Owner(Protocol):
@@ -89,6 +90,9 @@ class Owner(Protocol):
 
     def settled(self, pod: str) -> bool:
         """Whether the pod's fate is known: bound, or gone."""
+
+    def gone(self, pod: str, pods: int, claims: int) -> bool:
+        """Whether a pod or claim that was there when its kind had that version is known not to be any more."""
 
     def see(self, pods: Sequence[dict[str, Any]]) -> None:
         """Pods as a read has shown them just now."""
@@ -122,6 +126,7 @@ class _Page:
     entries: dict[Key, Promise] = field(default_factory=dict)
     first_seen: dict[Key, int] = field(default_factory=dict)
     reads: int = 0
+    as_of: dict[Key, tuple[int, int]] = field(default_factory=dict)  # of what was read: versions of pods and claims
     claims: bool = False  # whether a claim was ever promised there
     wanted: list[_Wanted] = field(default_factory=list)
     dropped: set[str] = field(default_factory=set)
@@ -171,8 +176,11 @@ class Ledger:
         return self._theirs(page) if page is not None else []
 
     def _theirs(self, page: _Page) -> list[Placement]:
-        promises = [p.placement for p in page.entries.values() if p.by != self.replica]
-        return [placement for placement in promises if not self._owner.settled(placement.pod)]
+        return [p.placement for key, p in page.entries.items() if p.by != self.replica and not self._over(page, key)]
+
+    def _over(self, page: _Page, key: Key) -> bool:
+        """Whether it is known what became of a promise, or that its pod is no more."""
+        return self._owner.settled(key[0]) or (key in page.as_of and self._owner.gone(key[0], *page.as_of[key]))
 
     def _own(self, page: _Page, pod: str) -> bool:
         return (pod, self.replica) in page.entries
@@ -225,7 +233,7 @@ class Ledger:
             key: promise
             for key, promise in page.entries.items()
             if not (key[1] == self.replica and key[0] in dropped)
-            and not self._owner.settled(key[0])
+            and not self._over(page, key)
             and now_ns - page.first_seen.get(key, now_ns) < FORGET_NS
         }
         entries = kept | fresh
@@ -247,19 +255,21 @@ class Ledger:
         page.entries, page.read, page.claims = entries, True, claims
         page.dropped -= dropped
         page.first_seen = {key: now_ns if key in fresh else page.first_seen.get(key, now_ns) for key in entries}
+        page.as_of = {key: versions for key, versions in page.as_of.items() if key in entries and key not in fresh}
 
     async def _read(self, node: str, page: _Page) -> None:
         """Takes in the lease and then the node's pods and claims, in this order."""
         lease = await self._store.lease(self._namespace, NODE_LEASE.format(node))
         said = ((lease or {}).get("metadata") or {}).get("annotations") or {}
         page.claims = page.claims or CLAIMS in said
-        pods = await self._store.pods_on(node)
-        claims = await self._store.claims_on(node) if page.claims else []
+        pods, pods_version = await self._store.pods_on(node)
+        claims, claims_version = await self._store.claims_on(node) if page.claims else ([], 0)
         page.version = None if lease is None else str(lease["metadata"].get("resourceVersion", ""))
         found = {} if lease is None else {(p.placement.pod, p.by): p for p in read_entries(lease)}
         now_ns = self._clock_ns()
         page.first_seen = {key: page.first_seen.get(key, now_ns) for key in found}
         page.entries, page.read = found, True
+        page.as_of = dict.fromkeys(found, (pods_version, claims_version))
         page.reads += 1
         page.dropped = {pod for pod in page.dropped if self._own(page, pod)}
         self._owner.see(pods)

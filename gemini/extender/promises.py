@@ -24,13 +24,13 @@ class Kubernetes(Protocol):
 
     async def pod(self, namespace: str, name: str) -> dict[str, Any]: ...
 
-    async def pods_on(self, node: str) -> list[dict[str, Any]]: ...
+    async def pods_on(self, node: str) -> tuple[list[dict[str, Any]], int]: ...
 
     async def bind(self, namespace: str, name: str, uid: str, node: str, annotations: dict[str, str]) -> None: ...
 
     async def lease(self, namespace: str, name: str) -> dict[str, Any] | None: ...
 
-    async def claims_on(self, node: str) -> list[dict[str, Any]]: ...
+    async def claims_on(self, node: str) -> tuple[list[dict[str, Any]], int]: ...
 
     async def claim(self, namespace: str, name: str) -> dict[str, Any]: ...
 
@@ -93,13 +93,16 @@ class Promises:
             return self.cluster.ended(pod)
         return view.node is not None or view.gone
 
+    def gone(self, pod: str, pods: int, claims: int) -> bool:
+        return self.cluster.gone(pod, claims if pod.startswith(PREFIX) else pods)
+
     def see(self, pods: Sequence[dict[str, Any]]) -> None:
         for pod in pods:
-            self.cluster.apply(POD, "MODIFIED", pod)
+            self.cluster.note(POD, pod)
 
     def see_claims(self, claims: Sequence[dict[str, Any]]) -> None:
         for claim in claims:
-            self.cluster.apply(CLAIM, "MODIFIED", claim)
+            self.cluster.note(CLAIM, claim)
 
     def adopt(self, node: str, placements: Sequence[Placement]) -> None:
         self.cluster.reservations.adopt(node, placements, self.clock_ns() + BIND_NS)
@@ -109,11 +112,20 @@ class Promises:
 
     # ---- giving back, looking up
 
+    def forget_gone(self) -> None:
+        """Gives back what other replicas promised to pods and claims that turned out to be gone meanwhile."""
+        if self.ledger is None:
+            return
+        for held in self.cluster.reservations.adopted():
+            if held.placement not in self.ledger.others(held.placement.node):
+                self.cluster.reservations.disown(held.placement.pod, held.placement.node)
+
     async def look_for_others(self, node: str) -> None:
         """Takes in the node's pods where another device plugin gives out cards too: one of its pods may have been bound
         since our watch last spoke, and its kubelet does not ask us. Raises ApiFault."""
         if self.cluster.has_vendor(node):
-            self.see(await self.kubernetes.pods_on(node))
+            pods, _ = await self.kubernetes.pods_on(node)
+            self.see(pods)
 
     async def bound(self, pod: PodView, node: str) -> bool:
         """Whether the pod turns out to be bound there, with cards; takes in what is read."""

@@ -57,7 +57,8 @@ class Reservations:
         """What other replicas have promised on a node, in place of all that they had promised there before. Taken as
         said, beside a promise of our own for the same pod, for either may become the binding; the very same cards for
         the same pod count once."""
-        for key in self._adopted.pop(node, {}):
+        before = self._adopted.pop(node, {})
+        for key in before:
             self._book.release(key)
         here: dict[str, Reservation] = {}
         for i, promise in enumerate(dict.fromkeys(promises)):
@@ -68,19 +69,28 @@ class Reservations:
                 here[key] = Reservation(promise, expires_ns)
         if here:
             self._adopted[node] = here
+        left = {held.placement.pod for held in before.values()} - {held.placement.pod for held in here.values()}
+        self.releases += any(pod not in self._held and pod not in self._book.holdings for pod in left)
 
     def adopted(self) -> list[Reservation]:
         return [held for here in self._adopted.values() for held in here.values()]
 
     def disown(self, pod: str, node: str | None = None) -> None:
-        """Forgets what others promised the pod (there): it came to be, or cannot any more, or is our own now."""
+        """Gives back what others promised the pod (there): it came to nothing."""
+        self.releases += self._disown(pod, node)
+
+    def _disown(self, pod: str, node: str | None = None) -> bool:
+        """Forgets what others promised the pod (there), for it is in the book otherwise; whether there was anything."""
+        found = False
         for name in [node] if node is not None else list(self._adopted):
             here = self._adopted.get(name, {})
             for key in [key for key, held in here.items() if held.placement.pod == pod]:
                 del here[key]
                 self._book.release(key)
+                found = True
             if not here:
                 self._adopted.pop(name, None)
+        return found
 
     def settle(self, pod: str, record: Placement | None = None) -> None:
         """The pod is bound, or gone. What it holds in the book already, as its own record says it, stays there."""
@@ -90,11 +100,11 @@ class Reservations:
         else:
             self._drop(pod)
         if self._adopted:
-            self.disown(pod)
+            self.releases += self._disown(pod) and record is None
 
     def take_over(self, promise: Placement, expires_ns: int) -> None:
         """Another replica's promise becomes our own as well: what a group was given."""
-        self.disown(promise.pod, promise.node)
+        self._disown(promise.pod, promise.node)
         self._book.place(promise, strict=False)
         self._held[promise.pod] = Reservation(promise, expires_ns)
 

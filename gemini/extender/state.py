@@ -26,6 +26,7 @@ from gemini.extender.reserve import GroupKey, Reservations
 from gemini.kube import names
 from gemini.kube.claim import PREFIX, Claim, grants_of, read_claim
 from gemini.kube.device import Reported, cordoned, read_device
+from gemini.kube.quantity import version_number
 from gemini.placement.allocate import Allocator
 from gemini.placement.book import Book
 from gemini.placement.model import GPU, WHOLE, Device, Grant, Placement
@@ -56,6 +57,7 @@ class Cluster:
         self.nominated: set[str] = set()  # uids of waiting pods that preempted
         self._groups: dict[GroupKey, set[str]] = defaultdict(set)
         self._versions: dict[tuple[str, str], int] = {}
+        self._come: dict[str, int] = defaultdict(int)  # how far the watch of each kind has come, as a resourceVersion
         self._awaited: dict[str, set[str]] = defaultdict(set)  # node -> bound pods whose cards another plugin chooses
         self.claims: dict[str, Claim] = {}  # by uid; those that have devices of ours
         self.unanswered: set[str] = set()  # uids of claims that wait for our word
@@ -68,6 +70,14 @@ class Cluster:
 
     def apply(self, kind: str, event: str, given: object) -> None:
         """One watch event. What is no such object is passed over."""
+        self._enter_object(kind, event, given)
+        self._come[kind] = max(self._come[kind], version_of(mapping(given)))
+
+    def note(self, kind: str, given: object) -> None:
+        """An object as another read has shown it, before or after the watch."""
+        self._enter_object(kind, "MODIFIED", given)
+
+    def _enter_object(self, kind: str, event: str, given: object) -> None:
         key = key_of(kind, given)
         if key is None or not isinstance(given, dict):
             return
@@ -93,6 +103,7 @@ class Cluster:
                 self._forget(kind, known)
         for item in listed.values():
             self.apply(kind, "ADDED", item)
+        self._come[kind] = max(self._come[kind], version)
 
     def _take(self, kind: str, key: str, given: dict[str, Any]) -> None:
         if kind == NODE:
@@ -354,6 +365,14 @@ class Cluster:
         held = (self.book.holdings.get(foreign_key(placement.node, pod)) for pod in pods)
         return any(wanted & set(holding.devices()) for holding in held if holding is not None)
 
+    def gone(self, key: str, version: int) -> bool:
+        """Whether a pod (its uid), or the allocation of a claim (its key), that was there when the API server's objects
+        of the kind had that version is known not to be there any more; 0: of no version."""
+        if not key.startswith(PREFIX):
+            return 0 < version <= self._come[POD] and key not in self.pods
+        claim = self.claims.get(key.removeprefix(PREFIX).partition("/")[0])
+        return 0 < version <= self._come[CLAIM] and (claim is None or claim.key != key)
+
     def ended(self, uid: str) -> bool:
         """Whether the pod is known to have been deleted."""
         return uid in self._ended
@@ -390,8 +409,7 @@ def key_of(kind: str, given: object) -> str | None:
 
 def version_of(given: Mapping[str, Any]) -> int:
     """The resourceVersion as a number; 0: there is none to compare."""
-    version = mapping(given.get("metadata")).get("resourceVersion")
-    return int(version) if isinstance(version, str) and version.isdecimal() else 0
+    return version_number(mapping(given.get("metadata")).get("resourceVersion"))
 
 
 def foreign_key(node: str, pod: str) -> str:

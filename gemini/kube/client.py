@@ -24,6 +24,7 @@ import aiohttp
 import orjson
 
 from gemini.kube import names
+from gemini.kube.quantity import version_number
 
 Object = dict[str, Any]
 
@@ -235,15 +236,16 @@ class Client:
     async def pod(self, namespace: str, name: str) -> Object:
         return await self.get(_pod_path(namespace, name))
 
-    async def pods_on(self, node: str) -> list[Object]:
-        """The pods bound to a node, by a read that has seen every write that was answered before it."""
-        items, _ = await self.all_of("Pod", fieldSelector=f"spec.nodeName={node}")
-        return items
+    async def pods_on(self, node: str) -> tuple[list[Object], int]:
+        """The pods bound to a node, by a read that has seen every write answered before, and its version."""
+        items, version = await self.all_of("Pod", fieldSelector=f"spec.nodeName={node}")
+        return items, version_number(version)
 
-    async def claims_on(self, node: str) -> list[Object]:
-        """The ResourceClaims with devices of a node allocated, by a read that has seen every write answered before."""
-        items, _ = await self.all_of("ResourceClaim")
-        return [item for item in items if node in _pools(item)]
+    async def claims_on(self, node: str) -> tuple[list[Object], int]:
+        """The ResourceClaims with devices of a node allocated, by a read that has seen every write answered before, and
+        its version."""
+        items, version = await self.all_of("ResourceClaim")
+        return [item for item in items if node in _pools(item)], version_number(version)
 
     async def claim(self, namespace: str, name: str) -> Object:
         return await self.get(_claim_path(namespace, name))
@@ -335,7 +337,7 @@ async def follow(
         try:
             if not version:
                 items, version = await client.all_of(kind, **query)
-                cluster.replace(kind, items, int(version) if version.isdecimal() else 0)
+                cluster.replace(kind, items, version_number(version))
                 if synced is not None:
                     synced.set()
                 wait = 0.1

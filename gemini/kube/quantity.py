@@ -137,3 +137,8 @@ def parse_ratio(value: object) -> int:
         mend = f"write {float(number * 100):g}" if number < 1 and (number * 100).denominator == 1 else hint
         raise BadValue(f"{shown(value)} is not whole percent; {mend}")
     return int(number)
+
+
+def version_number(version: object) -> int:
+    """A resourceVersion, to compare with others of its kind; 0: there is none."""
+    return int(version) if isinstance(version, str) and version.isdecimal() else 0

@@ -50,7 +50,7 @@ class Refusal(Exception):
 
 
 class Kubernetes(Protocol):
-    async def pods_on(self, node: str) -> list[dict[str, Any]]: ...
+    async def pods_on(self, node: str) -> tuple[list[dict[str, Any]], int]: ...
     async def annotate(
         self, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]
     ) -> dict[str, Any]: ...
@@ -150,7 +150,7 @@ class Service:
     async def _refresh(self) -> None:
         """The node's pods by a read that has seen every write before it: the watch may lag behind the kubelet's."""
         with contextlib.suppress(ApiFault):
-            self.replace(POD, await self.kubernetes.pods_on(self.node))
+            self.replace(POD, *await self.kubernetes.pods_on(self.node))
 
     # ---- what the kubelet knows
 
@@ -316,7 +316,7 @@ class Service:
         """Carries out the repair. What stands in its way; empty where it was done, or is worth another look."""
         async with self._choosing:
             try:
-                self.replace(POD, await self.kubernetes.pods_on(self.node))  # what was written without an answer, too
+                self.replace(POD, *await self.kubernetes.pods_on(self.node))  # what was written without an answer, too
                 for other in list(self.pods.values()):
                     if other.uid != pod.uid and repair.begun(other) and (cards := self._given(other)):
                         await self._carry_out(other, repair.resume(other, cards, self._partner(other)))

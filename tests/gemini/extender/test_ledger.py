@@ -29,6 +29,9 @@ class Keeper:
     def settled(self, pod: str) -> bool:
         return pod in self.known
 
+    def gone(self, pod: str, pods: int, claims: int) -> bool:
+        return False
+
     def see(self, pods: Sequence[dict[str, Any]]) -> None:
         pass
 

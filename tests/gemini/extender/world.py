@@ -12,7 +12,7 @@ from typing import Any
 from gemini.extender.codec import BindRequest, FilterRequest
 from gemini.extender.promises import Verdict
 from gemini.extender.service import SHORTLIST, Service
-from gemini.extender.state import CLAIM, DEVICE, NODE, POD, Cluster
+from gemini.extender.state import CLAIM, DEVICE, KINDS, NODE, POD, Cluster
 from gemini.kube import names
 from gemini.kube.client import Refused, Unanswered
 from gemini.kube.device import write_device
@@ -99,19 +99,19 @@ class World:
                 return copy.deepcopy(stored)
         raise Refused(404, "no such pod")
 
-    async def pods_on(self, node: str) -> list[Object]:
+    async def pods_on(self, node: str) -> tuple[list[Object], int]:
         await self._maybe_lost()
-        return [
-            copy.deepcopy(o) for (k, _), o in self.objects.items() if k == POD and o["spec"].get("nodeName") == node
-        ]
+        here = [o for (k, _), o in self.objects.items() if k == POD and o["spec"].get("nodeName") == node]
+        return copy.deepcopy(here), self.version
 
     async def wake(self, stamp: str) -> None:
         await self._maybe_lost()
         self.woken += 1
 
-    async def claims_on(self, node: str) -> list[Object]:
+    async def claims_on(self, node: str) -> tuple[list[Object], int]:
         await self._maybe_lost()
-        return [copy.deepcopy(o) for (k, _), o in self.objects.items() if k == CLAIM and _pool(o) == node]
+        here = [o for (k, _), o in self.objects.items() if k == CLAIM and _pool(o) == node]
+        return copy.deepcopy(here), self.version
 
     async def claim(self, namespace: str, name: str) -> Object:
         await self._maybe_lost()
@@ -238,8 +238,9 @@ class Replica:
         self.world = world
         self.cluster = Cluster(policies, types)
         self.queue: deque[tuple[str, str, Object]] = deque()
-        for (kind, _), stored in world.objects.items():
-            self.cluster.apply(kind, "ADDED", copy.deepcopy(stored))
+        for kind in KINDS:
+            listed = [copy.deepcopy(stored) for (of, _), stored in world.objects.items() if of == kind]
+            self.cluster.replace(kind, listed, world.version)
         world.queues.append(self.queue)
         self.now_ns = 1_000
         leases = None if alone else "ns"

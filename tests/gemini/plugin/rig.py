@@ -56,9 +56,9 @@ class Api:
         if not self.deaf:
             self.seen(POD, "DELETED", pod)
 
-    async def pods_on(self, name: str) -> list[Object]:
+    async def pods_on(self, name: str) -> tuple[list[Object], int]:
         self._answer()
-        return copy.deepcopy(list(self.pods.values()))
+        return copy.deepcopy(list(self.pods.values())), 0
 
     async def annotate(self, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]) -> Object:
         self._answer()

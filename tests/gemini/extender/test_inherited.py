@@ -1,0 +1,119 @@
+"""What a replica that has ended left in a node's lease: promises to pods that are gone by now hold nothing."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gemini.extender.reserve import BIND_NS
+from gemini.extender.state import CLAIM, NODE, POD
+from gemini.kube.client import Unanswered
+from tests.gemini.extender.world import Replica, World, node_object, pod_object
+
+
+def inherit(world: World) -> None:
+    """A pod was bound by a replica that is no more, and deleted after that; its promise stands in the lease still."""
+    world.nodes("n1", count=1)
+    old = Replica(world, "old")
+    pod = world.put(POD, pod_object("left", gpu_request="0.5"))
+    old.watch()
+    assert asyncio.run(old.bind(pod, "n1")) == ""
+    world.queues.remove(old.queue)
+    world.delete(POD, "uid-left")
+
+
+def test_pod_takes_the_room_of_one_that_was_deleted_before_this_replica_began() -> None:
+    world = World()
+    inherit(world)
+    pod = world.put(POD, pod_object("p", gpu_request="0.6"))
+    replica = Replica(world, "b")
+
+    async def run() -> None:
+        assert (await replica.filter(pod)).passed == ["n1"]
+        assert await replica.bind(pod, "n1") == ""
+
+    asyncio.run(run())
+    assert world.promised()["n1", 0][0] == 60
+
+
+def test_promise_counts_until_the_watch_has_come_so_far_that_the_pod_must_be_gone() -> None:
+    world = World()
+    inherit(world)
+    pod = world.put(POD, pod_object("p", gpu_request="0.6"))
+    replica = Replica(world, "b")
+    world.put(NODE, node_object("n1", news="later than all that the watch of pods has shown"))
+
+    async def run() -> None:
+        assert "50 free of 100, 60 asked" in await replica.bind(pod, "n1")
+        replica.watch()
+        await replica.service.sweep()
+        assert "50 free of 100, 60 asked" in await replica.bind(pod, "n1")
+        world.woken = 0
+        await replica.service.sweep()
+        assert world.woken == 0
+        world.put(POD, pod_object("p", gpu_request="0.6"))  # as the scheduler writes its conditions
+        replica.watch()
+        await replica.service.sweep()
+        assert world.woken == 1
+        assert await replica.bind(world.pod_of("uid-p"), "n1") == ""
+
+    asyncio.run(run())
+
+
+def test_promise_to_a_pod_that_the_watch_has_not_shown_yet_counts() -> None:
+    world = World()
+    world.nodes("n1", count=1)
+    other, replica = Replica(world, "a"), Replica(world, "b")
+    pod = world.put(POD, pod_object("p", gpu_request="0.6"))
+    replica.watch()
+    late = world.put(POD, pod_object("late", gpu_request="0.5"))
+    other.watch()
+
+    async def run() -> None:
+        world.binds_refused = [Unanswered("time-out")]
+        assert await other.bind(late, "n1") != ""  # nobody knows whether it was written
+        assert "50 free of 100, 60 asked" in await replica.bind(pod, "n1")
+        await replica.service.sweep()
+        assert "50 free of 100, 60 asked" in await replica.bind(pod, "n1")
+
+    asyncio.run(run())
+
+
+def test_scheduler_is_woken_when_the_time_of_anothers_promise_is_up() -> None:
+    world = World()
+    inherit(world)
+    pod = world.put(POD, pod_object("p", gpu_request="0.6"))
+    replica = Replica(world, "b")
+    world.put(NODE, node_object("n1", news="later than all that the watch of pods has shown"))
+
+    async def run() -> None:
+        assert "50 free of 100, 60 asked" in await replica.bind(pod, "n1")
+        await replica.service.sweep()
+        world.woken = 0
+        replica.now_ns += 2 * BIND_NS
+        await replica.service.sweep()
+        assert world.woken == 1
+        assert await replica.bind(pod, "n1") == ""
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("ended", ["deleted", "deallocated"])
+def test_claim_that_ended_before_this_replica_began_holds_nothing(ended: str) -> None:
+    world = World()
+    world.nodes("n1", count=1)
+    old = Replica(world, "old")
+    world.allocate("c", "n1", 0, 50)
+    old.watch()
+
+    async def run() -> None:
+        await old.service.claims.sweep()
+        await old.service.claims.settled()
+        assert world.word("c") == "promised"
+        world.queues.remove(old.queue)
+        world.deallocate("c") if ended == "deallocated" else world.delete(CLAIM, "uid-c")
+        pod = world.put(POD, pod_object("p", gpu_request="0.6"))
+        assert await Replica(world, "b").bind(pod, "n1") == ""
+
+    asyncio.run(run())

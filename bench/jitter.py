@@ -41,7 +41,7 @@ class Probe:
         answer = self._process.communicate(timeout=10)[0]
         self.stalls = [(begin, end) for begin, end in json.loads(answer or "[]")]
 
-    def stalled(self, starts_ns: np.ndarray, window_ns: int) -> np.ndarray:
+    def stalled(self, starts_ns: np.ndarray, window_ns: int | np.ndarray) -> np.ndarray:
         """For each window [start, start + window_ns): does it hold a stall?"""
         hit = starts_ns < starts_ns
         for begin, end in self.stalls:

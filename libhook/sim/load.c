@@ -12,7 +12,8 @@
  *
  * --stamps FILE makes a real GPU write its own timeline: each kernel stores when it began and ended by %globaltimer, which
  * all processes on a card share, and the pairs of 64-bit numbers are written to FILE at the end. A simulated GPU executes
- * nothing and leaves them 0; it has an observer instead.
+ * nothing and leaves them 0; it has an observer instead. --bursts FILE writes such pairs for each burst, as the program
+ * saw it: before its first launch, after its synchronise, by CLOCK_MONOTONIC.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -81,13 +82,14 @@ static struct {
 #undef MEMBER
 } cu;
 
+enum { MAX_BURSTS = 1 << 16 }; /* 1 MiB; what comes after them is not told one by one */
 enum { MAX_STAMPS = 1 << 22 }; /* 64 MiB of pinned memory; later kernels all share the last place */
 enum { MAX_STREAMS = 64, MAX_THREADS = 256, MAX_CODES = 16, HISTOGRAM = 64 * 60 };
 
 static struct {
     double kernel_us, gap_us, seconds;
     long burst, sync_every, streams, graph, threads, device, alloc_bytes;
-    const char *json, *stamps;
+    const char *json, *stamps, *bursts;
     bool legacy, per_thread;
 } options = {.kernel_us = 100, .seconds = 10, .streams = 1, .threads = 1};
 
@@ -102,6 +104,8 @@ static struct {
     atomic_bool stop;
     uint64_t (*stamps)[2]; /* pinned: the kernels write begin and end; NULL without --stamps */
     atomic_ulong stamped;
+    uint64_t bursts[MAX_BURSTS][2]; /* of all threads, when each began and when it ended */
+    atomic_ulong burst_count;
     uint64_t deadline_ns;
     pthread_mutex_t lock; /* of the error counts */
     struct {
@@ -142,6 +146,14 @@ static double percentile(const uint64_t *histogram, double part) {
             return i < 64 ? i : ldexp(64 + i % 64 + 0.5, i / 64 - 1);
     }
     return NAN;
+}
+
+static void note_burst(uint64_t began_ns, uint64_t ended_ns) {
+    unsigned long index = atomic_fetch_add_explicit(&run.burst_count, 1, memory_order_relaxed);
+    if (index < MAX_BURSTS) {
+        run.bursts[index][0] = began_ns;
+        run.bursts[index][1] = ended_ns;
+    }
 }
 
 static const char *error_name(int code) {
@@ -235,6 +247,7 @@ static void *work(void *argument) {
             at_ns = now_ns();
             if (burst_ends || !options.burst) {
                 sample(self->burst_ns, at_ns - burst_began_ns);
+                note_burst(burst_began_ns, at_ns);
                 in_burst = 0;
                 if (options.gap_us > 0) {
                     sleep_until(at_ns + (uint64_t)(options.gap_us * 1000));
@@ -307,25 +320,31 @@ static int report(const struct worker *workers, const char *device) {
     return wrong;
 }
 
-/* Write the pairs that kernels stored. Returns 0, or 2 with one line. */
-static int write_stamps(void) {
-    if (!run.stamps)
+/* Write pairs of times to the file that an option named, if it did. Returns 0, or 2 with one line. */
+static int write_pairs(const char *option, const char *name, uint64_t (*pairs)[2], size_t count) {
+    if (!name)
         return 0;
-    FILE *out = fopen(options.stamps, "wb");
-    size_t count = run.stamped < MAX_STAMPS ? run.stamped : MAX_STAMPS;
-    bool written = out && fwrite(run.stamps, sizeof(*run.stamps), count, out) == count;
+    FILE *out = fopen(name, "wb");
+    bool written = out && fwrite(pairs, sizeof(*pairs), count, out) == count;
     if (!out || fclose(out) != 0 || !written) {
-        fprintf(
-            stderr, "gemini-load: --stamps %s: %s; name a file that can be written\n", options.stamps, strerror(errno));
+        fprintf(stderr, "gemini-load: --%s %s: %s; name a file that can be written\n", option, name, strerror(errno));
         return 2;
     }
     return 0;
 }
 
+static int write_times(void) {
+    size_t stamped = run.stamped < MAX_STAMPS ? run.stamped : MAX_STAMPS;
+    size_t bursts = run.burst_count < MAX_BURSTS ? run.burst_count : MAX_BURSTS;
+    int first = write_pairs("stamps", run.stamps ? options.stamps : NULL, run.stamps, stamped);
+    int second = write_pairs("bursts", options.bursts, run.bursts, bursts);
+    return first ? first : second;
+}
+
 static const char usage[] =
     "usage: gemini-load [--kernel-us U] [--burst N] [--gap-us G] [--sync-every N] [--streams S|legacy|per-thread]\n"
     "                   [--threads T] [--graph N] [--alloc BYTES] [--device D] [--seconds S] [--json FILE]\n"
-    "                   [--stamps FILE]\n"
+    "                   [--stamps FILE] [--bursts FILE]\n"
     "Launches kernels of U us (100), back to back and asynchronously. --burst N: after N launches a synchronise and\n"
     "--gap-us of host time. --graph N: graphs of N kernels. --seconds 0: until SIGTERM. --json -: to stdout.\n";
 
@@ -341,11 +360,11 @@ static double number_option(const char *name, const char *text, double low, doub
 }
 
 static void parse(int argc, char **argv) {
-    enum { KERNEL, BURST, GAP, SYNC, STREAMS, THREADS, GRAPH, ALLOC, DEVICE, SECONDS, JSON, STAMPS, HELP };
+    enum { KERNEL, BURST, GAP, SYNC, STREAMS, THREADS, GRAPH, ALLOC, DEVICE, SECONDS, JSON, STAMPS, BURSTS, HELP };
     static const struct option names[] = {{"kernel-us", 1, 0, KERNEL}, {"burst", 1, 0, BURST}, {"gap-us", 1, 0, GAP},
         {"sync-every", 1, 0, SYNC}, {"streams", 1, 0, STREAMS}, {"threads", 1, 0, THREADS}, {"graph", 1, 0, GRAPH},
         {"alloc", 1, 0, ALLOC}, {"device", 1, 0, DEVICE}, {"seconds", 1, 0, SECONDS}, {"json", 1, 0, JSON},
-        {"stamps", 1, 0, STAMPS}, {"help", 0, 0, HELP}, {0, 0, 0, 0}};
+        {"stamps", 1, 0, STAMPS}, {"bursts", 1, 0, BURSTS}, {"help", 0, 0, HELP}, {0, 0, 0, 0}};
     int which, row;
     while ((which = getopt_long(argc, argv, "", names, &row)) != -1) {
         const char *name = which == '?' ? "" : names[row].name;
@@ -361,6 +380,7 @@ static void parse(int argc, char **argv) {
         case SECONDS: options.seconds = number_option(name, optarg, 0, 1e9); break;
         case JSON: options.json = optarg; break;
         case STAMPS: options.stamps = optarg; break;
+        case BURSTS: options.bursts = optarg; break;
         case STREAMS:
             options.legacy = strcmp(optarg, "legacy") == 0;
             options.per_thread = strcmp(optarg, "per-thread") == 0;
@@ -444,7 +464,7 @@ int main(int argc, char **argv) {
         }
     for (long i = 0; i < options.threads; i++)
         pthread_join(workers[i].thread, NULL);
-    int stamps_failed = write_stamps();
+    int times_failed = write_times();
     status = report(workers, device);
-    return stamps_failed ? stamps_failed : status;
+    return times_failed ? times_failed : status;
 }

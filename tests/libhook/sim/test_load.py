@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from libhook.observer import Timeline
@@ -56,6 +57,16 @@ def test_bursts_last_their_kernels_and_leave_gaps(load: Load) -> None:
     assert answer["launches"] % 4 == 0
     assert answer["burst_ms"]["p50"] >= 2.0
     assert answer["gpu_seconds"] / answer["seconds"] < 0.5
+
+
+def test_each_burst_is_told_by_its_times(load: Load, tmp_path: Path) -> None:
+    file = tmp_path / "bursts"
+    answer = load("--kernel-us=500", "--burst=4", "--gap-us=5000", f"--bursts={file}")
+    bursts = np.fromfile(file, dtype=np.uint64).reshape(-1, 2).astype(np.int64)
+    assert len(bursts) == answer["launches"] // 4
+    assert (bursts[:, 1] - bursts[:, 0] >= 2_000_000).all()  # 4 kernels
+    assert (bursts[1:, 0] - bursts[:-1, 1] >= 5_000_000).all()
+    load("--burst=4", f"--bursts={tmp_path}", status=2)
 
 
 def test_graphs_count_their_kernels(load: Load) -> None:

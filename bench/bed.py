@@ -2,7 +2,7 @@
 
 Everything is real but the card: processes under LD_PRELOAD, ZeroMQ, the daemon as its own process. Shares are read from
 the device's timeline by an observer, never from the daemon. Each bed has a machine and a state directory of its own, so
-that several may run at once; leaving the `with` block ends every process that it started.
+that several may run at once; leaving the `with` block, or SIGTERM, ends every process that it started.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -127,6 +128,8 @@ class Bed:
         self._timeline: Timeline | None = None
 
     def __enter__(self) -> Bed:
+        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))  # by way of each __exit__
         if self.tokens:
             self.start_daemon()
         return self

@@ -32,7 +32,7 @@ class Accounts:
         self.epoch = 0  # of the last grant
         self.granted_ns = 0
         self.hop_ns = 0  # what its messages take, there and back
-        self.charge_from_ns = 0  # when the grant was given; alone, when it was there (see _measure_hop)
+        self.charge_from_ns = 0  # when the grant had come there (see _measure_hop)
         self.quota_until_ns = 0
         self.closing_ns = 0  # when it was asked back
         self.contended = False  # the grant is one of those that end
@@ -118,14 +118,16 @@ class Accounts:
         """How many tenants one shares this GPU with: those with processes."""
         return sum(1 for seat in self.seats.values() if seat.members) - 1
 
-    def _measure_hop(self, seat: Seat, member: Member, held_ns: int) -> None:
-        """What lies between our view of a grant and the client's own (receipt to drain confirmed): two messages.
+    def _measure_hop(self, seat: Seat, span_ns: int, held_ns: int) -> None:
+        """What lies between our view of a grant, `span_ns`, and the client's own (receipt to drain confirmed): two
+        messages.
 
-        A limited tenant alone would pay for them with its limit at each of its steps, so there they are not charged:
-        the least of all tenants', and hop_most_ns at most. Beside others everyone pays alike, and they are held time.
+        They are charged to nobody: the least of all tenants', and hop_most_ns at most, of each grant. One of 0.7 has
+        two turns in a row where one of 0.3 never has, and would pay for fewer hand-overs than its part of the time. A
+        limited tenant alone would pay for them with its limit at each of its steps.
         """
         if held_ns > 0:
-            hop_ns = min(max(0, self.now_ns - member.granted_ns - held_ns), self.policy.hop_most_ns)
+            hop_ns = min(max(0, span_ns - held_ns), self.policy.hop_most_ns)
             known_ns = self._hops.get(seat.name)
             self._hops[seat.name] = hop_ns if known_ns is None else (3 * known_ns + hop_ns) // 4
 

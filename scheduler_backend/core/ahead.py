@@ -115,7 +115,7 @@ def pick_at(machine: Books, holder: Seat, rivals: list[Seat], end_ns: int) -> tu
     """Who is picked among `rivals` at `end_ns` if the holder (which may be one of them) has held until then and is
     back; and how far the virtual now jumps forward at that grant, beyond what it moves on until then.
     """
-    left_ns = end_ns - machine.now_ns
+    left_ns = end_ns - min(end_ns, max(machine.now_ns, machine.charge_from_ns))
     virtual_end = machine.virtual_now + (left_ns * SCALE // machine.active_ppm() if holder.request_ppm else 0)
     known = holder.clock, holder.arrived, holder.held_ns, holder.ready_since_ns
     holder.clock += virtual(left_ns, holder.weight_ppm)

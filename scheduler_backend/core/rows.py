@@ -100,7 +100,7 @@ class Rows(Grants):
             return
         self._busy_ns += event.busy_ns
         self._launches += event.launches
-        self._measure_hop(seat, member, event.held_ns)
+        self._measure_hop(seat, self.now_ns - member.granted_ns, event.held_ns)
         member.standing = Standing.WAITS if event.want_more or member.asks_again else Standing.QUIET
         member.asks_again = False
         self._after_hold(seat)
@@ -120,6 +120,9 @@ class Rows(Grants):
             self.unheard.discard(event.client)
         elif member.epoch == event.epoch and event.launches:  # what was not known when its grant was charged
             self._actions.append(ev.Charged(seat.name, self.gpu, event.epoch, 0, 0, event.busy_ns, event.launches))
+        if member.epoch == event.epoch and member.span_ns:
+            self._measure_hop(seat, member.span_ns, event.held_ns)
+            member.span_ns = 0
         returning = self.returning.pop(seat.name, None)
         if event.want_more and member.standing in (Standing.QUIET, Standing.STRAY):
             if seat.state is State.IDLE:
@@ -153,7 +156,9 @@ class Rows(Grants):
         self.hop_ns = min(self._hops.values(), default=0)
         self._shape(seat)
         self.quota_until_ns = now_ns + (event.quota_ns or self.quota_from(seat, self.contended, now_ns))
-        self.charge_from_ns = now_ns if self.contended else now_ns + self.hop_ns
+        self.charge_from_ns = now_ns + self.hop_ns
+        if self.contended and seat.limit_ppm < WHOLE_PPM:
+            seat.drain(self.hop_ns)  # a limit is a part of the card's time, hand-overs included
         self.closing_ns = self.settled_until_ns = self.silent = 0
         self._busy_ns = self._launches = 0
         seat.woken = False
@@ -168,6 +173,7 @@ class Rows(Grants):
     def _drained(self, seat: Seat, event: Drained) -> None:
         """it said so on the short way, and the token went on by the order that was prepared"""
         (member,) = seat.with_standing(Standing.HOLDS)
+        member.span_ns = self.now_ns - member.granted_ns
         member.standing = Standing.WAITS if member.asks_again else Standing.QUIET
         member.asks_again = False
         self._after_hold(seat)

@@ -41,7 +41,10 @@ class Standing(Enum):
 class Member:
     """One process of the tenant."""
 
-    __slots__ = ("again", "asks_again", "client", "epoch", "granted_ns", "lease_until_ns", "standing", "stray_since_ns")
+    __slots__ = (
+        "again", "asks_again", "client", "epoch", "granted_ns", "lease_until_ns", "span_ns", "standing",
+        "stray_since_ns",
+    )  # fmt: skip
 
     def __init__(self, client: int) -> None:
         self.client = client
@@ -49,6 +52,7 @@ class Member:
         self.epoch = 0  # of the grant it holds or strayed with
         self.again = False  # it has given back this epoch before: an old word of its drain may be about
         self.granted_ns = 0
+        self.span_ns = 0  # from then to its drain, until its Return tells its own view of that; 0: unknown
         self.lease_until_ns = 0
         self.asks_again = False  # it asked while its grant was closing
         self.stray_since_ns = 0  # charged up to here, for one that overran; 0 for one whose lease ran out

@@ -131,14 +131,45 @@ def test_alone_what_messages_take_is_not_charged_to_the_limit():
     assert bench.machine.policy.hop_most_ns == 300_000
 
 
-def test_beside_others_it_is_charged_as_held():
-    bench = Bench(("a", 0.5), ("b", 0.5))
+def turns(bench: Bench, number: int) -> list[tuple[str, int]]:
+    """So many grants, each of 9 ms by its client's own clock and 9.2 by ours: who had it, and what was charged."""
+    found = []
+    while len(found) < number:
+        holder = bench.machine.holder
+        assert holder is not None
+        bench.at(max(bench.now_ns, bench.machine.quota_until_ns) / MS + 0.2)
+        held_ns = bench.now_ns - bench.machine.granted_ns - 200_000
+        (client,) = holder.members
+        done = bench.do(ev.TokenReturned(client, 0, bench.machine.epoch, True, held_ns=held_ns))
+        found.append((holder.name, of(done, ev.Charged)[0].held_ns - held_ns))
+    return found
+
+
+def test_beside_others_too_who_has_fewer_hand_overs_has_no_advantage():
+    bench = Bench(("a", 0.7), ("b", 0.3))
     bench.ask(1)
     bench.ask(2)
-    for at_ms, client in ((10.2, 1), (20.4, 2), (30.6, 1)):
-        bench.at(at_ms)
-        event = ev.TokenReturned(client, 0, bench.machine.epoch, True, held_ns=10 * MS)
-        assert of(bench.do(event), ev.Charged)[0].held_ns == pytest.approx(10.2 * MS, abs=2)
+    (_, first_ns), *then = turns(bench, 9)
+    assert first_ns == 200_000  # not known yet
+    assert {name for name, _ in then} == {"a", "b"}
+    assert [extra_ns for _, extra_ns in then] == [0] * 8
+
+
+def test_a_limit_pays_for_its_hand_overs_beside_others():
+    """It is a part of the card's time: were they not in it, others would lose by them."""
+    bench = Bench(("a", 0.5, 0.5), ("b", 0.5))
+    bench.ask(1)
+    bench.ask(2)
+    turns(bench, 4)
+    a = bench.machine.seats["a"]
+    while bench.machine.holder is a:
+        turns(bench, 1)
+    since_ns, a.credit, a.filled_ns = bench.now_ns, 0, bench.now_ns
+    while bench.machine.holder is not a:
+        turns(bench, 1)
+    began_ns = bench.now_ns
+    turns(bench, 1)
+    assert a.credit_ns == pytest.approx((bench.now_ns - since_ns) // 2 - (bench.now_ns - began_ns), abs=2)
 
 
 def test_a_sibling_joins_what_is_left_and_the_grant_is_over_when_both_are_back():

@@ -94,7 +94,7 @@ def timed(work: Any, *arguments: Any) -> tuple[Sample, Any]:
 def figures(samples: list[Sample], probe: Probe) -> dict[str, Any]:
     """Milliseconds; calls during which the machine stalled stand apart."""
     starts, taken = np.array([s for s, _ in samples]), np.array([t for _, t in samples])
-    stalled = probe.stalled(starts, taken)  # type: ignore[arg-type]
+    stalled = probe.stalled(starts, taken)
     quiet, apart = taken[~stalled] / 1e6, taken[stalled] / 1e6
     if not len(quiet):
         quiet = taken / 1e6

@@ -6,19 +6,23 @@ a later run goes on from there; an input that breaks a claim stays in FOLDER/TAR
 
 `--seconds` is wall time; `--cpu-seconds` is processor time, which is what counts where others use the machine: a target
 is played in rounds until it has had so much. `--onto RECORD` goes on from an earlier report: what it says of a target
-whose decoder and fuzzer are still the same, to the byte, is added to this run's.
+whose decoder and fuzzer are still the same, to the byte, is added to this run's. SIGINT or SIGTERM end a run early: its
+report then says how far it came.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -35,9 +39,22 @@ TARGETS = {
 }
 WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-error=unused-parameter")
 FLAGS = ("-std=gnu11", "-O1", "-g", *WARNINGS, f"-I{ROOT}", "-fno-sanitize-recover=all")
-ROUND_S = 300  # of a run by processor time: what is lost when it is ended from outside
+ROUND_S = 300  # of a run by processor time: what is lost when it is killed
+INTERRUPTED = (0, 72, -signal.SIGTERM)  # how a fuzzer ends that is told to: ours, libFuzzer's, one that had not begun
 COUNTED = ("wall_s", "cpu_s", "inputs")
 SANITIZED = {**os.environ, "ASAN_OPTIONS": "abort_on_error=1:detect_leaks=0", "UBSAN_OPTIONS": "abort_on_error=1"}
+
+
+stopping = threading.Event()
+running: set[int] = set()  # pids of fuzzers
+
+
+def stop(*_: object) -> None:
+    """End the rounds that run, and begin no other. A signal handler."""
+    stopping.set()
+    for pid in list(running):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
 
 
 def libfuzzer() -> str | None:
@@ -79,9 +96,14 @@ def round_of(command: list[object], findings: Path, log: Path) -> tuple[int, flo
         child = subprocess.Popen(
             list(map(str, command)), cwd=findings, stdout=output, stderr=subprocess.STDOUT, env=SANITIZED
         )
+        running.add(child.pid)
+        if stopping.is_set():  # between the two it found nobody to tell
+            os.kill(child.pid, signal.SIGTERM)
         _, status, usage = os.wait4(child.pid, 0)
+        running.discard(child.pid)
         child.returncode = os.waitstatus_to_exitcode(status)
-    return child.returncode, usage.ru_utime + usage.ru_stime
+    told = stopping.is_set() and child.returncode in INTERRUPTED
+    return 0 if told else child.returncode, usage.ru_utime + usage.ru_stime
 
 
 def play(
@@ -99,7 +121,7 @@ def play(
         run: dict[str, Any] = {"engine": "libFuzzer" if clang else "plain mutator", "wall_s": 0.0, "cpu_s": 0.0}
         run |= {"inputs": 0, "edges": None, "features": None, "exit_status": 0, "sources": digest(target)}
         started = time.monotonic()
-        while True:
+        while not stopping.is_set():
             left = seconds - run["wall_s"]
             if cpu_seconds is not None:
                 left = min(left, ROUND_S, cpu_seconds - run["cpu_s"])
@@ -121,6 +143,7 @@ def play(
                 return run
             if run["wall_s"] >= seconds or cpu_seconds is None or run["cpu_s"] >= cpu_seconds:
                 return run
+        return run
 
 
 def earlier(record: Path | None, target: str) -> dict[str, Any]:
@@ -145,6 +168,8 @@ def main() -> int:
     for target in targets:
         if target not in TARGETS:
             parser.error(f"{target} is no target; there are {', '.join(TARGETS)}")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
     clang = None if arguments.plain else libfuzzer()
     before = {target: earlier(arguments.onto, target) for target in targets}
 

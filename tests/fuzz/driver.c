@@ -7,7 +7,8 @@
  *     TARGET --seeds FOLDER            writes the seeds there, one file each, for libFuzzer
  *     TARGET FILE...                   these inputs, once each: to repeat a finding
  *
- * The input at hand stands in the file `crash-input` of the working folder if the process ends by it.
+ * The input at hand stands in the file `crash-input` of the working folder if the process ends by it. SIGTERM ends a
+ * run early; how many inputs it had is printed all the same.
  */
 #include <signal.h>
 #include <string.h>
@@ -21,6 +22,12 @@
 static uint8_t input[FUZZ_INPUT_MAX];
 static size_t input_size;
 static uint64_t state;
+static volatile sig_atomic_t stopped;
+
+static void stop(int number) {
+    (void)number;
+    stopped = 1;
+}
 
 static uint64_t draw(uint64_t below) { /* xorshift64*; 0 for below 0 */
     state ^= state >> 12;
@@ -151,9 +158,10 @@ int main(int count, char **words) {
         }
     }
     signal(SIGABRT, keep_input); /* the sanitizers catch the other signals, and end by this one: bench/fuzz.py */
+    signal(SIGTERM, stop);
     struct timespec start;
     clock_gettime(CLOCK_MONOTONIC, &start);
-    while (done < runs || (seconds > 0 && (done % 256 || seconds_since(&start) < seconds))) {
+    while (!stopped && (done < runs || (seconds > 0 && (done % 256 || seconds_since(&start) < seconds)))) {
         unsigned from = (unsigned)draw(seed_count);
         memcpy(input, seeds[from], sizes[from]);
         input_size = sizes[from];

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import shutil
+import signal
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from bench.bed import wait_for
 from bench.fuzz import SANITIZED, TARGETS, build, play
 
 ROOT = Path(__file__).parents[2]
@@ -33,6 +39,34 @@ def test_no_input_breaks_a_decoder(tmp_path: Path) -> None:
         log = tmp_path / f"{target}-findings" / "log"
         assert run["exit_status"] == 0, log.read_text() if log.exists() else run
         assert run["inputs"] > 1000
+
+
+def processor_s(pid: str, program: str) -> float:
+    """How long a process has run, if it is of that program; 0 for any other and for one that is gone."""
+    process = Path("/proc") / pid
+    with contextlib.suppress(OSError):
+        if os.readlink(process / "exe").endswith(program):
+            fields = (process / "stat").read_text().rpartition(")")[2].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return 0
+
+
+@pytest.mark.timeout(300)
+def test_a_run_that_is_ended_early_tells_how_far_it_came(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "bench.fuzz", "wire", "--plain", "--seconds", "3600", "--corpus", str(tmp_path)]
+    run = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+    def plays() -> bool:
+        children = " ".join(path.read_text() for path in Path(f"/proc/{run.pid}/task").glob("*/children"))
+        return any(processor_s(pid, "/wire-plain") > 0.5 for pid in children.split())
+
+    wait_for(plays, 120, "the fuzzer at work")
+    run.send_signal(signal.SIGTERM)
+    out, _ = run.communicate(timeout=60)
+    said = json.loads(out)
+    assert said["targets"]["wire"]["inputs"] > 0
+    assert said["targets"]["wire"]["cpu_s"] > 0.4
+    assert said["targets"]["wire"]["exit_status"] == 0
 
 
 def weakened(source: str, check: str) -> str:

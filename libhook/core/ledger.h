@@ -10,6 +10,7 @@
  *     POOL      key: CUmemoryPool; bytes: what was counted for what the pool has reserved
  *     POOLED    key: device pointer; bytes: as asked, counted with its pool; link: the key of that
  *     GRAPHS    key: the device; bytes: what was counted for what the driver holds for graphs
+ *     LIMIT + n key: CUcontext; bytes: what its limit n was raised by; link: what it had of it from the start
  *     OBJECT    key: a number of our own; bytes: one cuMemCreate; refs: its handles and mappings
  *     HANDLE    key: a cuMemCreate handle; refs: how often it was handed out; link: its object
  *     MAPPING   key: the address of a cuMemMap; bytes: its length; link: its object
@@ -34,7 +35,8 @@ enum ledger_kind {
     LEDGER_HANDLE = 6,
     LEDGER_MAPPING = 7,
     LEDGER_POOLED = 8,
-    LEDGER_GRAPHS = 9
+    LEDGER_GRAPHS = 9,
+    LEDGER_LIMIT = 10 /* and the two after it: CUlimit 0 to 2 */
 };
 
 struct ledger_entry {

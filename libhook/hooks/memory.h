@@ -1,5 +1,5 @@
 /*
- * memory.h - what the families of allocation calls share: memory.c (plain), pool.c, vmm.c, array.c, footprint.c.
+ * memory.h - what the families of allocation calls share: memory.c (plain), pool.c, vmm.c, array.c, limit.c, footprint.c.
  *
  * Each wrapper does: memory_reserve() what the call may take at most; the driver's call; then either enter what it took
  * in the ledger and give back the rest, or, when it failed, give back all. What a call takes:
@@ -10,6 +10,7 @@
  *     cuMemCreate      its size (always a multiple of the granularity), until the last handle and mapping is gone
  *     arrays, mipmaps  computed from the descriptor, rows in multiples of 512 bytes; sparse and deferred ones nothing
  *     contexts         measured (footprint.h)
+ *     limits           what a context's stacks, printf buffer and heap are raised by (limit.c)
  *     host memory, imported and IPC memory   nothing: the latter two are their exporter's
  *
  * A process that is no tenant goes straight through: memory_device() says -1.

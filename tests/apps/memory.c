@@ -15,6 +15,7 @@
  *     green | ungreen          a green context on device 1, and its end; "0 CODE"
  *     elsewhere                another context, on device 1, made and ended at once; "0 CODE"
  *     primary | reset          release the primary context and take it anew; reset it
+ *     limit N VALUE            sets the context's limit N; "VALUE CODE", VALUE what it is then
  *     graph BYTES              instantiates and launches a graph with an allocation and a free of BYTES
  *     fork                     a child that forgets all of this ends; "0 STATUS"
  */
@@ -230,6 +231,11 @@ static void obey(char *line) {
         code = cuDevicePrimaryCtxReset_v2(device);
         memset(held, 0, sizeof(held));
         answer(0, code);
+    } else if (strcmp(word, "limit") == 0) {
+        size_t now = 0;
+        code = cuCtxSetLimit(atoi(first), strtoull(second, NULL, 0));
+        cuCtxGetLimit(&now, atoi(first));
+        printf("%zu %d\n", now, code);
     } else if (strcmp(word, "graph") == 0) {
         graph(strtoull(first, NULL, 0));
     } else if (strcmp(word, "fork") == 0) {

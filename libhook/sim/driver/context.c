@@ -54,6 +54,23 @@ void card_give(CUdevice device, uint64_t bytes) {
     sim_commit(&driver.seat, account, &change);
 }
 
+static const size_t limits[LIMITS] = {1024 /* stack */, 7 << 20 /* printf */, 8 << 20 /* heap */, 2, 2048, 64};
+
+/* What a limit sets aside of the card, beyond what is in the context from the start: the stack for each thread that the
+ * card can hold at once. Taken when it is set, all of it. */
+static uint64_t set_aside(int limit, size_t value) {
+    int multiprocessors, threads;
+    uint64_t each = 1, bytes;
+    if (limit > 2 || value <= limits[limit])
+        return 0;
+    if (limit == 0) {
+        cuDeviceGetAttribute(&multiprocessors, 16, 0);
+        cuDeviceGetAttribute(&threads, 39, 0);
+        each = (uint64_t)multiprocessors * (uint64_t)threads;
+    }
+    return __builtin_mul_overflow(value - limits[limit], each, &bytes) ? UINT64_MAX : room(bytes);
+}
+
 struct figures {
     CUdevice device;
     uint64_t used;
@@ -83,12 +100,7 @@ static CUresult make(CUdevice device, unsigned int flags, bool primary, struct C
     ctx->primary = primary;
     ctx->api_version = 13000;
     ctx->id = atomic_fetch_add(&driver.next_id, 1) + 1;
-    ctx->limit[0] = 1024;      /* stack */
-    ctx->limit[1] = 7 << 20;   /* printf */
-    ctx->limit[2] = 8 << 20;   /* heap */
-    ctx->limit[3] = 2;
-    ctx->limit[4] = 2048;
-    ctx->limit[5] = 64;
+    memcpy(ctx->limit, limits, sizeof(limits));
     ctx->shared_config = 1;
     ctx->legacy = stream_make(ctx, STREAM_LEGACY, 0, 0);
     driver.contexts[device]++;
@@ -111,6 +123,8 @@ static void end(struct CUctx_st *ctx) {
     }
     queue_end_context(ctx);
     struct change change = {ctx->device, spec()->context_bytes, false, -1};
+    for (int limit = 0; limit < LIMITS; limit++)
+        change.bytes += set_aside(limit, ctx->limit[limit]);
     sim_commit(&driver.seat, account, &change);
     driver.contexts[ctx->device]--;
     slab_give(SLAB_CONTEXT, ctx);
@@ -311,8 +325,15 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
     NEED(limit >= 0, CUDA_ERROR_INVALID_VALUE);
     NEED(limit < 8, CUDA_ERROR_UNSUPPORTED_LIMIT);
     TRY(context_current(&ctx));
-    ctx->limit[limit] = value;
-    return CUDA_SUCCESS;
+    uint64_t wanted = set_aside(limit, value);
+    pthread_mutex_lock(&driver.lock);
+    uint64_t held = set_aside(limit, ctx->limit[limit]);
+    struct change change = {ctx->device, wanted > held ? wanted - held : held - wanted, wanted > held, 0};
+    CUresult result = sim_commit(&driver.seat, account, &change) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    if (!result)
+        ctx->limit[limit] = value;
+    pthread_mutex_unlock(&driver.lock);
+    return result;
 }
 
 CUresult cuCtxGetCacheConfig(CUfunc_cache *config) {

@@ -21,6 +21,7 @@ MIB, GIB = 1 << 20, 1 << 30
 KINDS = ["alloc", "pitch", "managed", "pool", "ptsz", "own", "vmm", "array", "array3d", "mipmap"]
 CONTEXT = 32 * MIB  # of the simulated card, documented in docs/simulator.md
 OUT_OF_MEMORY = 2
+UNSUPPORTED_LIMIT = 215
 
 
 class Program:
@@ -157,6 +158,23 @@ def test_contexts_are_counted_and_given_back(bed: Bed, app: Path, tenant: str) -
     assert program(f"take alloc {4 * MIB} {left}") == [left, 0]
     assert program("context")[1] == OUT_OF_MEMORY  # 16 MiB are left
     assert program.used() == on_card(bed, program) == GIB - 16 * MIB
+
+
+def test_what_a_context_sets_aside_by_its_limits_is_counted(bed: Bed, app: Path, tenant: str) -> None:
+    program = Program(bed, tenant, app)
+    started = CONTEXT
+    stacks = 132 * 2048  # as many threads as the card can hold
+    for limit, value, held in [(2, 72 * MIB, 64 * MIB), (1, 7 * MIB + 1000, 1024), (0, 2048, 1024 * stacks),
+                               (2, 8 * MIB, -64 * MIB), (2, 4 * MIB, 0), (2, 40 * MIB, 32 * MIB)]:  # fmt: skip
+        assert program(f"limit {limit} {value}") == [value, 0]
+        started += held
+        assert program.used() == on_card(bed, program) == started
+    assert program("limit 0 8192") == [2048, OUT_OF_MEMORY]
+    assert program(f"limit 2 {1 << 63}") == [40 * MIB, OUT_OF_MEMORY]
+    assert program("limit 12 1")[1] == UNSUPPORTED_LIMIT
+    assert program.used() == on_card(bed, program) == started
+    assert program("primary")[1] == 0  # all goes with the context
+    assert program.used() == on_card(bed, program) == CONTEXT
 
 
 def test_physical_memory_lives_until_the_last_handle_and_mapping(bed: Bed, app: Path, tenant: str) -> None:

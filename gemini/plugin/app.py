@@ -46,10 +46,11 @@ from gemini.plugin.daemon import Daemon, DaemonFault
 from gemini.plugin.dra import Claims
 from gemini.plugin.draserver import DraServer
 from gemini.plugin.kubelet import Kubelet
-from gemini.plugin.service import DEVICE, POD, Refusal, Service
+from gemini.plugin.service import Service
 from gemini.plugin.shell import Plugin, Shell
 from gemini.plugin.slots import CORE, TooManySlots, gpushare
 from gemini.plugin.turn import Turn
+from gemini.plugin.view import DEVICE, POD, Refusal, View
 
 PORT = 8792
 LIB = Path(libhook.__file__).resolve().parent / "lib"
@@ -92,8 +93,8 @@ class Metrics:
             done.add_metric([what, result], count)
         slots = GaugeMetricFamily("gemini_plugin_slots", "Slots by health of their card", labels=["health"])
         for health in (True, False):
-            cards = [card for card in self.service.cards.values() if card.health is health]
-            slots.add_metric([HEALTHY if health else UNHEALTHY], sum(map(self.service.kind.count, cards)))
+            cards = [card for card in self.service.view.cards.values() if card.health is health]
+            slots.add_metric([HEALTHY if health else UNHEALTHY], sum(map(self.service.view.kind.count, cards)))
         registered = GaugeMetricFamily("gemini_plugin_registered", "1: the kubelet that runs knows this plugin")
         registered.add_metric([], int(self.shell.registered.is_set()))
         driver = GaugeMetricFamily(
@@ -243,17 +244,15 @@ async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
     types = frozenset(name.strip() for name in args.device_types.split(",") if name.strip())
     assert isinstance(client, Api)
     host = files.Host(args.cdi_dir if args.cdi else None)
-    service = Service(
-        args.node, kind, options, client, kubelet, Daemon(args.state_dir), host, lambda: secrets.token_hex(4), types,
-        args.device_nodes,
-    )  # fmt: skip
+    view, daemon = View(args.node, kind, client, kubelet, types), Daemon(args.state_dir)
+    service = Service(view, options, daemon, host, lambda: secrets.token_hex(4), args.device_nodes)
     plugin = Plugin(service)
     shell = Shell(plugin, kubelet)
     server = None
     if _serves_claims(args):
         claims = Claims(
-            args.node, options, client, service.daemon, files.Host(args.cdi_dir), args.install_dir / "claims",
-            lambda: service.cards, service.tidy, args.device_nodes,
+            args.node, options, client, daemon, files.Host(args.cdi_dir), args.install_dir / "claims",
+            lambda: view.cards, service.tenancy.tidy, args.device_nodes,
         )  # fmt: skip
         server = DraServer(claims, args.registry_dir, args.driver_dir)
     ended = asyncio.Event()
@@ -311,6 +310,7 @@ async def _work(
 ) -> None:
     """Everything that goes on until the end; what fails for good ends all of it."""
     node: str = args.node
+    view = service.view
 
     def tell() -> None:
         try:
@@ -326,14 +326,14 @@ async def _work(
             raise serving.CannotServe(f"{turn.path}: {error.strerror}; give --state-dir as to the daemon") from None
     synced = {kind: asyncio.Event() for kind in (DEVICE, POD)}
     async with asyncio.TaskGroup() as group:
-        group.create_task(follow(client, DEVICE, service, synced[DEVICE], log, fieldSelector=f"metadata.name={node}"))
-        group.create_task(follow(client, POD, service, synced[POD], log, fieldSelector=f"spec.nodeName={node}"))
+        group.create_task(follow(client, DEVICE, view, synced[DEVICE], log, fieldSelector=f"metadata.name={node}"))
+        group.create_task(follow(client, POD, view, synced[POD], log, fieldSelector=f"spec.nodeName={node}"))
         for event in synced.values():
             await event.wait()
-        if not service.cards:
+        if not view.cards:
             log.warning("device node=%s: no Device object with cards yet; the reporter writes it", node)
         group.create_task(shell.run())
-        group.create_task(_tidy(service.tidy))
+        group.create_task(_tidy(service.tenancy.tidy))
         if server is not None:
             try:
                 await server.start()
@@ -344,7 +344,7 @@ async def _work(
             group.create_task(_tidy(server.claims.tidy))
         await shell.registered.wait()
         tell()
-        ready(service.kind.resource)
+        ready(view.kind.resource)
 
 
 async def _tidy(tidy: Callable[[], Awaitable[None]]) -> None:

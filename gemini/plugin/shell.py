@@ -14,8 +14,9 @@ import grpc
 
 from gemini.kube.kubelet_api import HEALTHY, UNHEALTHY, v1beta1
 from gemini.plugin.kubelet import Kubelet, listen
-from gemini.plugin.service import Refusal, Service
+from gemini.plugin.service import Service
 from gemini.plugin.slots import slot_id
+from gemini.plugin.view import Refusal
 
 TRY_AGAIN_SECONDS = 1.0
 log = logging.getLogger("gemini.plugin")
@@ -29,7 +30,7 @@ class Plugin:
         self.options = v1beta1.DevicePluginOptions(pre_start_required=True, get_preferred_allocation_available=True)
         self._changed = asyncio.Event()
         self._ended = asyncio.Event()
-        service.changed = self.change
+        service.view.changed = self.change
 
     def change(self) -> None:
         """Every open list is sent anew."""
@@ -45,9 +46,9 @@ class Plugin:
 
     def slots(self) -> Any:
         reply_ = v1beta1.ListAndWatchResponse()
-        for card in self.service.cards.values():
+        for card in self.service.view.cards.values():
             health = HEALTHY if card.health else UNHEALTHY
-            for number in range(self.service.kind.count(card)):
+            for number in range(self.service.view.kind.count(card)):
                 device = reply_.devices.add(ID=slot_id(card.uuid, number), health=health)
                 if card.numa is not None:
                     device.topology.nodes.add(ID=card.numa)
@@ -99,7 +100,7 @@ class Shell:
     def __init__(self, plugin: Plugin, kubelet: Kubelet) -> None:
         self.plugin, self.kubelet = plugin, kubelet
         self.registered = asyncio.Event()
-        self.socket = kubelet.folder / f"gemini-{plugin.service.kind.resource.replace('/', '_')}.sock"
+        self.socket = kubelet.folder / f"gemini-{plugin.service.view.kind.resource.replace('/', '_')}.sock"
         self._server: Any = None
         self._known: tuple[int, int, int] | None = None
 
@@ -119,13 +120,13 @@ class Shell:
             return True
         try:
             await self._serve()
-            await self.kubelet.register(self.socket.name, self.plugin.service.kind.resource, self.plugin.options)
+            await self.kubelet.register(self.socket.name, self.plugin.service.view.kind.resource, self.plugin.options)
         except OSError as error:
             log.warning("register error=%s", error)
             return False
         self._known = now
         self.registered.set()
-        log.info("registered resource=%s socket=%s", self.plugin.service.kind.resource, self.socket)
+        log.info("registered resource=%s socket=%s", self.plugin.service.view.kind.resource, self.socket)
         return True
 
     async def _serve(self) -> None:

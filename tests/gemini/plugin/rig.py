@@ -15,15 +15,17 @@ from collections.abc import Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from gemini.kube import names
 from gemini.kube.client import Refused, Unanswered
 from gemini.kube.device import write_device
 from gemini.plugin import reply
 from gemini.plugin.daemon import DaemonFault
 from gemini.plugin.host import Host
 from gemini.plugin.kubelet import Kubelet
-from gemini.plugin.service import DEVICE, POD, Service
+from gemini.plugin.service import Service
 from gemini.plugin.shell import Plugin, Shell
 from gemini.plugin.slots import CORE, Card, Kind
+from gemini.plugin.view import DEVICE, POD, View
 from tests.e2e.fake_kubelet import FakeKubelet
 from tests.gemini.plugin.pods import node, record
 
@@ -147,14 +149,13 @@ class Rig:
     async def _start_plugin(self) -> None:
         socket = self.kubelet.pod_resources_socket
         self.kubelets = Kubelet(self.kubelet.plugin_folder, socket if self.told else socket.with_name("nobody"))
-        self.service = Service(
-            "n", self.kind, self.options, self.api, self.kubelets, self.daemon,
-            Host(self.folder / "cdi", self.folder / "cgroup"), lambda: secrets.token_hex(4),
-        )  # fmt: skip
+        self.view = View("n", self.kind, self.api, self.kubelets, names.DEVICE_TYPES)
+        host = Host(self.folder / "cdi", self.folder / "cgroup")
+        self.service = Service(self.view, self.options, self.daemon, host, lambda: secrets.token_hex(4))
         self.shell = Shell(Plugin(self.service), self.kubelets)
         self.report()
-        self.service.replace(POD, copy.deepcopy(list(self.api.pods.values())))
-        self.api.seen = lambda *what: self.loop.call_soon_threadsafe(self.service.apply, *what)
+        self.view.replace(POD, copy.deepcopy(list(self.api.pods.values())))
+        self.api.seen = lambda *what: self.loop.call_soon_threadsafe(self.view.apply, *what)
         self._running = self.loop.create_task(self.shell.run())
         await asyncio.wait_for(self.shell.registered.wait(), 60)
 
@@ -173,7 +174,7 @@ class Rig:
         given = write_device(node(self.cards))
         for entry in given["spec"]["devices"]:
             entry["health"] = entry["id"] not in unhealthy
-        self.service.apply(DEVICE, "MODIFIED", given)
+        self.view.apply(DEVICE, "MODIFIED", given)
 
     def call(self, work: Coroutine[Any, Any, Any]) -> Any:
         future: concurrent.futures.Future[Any] = asyncio.run_coroutine_threadsafe(work, self.loop)

@@ -220,7 +220,7 @@ def test_a_pod_that_was_not_bound_by_the_extender_is_refused_with_the_reason(sta
 
 
 def test_slots_of_an_unknown_card_are_refused(start: Start) -> None:
-    from gemini.plugin.service import Refusal
+    from gemini.plugin.view import Refusal
 
     rig = start()
     with pytest.raises(Refusal, match="GPU-9 is no card of this node"):
@@ -296,7 +296,7 @@ def test_a_pod_that_is_gone_leaves_no_tenant_and_its_slots_are_anothers(start: S
         rig.check(name)
         rig.api.put({**rig.now(name), "status": {"phase": "Succeeded"}})
         rig.kubelet.remove(f"uid-{name}")
-    rig.call(rig.service.tidy())
+    rig.call(rig.service.tenancy.tidy())
     assert not rig.daemon.specs
 
 
@@ -307,10 +307,10 @@ def test_the_tenant_of_a_pod_that_is_being_deleted_stays_while_its_container_run
     pod = {**rig.now("p"), "status": {**running_status("main"), "phase": "Failed"}}
     pod["metadata"]["deletionTimestamp"] = "2026-11-21T12:00:00Z"
     rig.api.put(pod)
-    rig.call(rig.service.tidy())
+    rig.call(rig.service.tenancy.tidy())
     assert len(rig.daemon.specs) == 1
     rig.api.delete("uid-p")
-    rig.call(rig.service.tidy())
+    rig.call(rig.service.tenancy.tidy())
     assert not rig.daemon.specs
 
 
@@ -318,12 +318,12 @@ def test_a_pod_whose_driver_calls_pass_the_library_by_is_told_so_once(start: Sta
     rig = start()
     rig.api.put(bound("p", KNOWN, [0], gpu_request="0.5"))
     rig.kubelet.admit(rig.now("p"))
-    rig.call(rig.service.tidy())
+    rig.call(rig.service.tenancy.tidy())
     assert not [event for event in rig.api.events if event[1] == names.NOT_ENFORCED]
     (tenant,) = rig.daemon.specs.values()
     tenant["ungated_lookups"] = 2  # as /state tells it
     for _ in range(2):
-        rig.call(rig.service.tidy())
+        rig.call(rig.service.tenancy.tidy())
     ((pod, _, message),) = [event for event in rig.api.events if event[1] == names.NOT_ENFORCED]
     assert (pod, "container main uses driver calls" in message) == ("p", True)
 
@@ -333,15 +333,15 @@ def test_a_tenant_is_not_removed_because_a_watch_lags(start: Start) -> None:
     rig.api.deaf = True
     rig.api.put(bound("p", KNOWN, [0], gpu_request="0.5"))
     rig.kubelet.admit(rig.now("p"))
-    rig.service.pods.clear()
-    rig.call(rig.service.tidy())
+    rig.view.pods.clear()
+    rig.call(rig.service.tenancy.tidy())
     assert len(rig.daemon.specs) == 1
 
 
 def test_tenants_of_others_are_left_alone(start: Start) -> None:
     rig = start()
     rig.daemon.specs["train"] = {"name": "train", "request": 0.2, "gpus": ["GPU-0"]}
-    rig.call(rig.service.tidy())
+    rig.call(rig.service.tenancy.tidy())
     assert list(rig.daemon.specs) == ["train"]
 
 
@@ -355,7 +355,7 @@ def test_tenants_that_the_daemon_lost_are_registered_again_for_containers_that_r
     rig.daemon.specs.clear()
     rig.stop_plugin()
     rig.start_plugin()
-    rig.call(rig.service.tidy())
+    rig.call(rig.service.tenancy.tidy())
     (name,) = rig.daemon.specs
     assert rig.daemon.specs[name] == before[name]
     assert name == rig.check("runs")
@@ -366,7 +366,7 @@ def test_a_kubelet_that_lost_its_record_costs_no_running_pod_its_tenant(start: S
     rig.api.put(bound("p", KNOWN, [0], gpu_request="0.5"))
     rig.kubelet.admit(rig.now("p"))
     (rig.kubelet.plugin_folder / "kubelet_internal_checkpoint").unlink()
-    rig.call(rig.service.tidy())
+    rig.call(rig.service.tenancy.tidy())
     assert len(rig.daemon.specs) == 1
 
 
@@ -398,7 +398,7 @@ def test_slots_tell_the_numa_node_of_their_card(start: Start) -> None:
 
     rig = start()
     devices = tuple(Device(m, uuid=f"GPU-{m}", memory=GIB, numa=numa) for m, numa in enumerate(("0", "1", None)))
-    rig.loop.call_soon_threadsafe(rig.service.apply, "Device", "MODIFIED", write_device(Node("n", devices)))
+    rig.loop.call_soon_threadsafe(rig.view.apply, "Device", "MODIFIED", write_device(Node("n", devices)))
     rig.wait_slots(300)
     listed = rig.kubelet.devices(names.RESOURCE_CORE)
     said = {name.partition("::")[0]: [n.ID for n in one.topology.nodes] for name, one in listed.items()}
@@ -442,7 +442,7 @@ def test_a_gpushare_node_takes_no_card_based_pods(start: Start) -> None:
     rig = start(kind=gpushare("MiB"))
     assert not rig.kubelet.devices(names.RESOURCE_CORE)
     rig.api.put(bound("p", KNOWN, [0], gpu_request="0.5"))
-    assert not rig.service.pods
+    assert not rig.view.pods
 
 
 # ---- CDI
@@ -461,5 +461,5 @@ def test_a_cdi_file_stands_beside_the_allocation_and_goes_with_the_tenant(start:
     assert json.loads(file.read_text())["devices"][0]["name"] == device.name.partition("=")[2]
     rig.api.delete("uid-p")
     rig.kubelet.remove("uid-p")
-    rig.call(rig.service.tidy())
+    rig.call(rig.service.tenancy.tidy())
     assert not list((rig.folder / "cdi").iterdir())

@@ -12,7 +12,8 @@ import sys
 from typing import Any
 
 from gemini.cli.problem import Problem
-from gemini.cli.scenario import BadScenario, Scenario
+from gemini.cli.scenario import Scenario
+from gemini.cli.scenario_parts import BadScenario
 from gemini.placement.explain import format_bytes
 
 SIZE_LIMIT = 256 * 2**20  # bytes; a scenario of 5,000 nodes x 8 cards is 6 MB

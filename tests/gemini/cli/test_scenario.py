@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gemini.cli.scenario import BadScenario, Scenario
+from gemini.cli.scenario import Scenario
+from gemini.cli.scenario_parts import BadScenario
 from tests.gemini.placement.bed import (
     GIB,
     answer,

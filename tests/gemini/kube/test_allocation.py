@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gemini.cli.scenario import read_node
+from gemini.cli.scenario_parts import read_node
 from gemini.kube.allocation import annotations_of, placement_of
 from gemini.kube.pod import PodSpec, parse_ask, parse_pod
 from gemini.kube.spelling import InvalidPod

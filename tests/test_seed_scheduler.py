@@ -37,7 +37,7 @@ def app(name: str, folder: Path, *flags: str) -> Path:
     return target
 
 
-@pytest.mark.tries(3)
+@pytest.mark.flaky(reruns=2)
 def test_C1_usage_is_recorded_without_a_synchronising_call_of_our_own(bed: Bed, tmp_path: Path) -> None:
     program = app("bursts", tmp_path)
     counter = app("count_syncs.so", tmp_path, "-shared", "-fPIC")
@@ -59,7 +59,7 @@ def test_C1_usage_is_recorded_without_a_synchronising_call_of_our_own(bed: Bed, 
     assert recorded == pytest.approx(busy_ns / 2, rel=0.1)  # the run with the library
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_C2_bursts_are_found_with_their_true_start_and_end(bed: Bed, tmp_path: Path) -> None:
     program = app("bursts", tmp_path)
     bed.tenant("a", 0.5, 1.0)
@@ -101,7 +101,7 @@ def test_C4_the_quota_follows_the_estimated_burst_gradually() -> None:
     assert len(set(quotas)) >= 3, "in steps, not at once"
 
 
-@pytest.mark.tries(3)
+@pytest.mark.flaky(reruns=2)
 def test_C5_a_token_names_its_gpu_and_quota_and_covers_many_kernels(bed: Bed) -> None:
     bed.start_loads(("a", 0.5, 1.0), ("b", 0.5, 1.0), options=("--seconds", 0, "--kernel-us", 100))
     sequence = bed.timeline.segments(0, 0)[0]
@@ -118,7 +118,7 @@ def test_C5_a_token_names_its_gpu_and_quota_and_covers_many_kernels(bed: Bed) ->
     assert sum(segment.kernels for segment in segments) > 20 * len({grant.epoch for grant in grants}) / 2
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_C6_when_the_holder_has_finished_the_next_is_scheduled(bed: Bed) -> None:
     bed.tenant("a", 0.5, 1.0)
     bed.tenant("b", 0.5, 1.0)
@@ -133,7 +133,7 @@ def test_C6_when_the_holder_has_finished_the_next_is_scheduled(bed: Bed) -> None
     assert len(idle) > 10
 
 
-@pytest.mark.tries(3)
+@pytest.mark.flaky(reruns=2)
 def test_C7_past_its_quota_a_token_is_void_and_running_kernels_end_undisturbed(bed: Bed) -> None:
     bed.start_loads(("a", 0.5, 1.0), ("b", 0.5, 1.0), options=("--seconds", 0, "--kernel-us", 25_000))
     sequence = bed.timeline.segments(0, 0)[0]
@@ -150,7 +150,7 @@ def test_C7_past_its_quota_a_token_is_void_and_running_kernels_end_undisturbed(b
     assert statistics.median(turn.held_ns for turn in inner) == pytest.approx(25 * MS, rel=0.1)
 
 
-@pytest.mark.tries(3)
+@pytest.mark.flaky(reruns=2)
 def test_C8_who_is_over_its_share_waits_and_shares_converge(bed: Bed) -> None:
     bed.start_loads(("a", 0.6, 1.0), ("b", 0.2, 1.0), ("c", 0.2, 0.2), options=("--seconds", 0))
     bed.until_shares({"a": 0.6, "b": 0.2, "c": 0.2}, 0.03, window_s=3)

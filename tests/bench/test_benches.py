@@ -34,7 +34,7 @@ SMALL = {
 }
 
 
-@pytest.mark.tries(3)
+@pytest.mark.flaky(reruns=2)
 @pytest.mark.parametrize("name", sorted(SMALL))
 def test_a_bench_runs_through(name: str) -> None:
     words = [sys.executable, "-m", f"bench.{name}", *SMALL[name]]

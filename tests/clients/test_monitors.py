@@ -71,7 +71,7 @@ print(json.dumps({
 """
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_the_time_of_the_card_is_the_tenants_own_in_each_of_nvmls_figures(busy: Busy) -> None:
     def read(tenant: str | None) -> dict[str, dict[str, int]]:
         env = busy.bed.environment(tenant)

@@ -32,7 +32,7 @@ def nvrtc_folder() -> str:
     return next((str(place) for place in places if place.is_dir()), "")
 
 
-@pytest.mark.tries(3)
+@pytest.mark.flaky(reruns=2)
 @pytest.mark.timeout(600)
 def test_tinygrad_trains_under_the_gate_within_its_limit(tmp_path: Path) -> None:
     pytest.importorskip("tinygrad")

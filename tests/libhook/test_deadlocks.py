@@ -130,7 +130,7 @@ def told(bed: Bed, name: str) -> list[str]:
     return [fields[0] for kind, fields in actions if kind == name]
 
 
-@pytest.mark.tries(8)
+@pytest.mark.flaky(reruns=7)
 def test_a_kernel_that_never_ends_holds_the_others_up_for_an_overrun_and_is_named(program: Path) -> None:
     with Bed(sim="memory=8GiB", config="overrun_ms = 500\nlease_margin_ms = 200\n") as bed:
         bed.tenant("stuck", 0.5, 1.0)

@@ -91,7 +91,7 @@ def test_shutdown_by_http(rig: Rig) -> None:
     assert rig.daemon.wait(60) == 0
 
 
-@pytest.mark.tries(3)  # it must not end before the first tenant
+@pytest.mark.flaky(reruns=2)  # it must not end before the first tenant
 def test_it_ends_by_itself_some_time_after_the_last_tenant() -> None:
     with Rig("--idle-exit", "1.5") as rig:
         rig.tenant("a")

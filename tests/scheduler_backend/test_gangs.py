@@ -31,7 +31,7 @@ def overlap_ns(some: list[story.Turn], others: list[story.Turn]) -> int:
     )
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 @pytest.mark.parametrize("kind", ["collective", "together"])
 def test_two_tenants_with_collectives_on_two_cards_go_on_together(program: Path, kind: str) -> None:
     with Bed(sim="gpus=2,memory=8GiB") as bed:

@@ -95,7 +95,7 @@ def test_what_one_tenant_floods_is_read_at_a_bounded_rate(rig: Rig) -> None:
         wait_for(lambda: pauses() > 3, what="pause of the one who floods")
 
 
-@pytest.mark.tries(3)
+@pytest.mark.flaky(reruns=2)
 def test_a_flood_that_is_not_read_costs_no_processor_time(rig: Rig) -> None:
     assert rig.daemon is not None
     with flooding(rig, "messages"):

@@ -90,7 +90,7 @@ def test_two_tenants_take_turns_and_never_hold_together(rig: Rig) -> None:
     assert epochs == sorted(set(epochs))
 
 
-@pytest.mark.tries(5)  # the quota may end before the second asks
+@pytest.mark.flaky(reruns=4)  # the quota may end before the second asks
 def test_a_grant_is_the_tenants_and_a_sibling_joins_it(rig: Rig) -> None:
     rig.tenant("a")
     one, two = rig.client("a"), rig.client("a")
@@ -198,7 +198,7 @@ def test_a_prepared_hand_over_happens_when_the_holder_says_that_it_has_drained(r
     assert rig.of("a")["clients"]
 
 
-@pytest.mark.tries(5)  # its turn may have ended before it is asked
+@pytest.mark.flaky(reruns=4)  # its turn may have ended before it is asked
 def test_a_holder_that_drained_early_and_wants_more_hands_nothing_on(rig: Rig) -> None:
     for name in "ab":
         rig.tenant(name)
@@ -227,7 +227,7 @@ def test_who_says_drained_without_holding_changes_nothing(rig: Rig) -> None:
     assert holder.shown() == epoch
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_the_token_of_a_frozen_holder_is_free_within_half_a_second(strict: Rig) -> None:
     rig = strict
     rig.tenant("a")
@@ -306,7 +306,7 @@ def test_the_first_message_must_be_a_hello_and_two_frames_are_no_message(rig: Ri
     double.expect(lib.WIRE_ERROR)
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_a_flood_of_one_tenant_leaves_the_other_its_turn(rig: Rig) -> None:
     rig.tenant("a")
     rig.tenant("b")

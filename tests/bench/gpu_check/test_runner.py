@@ -27,7 +27,7 @@ def run(out: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.tries(3)
+@pytest.mark.flaky(reruns=2)
 def test_checks_that_a_simulated_card_can_run_pass_and_leave_results(tmp_path: Path) -> None:
     done = run(tmp_path, "--only=identify", "--only=addresses", "--only=graph", "--only=memory", "--scale=0.3")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -38,7 +38,7 @@ def test_checks_that_a_simulated_card_can_run_pass_and_leave_results(tmp_path: P
     assert results["checks"][1]["figures"]["differ"] == []
 
 
-@pytest.mark.tries(3)
+@pytest.mark.flaky(reruns=2)
 def test_shares_of_loads_are_measured_under_both_arms(tmp_path: Path) -> None:
     done = run(tmp_path, "--only=two-loads", "--scale=0.3")
     figures = json.loads((tmp_path / "two-loads.json").read_text())["figures"]

@@ -9,7 +9,7 @@ import pytest
 from tests.gemini.cli.conftest import Place
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_three_tenants_get_their_shares_and_a_plot(place: Place) -> None:
     plot, figures = place.dir / "demo.png", place.dir / "demo.json"
     done = place.gemini("demo", "--seconds", "3", "--json", str(figures), "--plot", str(plot))

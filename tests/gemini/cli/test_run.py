@@ -92,7 +92,7 @@ def read(path: Path) -> str:
         return ""
 
 
-@pytest.mark.tries(3)
+@pytest.mark.flaky(reruns=2)
 def test_the_daemon_ends_after_its_last_tenant(place: Place) -> None:
     assert place.gemini("run", "--", "true").returncode == 0
     assert answers(place.node)
@@ -134,7 +134,7 @@ def test_a_second_daemon_is_refused_in_one_line_and_disturbs_nothing(place: Plac
     assert [tenant["name"] for tenant in place.state()["tenants"]] == ["a"]
 
 
-@pytest.mark.tries(3)
+@pytest.mark.flaky(reruns=2)
 def test_a_daemon_of_another_machine_is_refused(place: Place) -> None:
     assert place.gemini("run", "--", "true").returncode == 0
     place.sim = f"{place.sim}-other"

@@ -99,7 +99,7 @@ def test_each_family_is_counted_as_the_card_counts_it(bed: Bed, app: Path, tenan
     assert program.used() == on_card(bed, program) == CONTEXT
 
 
-@pytest.mark.tries(3)
+@pytest.mark.flaky(reruns=2)
 @pytest.mark.parametrize("kinds", [("alloc", "pool"), ("vmm", "array"), ("own", "managed"), ("mipmap", "pitch")])
 def test_two_processes_get_all_of_the_limit_and_no_more(
     bed: Bed, app: Path, tenant: str, kinds: tuple[str, str]
@@ -119,7 +119,7 @@ def test_two_processes_get_all_of_the_limit_and_no_more(
     assert programs[0]("context")[1] == OUT_OF_MEMORY
 
 
-@pytest.mark.tries(3)
+@pytest.mark.flaky(reruns=2)
 def test_what_one_frees_the_other_can_take(bed: Bed, app: Path, tenant: str) -> None:
     first, second = Program(bed, tenant, app), Program(bed, tenant, app)
     whole = (GIB - 2 * CONTEXT) // (4 * MIB)
@@ -131,7 +131,7 @@ def test_what_one_frees_the_other_can_take(bed: Bed, app: Path, tenant: str) -> 
     assert on_card(bed, first, second) == GIB
 
 
-@pytest.mark.tries(3)
+@pytest.mark.flaky(reruns=2)
 def test_a_killed_process_gives_all_back(bed: Bed, app: Path, tenant: str) -> None:
     victim, heir = Program(bed, tenant, app), Program(bed, tenant, app)
     for kind in ("alloc", "pool", "vmm", "array"):
@@ -272,7 +272,7 @@ def test_a_process_may_begin_with_nvml(bed: Bed, tenant: str) -> None:
     assert out.split() == [str(GIB), "0", "0", "0", "0", str(OUT_OF_MEMORY)]
 
 
-@pytest.mark.tries(3)
+@pytest.mark.flaky(reruns=2)
 @pytest.mark.parametrize("mib", [4, 40], ids=["with room", "at the limit"])
 def test_many_threads_leave_nothing_behind(bed: Bed, build: Build, tenant: str, mib: int) -> None:
     program = build(APPS / "threads.c", "threads", str(SIM / "libcuda.so.1"))
@@ -340,7 +340,7 @@ print(cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(400 << 20)), flu
 """
 
 
-@pytest.mark.tries(3)
+@pytest.mark.flaky(reruns=2)
 def test_children_by_fork_vfork_and_spawn_are_processes_of_their_own(bed: Bed, app: Path, tenant: str) -> None:
     parent = bed.spawn(tenant, [sys.executable, "-c", SPAWNS, app], stdout=subprocess.PIPE, text=True)
     out = parent.communicate(timeout=120)[0].splitlines()

@@ -105,7 +105,7 @@ def test_hello_tells_who_it_is_and_the_page_knows_it_by_the_nonce(daemon: Daemon
     client.finish()
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_a_busy_process_drains_at_its_quotas_end_and_runs_only_while_it_holds(daemon: Daemon, start: Start) -> None:
     client = start("busy", 100_000)
     served = Served(daemon)
@@ -147,7 +147,7 @@ def test_a_return_is_kept_for_a_moment_where_the_next_tenant_runs_already(daemon
         lib.carrier_stop(carrier)
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_a_kernel_longer_than_the_quota_is_the_only_one(daemon: Daemon, start: Start) -> None:
     client = start("busy", 30_000_000)
     served = Served(daemon)
@@ -157,7 +157,7 @@ def test_a_kernel_longer_than_the_quota_is_the_only_one(daemon: Daemon, start: S
     assert outside([w for w in client.work() if w[1] < served.held[-1][1]], served.held) == []
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_an_idle_process_gives_back_soon_after_its_work_and_its_bursts_are_the_devices(
     daemon: Daemon, start: Start
 ) -> None:
@@ -190,7 +190,7 @@ def test_an_idle_process_gives_back_soon_after_its_work_and_its_bursts_are_the_d
     assert client.process.returncode == 0
 
 
-@pytest.mark.tries(8)
+@pytest.mark.flaky(reruns=7)
 @pytest.mark.parametrize("where", ["own", "explicit"])
 def test_a_program_that_never_synchronises_is_seen_to_be_idle(daemon: Daemon, start: Start, where: str) -> None:
     client = start("silent", 300_000, where)
@@ -201,7 +201,7 @@ def test_a_program_that_never_synchronises_is_seen_to_be_idle(daemon: Daemon, st
     assert served.returns[0].idle_ns <= 3 * MS
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_alone_there_is_no_drain_and_a_newcomer_gets_its_turn(daemon: Daemon, start: Start) -> None:
     client = start("busy", 200_000)
     peer, _ = daemon.greet()
@@ -409,7 +409,7 @@ def test_a_device_that_is_not_shared_is_not_gated(daemon: Daemon, start: Start) 
     client.until_launched(300)  # nothing was granted
 
 
-@pytest.mark.tries(3)
+@pytest.mark.flaky(reruns=2)
 def test_the_valve_lets_in_what_the_drain_waits_for(daemon: Daemon, start: Start) -> None:
     client = start("valve")
     served = Served(daemon)
@@ -471,7 +471,7 @@ def test_a_daemon_that_talks_nonsense_is_survived(daemon: Daemon, start: Start) 
     assert client.process.poll() is None
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_the_open_gate_costs_nanoseconds(daemon: Daemon, start: Start) -> None:
     """Function only: the figure is the bench's matter; here it must not be of another order."""
     client = start("cost", GEMINI_LOG="error")

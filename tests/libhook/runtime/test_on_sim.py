@@ -198,7 +198,7 @@ def test_a_host_function_does_not_hold_the_token(
     assert keeper.outside() == []
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_a_graph_that_is_updated_keeps_what_was_learned_of_its_length(
     daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
 ) -> None:
@@ -272,7 +272,7 @@ def test_the_load_generator_runs_only_while_it_holds_the_token(
     assert keeper.outside() == []
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_logged_bursts_are_the_devices(daemon: Daemon, sim: str, run: Run, folder: Path) -> None:
     process = run(LIB / "gemini-load", "--kernel-us", 100, "--burst", 30, "--gap-us", 10_000, "--seconds", 0)
     keeper = Keeper(daemon, sim)

@@ -41,7 +41,7 @@ def load(machine: dict[str, str]) -> Load:
     return run
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_back_to_back_launches_keep_the_card_busy(load: Load) -> None:
     answer = load("--kernel-us=200")
     assert answer["errors"] == {}
@@ -51,7 +51,7 @@ def test_back_to_back_launches_keep_the_card_busy(load: Load) -> None:
     assert answer["burst_ms"]["p50"] is None
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_bursts_last_their_kernels_and_leave_gaps(load: Load) -> None:
     answer = load("--kernel-us=500", "--burst=4", "--gap-us=5000")
     assert answer["launches"] % 4 == 0
@@ -76,7 +76,7 @@ def test_graphs_count_their_kernels(load: Load) -> None:
     assert answer["launches"] > 0
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 @pytest.mark.parametrize("streams", ["3", "legacy", "per-thread"])
 def test_threads_and_streams_of_all_kinds(load: Load, streams: str) -> None:
     answer = load("--threads=4", f"--streams={streams}", "--kernel-us=50")

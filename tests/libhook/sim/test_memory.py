@@ -122,7 +122,7 @@ def test_bad_pointers_are_refused(machine: Machine) -> None:
     assert machine.run(work) == [INVALID_VALUE] * 7 + [0]
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_free_waits_for_the_work_of_the_device(machine: Machine) -> None:
     def work() -> float:
         cuda = Cuda()

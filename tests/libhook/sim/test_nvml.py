@@ -279,7 +279,7 @@ print(json.dumps([of(i) for i in range(3)]))
 """) == [[], [], [pid]]
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_utilization_is_what_the_timeline_shows(machine: Callable[[str], Machine]) -> None:
     cards = machine("gpus=2")
     pids = [cards.load("--kernel-us", "500"), cards.load("--kernel-us", "300", "--burst", "5", "--gap-us", "4000")]
@@ -311,7 +311,7 @@ print(json.dumps([first, samples, others, n.nvmlDeviceGetUtilizationRates(h).gpu
     assert idle == 0
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_a_busy_card_is_warm_and_draws_power(machine: Callable[[str], Machine]) -> None:
     cards = machine("gpus=2")
     cards.load()
@@ -364,7 +364,7 @@ print(json.dumps([levels, nearest, [i for i in range(1024) if cpus[i // 64] >> i
     assert peers == [0, 0, 5, 0, 0]
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_waiting_for_an_error_ends_after_the_time_asked(machine: Callable[[str], Machine]) -> None:
     waited, code, unknown = machine("").ask("""
 n.nvmlInit()
@@ -382,7 +382,7 @@ print(json.dumps([waited, code, refused(n.nvmlDeviceRegisterEvents, h, 8, events
     assert unknown == 2
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_a_forked_child_goes_on_looking(machine: Callable[[str], Machine]) -> None:
     cards = machine("")
     pid = cards.load()

@@ -16,7 +16,7 @@ HOST_FUNCTION = ctypes.CFUNCTYPE(None, c_void_p)
 NOT_READY, INVALID_HANDLE = 600, 400
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_events_are_timed_by_the_device_and_ordered_with_their_stream(machine: Machine) -> None:
     def work() -> tuple[int, float, int]:
         cuda = Cuda()
@@ -36,7 +36,7 @@ def test_events_are_timed_by_the_device_and_ordered_with_their_stream(machine: M
     assert elapsed == pytest.approx(20, abs=0.001)
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_the_time_of_an_event_survives_the_reuse_of_its_place_in_the_queue(machine: Machine) -> None:
     def work() -> float:
         cuda = Cuda()
@@ -70,7 +70,7 @@ def test_events_without_timing_or_record_have_no_elapsed_time(machine: Machine) 
     assert machine.run(work) == (INVALID_HANDLE, INVALID_HANDLE, 0)
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_a_stream_waits_for_an_event_of_another(machine: Machine) -> None:
     def work() -> tuple[float, int]:
         cuda = Cuda()
@@ -90,7 +90,7 @@ def test_a_stream_waits_for_an_event_of_another(machine: Machine) -> None:
     assert busy == NOT_READY
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 @pytest.mark.parametrize(("flags", "waits"), [(0, True), (1, False)])
 def test_the_legacy_stream_orders_blocking_streams_only(machine: Machine, flags: int, waits: bool) -> None:
     def work() -> tuple[bool, bool]:
@@ -109,7 +109,7 @@ def test_the_legacy_stream_orders_blocking_streams_only(machine: Machine, flags:
     assert machine.run(work) == (waits, waits)
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_per_thread_streams_are_the_threads_own(machine: Machine) -> None:
     def work() -> list[int]:
         cuda = Cuda()
@@ -225,7 +225,7 @@ def test_launches_of_many_threads_all_run(machine: Machine) -> None:
     assert machine.timeline.busy()[1][child.pid] == 7 * 200 * 10_000
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_work_outlives_its_stream_and_the_context_waits_for_it(machine: Machine) -> None:
     def work() -> float:
         cuda = Cuda()

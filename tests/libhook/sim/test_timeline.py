@@ -55,7 +55,7 @@ def test_kernels_of_one_stream_follow_one_another_and_busy_is_their_exact_sum(ma
     assert {s.pid for s in segments} == {child.pid}
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_two_busy_processes_are_sliced_at_the_cost_of_switches(machine: Machine) -> None:
     first, second = machine.start(keep_busy, 60.0), machine.start(keep_busy, 60.0)
     wait_until_busy(machine, first.pid, second.pid)
@@ -68,7 +68,7 @@ def test_two_busy_processes_are_sliced_at_the_cost_of_switches(machine: Machine)
     assert switches == pytest.approx(1e6 / (1024 + 50), rel=0.15)
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_kernels_are_preempted_at_the_end_of_a_slice(machine: Machine) -> None:
     long, short = machine.start(keep_busy, 60.0, 200 * MS), machine.start(keep_busy, 60.0, MS // 10)
     wait_until_busy(machine, long.pid, short.pid)
@@ -77,7 +77,7 @@ def test_kernels_are_preempted_at_the_end_of_a_slice(machine: Machine) -> None:
     assert 0.93 < part[long.pid] + part[short.pid] < 0.97
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_one_process_alone_pays_for_no_switch(machine: Machine) -> None:
     child = machine.start(keep_busy, 60.0)
     wait_until_busy(machine, child.pid)
@@ -103,7 +103,7 @@ def test_a_drained_switch_costs_its_own_time(make_machine) -> None:  # type: ign
     assert machine.timeline.switches() == 2
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_a_full_queue_blocks_the_launcher(machine: Machine) -> None:
     def work() -> tuple[float, float]:
         cuda = Cuda()
@@ -116,7 +116,7 @@ def test_a_full_queue_blocks_the_launcher(machine: Machine) -> None:
     assert fills + waits > 45  # of 152 ms of work 102 fit into the queue: that long for room
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_a_killed_process_gives_back_its_memory_and_its_queue(machine: Machine) -> None:
     def hold() -> None:
         cuda = Cuda()
@@ -141,7 +141,7 @@ def test_a_killed_process_gives_back_its_memory_and_its_queue(machine: Machine) 
     assert busy_of(machine, holder.pid) > 0  # what it used stays in the books
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_a_waiter_notices_within_milliseconds_that_the_other_died(machine: Machine) -> None:
     def hold() -> None:
         cuda = Cuda()
@@ -164,7 +164,7 @@ def test_a_waiter_notices_within_milliseconds_that_the_other_died(machine: Machi
     assert waiter.value() - killed < 300 * MS
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_a_stopped_launcher_does_not_stop_the_others(machine: Machine) -> None:
     stopped, other = machine.start(keep_busy, 60.0, 2000), machine.start(keep_busy, 60.0)
     wait_until_busy(machine, stopped.pid, other.pid)
@@ -178,7 +178,7 @@ def test_a_stopped_launcher_does_not_stop_the_others(machine: Machine) -> None:
         time.sleep(0.003)
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_copies_run_beside_kernels_on_engines_of_their_own(make_machine) -> None:  # type: ignore[no-untyped-def]
     machine = make_machine("memory=1GiB,host_bandwidth=1GB")
 
@@ -199,7 +199,7 @@ def test_copies_run_beside_kernels_on_engines_of_their_own(make_machine) -> None
     assert to_host == pytest.approx(10 * MS, rel=0.01)
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_streams_of_one_process_run_one_kernel_at_a_time_in_order_of_readiness(machine: Machine) -> None:
     def work() -> list[float]:
         cuda = Cuda()
@@ -217,7 +217,7 @@ def test_streams_of_one_process_run_one_kernel_at_a_time_in_order_of_readiness(m
     assert [second - first, third - second] == pytest.approx([2, 2], abs=0.01)
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_a_collective_waits_for_its_peers_on_the_other_cards(make_machine) -> None:  # type: ignore[no-untyped-def]
     machine = make_machine("gpus=2")
 

@@ -124,7 +124,7 @@ def test_way_06_the_process_keeps_its_mask_signals_streams_and_life(
     assert program.finish() == []  # and nothing on stderr
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_way_07_start_up_takes_no_lock_makes_no_context_and_does_not_sleep(warden: Warden, start: Start) -> None:
     def all_of(bare: bool) -> tuple[float, list[Program]]:
         begun = time.monotonic()
@@ -144,7 +144,7 @@ def test_way_07_start_up_takes_no_lock_makes_no_context_and_does_not_sleep(warde
     assert [name for name in named if "lock" in name or name.startswith("/tmp")] == []
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_way_08_control_is_exact_to_the_quota_and_needs_no_nvml(warden: Warden, start: Start, tmp_path: Path) -> None:
     (tmp_path / "libcuda.so.1").symlink_to(SIM / "libcuda.so.1")
     warden.grants = {"quota_ms": 10}
@@ -155,7 +155,7 @@ def test_way_08_control_is_exact_to_the_quota_and_needs_no_nvml(warden: Warden, 
     assert 3 <= statistics.median(busy) <= 11  # of 10 ms: no overshoot; how much a starved test host fills is its own
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_way_09_overuse_is_bounded_and_a_token_comes_back_only_drained(warden: Warden, start: Start) -> None:
     warden.grants = {"quota_ms": 5}
     program = start("busy", 400_000, 3)
@@ -179,7 +179,7 @@ def test_way_09_overuse_is_bounded_and_a_token_comes_back_only_drained(warden: W
     assert alone.process.poll() is None
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_way_10_an_idle_token_is_given_back_at_once(warden: Warden, start: Start) -> None:
     warden.grants = {"quota_ms": 300, "lease_ms": 600}
     program = start("bursts", 12, 2 * MS, 25)
@@ -223,7 +223,7 @@ def test_way_11_the_daemon_may_die_and_come_back_and_tenants_wait(
         second.close()
 
 
-@pytest.mark.tries(3)
+@pytest.mark.flaky(reruns=2)
 def test_way_12_a_holder_past_its_lease_finds_the_gate_closed(warden: Warden, daemon: Daemon, start: Start) -> None:
     program = start("busy", 50_000)
     warden.until(lambda: warden.waiting)
@@ -346,7 +346,7 @@ def test_way_18_one_connection_serves_all_calls_and_tells_no_identity(warden: Wa
     assert len(warden.daemon.page.nonces) == 2
 
 
-@pytest.mark.tries(5)
+@pytest.mark.flaky(reruns=4)
 def test_way_19_no_wake_up_is_lost(warden: Warden, start: Start) -> None:
     warden.grants = {"quota_ms": 2, "cap_ms": 20}  # so that a thread waits at the gate only, never for room
     program = start("busy", 500_000)

@@ -135,7 +135,6 @@ SUITES = {
 def environment_of(bed: Bed, hooked: bool) -> dict[str, str]:
     environment = bed.environment("client", hooked)
     environment["PYTHONPATH"] = str(HERE.parents[1])
-    environment["NUMBA_CACHE_DIR"] = str(bed.state_dir / "cache")
     return environment
 
 

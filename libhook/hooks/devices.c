@@ -94,8 +94,10 @@ static int made(void) {
     int known = __atomic_load_n(&count, __ATOMIC_ACQUIRE);
     if (known != 0)
         return known;
-    if (__atomic_exchange_n(&watching, 1, __ATOMIC_RELAXED) == 0)
+    if (__atomic_load_n(&watching, __ATOMIC_ACQUIRE) == 0) {
         pthread_atfork(NULL, NULL, forget_in_child);
+        __atomic_store_n(&watching, 1, __ATOMIC_RELEASE);
+    }
     uint8_t uuid[WIRE_MAX_DEVICES][16];
     int devices = real_loaded() ? list_of_cuda(uuid) : 0; /* it counts none before cuInit */
     bool of_cuda = devices > 0;

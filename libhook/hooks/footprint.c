@@ -45,8 +45,10 @@ static void forget_in_child(void) {
 
 static void take_lock(void) {
     static int watching;
-    if (__atomic_exchange_n(&watching, 1, __ATOMIC_RELAXED) == 0)
+    if (__atomic_load_n(&watching, __ATOMIC_ACQUIRE) == 0) {
         pthread_atfork(NULL, NULL, forget_in_child);
+        __atomic_store_n(&watching, 1, __ATOMIC_RELEASE);
+    }
     pthread_mutex_lock(&lock);
 }
 

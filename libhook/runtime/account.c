@@ -34,8 +34,10 @@ static void forget_in_child(void) {
 
 static void watch_forks(void) {
     static int watching;
-    if (__atomic_load_n(&watching, __ATOMIC_RELAXED) == 0 && __atomic_exchange_n(&watching, 1, __ATOMIC_RELAXED) == 0)
+    if (__atomic_load_n(&watching, __ATOMIC_ACQUIRE) == 0) { /* by two threads at once: twice, which does no harm */
         pthread_atfork(NULL, NULL, forget_in_child);
+        __atomic_store_n(&watching, 1, __ATOMIC_RELEASE);
+    }
 }
 
 static bool has_books(int device) {

@@ -59,7 +59,6 @@ enum attachment { UNKNOWN, STARTING, FREE /* mode run, no daemon */, WELCOMED, I
 static uint32_t attachment;
 
 static struct agent_callbacks hooks;
-static bool fork_handled;
 static int event_fd = -1;
 static char program[16]; /* comm of the thread that attached */
 
@@ -431,6 +430,15 @@ static void after_fork_in_child(void) {
     errno = saved;
 }
 
+/* Before anything begins: another thread may fork while this one starts. Threads that race may register it twice, which
+ * does no harm. */
+static void watch_forks(void) {
+    static int watching;
+
+    if (!__atomic_load_n(&watching, __ATOMIC_ACQUIRE) && !pthread_atfork(NULL, NULL, after_fork_in_child))
+        __atomic_store_n(&watching, 1, __ATOMIC_RELEASE);
+}
+
 /* glibc puts the thread-local variables of all libraries onto each thread's stack, and starts none that is too small. */
 static int add_thread_local(struct dl_phdr_info *info, size_t size, void *stack) {
     (void)size;
@@ -469,8 +477,6 @@ static int start(const struct options *options) {
     link_open(&agent.link, options->socket, &EVENTS, NULL);
     gate_start();
     prctl(PR_GET_NAME, program);
-    if (!fork_handled && !pthread_atfork(NULL, NULL, after_fork_in_child))
-        fork_handled = true;
     /* The new thread inherits the mask: no signal of the program may ever be handled on it. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -501,6 +507,8 @@ int agent_attach(void) {
     int saved = errno;
     if (now == UNKNOWN) {
         const struct options *options = options_of_process();
+        if (options->socket[0])
+            watch_forks();
         if (__atomic_compare_exchange_n(
                 &attachment, &now, options->socket[0] ? STARTING : INERT, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
             if (!options->socket[0]) {

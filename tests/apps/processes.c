@@ -5,6 +5,7 @@
  *     fork-before   a child forked before the first CUDA call; both work
  *     fork-after    a child forked after it, which starts CUDA anew; both work
  *     fork-threads  four children, forked by two threads while two others launch; all work
+ *     fork-start    a child forked by a thread while another starts the library (built with FORK_AT_START); both work
  *     vfork spawn exec   the program is started once more in that way after it has worked (exec: by itself)
  *     threads       16 threads make their first call at the same moment
  *     reopen        the driver is closed by dlclose and opened again, ten times
@@ -22,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -139,6 +141,30 @@ static int fork_threads(void) {
     return any;
 }
 
+#ifdef FORK_AT_START
+static pid_t early_child;
+
+static void *fork_early(void *nothing) {
+    early_child = fork();
+    if (early_child == 0)
+        _exit(work());
+    return nothing;
+}
+
+/* The library calls it in the middle of its start. */
+int eventfd(unsigned int count, int flags) {
+    static int called;
+    pthread_t thread;
+    if (!called++ && pthread_create(&thread, NULL, fork_early, NULL) == 0)
+        pthread_join(thread, NULL);
+    return (int)syscall(SYS_eventfd2, count, flags);
+}
+
+static int fork_start(void) {
+    return work() | status_of(early_child);
+}
+#endif
+
 static int started(const char *how) {
     char *const words[] = {"processes", "plain", NULL};
     pid_t child = -1;
@@ -222,6 +248,10 @@ int main(int argc, char **argv) {
         return fork_after();
     if (strcmp(mode, "fork-threads") == 0)
         return fork_threads();
+#ifdef FORK_AT_START
+    if (strcmp(mode, "fork-start") == 0)
+        return fork_start();
+#endif
     if (strcmp(mode, "threads") == 0)
         return threads();
     if (strcmp(mode, "reopen") == 0)

@@ -77,6 +77,13 @@ def test_each_process_is_a_client_of_its_own_and_works(
     tenant.until_joined(processes)  # who execs worked twice under one pid: as two clients
 
 
+def test_a_child_forked_while_another_thread_starts_the_library_works(tenant: Tenant, compiled: Compile) -> None:
+    status, lines, err = tenant.run(compiled("processes.c", "-DFORK_AT_START", "-rdynamic"), "fork-start")
+    assert (status, err) == (0, "")
+    assert len(workers(lines)) == 2
+    tenant.until_joined(2)
+
+
 def test_a_program_with_many_thread_local_variables_is_a_client_too(tenant: Tenant, compiled: Compile) -> None:
     """They take their place on each thread's stack, the library's own thread's too."""
     status, lines, err = tenant.run(compiled("processes.c", "-DTHREAD_LOCAL_BYTES=1048576"), "plain")

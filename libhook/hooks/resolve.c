@@ -109,8 +109,28 @@ static bool is_hooked(const char *name) {
     return false;
 }
 
+/* A name that is no base name, which a driver may answer to all the same: that of an exported function. Where it was
+ * asked for the per-thread flavour it may have answered with that. */
+static void *substitute_exported(const char *name, cuuint64_t flags, void *answer) {
+    static const char *const suffixes[] = {"_ptsz", "_ptds", ""};
+    const struct row *row = table_by_symbol(name);
+    char symbol[128];
+    for (size_t i = (flags & ASK_PER_THREAD_STREAM) != 0 ? 0 : 2; row != NULL && i < 3; i++) {
+        const struct row *flavoured = NULL;
+        if (snprintf(symbol, sizeof(symbol), "%s%s", name, suffixes[i]) < (int)sizeof(symbol))
+            flavoured = table_by_symbol(symbol);
+        if (flavoured != NULL && has_address(flavoured, answer)) {
+            row = flavoured;
+            break;
+        }
+    }
+    return row != NULL && table_ours(row) != NULL ? table_ours(row) : answer;
+}
+
 /* What to hand out instead of the driver's `answer`. */
 static void *substitute(const char *name, int version, cuuint64_t flags, void *answer) {
+    if (table_next_by_name(name, NULL) == NULL)
+        return substitute_exported(name, flags, answer);
     if (!is_hooked(name))
         return answer;
     const struct row *row = fitting(name, version, flags, answer);

@@ -3,6 +3,7 @@
  *
  * -DNEWER       a driver of the future: it also has cuMemAlloc_v3, and answers with it from CUDA 14.0 on
  * -DUNEXPORTED  cuGetProcAddress answers with functions that are not the exported ones
+ * -DSUFFIXES    cuGetProcAddress also answers to the names of exported functions
  * -DOLD         a driver before CUDA 11.3: no cuGetProcAddress
  */
 #include <stddef.h>
@@ -26,6 +27,8 @@ FUNCTION(cuMemAlloc_v2, 1006)
 FUNCTION(cuMemFreeAsync, 1007)
 FUNCTION(cuMemFreeAsync_ptsz, 1008)
 FUNCTION(cuMemFree_v2, 1010)
+FUNCTION(cuMemcpyDtoD_v2, 1012)
+FUNCTION(cuMemcpyDtoD_v2_ptds, 1013)
 FUNCTION(cuOfTheFuture, 1009)
 #ifdef NEWER
 FUNCTION(cuMemAlloc_v3, 1011)
@@ -68,6 +71,16 @@ static void *answer(const char *symbol, int version, uint64_t flags) {
         return (flags & 2) != 0 ? ANSWER(cuMemFreeAsync_ptsz) : ANSWER(cuMemFreeAsync);
     if (strcmp(symbol, "cuGetProcAddress") == 0)
         return (void *)cuGetProcAddress_v2;
+#ifdef SUFFIXES
+    if (strcmp(symbol, "cuMemAlloc_v2") == 0)
+        return ANSWER(cuMemAlloc_v2);
+    if (strcmp(symbol, "cuMemFreeAsync_ptsz") == 0)
+        return ANSWER(cuMemFreeAsync_ptsz);
+    if (strcmp(symbol, "cuMemcpyDtoD_v2") == 0)
+        return (flags & 2) != 0 ? (void *)cuMemcpyDtoD_v2_ptds : (void *)cuMemcpyDtoD_v2;
+    if (strcmp(symbol, "cuGetProcAddress_v2") == 0)
+        return (void *)cuGetProcAddress_v2;
+#endif
     return NULL;
 }
 

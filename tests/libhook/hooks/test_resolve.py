@@ -44,6 +44,20 @@ def test_each_version_and_flavour_has_its_own_entry(lookup: Path, fake: Fake, dr
     ]
 
 
+@pytest.mark.parametrize("driver", DRIVERS.values(), ids=DRIVERS)
+def test_a_driver_that_answers_to_exported_names_leads_to_ours_too(
+    lookup: Path, fake: Fake, driver: tuple[str, ...]
+) -> None:
+    """The reference speaks of base names only; what a driver says to others must not lead past the gate."""
+    symbols = ["cuMemAlloc_v2", "cuMemFreeAsync_ptsz", "cuGetProcAddress_v2"]
+    asked = [f"proc:{symbol}:12000:{flags}" for symbol in symbols for flags in (0, PER_THREAD)]
+    out = lines(lookup, "open", *asked, env=inside(path=fake("-DSUFFIXES", *driver)))
+    assert out == [f"[0 0] {ask}: libgemini_hook.so {ask.split(':')[1]}" for ask in asked]
+    asked = ["proc:cuMemcpyDtoD_v2:12000:0", f"proc:cuMemcpyDtoD_v2:12000:{PER_THREAD}"]
+    out = lines(lookup, "open", *asked, env=inside(path=fake("-DSUFFIXES", *driver)))
+    assert [line.split()[-1] for line in out] == ["cuMemcpyDtoD_v2", "cuMemcpyDtoD_v2_ptds"]
+
+
 def test_the_first_version_of_the_resolver_answers_alike(lookup: Path, fake: Fake) -> None:
     asked = ["proc1:cuCtxCreate:12000:0", "proc1:cuMemFreeAsync:12000:2", "proc1:cuMemFreeAsync:11010:0"]
     out = lines(lookup, "open", *asked, env=inside(path=fake()))

@@ -58,7 +58,16 @@ def run_pytest(*options: str) -> Callable[[Path, list[str], Mapping[str, str]], 
         with tempfile.TemporaryDirectory(prefix="gemini-suite-") as scratch:
             report = Path(scratch) / "report.xml"
             command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=importlib"]
-            command += ["-p", "no:rerunfailures", f"--rootdir={folder}", f"--junit-xml={report}", *options]
+            # Their environment may lie inside of this tree, whose options are not theirs.
+            command += [
+                "-o",
+                "addopts=",
+                "-p",
+                "no:rerunfailures",
+                f"--rootdir={folder}",
+                f"--junit-xml={report}",
+                *options,
+            ]
             command += ["--timeout=120", *(str(folder / file) for file in files)]
             ran = subprocess.run(command, cwd=scratch, env=environment, capture_output=True, text=True, timeout=600)
             if not report.exists():

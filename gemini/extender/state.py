@@ -368,8 +368,8 @@ class Cluster:
     def gone(self, key: str, version: int) -> bool:
         """Whether a pod (its uid), or the allocation of a claim (its key), that was there when the API server's objects
         of the kind had that version is known not to be there any more; 0: of no version."""
-        if not key.startswith(PREFIX):
-            return 0 < version <= self._come[POD] and key not in self.pods
+        if not key.startswith(PREFIX):  # one that was shown, though it could not be read, is there
+            return 0 < version <= self._come[POD] and (POD, key) not in self._versions
         claim = self.claims.get(key.removeprefix(PREFIX).partition("/")[0])
         return 0 < version <= self._come[CLAIM] and (claim is None or claim.key != key)
 

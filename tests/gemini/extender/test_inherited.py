@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -76,6 +77,35 @@ def test_promise_to_a_pod_that_the_watch_has_not_shown_yet_counts() -> None:
         assert "50 free of 100, 60 asked" in await replica.bind(pod, "n1")
         await replica.service.sweep()
         assert "50 free of 100, 60 asked" in await replica.bind(pod, "n1")
+
+    asyncio.run(run())
+
+
+def test_promise_to_a_pod_that_was_watched_but_could_not_be_read_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.nodes("n1", count=1)
+    other, replica = Replica(world, "a"), Replica(world, "b")
+    late = world.put(POD, pod_object("late", gpu_request="0.5"))
+    other.watch()
+
+    def unreadable(given: dict[str, Any]) -> None:
+        raise RuntimeError(given["metadata"]["name"])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(replica.cluster, "view", unreadable)  # as a replica of an older release may find it
+        with pytest.raises(RuntimeError):
+            replica.watch()
+    pod = world.put(POD, pod_object("p", gpu_request="0.6"))
+
+    async def run() -> None:
+        world.binds_refused = [Unanswered("time-out")]
+        assert await other.bind(late, "n1") != ""
+        assert "50 free of 100, 60 asked" in await replica.bind(pod, "n1")
+        world.put(NODE, node_object("n1", news="later than all that the watch of pods has shown"))
+        world.put(POD, pod_object("p", gpu_request="0.6"))
+        replica.watch()
+        await replica.service.sweep()
+        assert "50 free of 100, 60 asked" in await replica.bind(world.pod_of("uid-p"), "n1")
 
     asyncio.run(run())
 

@@ -125,6 +125,7 @@ def test_lease_is_created_then_replaced_by_version(tmp_path: Path) -> None:
     calls = talked(handle, talk, tmp_path)
     assert [method for method, _, _ in calls] == ["GET", "POST", "PUT"]
     assert calls[2][2]["metadata"]["resourceVersion"] == "5"
+    assert calls[2][2]["metadata"]["managedFields"] == [{}]  # what Kubernetes takes for: keep none
 
 
 class Seen:

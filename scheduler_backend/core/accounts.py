@@ -82,7 +82,11 @@ class Accounts:
         """The virtual now, piece by piece: at each piece's end somebody who idles stops being ahead of it."""
         while held_ns > 0:
             active_ppm = self.active_ppm()
-            ahead = [seat.clock for seat in self.seats.values() if self._idles_ahead(seat)]
+            # Who idles and is ahead of now has been given more than a fluid server would have given it by now. That
+            # server would still be at its last burst, so its request counts as that of an active one: else now would
+            # hurry on, and who pauses after each burst would be owed the next before others had their part.
+            now, idle = self.virtual_now, State.IDLE
+            ahead = [s.clock for s in self.seats.values() if s.state is idle and s.request_ppm and s.clock > now]
             piece_ns = held_ns
             if ahead:
                 piece_ns = min(held_ns, -(-(min(ahead) - self.virtual_now) * active_ppm // SCALE))
@@ -92,14 +96,6 @@ class Accounts:
                 # moment to the next, for the others may only have paused.
                 holder.clock = min(self.virtual_now, holder.clock + piece_ns * SCALE // holder.weight_ppm)
             held_ns -= piece_ns
-
-    def _idles_ahead(self, seat: Seat) -> bool:
-        """Has it been given more than a fluid server would have given it by now, and nothing to run?
-
-        That server would still be at its last burst, so its request counts as that of an active one: else now would
-        hurry on, and who pauses after each burst would be owed the next before others had their part.
-        """
-        return seat.state is State.IDLE and seat.request_ppm > 0 and seat.clock > self.virtual_now
 
     def active_ppm(self) -> int:
         """Sum of the requests of those who hold, wait, are about to wait again, or idle ahead of now.

@@ -27,7 +27,7 @@ from typing import Any
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.ahead import next_order, same_grant
 from scheduler_backend.core.moves import Drained, Take
-from scheduler_backend.core.policy import pick
+from scheduler_backend.core.policy import moved_on, pick
 from scheduler_backend.core.residents import Residents
 from scheduler_backend.core.seat import Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
@@ -46,15 +46,17 @@ class TokenMachine(Residents):
         kind = type(event)
         if kind is ev.TokenAsked or kind is ev.TokenReturned or kind is ev.TokenRenewed:
             self._message(event)
-        elif kind is not ev.Tick:
+        elif kind is ev.Carried:
+            self._carried(event)  # type: ignore[arg-type]
+            if event.followed:  # type: ignore[union-attr]
+                actions.append(ev.WakeAt(self.now_ns))  # should nothing follow, for once
+                return actions
+        elif kind is ev.Tick:
+            self._lapse_leases()  # by the clock alone: a message that is being read may be followed by the very renewal
+        else:
             _NODE_EVENTS[kind](self, event)
             self._share_turns()
-        if kind is ev.Tick:
-            self._lapse_leases()  # by the clock alone: a message that is being read may be followed by the very renewal
-        if isinstance(event, ev.Carried) and event.followed:
-            actions.append(ev.WakeAt(self.now_ns))  # should nothing follow, for once
-        else:
-            self._settle()
+        self._settle()
         return actions
 
     def direct(self, do: Callable[[], None], now_ns: int) -> list[ev.Action]:
@@ -143,7 +145,7 @@ class TokenMachine(Residents):
             self.returning.pop(holder.name, None)  # it wants no more, or there would be no hand-over
         elif holder.name in self.returning:  # it counts as one that waits, as it does where its Return is heard first
             ready.append(holder)
-        _, self.virtual_now = pick(ready, self.virtual_now, self.policy, self.now_ns, self.others)
+        self.virtual_now = moved_on(ready, self.virtual_now, self.policy)
         self.move(self.seats[order.tenant], Take(order.epoch, order.quota_ns))
 
     # --- proof ------------------------------------------------------------------------------------------------------
@@ -177,5 +179,4 @@ _NODE_EVENTS: dict[type, Callable[[TokenMachine, Any], None]] = {
     ev.ClientJoined: _M._client_joined,
     ev.ClientDied: _M._client_died,
     ev.ClientsKnown: _M._clients_known,
-    ev.Carried: _M._carried,
 }

@@ -140,19 +140,37 @@ def pick(waiting: Iterable[S], virtual_now: int, policy: Policy, now_ns: int, ot
             virtual_now = max(virtual_now, min(seat.clock for seat in promised))
             rivals = [seat for seat in promised if seat.clock <= virtual_now]
     first = min(rivals, key=ordering.key)
-    if ordering.owed_only:
-        first = min((seat for seat in rivals if _alike(seat, first, policy)), key=by_arrival)
+    if ordering.owed_only and len(rivals) > 1:
+        first = _first_come(rivals, first, policy)
     if ordering.bounded and _comes_too_late(promised, first, policy, now_ns, others):
         first = min(promised, key=by_due)
     return first, virtual_now
 
 
-def _alike(seat: Waiting, first: Waiting, policy: Policy) -> bool:
-    """Would its quota end so little later that who came first should be first? What turns are charged differs a little
-    from one to the next; if that decided, equals would overtake each other, and one have two turns in a row.
+def moved_on(waiting: Iterable[Waiting], virtual_now: int, policy: Policy) -> int:
+    """The virtual now at the grant that pick() would decide, for who knows already to whom it goes."""
+    if not ORDERINGS[policy.ordering].owed_only:
+        return virtual_now
+    first = None
+    for seat in waiting:
+        if seat.request_ppm:
+            if eligible(seat, virtual_now, policy.latency_ahead_ns):
+                return virtual_now
+            first = seat.clock if first is None else min(first, seat.clock)
+    return virtual_now if first is None else max(virtual_now, first)
+
+
+def _first_come(rivals: Iterable[S], first: S, policy: Policy) -> S:
+    """Who came first among those whose quotas would end so little after that of `first` that this should decide. What
+    turns are charged differs a little from one to the next: equals would overtake each other, one have two in a row.
     """
-    slack = virtual(policy.alike_ns, max(seat.request_ppm, first.request_ppm))
-    return seat.finish <= first.finish + slack and seat.latency == first.latency
+    found, finish, latency = first, first.finish, first.latency
+    for seat in rivals:
+        if seat.arrived >= found.arrived or seat.latency != latency:
+            continue
+        if seat.finish <= finish + virtual(policy.alike_ns, max(seat.request_ppm, first.request_ppm)):
+            found = seat
+    return found
 
 
 def _comes_too_late(promised: Sequence[S], first: S, policy: Policy, now_ns: int, others: int) -> bool:

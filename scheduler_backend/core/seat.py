@@ -89,7 +89,7 @@ class Seat:
         self.credit = policy.quota_ns * WHOLE_PPM  # ns x ppm; below 0 is debt
         self.filled_ns = now_ns
         self.turn_ns = turn(policy.quota_ns, 0, 0, 0)  # while it is always busy, and others are there
-        self._measured = (-1, 0, 0)  # (burst, weight, turn) of which `_length` is the quota's virtual time
+        self._of_burst = self._of_turn = self._of_ppm = -1  # of which `_length` is the quota's virtual time
         self._length = 0
 
     @property
@@ -106,9 +106,9 @@ class Seat:
     @property
     def finish(self) -> int:
         """Virtual time at which its next quota would end. Its length is kept: each decision asks everybody."""
-        measured = (self.bursts.burst_ns, self.request_ppm, self.turn_ns)
-        if measured != self._measured:
-            self._measured, self._length = measured, virtual(self.quota_ns, self.weight_ppm)
+        if self.bursts.burst_ns != self._of_burst or self.turn_ns != self._of_turn or self.request_ppm != self._of_ppm:
+            self._of_burst, self._of_turn, self._of_ppm = self.bursts.burst_ns, self.turn_ns, self.request_ppm
+            self._length = virtual(self.quota_ns, self.weight_ppm)
         return self.clock + self._length
 
     def wait_from(self, now_ns: int) -> None:

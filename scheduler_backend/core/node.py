@@ -43,7 +43,7 @@ class Node:
         now_ns = self._now_ns = max(now_ns, self._now_ns)
         if kind is ev.TokenReturned or kind is ev.TokenAsked or kind is ev.TokenRenewed:
             gpu = self._gpu_of(event)  # type: ignore[arg-type]
-            if kind is ev.TokenAsked:
+            if kind is ev.TokenAsked or (kind is ev.TokenReturned and event.want_more):  # type: ignore[union-attr]
                 self.gangs.asked(self.clients[event.client][0], gpu)  # type: ignore[union-attr]
             actions = self._to_machine(gpu, event, now_ns)
         elif isinstance(event, ev.Carried):

@@ -180,3 +180,15 @@ def test_two_gangs_that_are_ahead_where_the_other_waits_are_not_passed_over_for_
     bench.back(2, 1, more=True)
     bench.at(3).ask(1, 0)
     assert any(machine.holder is not None for machine in bench.node.machines)
+
+
+def test_a_gpu_that_it_wants_again_by_a_late_return_is_one_that_it_uses() -> None:
+    bench = Bench(("s", 0.3, 1))
+    bench.do(ev.TenantAdded(TenantSpec("g", 300_000, 1_000_000, 0, False, (0, 1))))
+    s, g = 1, 2
+    bench.ask(s, 1)
+    bench.back(s, 1)
+    bench.do(ev.ClientJoined("g", g, (0, 1), ((1, bench.epochs[s, 1]),)))  # of before a restart
+    assert ("Grant", g, 1) in told(bench.do(ev.TokenReturned(g, 1, bench.epochs[s, 1], True)))
+    bench.do(ev.ClientsKnown((("s", 9),), 300 * MS))
+    assert ("Revoke", g, 1) in bench.ask(g, 0), "it may not hold one and wait for the other"

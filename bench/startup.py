@@ -26,6 +26,7 @@ from bench.bed import HOOK, ROOT, Bed
 from bench.goals import claim
 from bench.jitter import Probe
 from bench.report import report
+from libhook.build import preloaded
 
 
 def cpu_of_daemon(bed: Bed) -> int:
@@ -41,7 +42,7 @@ def start(arm: str, processes: int) -> dict[str, Any]:
     program = compile_program(ROOT / "bench" / "startup.c", ROOT / "build" / "bench" / "startup", "-ldl")
     with open_bed(arm, sim="memory=80GiB") as bed:
         bed.tenant("t", 1.0, 1.0)
-        preload = str(HOOK) if bed.tokens else ""
+        preload = preloaded(HOOK) if bed.tokens else ""
         environment = {**bed.environment("t"), "LD_PRELOAD": ""}
         before_ns = cpu_of_daemon(bed)
         ran = subprocess.run(

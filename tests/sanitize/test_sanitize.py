@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.bed import ROOT
 from libhook.build import build_sanitized, sanitizer_runtime
 from tests.mutants.mutate import apply_patch
+from tests.sanitize.left_out import LEFT_OUT, reason_for
 from tests.sanitize.run import copied, players, suite_on
 
 HERE = Path(__file__).parent
@@ -30,6 +32,15 @@ def names(request: pytest.FixtureRequest) -> str:
     except FileNotFoundError as error:
         pytest.skip(str(error))
     return str(request.param)
+
+
+def test_what_is_left_out_is_a_test_and_only_under_its_sanitizer() -> None:
+    for sanitizers, name, reason in LEFT_OUT:
+        path, function = name.split("[")[0].split("::")
+        assert f"def {function}(" in (ROOT / path).read_text()
+        for runtime in ("libasan.so.8", "libtsan.so.2", ""):
+            left = runtime.split(".")[0] in sanitizers.split()
+            assert reason_for(name, f"/usr/lib/{runtime}" if runtime else "") == (reason if left else None)
 
 
 @pytest.mark.timeout(1200)

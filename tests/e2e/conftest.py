@@ -17,7 +17,7 @@ import pytest
 
 from tests.e2e.build import Builder, CannotBuild, roomy
 from tests.e2e.node import Node, lacking
-from tests.e2e.plane import Plane
+from tests.e2e.plane import Plane, own_name
 from tests.e2e.podman import Podman
 from tests.e2e.product_image import BUILT_BYTES, ProductImage, cannot_build, driver_for
 from tests.e2e.vendor import SIMULATED
@@ -75,7 +75,7 @@ def node(plane: Plane) -> Iterator[Node]:
     """A real kubelet; skipped, with the reason, where none can run. A module's: pods of others must not land on it."""
     if why := lacking():
         pytest.skip(why)
-    with Node(plane, built("node")) as started:
+    with Node(plane, built("node"), own_name("real")) as started:
         yield started
 
 
@@ -84,7 +84,7 @@ def cdi_node(plane: Plane) -> Iterator[Node]:
     """The same with a containerd that knows CDI, in `node.cdi_folder`."""
     if why := lacking():
         pytest.skip(why)
-    with Node(plane, built("node"), name="cdi", runtime=built("containerd")) as started:
+    with Node(plane, built("node"), own_name("cdi"), built("containerd")) as started:
         yield started
 
 

@@ -82,7 +82,7 @@ class Node:
     """A node named `name` of the plane; `programs` is the folder of build.py's part `node`, `runtime` that of its part
     `containerd`, where the runtime must know CDI. Use as a context."""
 
-    def __init__(self, plane: Plane, programs: Path, name: str = "real", runtime: Path | None = None) -> None:
+    def __init__(self, plane: Plane, programs: Path, name: str, runtime: Path | None = None) -> None:
         self.plane, self.name, self._programs = plane, name, programs
         self._runtime = runtime or programs
         self.folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=plane.folder))

@@ -42,6 +42,11 @@ HOOK = {"admissionReviewVersions": ["v1"], "sideEffects": "None", "timeoutSecond
 KUBECTL_SECONDS = 120
 
 
+def own_name(prefix: str) -> str:
+    """A name that nothing else on the plane has or had."""
+    return f"{prefix}-{uuid.uuid4().hex[:8]}"
+
+
 class Plane:
     """The running plane. `api` and `admin` (a kubeconfig) may do everything; see `kubeconfig` for lesser users."""
 
@@ -153,16 +158,19 @@ class Plane:
 
     @contextlib.contextmanager
     def namespace(self, prefix: str = "e2e") -> Iterator[str]:
-        """A namespace of one's own, with its ServiceAccount there: pods may be created at once."""
-        name = f"{prefix}-{uuid.uuid4().hex[:8]}"
+        """A namespace of one's own, with its ServiceAccount there: pods may be created at once. None is left."""
+        name = own_name(prefix)
         self.api.post("/api/v1/namespaces", {"metadata": {"name": name}})
         try:
             self.wait_default_account(name)
             yield name
         finally:
             with contextlib.suppress(ApiError):
-                self.api.call("DELETE", f"/api/v1/namespaces/{name}/pods", {"gracePeriodSeconds": 0})
-                self.api.delete(f"/api/v1/namespaces/{name}")
+                self.api.delete(f"/api/v1/namespaces/{name}")  # from now on nobody makes pods there
+            pods = f"/api/v1/namespaces/{name}/pods"
+            with contextlib.suppress(ApiError):
+                self.api.delete(pods, grace_seconds=0)
+            self.api.wait(pods, lambda left: not left, f"the end of the pods of {name}")
 
     def wait_default_account(self, namespace: str) -> None:
         self.api.wait_one(f"/api/v1/namespaces/{namespace}/serviceaccounts/default", lambda account: True)
@@ -172,8 +180,13 @@ class Plane:
         self, count: int, prefix: str = "fake", capacity: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None, annotations: Mapping[str, str] | None = None,
     ) -> Iterator[list[str]]:  # fmt: skip
-        """kwok's nodes PREFIX-0.., Ready, with `capacity` on top of the usual; gone at the end, pods on them too."""
-        names = [f"{prefix}-{index}" for index in range(count)]
+        """kwok's nodes, Ready, with `capacity` on top of the usual; gone at the end, pods on them too.
+
+        Their names end in -0, -1.. and are nobody else's: what a test leaves of a node (a lease, say, until the garbage
+        collector comes) is not taken for a later one's.
+        """
+        own = own_name(prefix)
+        names = [f"{own}-{index}" for index in range(count)]
         resources = {**NODE_CAPACITY, **(capacity or {})}
         with ThreadPoolExecutor(8) as pool:
             make = functools.partial(self._make_node, resources, dict(labels or {}), dict(annotations or {}))

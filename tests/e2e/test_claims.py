@@ -35,11 +35,15 @@ def cluster(plane: Plane, machine: str, cards: int = 1) -> Iterator[str]:
             "--checkpoint", "/nonexistent", "--pod-resources", "/nonexistent",
         ]  # fmt: skip
         with plane.running("claims-reporter", command, simulated(machine)):
-            plane.api.wait(f"{DRA}/resourceslices", lambda found: found, "a slice")
+            plane.api.wait(f"{DRA}/resourceslices", lambda found: slices_of(found, name), "a slice")
             plane.api.wait_one(f"/api/v1/nodes/{name}", lambda one: MEMORY in one["status"]["allocatable"])
             yield name
         plane.api.delete(f"{DEVICES}/{name}")
         plane.api.delete(f"{DRA}/resourceslices/{name}-gemini.io")
+
+
+def slices_of(found: list[Object], node: str) -> list[Object]:
+    return [one for one in found if one["spec"].get("nodeName") == node]
 
 
 def claimpod(name: str, core: int, memory: str = "1Gi") -> tuple[Object, Object]:

@@ -15,7 +15,7 @@ from tests.e2e.api import Object, condition
 from tests.e2e.node import Node
 from tests.e2e.plane import Plane
 from tests.e2e.process import Process, free_port, until
-from tests.e2e.test_claims import DRA, claimpod, promised
+from tests.e2e.test_claims import DRA, claimpod, promised, slices_of
 from tests.e2e.test_extender import CORE
 from tests.e2e.test_plugin import STATE, USER, assert_shares, cluster, role, sharepod  # noqa: F401
 from tests.e2e.test_reporter import crd, reporter, rights  # noqa: F401
@@ -56,7 +56,7 @@ def shared(plane: Plane, cdi_node: Node, lab: str, cluster: None) -> Iterator[st
     with reporter(plane, cdi_node, lab) as device, cdi_node.running("dra-daemon", serve):
         with plugin(plane, cdi_node, lab):
             cdi_node.wait_capacity(CORE, 100)
-            plane.api.wait(f"{DRA}/resourceslices", lambda found: found, "a slice", 180)
+            plane.api.wait(f"{DRA}/resourceslices", lambda found: slices_of(found, cdi_node.name), "a slice", 180)
             (card,) = device["spec"]["devices"]
             yield card["id"]
         plane.api.delete(f"{DRA}/resourceslices/{cdi_node.name}-gemini.io")

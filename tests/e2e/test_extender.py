@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,10 @@ import pytest
 
 from gemini.kube.device import write_device
 from gemini.placement.model import Device, Link, Node
-from tests.e2e.api import Object, condition
+from tests.e2e.api import ApiError, Object, condition
 from tests.e2e.conftest import ROOT
 from tests.e2e.plane import Plane, extender, scheduler_configuration
-from tests.e2e.process import free_port
+from tests.e2e.process import free_port, until
 
 GIB = 2**30
 BASE = ROOT / "deploy/kustomize/base"
@@ -61,14 +61,15 @@ def nodes_with_cards(
     """Fake nodes with equal cards; `capacity`: what the nodes say of them, instead of our own resources."""
     own = {CORE: str(100 * cards), MEMORY: str(memory * cards), RATIO: str(100 * cards)}
     with plane.nodes(count, prefix=prefix, capacity=own if capacity is None else capacity) as names:
-        for name in names:
-            devices = tuple(Device(m, uuid=f"GPU-{name}-{m}", model="H200", memory=memory) for m in range(cards))
-            plane.api.post(DEVICES, write_device(Node(name, devices, links)))
         try:
+            for name in names:
+                devices = tuple(Device(m, uuid=f"GPU-{name}-{m}", model="H200", memory=memory) for m in range(cards))
+                plane.api.post(DEVICES, write_device(Node(name, devices, links)))
             yield names
         finally:
             for name in names:
-                plane.api.delete(f"{DEVICES}/{name}")
+                with suppress(ApiError):
+                    plane.api.delete(f"{DEVICES}/{name}")
 
 
 @contextmanager
@@ -113,7 +114,7 @@ def record(pod: Object) -> list[Any]:
 
 def test_share_is_mutated_filtered_bound_and_annotated(plane: Plane, namespace: str, crd: None) -> None:
     path = f"/api/v1/namespaces/{namespace}/pods"
-    with nodes_with_cards(plane, 2, 2), gemini(plane):
+    with nodes_with_cards(plane, 2, 2) as names, gemini(plane):
         plane.kubectl("-n", namespace, "apply", "-f", "-", text=json.dumps(sharepod("half", gpu_request="0.5")))
         bound = plane.api.wait_one(f"{path}/half", condition("Ready"))
         container = bound["spec"]["containers"][0]
@@ -135,7 +136,7 @@ def test_share_is_mutated_filtered_bound_and_annotated(plane: Plane, namespace: 
         )
         assert "80Gi free of 80Gi, 90Gi asked" in told[0]["message"]
 
-        binding = {"metadata": {"name": "vast"}, "target": {"kind": "Node", "name": "card-0"}}
+        binding = {"metadata": {"name": "vast"}, "target": {"kind": "Node", "name": names[0]}}
         with pytest.raises(AssertionError, match="may not bind a pod with a share"):
             plane.api.post(f"{path}/vast/binding", binding)
 
@@ -144,13 +145,13 @@ def test_group_of_four_with_room_for_three_binds_nobody_and_three_go_together(
     plane: Plane, namespace: str, crd: None
 ) -> None:
     path = f"/api/v1/namespaces/{namespace}/pods"
-    with nodes_with_cards(plane, 2, 3), gemini(plane):
+    with nodes_with_cards(plane, 2, 3) as names, gemini(plane):
         for i in range(4):
             plane.api.post(path, sharepod(f"four-{i}", gpu_request="1.0", pod_group="four", pod_group_size="4"))
         for i in range(4):  # the first ones perhaps before the others were there
             plane.api.wait_one(f"{path}/four-{i}", _refused("Group"))
         # Pods that wait are tried again when something in the cluster changes.
-        plane.api.patch("/api/v1/nodes/card-0", {"metadata": {"labels": {"again": "yes"}}})
+        plane.api.patch(f"/api/v1/nodes/{names[0]}", {"metadata": {"labels": {"again": "yes"}}})
         for i in range(4):
             why = plane.api.wait_one(f"{path}/four-{i}", _refused("GroupDoesNotFit"))
             assert not why["spec"].get("nodeName")
@@ -193,11 +194,11 @@ def test_preemptor_gets_a_card_and_victims_stand_on_it_alone(
     """The scheduler's own choice would be the two least important pods, which stand on two cards."""
     path = f"/api/v1/namespaces/{namespace}/pods"
     least, less, high = priorities
-    with nodes_with_cards(plane, 1, 2), gemini(plane) as url:
+    with nodes_with_cards(plane, 1, 2) as (node,), gemini(plane) as url:
         for minor in range(2):
             for name, priority in ((f"least-{minor}", least), (f"less-{minor}", less)):
                 share = sharepod(
-                    name, {"priorityClassName": priority}, gpu_request="0.5", gpu_uuid=f"GPU-card-0-{minor}"
+                    name, {"priorityClassName": priority}, gpu_request="0.5", gpu_uuid=f"GPU-{node}-{minor}"
                 )
                 plane.api.post(path, share)
                 plane.api.wait_one(f"{path}/{name}", condition("Ready"))
@@ -250,8 +251,9 @@ def test_A16_A17_memory_and_card_based_pods_live_in_one_cluster_on_nodes_of_thei
     mib = 2**20
     by_memory = {GPUSHARE: "32552", "aliyun.com/gpu-count": "2"}
     with ExitStack() as stack:
-        stack.enter_context(nodes_with_cards(plane, 1, 1))
-        stack.enter_context(nodes_with_cards(plane, 1, 2, prefix="mem", memory=16276 * mib, capacity=by_memory))
+        (by_card,) = stack.enter_context(nodes_with_cards(plane, 1, 1))
+        several = nodes_with_cards(plane, 1, 2, prefix="mem", memory=16276 * mib, capacity=by_memory)
+        (in_mebibytes,) = stack.enter_context(several)
         stack.enter_context(gemini(plane))
         container = {"name": "binpack-1", "image": "x", "resources": {"limits": {GPUSHARE: "1024"}}}
         template = {"metadata": {"labels": {"app": "binpack-1"}}, "spec": {"containers": [container]}}
@@ -260,15 +262,15 @@ def test_A16_A17_memory_and_card_based_pods_live_in_one_cluster_on_nodes_of_thei
         plane.api.post(deployments, {"metadata": {"name": "binpack-1"}, "spec": spec})
         demo = plane.api.wait(path, lambda pods: [pod for pod in pods if condition("Ready")(pod)], "the demo runs")[0]
         said = demo["metadata"]["annotations"]
-        assert (demo["spec"]["nodeName"], said["ALIYUN_COM_GPU_MEM_IDX"]) == ("mem-0", "0")
+        assert (demo["spec"]["nodeName"], said["ALIYUN_COM_GPU_MEM_IDX"]) == (in_mebibytes, "0")
         assert (said["ALIYUN_COM_GPU_MEM_POD"], said["ALIYUN_COM_GPU_MEM_ASSIGNED"]) == ("1024", "false")
         assert CORE not in demo["spec"]["containers"][0]["resources"]["limits"]
 
         plane.api.post(path, sharepod("card", gpu_request="0.6"))
         bound = plane.api.wait_one(f"{path}/card", condition("Ready"))
-        assert bound["spec"]["nodeName"] == "card-0"
+        assert bound["spec"]["nodeName"] == by_card
         plane.api.post(path, sharepod("waits", gpu_request="0.6"))
-        plane.api.wait_one(f"{path}/waits", _refused("Insufficient"))  # though mem-0 has a card that nobody uses
+        plane.api.wait_one(f"{path}/waits", _refused("Insufficient"))  # though the other has a card that nobody uses
         assert not plane.api.get(f"{path}/waits")["spec"].get("nodeName")
         plane.api.delete(f"{deployments}/binpack-1")
 
@@ -306,7 +308,7 @@ def test_D12_to_D17_gaias_experiments_place_as_its_tables_say_in_the_time_of_a_p
     with ExitStack() as stack:
         stack.enter_context(nodes_with_cards(plane, 1, 4, links=links))
         stack.enter_context(plane.nodes(1, prefix="plain", capacity={"example.com/gpu": "4"}))
-        stack.enter_context(gemini(plane, policies="fragment,singular,link"))
+        url = stack.enter_context(gemini(plane, policies="fragment,singular,link"))
         stack.enter_context(plane.scheduler(plain, name="plain-scheduler"))
         for number, (asks, expected) in enumerate(experiments.values()):
             for step, ((share, cards), minors) in enumerate(zip(asks, expected, strict=True)):
@@ -314,6 +316,7 @@ def test_D12_to_D17_gaias_experiments_place_as_its_tables_say_in_the_time_of_a_p
                 assert {card["minor"] for card in record(bound)} == minors, list(experiments)[number]
                 place(f"y{number}-{step}", "plain", share, cards)
             plane.kubectl("-n", namespace, "delete", "pods", "--all", "--grace-period=0", "--force", "--wait=true")
+            until(lambda: not _holds(url, namespace), "the extender to know of it")
     print(
         {arm: [round(1e3 * taken) for taken in every] for arm, every in seconds.items()}, "ms from creation to binding"
     )
@@ -331,19 +334,27 @@ def test_kubectl_gemini_shows_cards_holders_and_who_waits(plane: Plane, namespac
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
         return dict(json.loads(done.stdout))
 
-    with nodes_with_cards(plane, 2, 1), gemini(plane):
+    with nodes_with_cards(plane, 2, 1) as names, gemini(plane):
         plane.api.post(path, sharepod("holds", gpu_request="0.7"))
         node = plane.api.wait_one(f"{path}/holds", condition("Ready"))["spec"]["nodeName"]
         plane.api.post(path, sharepod("waits", gpu_request="0.5", gpu_memory="90Gi"))
         plane.api.wait_one(f"{path}/waits", _refused("90Gi asked"))
         given = gemini_plugin("-n", namespace)
         assert {entry["name"]: entry["used_core"] for entry in given["nodes"]} == {
-            "card-0": 70 if node == "card-0" else 0, "card-1": 70 if node == "card-1" else 0
-        }  # fmt: skip
+            name: 70 if name == node else 0 for name in names
+        }
         ((pod, why),) = [(entry["pod"], entry["why"]) for entry in given["waiting"]]
         assert (pod, "90Gi asked" in why) == (f"{namespace}/waits", True)
         ((card,),) = [entry["devices"] for entry in gemini_plugin(node)["nodes"]]
         assert [(holder["pod"], holder["core"]) for holder in card["pods"]] == [(f"{namespace}/holds", 70)]
+
+
+def _holds(url: str, namespace: str) -> bool:
+    """Whether a pod of the namespace holds something of a card, as far as the extender knows."""
+    with urllib.request.urlopen(f"{url}/state", timeout=60) as reply:
+        nodes = json.load(reply)["nodes"]
+    holders = [pod["pod"] for node in nodes for card in node["devices"] for pod in card["pods"]]
+    return any(name.startswith(f"{namespace}/") for name in holders)
 
 
 def _refused(reason: str) -> Any:

@@ -7,7 +7,6 @@ or something seen through the API; a program that ends before is an error with t
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import select
@@ -25,6 +24,7 @@ from typing import TypeVar
 Found = TypeVar("Found")
 LOG_TAIL = 40
 POLL_SECONDS = 0.02
+_ports: list[socket.socket] = []  # those given out by free_port
 
 
 class NotReady(AssertionError):
@@ -32,11 +32,22 @@ class NotReady(AssertionError):
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port nobody listens on, below the range that outgoing connections take theirs from."""
+    """A port nobody listens on, below the range that outgoing connections take theirs from.
+
+    Nobody else is given it as long as this process lives, whether or not it is used by then: its number is an abstract
+    Unix address too, which only one can have.
+    """
     while True:
         port = random.randrange(12000, 32000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind((host, port))
+        taken = socket.socket(socket.AF_UNIX)
+        try:
+            taken.bind(f"\0gemini-e2e-port-{port}")
+            with socket.socket() as probe:
+                probe.bind((host, port))
+        except OSError:
+            taken.close()
+        else:
+            _ports.append(taken)
             return port
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from bench import goals
+from tests.bench.running import ROOT, answer_of
 
-ROOT = Path(__file__).resolve().parents[2]
 SMALL = {
     "launch_overhead": ["--runs=1", "--batches=20"],
     "handover": ["--runs=1", "--seconds=0.5"],
@@ -35,13 +33,11 @@ SMALL = {
 
 
 @pytest.mark.flaky(reruns=2)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", sorted(SMALL))
 def test_a_bench_runs_through(name: str) -> None:
-    words = [sys.executable, "-m", f"bench.{name}", *SMALL[name]]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=280, check=False)
-    assert done.returncode in (0, 1), done.stderr
-    answer = json.loads(done.stdout)
-    assert {"bench", "command", "commit", "machine", "passed"} <= set(answer), done.stderr
+    answer, said = answer_of(f"bench.{name}", *SMALL[name])
+    assert {"bench", "command", "commit", "machine", "passed"} <= set(answer), said
     assert answer["command"].startswith(f"python -m bench.{name} ")
     assert answer["passed"]
     for row in answer["rows"]:

@@ -1,6 +1,7 @@
 /*
  * threads.c - eight threads take and give memory of every family for some time, near the tenant's limit; then all of it
- * is given back. Prints how often each was refused and how often a call that succeeded changed errno.
+ * is given back. Prints a line when it has its context and waits for one before it begins; then how often each was
+ * refused and how often a call that succeeded changed errno.
  *
  *     threads MILLISECONDS MIB_PER_THREAD
  */
@@ -96,6 +97,9 @@ int main(int argc, char **argv) {
     most_mib = argc > 2 ? atol(argv[2]) : 16;
     if (cuInit(0) || cuDeviceGet(&device, 0) || cuDevicePrimaryCtxRetain(&context, device) || cuCtxSetCurrent(context))
         return 1;
+    puts("ready");
+    fflush(stdout);
+    getchar();
     for (size_t i = 0; i < THREADS; i++)
         pthread_create(&thread[i], NULL, work, (void *)(i + 1));
     for (size_t i = 0; i < THREADS; i++)

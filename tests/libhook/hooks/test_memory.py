@@ -279,6 +279,13 @@ def test_many_threads_leave_nothing_behind(bed: Bed, build: Build, tenant: str, 
     highest = 0
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     children = [bed.spawn(tenant, [program, "400", str(mib)], **pipes) for _ in range(2)]
+    for child in children:  # before either takes what the other's context needs
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("\n")
+        child.stdin.flush()
     while any(not select.select([child.stdout], [], [], 0.0005)[0] for child in children):
         held = bed.timeline.memory(0)
         highest = max(highest, sum(held.get(child.pid, 0) for child in children))

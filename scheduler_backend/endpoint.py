@@ -40,7 +40,7 @@ class Client:
 
     __slots__ = (
         "devices", "gpus", "library", "nonce", "number", "peer", "pid", "program", "returned", "route", "taken",
-        "tenant", "told_epoch", "uuids",
+        "tenant", "uuids",
     )  # fmt: skip
 
     def __init__(self, number: int, tenant: str, nonce: int) -> None:
@@ -56,7 +56,6 @@ class Client:
         self.gpus: dict[int, int] = {}  # its device -> our GPU
         self.devices: dict[int, int] = {}  # our GPU -> its device
         self.returned: dict[int, int] = {}  # GPU -> the last epoch that it gave back
-        self.told_epoch = 0  # of the grant that it was told ahead, and sees begin in its page
         self.taken: dict[int, int] = {}  # GPU -> the same, where its Return came with the word that it had drained
 
 

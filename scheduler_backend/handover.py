@@ -38,7 +38,6 @@ class Handovers(Outbox):
         self._wake_ns = 0
         self._armed_ns = 0
         self._postponed = False
-        self._performers[ev.Grant] = self._grant_unless_told
         self._performers |= {ev.Prepare: self._prepare, ev.Unprepare: self._unprepare, ev.WakeAt: self._wake_at}
 
     def handle(self, event: ev.Event) -> None:
@@ -78,9 +77,6 @@ class Handovers(Outbox):
             if carried_ns:
                 self._orders.pop(gpu, None)
                 self.carried += 1
-                holder = self.clients.get(order.holder)
-                if holder is not None and holder.peer is not None:
-                    holder.peer.looks = True
                 said = self._said_with_the_word(order, event)
                 following = said or event
                 followed = type(following) is ev.TokenReturned and following.gpu == gpu and not self.node.gangs.gangs
@@ -147,17 +143,7 @@ class Handovers(Outbox):
                     action.contended,
                     False,
                 )
-                told = self._to_client(number, wire.prepared_grant, grant)
-                member = self.node.machines[action.gpu].seats[action.tenant].members.get(number)
-                # Who has not given back what it was granted before may think that it holds, and pass over this.
-                idle = member is not None and member.epoch == client.returned.get(action.gpu, 0)
-                client.told_epoch = action.epoch if told and idle and client.peer.looks else 0
-
-    def _grant_unless_told(self, action: ev.Grant) -> None:
-        """Who was told ahead and looks at its page runs already: nothing of this message is new to it."""
-        client = self.clients.get(action.client)
-        if client is None or client.told_epoch != action.epoch or action.joined:
-            self._grant(action)
+                self._to_client(number, wire.prepared_grant, grant)
 
     def _unprepare(self, action: ev.Unprepare) -> None:
         self._orders.pop(action.gpu, None)

@@ -100,18 +100,16 @@ class Outbox(ABC):
             self._look_again(endpoint)
         return True
 
-    def _to_client(self, number: int, write: Callable[[Any, int, int], bytes], action: Any) -> bool:
+    def _to_client(self, number: int, write: Callable[[Any, int, int], bytes], action: Any) -> None:
         client = self.clients.get(number)
         if client is None or client.route is None:
-            return False
+            return
         endpoint = self.endpoints[client.tenant]
         device = client.devices.get(action.gpu)
         if device is None:
-            return False
-        if self._send(endpoint, client.route, write(action, device, next(self._serials))):
-            return True
-        self._unreachable(endpoint, client)
-        return False
+            return
+        if not self._send(endpoint, client.route, write(action, device, next(self._serials))):
+            self._unreachable(endpoint, client)
 
     def _unreachable(self, endpoint: Endpoint, client: Client) -> None:
         """Its connection is gone. With a pidfd its death would be seen, so it may come back; else it is dead."""

@@ -49,7 +49,6 @@ class Peer:
         self.pidfd = pidfd
         self.start_time = start_time(pid)
         self.channel = -1  # its page connection, as the carrier numbers it
-        self.looks = False  # at its page, for it has handed a token on by this connection: who cannot map it does not
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @classmethod

@@ -53,9 +53,6 @@ class Presence(Handovers):
         if client.route is not None:
             endpoint.by_route.pop(client.route, None)
         client.route = route
-        client.told_epoch = 0
-        if client.peer is not None:
-            client.peer.looks = False  # its page connection is made anew as well
         endpoint.by_route[route] = client
         client.program, client.library, client.uuids = hello.program, hello.library, hello.uuids
         if client.peer is None:
@@ -80,7 +77,6 @@ class Presence(Handovers):
     def _listen(self, endpoint: Endpoint, peer: Peer, connection: socket.socket) -> bool:
         """Its page connection is the carrier's from now on; False where that has no room."""
         self._carrier.forget(peer.channel)
-        peer.looks = False
         peer.channel = self._carrier.listen(connection.fileno(), endpoint.number)
         return peer.channel >= 0
 

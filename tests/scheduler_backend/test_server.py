@@ -223,40 +223,6 @@ def test_a_return_that_came_with_the_word_counts_once(rig: Rig) -> None:
     assert rig.of("a")["clients"]
 
 
-def test_who_looks_at_its_page_is_not_told_again_of_a_grant_that_was_prepared(rig: Rig) -> None:
-    for name in "ab":
-        rig.tenant(name)
-    a, b = rig.client("a"), rig.client("b")
-    a.ask()
-    epoch = a.grant().epoch
-
-    def hand_over(holder: Client, follows: Client, grants: int) -> None:
-        """By the page alone; the daemon has decided what comes of it when this returns."""
-        nonlocal epoch
-        follows.ask()
-        prepared = follows.expect(lib.WIRE_GRANT, prepared=True)
-        holder.say_drained(epoch, flags=lib.WIRE_DRAINED_IDLE)
-        wait_for(lambda: follows.shown() == prepared.epoch, what="the prepared epoch in the page")
-        holder.give_back(epoch)
-        wait_for(lambda: rig.of("a")["grants"] + rig.of("b")["grants"] == grants, what="hand-over in the books")
-        epoch = prepared.epoch
-
-    hand_over(a, b, 2)
-    assert b.grant().epoch == epoch, "it may have no page"
-    hand_over(b, a, 3)
-    a.send(lib.WIRE_MEM_RESERVE)
-    heard = []
-    while (message := a.receive()) is not None and message[0] != lib.WIRE_MEM_REPLY:
-        heard.append(message[0])
-    assert message is not None
-    assert lib.WIRE_GRANT not in heard, "it has said on its page connection that it drained, so it looks there"
-    hand_over(a, b, 4)
-    a.hello(held={})  # from a new connection, after which its page may be another
-    a.expect(lib.WIRE_WELCOME)
-    hand_over(b, a, 5)
-    assert a.grant().epoch == epoch
-
-
 @pytest.mark.flaky(reruns=4)  # its turn may have ended before it is asked
 def test_a_holder_that_drained_early_and_wants_more_hands_nothing_on(rig: Rig) -> None:
     for name in "ab":

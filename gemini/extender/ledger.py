@@ -4,9 +4,7 @@ A replica promises cards from what it has watched, which may be behind. Before i
 node's Lease, by compare-and-set on the version that its own book has taken in. Whoever finds another version there
 reads it, and the node's pods besides, and chooses anew: so two replicas never promise one share twice, and no lock is
 held that a dead replica could leave behind. A replica that is alone pays one small write for each round of bindings;
-bindings of one node that come together share it. A write of a lease costs the API server as much as the binding itself,
-so the next one of the same node comes GATHER_SECONDS after the last at the earliest: a single pod waits for nothing,
-and of many that go to one node several are entered at once.
+bindings of one node that come together share it.
 
 Why that is enough: writes of one lease stand in one order, and each writer has taken in all entries before its own. An
 entry is left out only by a replica that has seen the pod's fate in the API server; who comes later lists the node's
@@ -35,7 +33,6 @@ ENTRIES = f"{names.DOMAIN}/promises"
 CLAIMS = f"{names.DOMAIN}/claims"  # says that a claim was ever promised there: who reads the lease reads claims too
 NODE_LEASE = "gemini-node-{}"
 ROUNDS = 5
-GATHER_SECONDS = 0.05  # beside the seconds that a kubelet takes to start a pod it is nothing
 FORGET_NS = 2 * BIND_NS
 
 
@@ -134,22 +131,13 @@ class _Page:
     wanted: list[_Wanted] = field(default_factory=list)
     dropped: set[str] = field(default_factory=set)
     writer: asyncio.Task[None] | None = None
-    gathers_until: float = 0.0  # by the loop's clock
 
 
 class Ledger:
     """The leases of all nodes. Used on one event loop."""
 
-    def __init__(
-        self,
-        store: Store,
-        owner: Owner,
-        namespace: str,
-        clock_ns: Callable[[], int],
-        replica: str,
-        gather_seconds: float = GATHER_SECONDS,
-    ) -> None:
-        self.replica, self._gather_seconds = replica, gather_seconds
+    def __init__(self, store: Store, owner: Owner, namespace: str, clock_ns: Callable[[], int], replica: str) -> None:
+        self.replica = replica
         self._store, self._owner, self._namespace, self._clock_ns = store, owner, namespace, clock_ns
         self._pages: dict[str, _Page] = {}
 
@@ -216,11 +204,8 @@ class Ledger:
             page.writer = asyncio.get_running_loop().create_task(self._run(node, page))
 
     async def _run(self, node: str, page: _Page) -> None:
-        loop = asyncio.get_running_loop()
         try:
             while page.wanted or page.dropped:
-                if (pause := page.gathers_until - loop.time()) > 0:
-                    await asyncio.sleep(pause)
                 wanted, page.wanted = page.wanted, []
                 batch = [one for one in wanted if one.mark == page.reads]
                 _tell([one for one in wanted if one.mark != page.reads], Stale(node))
@@ -235,7 +220,6 @@ class Ledger:
                     _tell(batch, error)
                 else:
                     _tell(batch, None)
-                    page.gathers_until = loop.time() + self._gather_seconds
         finally:
             page.writer = None
 

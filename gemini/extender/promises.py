@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from gemini.extender.ledger import GATHER_SECONDS, Ledger
+from gemini.extender.ledger import Ledger
 from gemini.extender.podview import PodView
 from gemini.extender.reserve import BIND_NS
 from gemini.extender.state import CLAIM, POD, Cluster
@@ -75,16 +75,13 @@ class Promises:
         wall_ns: Callable[[], int],
         leases: str | None,
         replica: str,
-        gather_seconds: float = GATHER_SECONDS,
     ) -> None:
         self.cluster = cluster
         self.kubernetes = kubernetes
         self.clock_ns, self.wall_ns = clock_ns, wall_ns
         self.leases = leases
         self.replica = replica
-        self.ledger: Ledger | None = None
-        if leases is not None:
-            self.ledger = Ledger(kubernetes, self, leases, clock_ns, replica, gather_seconds)
+        self.ledger = Ledger(kubernetes, self, leases, clock_ns, replica) if leases is not None else None
 
     # ---- what the ledger asks
 

@@ -17,7 +17,6 @@ from gemini.extender.binder import Binder
 from gemini.extender.claims import Claims
 from gemini.extender.codec import BindRequest, FilterRequest, PreemptRequest, Victims
 from gemini.extender.groups import Groups
-from gemini.extender.ledger import GATHER_SECONDS
 from gemini.extender.podview import PodView
 from gemini.extender.promises import Kubernetes, Promises, Verdict, shared_node, told
 from gemini.extender.shown import summary
@@ -40,7 +39,7 @@ EXPLAINED = 256  # nodes whose refusal is worked out card by card when a pod fit
 class Service:
     """One replica. `leases`: the namespace of the leases; None: there is no other replica. `shortlist`: where more
     nodes than that will do for a pod that prefers none for reasons of its own, filter answers with the one that the
-    policies like best, without policies with so many; 0: always with all. `gather_seconds`: see ledger.py."""
+    policies like best, without policies with so many; 0: always with all."""
 
     def __init__(
         self,
@@ -51,11 +50,10 @@ class Service:
         leases: str | None,
         replica: str = "alone",
         shortlist: int = SHORTLIST,
-        gather_seconds: float = GATHER_SECONDS,
     ) -> None:
         self.cluster, self.shortlist = cluster, shortlist
         self.waiting: dict[str, str] = {}  # uid -> why it waits
-        promises = Promises(cluster, kubernetes, clock_ns, wall_ns, leases, replica, gather_seconds)
+        promises = Promises(cluster, kubernetes, clock_ns, wall_ns, leases, replica)
         self._groups = Groups(promises, lambda pod, asked: self._alone(pod, asked, everything=False, short=False))
         self._binder = Binder(promises, self._groups, self.waiting)
         self.claims = Claims(promises)

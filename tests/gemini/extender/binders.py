@@ -22,7 +22,6 @@ NODES = ("n1", "n2")
 CARDS = 2
 CARD_BYTES = 16 * GIB
 ALIVE = 14  # pods; more would leave no room to fight for
-GATHER = 0.001  # seconds; a real one would make the crowd wait more than fight
 FAULTS = 0.02  # of all calls of the API server get no answer, done or not
 
 
@@ -48,7 +47,7 @@ class _Crowd:
         self.made = World(seed)
         self.made.nodes(*NODES, count=CARDS)
         self.made.fault_rate = FAULTS
-        self.replicas = [Replica(self.made, f"r{i}", alone, gather_seconds=GATHER) for i in range(replicas)]
+        self.replicas = [Replica(self.made, f"r{i}", alone) for i in range(replicas)]
         self.chance = random.Random(seed)
         self.operations = operations
         self.alive: list[str] = []

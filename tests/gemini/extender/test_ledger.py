@@ -71,33 +71,6 @@ def test_promises_that_come_together_share_one_write() -> None:
     assert world.version <= 2
 
 
-def test_promises_that_come_soon_after_a_write_wait_for_each_other_and_the_first_for_nobody() -> None:
-    gather = 0.5
-
-    async def attempt() -> tuple[int, int, bool]:
-        """Writes for the first, writes for five more that came one after another, and whether they came in time."""
-        world, loop = World(), asyncio.get_running_loop()
-        ledger = Ledger(world, Keeper(), "ns", lambda: 0, "a", gather)
-        await ledger.enter("n1", [placement("p")], ledger.mark("n1"))
-        written, first = loop.time(), world.version
-        later = []
-        for i in range(5):
-            later.append(loop.create_task(ledger.enter("n1", [placement(f"q{i}")], ledger.mark("n1"))))
-            for _ in range(5):
-                await asyncio.sleep(0)
-        in_time = loop.time() - written < gather / 2
-        await asyncio.gather(*later)
-        assert len(entries(world)) == 6
-        return first, world.version - first, in_time
-
-    for _ in range(20):  # the machine may stand still
-        first, more, in_time = asyncio.run(attempt())
-        assert first == 1
-        if in_time:
-            break
-    assert (more, in_time) == (1, True)
-
-
 def test_another_writer_makes_it_stale_once_and_its_promises_are_adopted() -> None:
     world, keepers = World(), [Keeper(), Keeper()]
     one, two = (Ledger(world, keeper, "ns", lambda: 0, name) for keeper, name in zip(keepers, "ab", strict=True))

@@ -234,7 +234,6 @@ class Replica:
         policies: tuple[str, ...] = (),
         types: frozenset[str] = names.DEVICE_TYPES,
         shortlist: int = SHORTLIST,
-        gather_seconds: float = 0.0,
     ) -> None:
         self.world = world
         self.cluster = Cluster(policies, types)
@@ -246,7 +245,7 @@ class Replica:
         self.now_ns = 1_000
         leases = None if alone else "ns"
         clock = lambda: self.now_ns  # noqa: E731
-        self.service = Service(self.cluster, world, clock, clock, leases, name, shortlist, gather_seconds)
+        self.service = Service(self.cluster, world, clock, clock, leases, name, shortlist)
 
     def watch(self, events: int | None = None) -> None:
         """Takes in that many events, or all."""

@@ -11,6 +11,7 @@
 #include "libhook/driver/real.h"
 #include "libhook/driver/real_nvml.h"
 #include "libhook/hooks/context.h"
+#include "libhook/runtime/forks.h"
 
 /* The list: written once under `lock`, then `count` with release. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -94,10 +95,7 @@ static int made(void) {
     int known = __atomic_load_n(&count, __ATOMIC_ACQUIRE);
     if (known != 0)
         return known;
-    if (__atomic_load_n(&watching, __ATOMIC_ACQUIRE) == 0) {
-        pthread_atfork(NULL, NULL, forget_in_child);
-        __atomic_store_n(&watching, 1, __ATOMIC_RELEASE);
-    }
+    forks_watch(&watching, forget_in_child);
     uint8_t uuid[WIRE_MAX_DEVICES][16];
     int devices = real_loaded() ? list_of_cuda(uuid) : 0; /* it counts none before cuInit */
     bool of_cuda = devices > 0;

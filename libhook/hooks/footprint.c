@@ -29,6 +29,7 @@
 #include "libhook/hooks/memory.h"
 #include "libhook/runtime/account.h"
 #include "libhook/runtime/agent.h"
+#include "libhook/runtime/forks.h"
 
 static const uint64_t FIRST_GUESS = 32ull << 20;
 /* Of a context without a module on cards since Volta: about 100 to 500 MB. To be replaced by what gpu-check measures. */
@@ -45,10 +46,7 @@ static void forget_in_child(void) {
 
 static void take_lock(void) {
     static int watching;
-    if (__atomic_load_n(&watching, __ATOMIC_ACQUIRE) == 0) {
-        pthread_atfork(NULL, NULL, forget_in_child);
-        __atomic_store_n(&watching, 1, __ATOMIC_RELEASE);
-    }
+    forks_watch(&watching, forget_in_child);
     pthread_mutex_lock(&lock);
 }
 

@@ -18,6 +18,7 @@
 #include "libhook/hooks/context.h"
 #include "libhook/hooks/memory.h"
 #include "libhook/runtime/account.h"
+#include "libhook/runtime/forks.h"
 
 /* CUlimit and CUdevice_attribute, by cuda.h. */
 enum { STACK_SIZE = 0, MALLOC_HEAP_SIZE = 2, MULTIPROCESSORS = 16, THREADS_PER_MULTIPROCESSOR = 39 };
@@ -30,10 +31,7 @@ static void forget_in_child(void) {
 
 static void take_lock(void) {
     static int watching;
-    if (__atomic_load_n(&watching, __ATOMIC_ACQUIRE) == 0) {
-        pthread_atfork(NULL, NULL, forget_in_child);
-        __atomic_store_n(&watching, 1, __ATOMIC_RELEASE);
-    }
+    forks_watch(&watching, forget_in_child);
     pthread_mutex_lock(&lock);
 }
 

@@ -9,6 +9,7 @@
 
 #include "libhook/core/wire.h"
 #include "libhook/runtime/agent.h"
+#include "libhook/runtime/forks.h"
 
 /* What a process may sit on without using it. One step by which NVIDIA's memory pools grow (32 MiB, seen as
  * CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT after an allocation of one byte), so that a pool that breathes costs no message. */
@@ -32,20 +33,13 @@ static void forget_in_child(void) {
     memset(&ledger, 0, sizeof(ledger));
 }
 
-static void watch_forks(void) {
-    static int watching;
-    if (__atomic_load_n(&watching, __ATOMIC_ACQUIRE) == 0) { /* by two threads at once: twice, which does no harm */
-        pthread_atfork(NULL, NULL, forget_in_child);
-        __atomic_store_n(&watching, 1, __ATOMIC_RELEASE);
-    }
-}
-
 static bool has_books(int device) {
     return device >= 0 && device < WIRE_MAX_DEVICES;
 }
 
 struct ledger *account_lock(void) {
-    watch_forks();
+    static int watching;
+    forks_watch(&watching, forget_in_child);
     pthread_mutex_lock(&lock);
     return &ledger;
 }

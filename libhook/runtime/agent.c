@@ -33,6 +33,7 @@
 #include "libhook/core/wire.h"
 #include "libhook/driver/real.h"
 #include "libhook/runtime/agent_kick.h"
+#include "libhook/runtime/forks.h"
 #include "libhook/runtime/gate.h"
 #include "libhook/runtime/link.h"
 #include "libhook/runtime/log.h"
@@ -430,15 +431,6 @@ static void after_fork_in_child(void) {
     errno = saved;
 }
 
-/* Before anything begins: another thread may fork while this one starts. Threads that race may register it twice, which
- * does no harm. */
-static void watch_forks(void) {
-    static int watching;
-
-    if (!__atomic_load_n(&watching, __ATOMIC_ACQUIRE) && !pthread_atfork(NULL, NULL, after_fork_in_child))
-        __atomic_store_n(&watching, 1, __ATOMIC_RELEASE);
-}
-
 /* glibc puts the thread-local variables of all libraries onto each thread's stack, and starts none that is too small. */
 static int add_thread_local(struct dl_phdr_info *info, size_t size, void *stack) {
     (void)size;
@@ -500,6 +492,7 @@ bool agent_is_tenant(void) {
 }
 
 int agent_attach(void) {
+    static int watching;
     uint32_t now = __atomic_load_n(&attachment, __ATOMIC_ACQUIRE);
 
     if (__builtin_expect(now == WELCOMED, 1))
@@ -507,8 +500,8 @@ int agent_attach(void) {
     int saved = errno;
     if (now == UNKNOWN) {
         const struct options *options = options_of_process();
-        if (options->socket[0])
-            watch_forks();
+        if (options->socket[0]) /* before anything begins: another thread may fork while this one starts */
+            forks_watch(&watching, after_fork_in_child);
         if (__atomic_compare_exchange_n(
                 &attachment, &now, options->socket[0] ? STARTING : INERT, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
             if (!options->socket[0]) {

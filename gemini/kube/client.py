@@ -283,7 +283,7 @@ class Client:
     async def put_lease(self, namespace: str, name: str, metadata: Object) -> str:
         """Compare and set: creates the lease, or replaces the one of metadata.resourceVersion; its new version. A
         lease that is there already, is gone, or has changed is Refused with 404 or 409. The server is told to keep no
-        record of who wrote which field: for an object that is written again and again that is half of its work."""
+        record of who wrote which field: nobody asks, and it would be worked out anew at each of many writes."""
         fresh = "resourceVersion" not in metadata
         body = {
             "apiVersion": "coordination.k8s.io/v1",

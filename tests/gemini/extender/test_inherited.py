@@ -24,6 +24,15 @@ def inherit(world: World) -> None:
     world.delete(POD, "uid-left")
 
 
+def late_replica(world: World) -> tuple[dict[str, Any], Replica]:
+    """A pod that waits, and a replica whose watch of pods is behind what it will read."""
+    inherit(world)
+    pod = world.put(POD, pod_object("p", gpu_request="0.6"))
+    replica = Replica(world, "b")
+    world.put(NODE, node_object("n1", news="later than all that the watch of pods has shown"))
+    return pod, replica
+
+
 def test_pod_takes_the_room_of_one_that_was_deleted_before_this_replica_began() -> None:
     world = World()
     inherit(world)
@@ -40,10 +49,7 @@ def test_pod_takes_the_room_of_one_that_was_deleted_before_this_replica_began() 
 
 def test_promise_counts_until_the_watch_has_come_so_far_that_the_pod_must_be_gone() -> None:
     world = World()
-    inherit(world)
-    pod = world.put(POD, pod_object("p", gpu_request="0.6"))
-    replica = Replica(world, "b")
-    world.put(NODE, node_object("n1", news="later than all that the watch of pods has shown"))
+    pod, replica = late_replica(world)
 
     async def run() -> None:
         assert "50 free of 100, 60 asked" in await replica.bind(pod, "n1")
@@ -112,10 +118,7 @@ def test_promise_to_a_pod_that_was_watched_but_could_not_be_read_counts(monkeypa
 
 def test_scheduler_is_woken_when_the_time_of_anothers_promise_is_up() -> None:
     world = World()
-    inherit(world)
-    pod = world.put(POD, pod_object("p", gpu_request="0.6"))
-    replica = Replica(world, "b")
-    world.put(NODE, node_object("n1", news="later than all that the watch of pods has shown"))
+    pod, replica = late_replica(world)
 
     async def run() -> None:
         assert "50 free of 100, 60 asked" in await replica.bind(pod, "n1")

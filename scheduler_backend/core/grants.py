@@ -22,7 +22,7 @@ class Grants(Limits):
         contended = others > 0 or seat.together
         if short:
             return contended, policy.cap_short_ns
-        if contended or seat.limit_ppm < WHOLE_PPM:
+        if contended:
             return contended, policy.cap_ns
         return False, policy.cap_alone_ns
 

@@ -46,6 +46,7 @@ class Policy(NamedTuple):
     )
     alone_stall_ns: int = 12 * MS  # a limited tenant alone runs and pauses in steps of about this
     hop_most_ns: int = 300_000  # of the messages' time that is not charged
+    hop_alone_most_ns: int = 1 * MS  # the same of a limited tenant alone: nobody else waits, the daemon sleeps deeper
     recall_ns: int = 200 * MS  # a refusal of memory waits so long for unused credit of siblings, who may lack a CPU
 
 

@@ -102,6 +102,17 @@ def test_the_cap_is_short_while_a_latency_tenant_or_one_of_short_bursts_is_there
     assert of(bench.ask(1), ev.Grant)[0].cap_ns == 300_000
 
 
+def test_the_cap_is_long_for_a_limited_tenant_alone_and_the_contended_one_beside_others():
+    """Nobody waits behind its queue, and a launching thread that is not run meanwhile does not cost it its step."""
+    bench = Bench(("a", 0.2, 0.5))
+    (grant,) = of(bench.ask(1), ev.Grant)
+    assert grant.cap_ns == bench.machine.policy.cap_alone_ns
+    bench = Bench(("a", 0.2, 0.5), ("b", 0.5))
+    bench.ask(2)
+    bench.at(1).back(2)
+    assert of(bench.ask(1), ev.Grant)[0].cap_ns in (300_000, 1 * MS)
+
+
 def test_overuse_is_charged_in_full_and_once():
     bench = Bench(("a", 0.5), ("b", 0.5))
     bench.ask(1)
@@ -128,7 +139,7 @@ def test_alone_what_messages_take_is_not_charged_to_the_limit():
     (charged,) = of(bench.do(ev.TokenReturned(1, 0, 2, True, held_ns=1)), ev.Charged)  # a lie gains little
     assert charged.held_ns == pytest.approx(quota_ms * MS, abs=2)
     assert charged.overuse_ns <= 2
-    assert bench.machine.policy.hop_most_ns == 300_000
+    assert bench.machine.policy.hop_alone_most_ns == 1 * MS
 
 
 def turns(bench: Bench, number: int) -> list[tuple[str, int]]:

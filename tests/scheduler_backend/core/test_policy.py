@@ -107,10 +107,11 @@ def test_alone_without_a_limit_nothing_is_lost_and_no_grant_follows_the_first():
     assert run.grants == 1
 
 
+@pytest.mark.parametrize("hop_us", [50, 350])  # the second: two cold wake-ups, as measured
 @pytest.mark.parametrize(("limit", "stall_ms"), [(0.5, 20), (0.8, 20), (0.25, 20)])
-def test_alone_with_a_limit_the_pace_is_smooth(limit, stall_ms):
+def test_alone_with_a_limit_the_pace_is_smooth(limit, stall_ms, hop_us):
     program = Program(spec("a", 0.2, limit))
-    run = sim.Simulation([program], hop_ns=50_000)
+    run = sim.Simulation([program], hop_ns=hop_us * 1000)
     run.run(6)
     windows = [run.busy_ns(0, start * 50 * MS, start * 50 * MS + sim.SECOND) / sim.SECOND for start in range(20, 99)]
     assert all(abs(window - limit) <= 0.015 for window in windows)

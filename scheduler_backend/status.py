@@ -214,7 +214,10 @@ def control_application(server: Server, registry: Registry, shut_down: asyncio.E
         return None if publisher is None else {"where": publisher.where, "problem": publisher.problem}
 
     async def create(request: web.Request) -> web.Response:
-        spec = registry.register(await _body(request), *_peer(request))
+        body = await _body(request)
+        if shut_down.is_set():  # it was decided that nobody is there; a tenant taken now would have no daemon
+            return web.json_response({"error": "the daemon is ending; ask the next one"}, status=503)
+        spec = registry.register(body, *_peer(request))
         return web.json_response(answer(spec.name))
 
     async def change(request: web.Request) -> web.Response:

@@ -3,7 +3,7 @@
 A node is a state directory: `control.sock` (HTTP/1.1, see docs/protocol.md), a socket for each tenant, and the flock
 that keeps a second daemon out. What is started here is started once, also when two `gemini run` begin at the same
 moment: the start happens under a flock of its own. A daemon that was started here ends by itself some seconds after
-its last tenant.
+its last tenant, so one that just answered may be gone at the next question: then another is started and asked.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ SUN_PATH = 107  # bytes that fit into sockaddr_un.sun_path, less the final zero
 LONGEST_SOCKET = "tenants/{name}/tenant.sock.page"
 START_SECONDS = 20.0  # a daemon that has not answered by then will not
 IDLE_EXIT_SECONDS = 5.0  # an automatically started daemon outlives its last tenant by this
+REGISTER_TRIES = 3  # a fresh daemon does not end when idle for some seconds: the second try finds one, or more is wrong
+ENDING = 503  # the answer of a daemon that takes no tenants any more
 
 
 def default_state_dir() -> Path:
@@ -102,19 +104,24 @@ class _Connection(http.client.HTTPConnection):
 
 
 class NoDaemon(Problem):
-    """Nobody answers on the control socket."""
+    """Nobody answers on the control socket, or one that ends just then."""
+
+
+def no_daemon(node: Node) -> NoDaemon:
+    return NoDaemon(f"no daemon answers at {node.control}; start one with gemini serve or gemini run")
 
 
 def ask(node: Node, method: str, path: str, body: Mapping[str, Any] | None = None, timeout: float = 10.0) -> Any:
-    """One exchange with the daemon. NoDaemon where none listens; Problem with its own line where it refuses."""
+    """One exchange with the daemon. NoDaemon where none listens, or it ends instead of answering; Problem with its own
+    line where it refuses."""
     connection = _Connection(node.control, timeout)
     try:
         payload = None if body is None else json.dumps(body)
         connection.request(method, path, payload, {"Content-Type": "application/json"})
         reply = connection.getresponse()
         text = reply.read().decode(errors="replace")
-    except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
-        raise NoDaemon(f"no daemon answers at {node.control}; start one with gemini serve or gemini run") from None
+    except (FileNotFoundError, NotADirectoryError, ConnectionError):
+        raise no_daemon(node) from None
     except PermissionError:
         raise Problem(f"{node.control} may not be opened by this user; ask its owner, or use --state-dir") from None
     except TimeoutError:
@@ -131,6 +138,8 @@ def ask(node: Node, method: str, path: str, body: Mapping[str, Any] | None = Non
         answer = json.loads(text) if text else {}
     except ValueError:
         answer = {"error": text.strip() or reply.reason} if reply.status >= 400 else text
+    if reply.status == ENDING:
+        raise no_daemon(node)
     if reply.status >= 400:
         raise Problem(str(answer.get("error", text) if isinstance(answer, dict) else text))
     return answer
@@ -197,9 +206,34 @@ def ensure_daemon(node: Node) -> None:
         with _locked(node.state_dir / "start.lock"):
             if not answers(node):
                 need_driver(node)
-                start_daemon(node, f"--idle-exit={IDLE_EXIT_SECONDS:g}")
+                # One that does not answer any more may not have ended yet: ours waits until the place is free.
+                daemon = start_daemon(node, f"--idle-exit={IDLE_EXIT_SECONDS:g}", "--wait")
+                if holder(node) != daemon.pid:  # somebody's gemini serve was faster, and ours would wait for its end
+                    daemon.kill()
+                    daemon.wait()
     except PermissionError as error:
         raise Problem(f"{error.filename} cannot be written; choose another --state-dir") from None
+
+
+def holder(node: Node) -> int:
+    """Pid of the daemon that has the state directory, or had it last; 0 where that is not known."""
+    try:
+        return int((node.state_dir / "daemon.lock").read_text())
+    except (OSError, ValueError):
+        return 0
+
+
+def register(node: Node, spec: Mapping[str, Any], *, any_machine: bool = False) -> Any:
+    """Make a tenant, at a daemon that is started where none answers; `any_machine`: whatever cards it serves."""
+    for _ in range(REGISTER_TRIES):
+        with contextlib.suppress(NoDaemon):
+            if not (any_machine and answers(node)):
+                ensure_daemon(node)
+            return ask(node, "POST", "/tenants", spec)
+    raise Problem(
+        f"the daemon at {node.control} ended {REGISTER_TRIES} times before it had taken the tenant "
+        f"{spec['name']}; see {node.state_dir / 'daemon.log'}"
+    )
 
 
 def check_machine(node: Node) -> None:

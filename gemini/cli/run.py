@@ -18,7 +18,7 @@ import subprocess
 from collections.abc import Sequence
 from types import FrameType
 
-from gemini.cli.node import HOOK, NoDaemon, Node, ask, ensure_daemon, tenant_environment
+from gemini.cli.node import HOOK, Node, ask, register, tenant_environment
 from gemini.cli.options import add_node, add_shares, node_of
 from gemini.cli.problem import Problem
 from gemini.units import parse_size, resolve_shares
@@ -60,7 +60,6 @@ def main(args: argparse.Namespace) -> int:
     if (problem := problem_of(HOOK, program)) is not None:
         raise Problem(problem)
     cores = nearest_cores(node, args.gpu, args.cpu_bind) if args.cpu_bind is not None else None
-    ensure_daemon(node)
     spec = {
         "name": name,
         "request": request,
@@ -70,13 +69,13 @@ def main(args: argparse.Namespace) -> int:
         "gpus": [int(gpu) if gpu.isdigit() else gpu for gpu in args.gpu],
         "pid": os.getpid(),
     }
-    tenant = ask(node, "POST", "/tenants", spec)
+    tenant = register(node, spec)
     visible = [str(gpu) for gpu in tenant.get("gpus", [])] if args.gpu else []
     try:
         environment = tenant_environment(node, tenant["socket"], (request, limit), memory_bytes, visible)
         return supervise(command, program, {**os.environ, **environment}, cores)
     finally:
-        with contextlib.suppress(Problem, NoDaemon):
+        with contextlib.suppress(Problem):
             ask(node, "DELETE", f"/tenants/{name}", timeout=5.0)
 
 

@@ -17,7 +17,7 @@ import sys
 from typing import Any
 
 from gemini import cdi
-from gemini.cli.node import Node, answers, ask, ensure_daemon
+from gemini.cli.node import Node, ask, register
 from gemini.cli.options import add_node, add_shares, node_of
 from gemini.cli.problem import Problem
 from gemini.kube import names
@@ -52,13 +52,12 @@ def make(node: Node, args: argparse.Namespace) -> int:
     request, limit = resolve_shares(args.request, args.limit)
     memory_bytes = parse_size(args.memory, "memory") if args.memory is not None else 0
     node.check_path(args.name)
-    if node.sim is not None or not answers(node):  # else any card will do: the container gets the daemon's own
-        ensure_daemon(node)
-    made = ask(node, "POST", "/tenants", {
+    spec = {
         "name": args.name, "request": request, "limit": limit, "memory_bytes": memory_bytes,
         "latency": args.service == "latency", "gpus": [int(gpu) if gpu.isdigit() else gpu for gpu in args.gpu],
         "share": True,
-    })  # fmt: skip
+    }  # fmt: skip
+    made = register(node, spec, any_machine=node.sim is None)  # the container gets the daemon's own cards
     published = made.get("published")
     if published is None:
         raise Problem(f"the daemon at {node.control} makes no CDI devices; start it with gemini serve")

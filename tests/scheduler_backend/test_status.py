@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import socket
 import stat
 import subprocess
 import sys
@@ -76,3 +78,24 @@ def test_the_port_serves_the_reading_part_only(rig: Rig) -> None:
     request = urllib.request.Request(f"{base}/shutdown", method="POST")
     with pytest.raises(urllib.error.HTTPError):
         urllib.request.urlopen(request, timeout=60)
+
+
+def test_a_daemon_that_is_ending_takes_no_tenant() -> None:
+    body = json.dumps({"name": "late", "request": 0.1}).encode()
+    head = f"POST /tenants HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n"
+    with Rig() as rig, socket.socket(socket.AF_UNIX) as late:
+        late.settimeout(60)
+        late.connect(str(rig.state_dir / "control.sock"))
+        late.sendall(head.encode())
+        assert late.recv(4096).startswith(b"HTTP/1.1 100 ")  # it reads the tenant now
+        assert rig.http("POST", "/shutdown")[0] == 200
+        answer = b""
+        try:
+            late.sendall(body)
+            answer = late.recv(4096)
+        except ConnectionError:
+            pass  # it waits half a second for what is under way: this machine stood still for longer
+        assert not answer or answer.startswith(b"HTTP/1.1 503 ")
+        assert rig.daemon is not None
+        assert rig.daemon.wait(60) == 0
+        assert json.loads((rig.state_dir / "state.json").read_text())["tenants"] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import http.server
 import json
 import socket
@@ -19,12 +20,14 @@ from gemini.cli.node import (
     Node,
     ask,
     default_state_dir,
+    ensure_daemon,
     sim_environment,
+    simulated_cards,
     simulation,
     tenant_environment,
 )
 from gemini.cli.problem import Problem
-from tests.gemini.cli.conftest import Place
+from tests.gemini.cli.conftest import Place, read, until
 
 
 def test_the_default_state_directory_depends_on_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,3 +107,94 @@ def test_a_daemon_that_is_stopped_is_said(place: Place) -> None:
         silent.listen()
         with pytest.raises(Problem, match="does not answer within"):
             ask(place.node, "GET", "/state", timeout=0.2)
+
+
+@pytest.fixture
+def leaving(place: Place) -> Iterator[list[str]]:
+    """A daemon that answers until it is asked for a tenant: each time it breaks off then. Those requests' paths."""
+    asked: list[str] = []
+    shown = {"devices": [{"uuid": uuid, "simulated": True} for uuid in simulated_cards(place.sim)], "tenants": []}
+    place.node.state_dir.mkdir()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(shown).encode())
+
+        def do_POST(self) -> None:
+            asked.append(self.path)
+            if (place.node.state_dir / "last").exists():  # it gives up its socket besides
+                place.node.control.unlink()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with Server(str(place.node.control), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield asked
+        server.shutdown()
+
+
+def test_where_a_daemon_ends_before_it_answers_the_next_one_is_asked(place: Place, leaving: list[str]) -> None:
+    (place.node.state_dir / "last").touch()
+    log = place.node.state_dir / "daemon.log"
+    with open(place.node.state_dir / "daemon.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # it still tidies up
+        running = place.start("run", "--", "true")
+        until(lambda: (log.exists() and "waiting state_dir=" in log.read_text()) or running.poll() is not None)
+    _, errors = running.communicate(timeout=60)
+    assert leaving == ["/tenants"]
+    assert (running.returncode, errors) == (0, "")
+
+
+def test_a_daemon_that_ends_again_and_again_is_said_in_one_line(place: Place, leaving: list[str]) -> None:
+    done = place.gemini("run", "--name", "a", "--", "true")
+    assert leaving == ["/tenants"] * module.REGISTER_TRIES
+    assert done.returncode == 125
+    assert len(done.stderr.splitlines()) == 1
+    assert "ended 3 times" in done.stderr
+    assert str(place.node.state_dir / "daemon.log") in done.stderr
+
+
+@pytest.mark.parametrize("words", [("ps",), ("set", "a", "--request", "0.1"), ("top", "--count", "1")])
+def test_a_daemon_that_breaks_off_is_none(place: Place, words: tuple[str, ...]) -> None:
+    place.node.state_dir.mkdir()
+
+    class Nothing(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            pass  # and the connection is closed: reset where something is unread, else at its end
+
+    with Server(str(place.node.control), Nothing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        done = place.gemini(*words)
+        server.shutdown()
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"gemini: no daemon answers at {place.node.control}; start one with gemini serve or gemini run\n"
+    )
+
+
+def test_a_daemon_that_another_was_faster_than_does_not_stay(place: Place) -> None:
+    class Faster(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    place.node.state_dir.mkdir()
+    log = place.node.state_dir / "daemon.log"
+    with open(place.node.state_dir / "daemon.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        starting = threading.Thread(target=ensure_daemon, args=(place.node,), daemon=True)
+        starting.start()
+        until(lambda: log.exists() and "waiting state_dir=" in log.read_text())
+        with Server(str(place.node.control), Faster) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            starting.join(60)
+            server.shutdown()
+        lines = [read(entry / "cmdline") for entry in Path("/proc").glob("[0-9]*")]
+        assert not [line for line in lines if "serve" in line and str(place.node.state_dir) in line]
+        assert not starting.is_alive()

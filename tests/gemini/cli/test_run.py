@@ -6,21 +6,12 @@ import json
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gemini.cli.node import HOOK, answers
-from tests.gemini.cli.conftest import Place
-
-
-def until(condition: Callable[[], object], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.02)
+from tests.gemini.cli.conftest import Place, read, until
 
 
 @pytest.mark.parametrize(
@@ -83,13 +74,6 @@ def test_two_at_once_start_one_daemon(place: Place) -> None:
         if str(place.node.state_dir) in read(entry / "cmdline") and "serve" in read(entry / "cmdline")
     ]
     assert len(daemons) == 1
-
-
-def read(path: Path) -> str:
-    try:
-        return path.read_bytes().decode(errors="replace")
-    except OSError:
-        return ""
 
 
 @pytest.mark.flaky(reruns=2)

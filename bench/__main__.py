@@ -7,6 +7,7 @@ measured and which rows fall short. The exit status is 0 where all that was clai
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -44,14 +45,21 @@ OUT = Path(__file__).resolve().parent.parent / "out" / "bench"
 def run(name: str, options: list[str]) -> tuple[int, dict[str, Any] | None]:
     """One bench: its exit status and its JSON, which is kept; None where it gave none."""
     words = [sys.executable, "-m", f"bench.{name}", *options]
-    done = subprocess.run(words, check=False, stdout=subprocess.PIPE, text=True)
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as bench:
+
+        def stop(number: int, _frame: object) -> None:
+            bench.terminate()  # and leaving the block waits for it
+            sys.exit(128 + number)
+
+        signal.signal(signal.SIGTERM, stop)
+        said, _ = bench.communicate()
     try:
-        answer: dict[str, Any] = json.loads(done.stdout)
+        answer: dict[str, Any] = json.loads(said)
     except ValueError:
-        return max(1, done.returncode), None
+        return max(1, bench.returncode), None
     OUT.mkdir(parents=True, exist_ok=True)
-    (OUT / f"{name}.json").write_text(done.stdout)
-    return done.returncode, answer
+    (OUT / f"{name}.json").write_text(said)
+    return bench.returncode, answer
 
 
 def main() -> int:

@@ -112,6 +112,12 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock.connect(str(self._path))
 
 
+def leave(number: int, _frame: object) -> None:
+    """End by way of each __exit__, which another SIGTERM may not break off. A signal handler."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
 class Bed:
     """A simulated machine; with `tokens` also a daemon. Use as a context manager."""
 
@@ -129,7 +135,7 @@ class Bed:
 
     def __enter__(self) -> Bed:
         if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))  # by way of each __exit__
+            signal.signal(signal.SIGTERM, leave)
         if self.tokens:
             self.start_daemon()
         return self

@@ -35,24 +35,33 @@ TURN_SECONDS, SETTLE_SECONDS = 1.0, 0.15
 
 
 class Attack:
-    """Processes that flood or burn, stopped until it is their turn."""
+    """Processes that flood or burn, stopped until it is their turn. Leaving the `with` block ends them."""
 
     def __init__(self, way: str, paths: list[str], uuid: str) -> None:
-        self.children = [
-            subprocess.Popen(
-                [sys.executable, "-m", "bench.flood", way, path, uuid],
-                cwd=ROOT,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-                start_new_session=True,  # a container has processor time of its own
-            )
-            for path in paths
-        ]
-        for child in self.children:
-            assert child.stdout is not None
-            child.stdout.readline()
-        self.tell(signal.SIGSTOP)
+        self._commands = [[sys.executable, "-m", "bench.flood", way, path, uuid] for path in paths]
+        self.children: list[subprocess.Popen[str]] = []
+
+    def __enter__(self) -> Attack:
+        try:
+            for command in self._commands:
+                self.children.append(
+                    subprocess.Popen(
+                        command,
+                        cwd=ROOT,
+                        stdout=subprocess.PIPE,
+                        stderr=subprocess.DEVNULL,
+                        text=True,
+                        start_new_session=True,  # a container has processor time of its own
+                    )
+                )
+            for child in self.children:
+                assert child.stdout is not None
+                child.stdout.readline()
+            self.tell(signal.SIGSTOP)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
 
     def tell(self, number: int) -> None:
         for child in self.children:
@@ -61,9 +70,10 @@ class Attack:
     def alive(self) -> bool:
         return all(child.poll() is None for child in self.children)
 
-    def end(self) -> None:
+    def __exit__(self, *_: object) -> None:
         for child in self.children:
-            child.kill()
+            child.kill()  # which reaches those that are stopped, too
+        for child in self.children:
             child.wait()
             if child.stdout is not None:
                 child.stdout.close()
@@ -88,16 +98,13 @@ def measure(way: str, seconds: float, tenants: int) -> dict[str, Any]:
         paths = [bed.tenant(f"hostile{number}", HOSTILE / tenants, 1.0) for number in range(tenants)]
         uuid = bed.timeline.devices()[0].uuid.removeprefix("GPU-").replace("-", "")
         bed.sample(1.0)
-        burns = Attack("burn", paths, uuid)
-        floods = Attack(way, paths, uuid)
         turns: dict[str, list[dict[str, Any]]] = {"burn": [], way: []}
-        with Probe() as probe:
-            for _ in range(max(1, round(seconds / 2 / TURN_SECONDS))):
-                turns["burn"].append(turn(bed, burns))
-                turns[way].append(turn(bed, floods))
-        flooded = floods.alive()
-        burns.end()
-        floods.end()
+        with Attack("burn", paths, uuid) as burns, Attack(way, paths, uuid) as floods:
+            with Probe() as probe:
+                for _ in range(max(1, round(seconds / 2 / TURN_SECONDS))):
+                    turns["burn"].append(turn(bed, burns))
+                    turns[way].append(turn(bed, floods))
+            flooded = floods.alive()
         middle = {arm: {key: float(np.median([one[key] for one in found])) for key in found[0]}
                   for arm, found in turns.items()}  # fmt: skip
         lost = {

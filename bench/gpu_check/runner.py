@@ -86,6 +86,10 @@ def run(name: str, limit_s: float, args: argparse.Namespace) -> dict[str, Any]:
             trouble = f"the check did not end within {limit_s:.0f} s"
             end_all(mark)
             process.wait()
+        except BaseException:  # we are told to end: so is all that the check has started
+            end_all(mark)
+            process.wait()
+            raise
     try:
         answer: dict[str, Any] = json.loads(target.read_text())
     except (OSError, ValueError):
@@ -108,6 +112,7 @@ def main() -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     if args.one:
         return one(args.one, args.sim, args.out, args.scale)
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
 
     from bench.gpu_check.checks import CHECKS
 

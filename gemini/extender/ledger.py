@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, KeysView, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -140,6 +140,12 @@ class Ledger:
         self.replica = replica
         self._store, self._owner, self._namespace, self._clock_ns = store, owner, namespace, clock_ns
         self._pages: dict[str, _Page] = {}
+        self._reads = 0  # of all pages: a node that comes again is given a mark that none of its choices had before
+        self._claims = False  # whether a page was forgotten on which a claim was ever promised
+
+    def nodes(self) -> KeysView[str]:
+        """Those that it has a page of."""
+        return self._pages.keys()
 
     def mark(self, node: str) -> int:
         """What is chosen now is chosen from the book as of this mark."""
@@ -149,7 +155,7 @@ class Ledger:
     async def enter(self, node: str, placements: Sequence[Placement], mark: int) -> None:
         """Returns when the promises stand in the node's lease. Raises Stale, also where the book has taken something
         in since they were chosen, or what the client raises; then they do not, or count for the time-out at most."""
-        page = self._pages.setdefault(node, _Page())
+        page = self._pages.setdefault(node, _Page(claims=self._claims))
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         page.wanted.append(_Wanted(tuple(placements), mark, future))
         self._write(node, page)
@@ -186,10 +192,18 @@ class Ledger:
         return (pod, self.replica) in page.entries
 
     def forget(self, node: str) -> None:
-        """A node that is gone; its lease goes with it."""
+        """A node that is gone; its lease goes with it, sooner or later. A page stays as long as it is written, or a
+        promise of ours on it may count still: to be asked again until it goes."""
         page = self._pages.get(node)
-        if page is not None and page.writer is None and not page.wanted:
-            del self._pages[node]
+        if page is None or page.writer is not None or page.wanted:
+            return
+        now_ns = self._clock_ns()
+        for key in page.entries:
+            fresh = now_ns - page.first_seen.get(key, now_ns) < FORGET_NS
+            if key[1] == self.replica and fresh and not self._over(page, key):
+                return
+        self._claims = self._claims or page.claims
+        del self._pages[node]
 
     def flush(self, node: str) -> None:
         """Writes what was taken back, though nobody enters anything."""
@@ -267,10 +281,14 @@ class Ledger:
         page.version = None if lease is None else str(lease["metadata"].get("resourceVersion", ""))
         found = {} if lease is None else {(p.placement.pod, p.by): p for p in read_entries(lease)}
         now_ns = self._clock_ns()
-        page.first_seen = {key: page.first_seen.get(key, now_ns) for key in found}
+        # One of ours that we know nothing of: its page was forgotten since, or nobody answered when it was written. The
+        # others may have seen it for so long that they leave it out soon, so it counts, but nobody may bind by it.
+        seen_ns = {key: now_ns - BIND_NS if key[1] == self.replica else now_ns for key in found}
+        page.first_seen = {key: page.first_seen.get(key, seen_ns[key]) for key in found}
         page.entries, page.read = found, True
         page.as_of = dict.fromkeys(found, (pods_version, claims_version))
-        page.reads += 1
+        self._reads += 1
+        page.reads = self._reads
         page.dropped = {pod for pod in page.dropped if self._own(page, pod)}
         self._owner.see(pods)
         self._owner.see_claims(claims)

@@ -113,9 +113,12 @@ class Promises:
     # ---- giving back, looking up
 
     def forget_gone(self) -> None:
-        """Gives back what other replicas promised to pods and claims that turned out to be gone meanwhile."""
+        """Gives back what other replicas promised to pods and claims that turned out to be gone meanwhile, and forgets
+        the pages of nodes that are."""
         if self.ledger is None:
             return
+        for node in self.ledger.nodes() - self.cluster.nodes.keys():
+            self.ledger.forget(node)
         for held in self.cluster.reservations.adopted():
             if held.placement not in self.ledger.others(held.placement.node):
                 self.cluster.reservations.disown(held.placement.pod, held.placement.node)

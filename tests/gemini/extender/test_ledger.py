@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from gemini.extender.ledger import ENTRIES, FORGET_NS, Ledger, Promise, Stale, read_entries, write_entries
+from gemini.extender.state import DEVICE, NODE, POD
 from gemini.placement.model import Grant, Placement, Role
-from tests.gemini.extender.world import World
+from tests.gemini.extender.world import Replica, World, pod_object
 
 
 def placement(pod: str) -> Placement:
@@ -128,3 +129,96 @@ def test_promises_are_left_out_when_taken_back_settled_or_too_old() -> None:
     asyncio.run(run())
     assert entries(world) == {"new", "newer"}
     assert json.loads(world.leases["gemini-node-n1"]["metadata"]["annotations"][ENTRIES])[0][0] == "a"
+
+
+def test_a_page_is_forgotten_once_no_promise_of_ours_on_it_may_count() -> None:
+    world, keeper, now = World(), Keeper(), [0]
+    ledger = Ledger(world, keeper, "ns", lambda: now[0], "a")
+
+    async def run() -> None:
+        await ledger.enter("n1", [placement("bound"), placement("lost")], ledger.mark("n1"))
+        keeper.known.add("bound")
+        now[0] = FORGET_NS - 1
+        ledger.forget("n1")
+        assert ledger.nodes() == {"n1"}
+        now[0] += 1
+        writing = asyncio.ensure_future(ledger.enter("n1", [placement("new")], ledger.mark("n1")))
+        await asyncio.sleep(0)
+        ledger.forget("n1")
+        assert ledger.nodes() == {"n1"}
+        await writing
+        keeper.known.add("new")
+        ledger.forget("n1")
+        assert ledger.nodes() == set()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("collected", [True, False], ids=["its lease has gone with it", "its lease is there still"])
+def test_a_node_that_comes_again_is_known_by_its_lease_alone(collected: bool) -> None:
+    world, keepers = World(), [Keeper(), Keeper()]
+    one, two = (Ledger(world, keeper, "ns", lambda: 0, name) for keeper, name in zip(keepers, "ab", strict=True))
+
+    async def run() -> None:
+        await one.enter("n1", [placement("own"), placement("claim/u/1")], one.mark("n1"))
+        with pytest.raises(Stale):
+            await two.enter("n1", [placement("theirs")], two.mark("n1"))
+        await two.enter("n1", [placement("theirs")], two.mark("n1"))
+        with pytest.raises(Stale):
+            await one.enter("n1", [placement("q")], one.mark("n1"))
+        before = one.mark("n1")
+        keepers[0].known |= {"own", "claim/u/1"}
+        one.forget("n1")
+        assert one.nodes() == set()
+        keepers[0].known.remove("own")  # it was ours in truth, and its pod is tried again
+        if collected:
+            del world.leases["gemini-node-n1"]
+            await one.enter("n1", [placement("r")], one.mark("n1"))
+        else:
+            with pytest.raises(Stale):
+                await one.enter("n1", [placement("r")], one.mark("n1"))
+            assert [p.pod for p in keepers[0].adopted] == ["theirs"]
+            assert not one.entered("n1", placement("own"))  # the others may leave it out any time now
+            with pytest.raises(Stale):  # chosen before the node had gone
+                await one.enter("n1", [placement("s")], before)
+            await one.enter("n1", [placement("own")], one.mark("n1"))
+            assert one.entered("n1", placement("own"))
+        with pytest.raises(Stale):
+            await two.enter("n1", [placement("t")], two.mark("n1"))
+        assert "gemini.io/claims" in world.leases["gemini-node-n1"]["metadata"]["annotations"]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("collected", [True, False], ids=["its lease has gone with it", "its lease is there still"])
+def test_a_replica_forgets_nodes_that_are_gone_and_binds_to_one_that_comes_again(collected: bool) -> None:
+    world = World()
+    world.nodes("n1", "n2", count=1)
+    replica = Replica(world)
+    ledger = replica.service.claims._promises.ledger
+    assert ledger is not None
+
+    async def bind(name: str, node: str, core: str) -> str:
+        pod = world.put(POD, pod_object(name, gpu_request=core))
+        replica.watch()
+        return await replica.bind(pod, node)
+
+    async def run() -> None:
+        assert await bind("p", "n1", "0.6") == ""
+        assert await bind("q", "n2", "0.6") == ""
+        for kind in (NODE, DEVICE):
+            world.delete(kind, "n1")
+        world.delete(POD, "uid-p")
+        if collected:
+            del world.leases["gemini-node-n1"]
+        await replica.service.sweep()
+        assert ledger.nodes() == {"n1", "n2"}  # the watch has not told of it yet
+        replica.watch()
+        await replica.service.sweep()
+        assert ledger.nodes() == {"n2"}
+        world.nodes("n1", count=1)
+        assert await bind("r", "n1", "0.7") == ""
+        assert "30 free of 100, 60 asked" in await bind("s", "n1", "0.6")
+
+    asyncio.run(run())
+    assert world.promised()["n1", 0][0] == 70

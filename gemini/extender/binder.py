@@ -148,7 +148,7 @@ class Binder:
         if pod.vendor:
             return self._reserve_for_vendor(pod, node)
         with self.cluster.fenced(pod):
-            placement = self.cluster.surveys.choose(pod.spec.ask, node)
+            placement = self.cluster.allocator.choose(pod.spec.ask, [node])
             if placement is None:
                 why = self.cluster.allocator.explain(pod.spec.ask, [node]).get(node)
                 raise Refusal(f"{why.reason}: {told(why)}" if why else f"node {node} reports no devices")

@@ -188,15 +188,17 @@ class Service:
     def _judged(self, pod: PodView, asked: Sequence[str], everything: bool, short: bool) -> Verdict:
         assert pod.spec is not None
         allocator = self.cluster.allocator
-        survey = self.cluster.surveys.make(pod.spec.ask, asked)
-        if short and survey.shorten(self.shortlist, self.cluster.discouraged):
+        standing = self.cluster.standings.of(pod.spec.ask)
+        if short and (best := standing.short(asked, self.shortlist, self.cluster.discouraged)) is not None:
             self._short[pod.uid] = None
             if len(self._short) > REMEMBERED:
                 self._short.popitem(last=False)
-        passed = list(survey.passed)
+            return Verdict(best, {})
+        fits = standing.fits(asked)
+        passed = list(compress(asked, fits.tolist()))
         failed: dict[str, tuple[str, str]] = {}
         cards: dict[str, dict[str, str]] = {}
-        left = list(compress(asked, (~survey.fits).tolist())) if len(passed) < len(asked) else []
+        left = list(compress(asked, (~fits).tolist())) if len(passed) < len(asked) else []
         if passed and not everything:  # nobody reads them: reasons cost more than the search
             return Verdict(passed, failed, rest=left)
         book = self.cluster.book
@@ -220,7 +222,7 @@ class Service:
         pod = self.view(request.pod)
         if pod.spec is None or pod.uid in self.cluster.reservations:
             return [0] * len(request.names)
-        ranks: list[int] = self.cluster.surveys.ranks(pod.spec.ask, request.names).tolist()
+        ranks: list[int] = self.cluster.standings.of(pod.spec.ask).ranks(request.names).tolist()
         return ranks
 
     def preempt(self, request: PreemptRequest) -> dict[str, Victims]:

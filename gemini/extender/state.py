@@ -30,7 +30,7 @@ from gemini.kube.quantity import version_number
 from gemini.placement.allocate import Allocator
 from gemini.placement.book import Book
 from gemini.placement.model import GPU, WHOLE, Device, Grant, Placement
-from gemini.placement.survey import Surveys
+from gemini.placement.standing import Standings
 
 NODE, DEVICE, POD, CLAIM, BUDGET = "Node", "Device", "Pod", "ResourceClaim", "PodDisruptionBudget"
 KINDS = (NODE, DEVICE, POD, CLAIM, BUDGET)
@@ -46,7 +46,7 @@ class Cluster:
         self.types = types
         self.book = Book()
         self.allocator = Allocator(self.book, policies)
-        self.surveys = Surveys(self.allocator)
+        self.standings = Standings(self.allocator)
         self.reservations = Reservations(self.book)
         self.nodes: dict[str, dict[str, Any]] = {}
         self.discouraged: set[str] = set()  # nodes that bear a taint PreferNoSchedule

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,6 @@ class Step:
     joint: Joint
     at: Ints  # [ordinal] index into scored, or -1
     position: Ints  # [ordinal] row within it
-    seen: list[tuple[Fit, Bools | None]] = field(default_factory=list)  # what `scored` is worked out from
 
     def of(self, ordinal: int) -> tuple[Scored, int]:
         return self.scored[int(self.at[ordinal])], int(self.position[ordinal])
@@ -197,21 +196,6 @@ class Allocator:
                 self._hold(step, possible, overlay)
         return Trial(steps, possible, refusals)
 
-    def complete(self, ask: Ask, trial: Trial, at: Ints) -> Trial:
-        """A trial that looked only whether the pod fits, with cards chosen, from the book as it was then and is now.
-        What fits a pod's only want need not be looked for again."""
-        if len(trial.steps) != 1 or sum(len(tenant.wants) for tenant in ask.tenants) != 1:
-            return self.attempt(ask, self.among(at))
-        (known,), (tenant,) = trial.steps, ask.tenants
-        step = Step(
-            known.tenant, known.want, known.role, [], known.joint, np.full_like(known.at, -1),
-            np.zeros_like(known.position), known.seen,
-        )  # fmt: skip
-        left = np.zeros_like(trial.possible)
-        for seen, switches in known.seen:
-            self._score(step, seen, switches, self.policies_of(ask, tenant), self.policies_of(ask), left)
-        return Trial([step], left, {})
-
     def _step(
         self,
         index: int,
@@ -236,7 +220,6 @@ class Allocator:
             rows = None if chosen.all() else np.flatnonzero(chosen)
             seen = fit(self.book, block, rows, want, tenant.role, overlay, unused)
             switches = self._switches(seen, want, step.joint) if want.joint else None
-            step.seen.append((seen, switches))
             self._score(step, seen, switches, own, pod, left)
             if refusals is not None:
                 self._refuse(seen, left, tenant.containers if named else (), want, unused, switches, refusals)

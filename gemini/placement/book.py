@@ -169,6 +169,10 @@ class Book:
     def ordinal(self, name: str) -> int:
         return self._sites[name].ordinal
 
+    def find(self, name: str) -> int:
+        """The same, -1 where there is no such node."""
+        return self._ordinals[name]
+
     def ordinals(self, names: Collection[str]) -> Ints:
         """The ordinal of each name, -1 where there is no such node; for many names at once."""
         if len(names) < (SOME if len(self._ordinals) <= CACHED else FEW):
@@ -180,12 +184,6 @@ class Book:
     def row(self, name: str, kind: str) -> tuple[Block, int] | None:
         site = self._sites.get(name)
         return site.rows.get(kind) if site else None
-
-    def changed(self, node: str) -> int:
-        """The version as of which the node, and what pods hold there, is as it is."""
-        if self.tree is not None:  # its cards may have siblings on other nodes
-            return self.version
-        return max(self._changed.get(node, 0), self.layout)
 
     def changed_since(self, version: int) -> Iterator[str]:
         """The nodes where pods hold something else than then; of use only while the layout is older."""

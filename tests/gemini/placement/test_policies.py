@@ -13,7 +13,7 @@ from gemini.placement import policies
 from gemini.placement.allocate import Allocator, UnknownPolicy
 from gemini.placement.book import Book
 from gemini.placement.policies import POLICIES, best_of_split
-from gemini.placement.survey import Survey
+from gemini.placement.standing import Standings
 from tests.gemini.placement.bed import answer, ask, cards, gpu, held, minors, node, where, whole
 
 
@@ -112,7 +112,7 @@ def test_a_rank_agrees_with_the_choice() -> None:
     for names in ([], ["binpack"], ["spread"], ["node-spread", "binpack"], ["fragment"], ["node-binpack", "minor"]):
         run = Scenario({"nodes": nodes, "placed": placed, "policies": names})
         asked = [*reversed([node["name"] for node in nodes]), "n99"]
-        ranks = dict(zip(asked, Survey(run.allocator, spec.ask, asked).ranks().tolist(), strict=True))
+        ranks = dict(zip(asked, Standings(run.allocator).of(spec.ask).ranks(asked).tolist(), strict=True))
         able = {name for name, rank in ranks.items() if rank >= 0}
         assert able == set(run.allocator.possible(spec.ask))
         chosen = run.allocator.choose(spec.ask)

@@ -1,0 +1,153 @@
+"""How all nodes stand to one kind of ask: which can take it, and how good the policies find each. Kept, and mended.
+
+Pure. Pods come in kinds: hundreds ask for the same. What a kind of ask finds on a node changes only when something on
+that node does, so it is worked out once for all nodes, and from then on again for those that have changed: the few that
+pods came to or left since the last pod of that kind. What does not fit that (the nodes themselves have changed, or
+cards are looked at across nodes) is worked out anew as a whole.
+
+Policies' numbers are compared as floating point here, all nodes at once: for which node, that is exact enough; the
+cards on it are chosen by exact numbers (allocate.py).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+from itertools import islice
+
+import numpy as np
+
+from gemini.placement import policies as table
+from gemini.placement.allocate import Allocator, Trial
+from gemini.placement.model import Ask
+from gemini.placement.shape import Array, Bools, Ints
+
+KEPT = 64  # kinds of ask
+ROUNDS = 4  # so many sets of equals are looked through for names that were given, before the names are looked up
+
+
+class Standing:
+    """One kind of ask on all nodes of the book. To be refreshed before it is asked."""
+
+    def __init__(self, allocator: Allocator, ask: Ask) -> None:
+        self._allocator, self._book, self._ask = allocator, allocator.book, ask
+        self._policies = allocator.policies_of(ask)
+        self._version = -1
+        self._possible: Bools = np.zeros(0, dtype=bool)  # by ordinal
+        self._numbers: Array = np.zeros((0, 0))  # by policy and ordinal: less is better
+        self._ranks: Ints | None = None  # by ordinal
+
+    def refresh(self) -> None:
+        """Brings it up to the book as it is now."""
+        book = self._book
+        if self._version == book.version:
+            return
+        if book.layout > self._version or book.tree is not None:
+            count = len(book.names)
+            self._possible, self._numbers = np.zeros(count, dtype=bool), np.zeros((len(self._policies), count))
+            asked = book.present
+        else:
+            changed = map(book.find, book.changed_since(self._version))
+            asked = self._allocator.among(np.fromiter(changed, np.int64))
+        trial = self._allocator.attempt(self._ask, asked, choose=bool(self._policies))
+        self._possible[asked] = trial.possible[asked]
+        ordinals = np.flatnonzero(trial.possible)
+        for number, name in enumerate(self._policies):
+            self._numbers[number, ordinals] = _numbers(trial, ordinals, name)
+        self._version, self._ranks = book.version, None
+
+    def fits(self, names: Collection[str]) -> Bools:
+        """For each name whether that node can take the pod."""
+        result: Bools = np.append(self._possible, False)[self._book.ordinals(names)]  # the last: not known
+        return result
+
+    def ranks(self, names: Collection[str]) -> Ints:
+        """For each name the rank of what its node would give: 0 is best, equal is equal, -1: it cannot take the pod."""
+        if self._ranks is None:
+            self._ranks = self._ranked()
+        result: Ints = self._ranks[self._book.ordinals(names)]
+        return result
+
+    def _ranked(self) -> Ints:
+        ordinals = np.flatnonzero(self._possible)
+        ranks = np.full(len(self._possible) + 1, -1, dtype=np.int64)  # the last is for names that are not known
+        ranks[ordinals] = 0
+        if len(self._policies) and len(ordinals):
+            keys = self._numbers[::-1, ordinals]
+            order = np.lexsort(keys)
+            other = (keys[:, order[1:]] != keys[:, order[:-1]]).any(axis=0)
+            ranks[ordinals[order]] = np.concatenate([[0], np.cumsum(other)])
+        return ranks
+
+    def short(self, names: Sequence[str], most: int, avoid: Collection[str] = ()) -> list[str] | None:
+        """Where more than `most` of the names can take the pod, the one that the policies like best (the first in the
+        book's order of equals), without policies the first `most` of them; none of `avoid` where others will do. Else
+        None: they are too few for a choice.
+        """
+        able, ordinal = self._possible.tobytes() + b"\0", self._book.find
+        fit = (name for name in names if able[ordinal(name)])
+        first = list(islice(fit, most + 1))
+        if len(first) <= most:
+            return None
+        if self._policies:
+            welcome = set(names)
+            found = self._best(welcome.difference(avoid)) if avoid else None
+            found = self._best(welcome) if found is None else found
+            return None if found is None else [found]
+        welcomed = [name for name in first if name not in avoid]
+        welcomed += islice((name for name in fit if name not in avoid), most - len(welcomed)) if avoid else ()
+        return (welcomed or first)[:most]
+
+    def _best(self, welcome: set[str]) -> str | None:
+        """The best of some nodes. Mostly it is among the best of all: so that is looked at before all their names."""
+        left, names = np.flatnonzero(self._possible), self._book.names
+        for round_ in range(len(left)):
+            here = left
+            for numbers in self._numbers:
+                of = numbers[here]
+                here = here[of == of.min()]
+            found = next((name for at in here if (name := names[at]) in welcome), None)
+            if found is not None:
+                return found
+            left = np.setdiff1d(left, here, assume_unique=True)
+            if round_ == ROUNDS:
+                left = np.intersect1d(left, self._book.ordinals(welcome))
+            if not len(left):
+                break
+        return None
+
+
+def _numbers(trial: Trial, ordinals: Ints, policy: str) -> Array:
+    """What a policy says of each of these nodes, over all that the pod wants there."""
+    column = np.zeros(len(ordinals))
+    for step in trial.steps:
+        which = step.at[ordinals]
+        for i, scored in enumerate(step.scored):
+            if policy in scored.values and scored.view is not None:
+                here = np.flatnonzero(which == i)
+                values = scored.values[policy][step.position[ordinals[here]]].astype(np.float64)
+                column[here] += values / table.POLICIES[policy].denominator(scored.view)
+    return np.round(column, 9)
+
+
+class Standings:
+    """Those of the kinds of ask that were asked about last."""
+
+    def __init__(self, allocator: Allocator) -> None:
+        self._allocator = allocator
+        self._kept: OrderedDict[object, Standing] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def of(self, ask: Ask) -> Standing:
+        """Up to date until the book changes."""
+        kind = ask.tenants, ask.policies
+        standing = self._kept.get(kind)
+        if standing is None:
+            standing = self._kept[kind] = Standing(self._allocator, ask)
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(kind)
+        standing.refresh()
+        return standing

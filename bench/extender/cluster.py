@@ -33,7 +33,8 @@ from tests.e2e.build import Builder, CannotBuild
 from tests.e2e.plane import NODE_CAPACITY, Plane, extender, scheduler_configuration
 from tests.e2e.process import free_port
 
-USER = "gemini-extender"
+USER = "gemini-extender"  # a service account, as in a cluster: a token costs the API server less than a certificate
+SYSTEM = "kube-system"
 BASE = ROOT / "deploy/kustomize/base"
 DEVICES = f"/apis/{names.DEVICE_API_VERSION}/devices"
 NAMESPACE = "/api/v1/namespaces/bench"
@@ -64,9 +65,10 @@ def fill(plane: Plane, nodes: int, cards: int) -> None:
     for file in ("customresourcedefinition-device", "clusterrole-extender", "clusterrole-extender-leases"):
         plane.kubectl("apply", "-f", str(BASE / f"{file}.yaml"))
     plane.kubectl("wait", "--for=condition=Established", "crd/devices.gemini.io", "--timeout=30s")
-    plane.kubectl("create", "clusterrolebinding", USER, f"--clusterrole={USER}", f"--user={USER}")
-    leases = f"--clusterrole={USER}-leases"
-    plane.kubectl("-n", "kube-system", "create", "rolebinding", f"{USER}-leases", leases, f"--user={USER}")
+    account, leases = f"--serviceaccount={SYSTEM}:{USER}", f"--clusterrole={USER}-leases"
+    plane.kubectl("-n", SYSTEM, "create", "serviceaccount", USER)
+    plane.kubectl("create", "clusterrolebinding", USER, f"--clusterrole={USER}", account)
+    plane.kubectl("-n", SYSTEM, "create", "rolebinding", f"{USER}-leases", leases, account)
     plane.api.post("/api/v1/namespaces", {"metadata": {"name": "bench"}})
     capacity = {**NODE_CAPACITY, names.RESOURCE_CORE: str(100 * cards)}
 
@@ -148,7 +150,7 @@ class Watcher:
 def served(plane: Plane, options: list[str]) -> Iterator[tuple[str, int]]:
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    kubeconfig = str(plane.kubeconfig(USER))
+    kubeconfig = str(plane.account_kubeconfig(SYSTEM, USER))
     command = [sys.executable, "-m", "gemini", "extender", "--kubeconfig", kubeconfig, "--port", str(port)]
     command += ["--policies", "binpack", *options]
     with plane.running("extender", command, ready_url=f"{url}/readyz") as process:

@@ -95,6 +95,9 @@ class Binder:
         if held is not None and self.cluster.taken(held.placement):
             self._promises.drop(held.placement)
             raise Refusal("another device plugin gave out the cards that were held; the pod is tried again")
+        if held is not None and held.awaited and held.placement.node != node:  # the scheduler may do as it likes
+            reservations.drop(pod.uid)
+            held = None
         if held is not None and held.placement.node != node:
             raise Refusal(f"cards are held for the pod on {held.placement.node}")
         if held is None and pod.group is not None:
@@ -199,7 +202,7 @@ class Binder:
                 groups.add(held.group)
                 continue
             pod = self.cluster.pods.get(uid)
-            if pod is not None and not await self._promises.unbound(pod):
+            if pod is not None and not held.awaited and not await self._promises.unbound(pod):
                 continue
             if self.cluster.reservations.of(uid) is held:
                 self._promises.drop(held.placement)

@@ -1,4 +1,4 @@
-"""Reservations: cards held for pods whose binding is under way, or whose group is being put together.
+"""Reservations: cards held for pods whose binding is under way or awaited, or whose group is being put together.
 
 Pure; the time is an argument. A reservation stands in the book like any placed pod, so nobody else is promised its
 share, and is given back in exactly one of three ways: the pod is seen bound (its own record takes its place), its
@@ -16,6 +16,7 @@ from gemini.placement.model import Placement
 SECOND = 10**9
 BIND_NS = 60 * SECOND  # well above the time limit of a call to the API server
 GROUP_NS = 30 * SECOND
+AWAITED_NS = 10 * SECOND  # kube-scheduler binds at once, unless a volume or another plugin is in the way
 
 GroupKey = tuple[str, str]  # namespace, name
 
@@ -25,6 +26,7 @@ class Reservation:
     placement: Placement
     expires_ns: int
     group: GroupKey | None = None
+    awaited: bool = False  # filter named this node alone; whether the scheduler will bind the pod there is not known
 
 
 class Reservations:
@@ -52,6 +54,12 @@ class Reservations:
         """Raises Overbooked, and reserves nothing, where there is no room."""
         self._book.place(placement)
         self._held[placement.pod] = Reservation(placement, expires_ns, group)
+
+    def await_binding(self, placement: Placement, expires_ns: int) -> None:
+        """Holds what filter chose, so that the next pods are not sent after the same cards while this one is on its way
+        from filter to bind. Raises Overbooked as put does."""
+        self._book.place(placement)
+        self._held[placement.pod] = Reservation(placement, expires_ns, awaited=True)
 
     def adopt(self, node: str, promises: Iterable[Placement], expires_ns: int) -> None:
         """What other replicas have promised on a node, in place of all that they had promised there before. Taken as
@@ -121,7 +129,8 @@ class Reservations:
             raise
 
     def extend(self, pod: str, expires_ns: int) -> None:
-        """Gives a reservation more time; one that is extended is the pod's own, no longer its group's."""
+        """Gives a reservation more time; one that is extended is the pod's own, no longer its group's, and is being
+        bound, no longer awaited."""
         held = self._held.get(pod)
         if held is not None:
             self._held[pod] = Reservation(held.placement, max(held.expires_ns, expires_ns))

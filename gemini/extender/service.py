@@ -19,6 +19,7 @@ from gemini.extender.codec import BindRequest, FilterRequest, PreemptRequest, Vi
 from gemini.extender.groups import Groups
 from gemini.extender.podview import PodView
 from gemini.extender.promises import Kubernetes, Promises, Verdict, shared_node, told
+from gemini.extender.reserve import AWAITED_NS
 from gemini.extender.shown import summary
 from gemini.extender.state import Cluster
 from gemini.kube import names
@@ -157,6 +158,9 @@ class Service:
         except UnknownPolicy as error:
             return Verdict([], dict.fromkeys(asked, ("Invalid", f"{names.GPU_POLICY}: {error}")))
         held = self.cluster.reservations.of(pod.uid)
+        if held is not None and held.awaited and effect:  # it was not bound there, and is to be placed anew
+            self.cluster.reservations.drop(pod.uid)
+            held = None
         if held is None and pod.group is not None:
             refused = await self._groups.place(pod, asked, effect)
             if refused is not None:
@@ -193,6 +197,8 @@ class Service:
             self._short[pod.uid] = None
             if len(self._short) > REMEMBERED:
                 self._short.popitem(last=False)
+            if len(best) == 1 and (placement := allocator.choose(pod.spec.ask, best)) is not None:
+                self.cluster.reservations.await_binding(placement, self._clock_ns() + AWAITED_NS)
             return Verdict(best, {})
         fits = standing.fits(asked)
         passed = list(compress(asked, fits.tolist()))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gemini.extender.codec import PreemptRequest, Victims
-from gemini.extender.reserve import BIND_NS, GROUP_NS
+from gemini.extender.codec import FilterRequest, PreemptRequest, Victims
+from gemini.extender.reserve import AWAITED_NS, BIND_NS, GROUP_NS
 from gemini.extender.service import UNSEEN_NS
 from gemini.extender.state import DEVICE, NODE, POD
 from gemini.kube.client import Refused, Unanswered
@@ -147,6 +147,65 @@ def test_filter_answers_with_the_best_of_many_nodes_unless_the_pod_prefers_some_
         assert few.passed == names[:3]
 
     asyncio.run(run())
+
+
+def test_pods_that_are_on_their_way_to_one_node_do_not_meet_there() -> None:
+    """kube-scheduler asks about the next pods before it binds the first: they were sent after the same cards."""
+    names = [f"n{i}" for i in range(8)]
+    made = world(*names, count=1)
+    replica = Replica(made, policies=("binpack",), shortlist=3)
+    pods = [made.put(POD, pod_object(f"p{i}", gpu_request="0.4")) for i in range(4)]
+
+    async def run() -> None:
+        replica.watch()
+        sent = [(await replica.filter(pod, *names)).passed for pod in pods]
+        assert sent == [["n0"], ["n0"], ["n1"], ["n1"]]
+        assert await asyncio.gather(*(replica.bind(pod, at[0]) for pod, at in zip(pods, sent, strict=True))) == [""] * 4
+
+    asyncio.run(run())
+    replica.watch()
+    assert len(replica.cluster.reservations) == 0
+    replica.cluster.book.check()
+
+
+def test_cards_of_a_pod_that_is_not_bound_where_it_was_sent_are_free_again() -> None:
+    names = [f"n{i}" for i in range(8)]
+    made = world(*names, count=1)
+    replica = Replica(made, policies=("binpack",), shortlist=3)
+    one, two, three, four = (made.put(POD, pod_object(f"p{i}", gpu_request="1")) for i in range(4))
+    held = replica.cluster.reservations
+
+    async def run() -> None:
+        replica.watch()
+        assert (await replica.filter(one, *names)).passed == ["n0"]
+        assert (await replica.filter(one, *names)).passed == names, "it comes again, and is held nothing meanwhile"
+        assert len(held) == 0
+        assert (await replica.filter(two, *names)).passed == ["n0"]
+        assert await replica.bind(two, "n5") == "", "the scheduler's word counts"
+        assert (await replica.filter(three, *names)).passed == ["n0"]
+        made.delete(POD, "uid-p2")
+        replica.watch()
+        assert (await replica.filter(four, *names)).passed == ["n0"], "who is deleted holds nothing"
+        before = replica.cluster.releases
+        replica.now_ns += AWAITED_NS
+        await replica.service.sweep()
+        assert len(held) == 0
+        assert replica.cluster.releases > before, "who was refused for it is told that there is room"
+        assert await replica.bind(four, "n0") == "", "late, and not too late"
+
+    asyncio.run(run())
+    replica.watch()
+    replica.cluster.book.check()
+
+
+def test_a_dry_run_holds_nothing() -> None:
+    names = [f"n{i}" for i in range(8)]
+    made = world(*names)
+    replica = Replica(made, policies=("binpack",), shortlist=3)
+    pod = made.put(POD, pod_object("p", gpu_request="0.4"))
+    verdict = asyncio.run(replica.service.filter(FilterRequest(pod, tuple(names)), effect=False))
+    assert verdict.passed == names
+    assert len(replica.cluster.reservations) == 0
 
 
 def test_without_policies_filter_leaves_the_choice_among_as_many_nodes_as_it_may_name() -> None:

@@ -143,6 +143,9 @@ class Store:
         version = self._leases.get(name)
         return None if version is None else {"metadata": {"resourceVersion": str(version)}}
 
+    async def all_leases(self, namespace: str) -> list[Object]:
+        return []
+
     async def put_lease(self, namespace: str, name: str, metadata: Object) -> str:
         known = self._leases.get(name)
         if metadata.get("resourceVersion") != (None if known is None else str(known)):

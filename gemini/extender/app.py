@@ -262,6 +262,7 @@ async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
     synced = {kind: asyncio.Event() for kind in KINDS}
     app = App(service, announcer, synced)
     try:
+        await service.inherit()
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(follow(client, kind, cluster, synced[kind], log)) for kind in WATCHED]
             tasks.append(group.create_task(_claims(client, service, synced[CLAIM], not args.no_claims)))

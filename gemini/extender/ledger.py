@@ -32,6 +32,7 @@ from gemini.placement.model import Grant, Placement, Role
 ENTRIES = f"{names.DOMAIN}/promises"
 CLAIMS = f"{names.DOMAIN}/claims"  # says that a claim was ever promised there: who reads the lease reads claims too
 NODE_LEASE = "gemini-node-{}"
+BEFORE_ANY_LIST = 1  # a version of pods and claims
 ROUNDS = 5
 FORGET_NS = 2 * BIND_NS
 
@@ -77,6 +78,8 @@ class Store(Protocol):
     """What the ledger needs of the API server."""
 
     async def lease(self, namespace: str, name: str) -> dict[str, Any] | None: ...
+
+    async def all_leases(self, namespace: str) -> list[dict[str, Any]]: ...
 
     async def put_lease(self, namespace: str, name: str, metadata: dict[str, Any]) -> str: ...
 
@@ -127,6 +130,7 @@ class _Page:
     first_seen: dict[Key, int] = field(default_factory=dict)
     reads: int = 0
     as_of: dict[Key, tuple[int, int]] = field(default_factory=dict)  # of what was read: versions of pods and claims
+    inherited: bool = False  # read at the start; what others promise there is not in the book yet
     claims: bool = False  # whether a claim was ever promised there
     wanted: list[_Wanted] = field(default_factory=list)
     dropped: set[str] = field(default_factory=set)
@@ -146,6 +150,18 @@ class Ledger:
     def nodes(self) -> KeysView[str]:
         """Those that it has a page of."""
         return self._pages.keys()
+
+    async def inherit(self) -> None:
+        """Takes in all leases that are there: after a restart the first binding on each node need not be refused and
+        tried again with its lease read. To be called before pods and claims are listed, and nothing may be entered
+        before they were: so a promise to a pod that is not among them is known to be over. Raises ApiFault."""
+        prefix = NODE_LEASE.format("")
+        for lease in await self._store.all_leases(self._namespace):
+            name = str((lease.get("metadata") or {}).get("name", ""))
+            if name.startswith(prefix):
+                page = self._pages.setdefault(name.removeprefix(prefix), _Page())
+                self._take_in(page, lease, (BEFORE_ANY_LIST, BEFORE_ANY_LIST))
+                page.inherited = True
 
     def mark(self, node: str) -> int:
         """What is chosen now is chosen from the book as of this mark."""
@@ -220,6 +236,10 @@ class Ledger:
     async def _run(self, node: str, page: _Page) -> None:
         try:
             while page.wanted or page.dropped:
+                if page.inherited and page.entries:  # what was chosen without them is stale
+                    self._owner.adopt(node, self._theirs(page))
+                    self._read_anew(page)
+                page.inherited = False
                 wanted, page.wanted = page.wanted, []
                 batch = [one for one in wanted if one.mark == page.reads]
                 _tell([one for one in wanted if one.mark != page.reads], Stale(node))
@@ -274,25 +294,36 @@ class Ledger:
     async def _read(self, node: str, page: _Page) -> None:
         """Takes in the lease and then the node's pods and claims, in this order."""
         lease = await self._store.lease(self._namespace, NODE_LEASE.format(node))
-        said = ((lease or {}).get("metadata") or {}).get("annotations") or {}
-        page.claims = page.claims or CLAIMS in said
+        page.claims = page.claims or _has_claims(lease)
         pods, pods_version = await self._store.pods_on(node)
         claims, claims_version = await self._store.claims_on(node) if page.claims else ([], 0)
-        page.version = None if lease is None else str(lease["metadata"].get("resourceVersion", ""))
+        self._take_in(page, lease, (pods_version, claims_version))
+        self._read_anew(page)
+        page.dropped = {pod for pod in page.dropped if self._own(page, pod)}
+        self._owner.see(pods)
+        self._owner.see_claims(claims)
+        self._owner.adopt(node, self._theirs(page))
+
+    def _take_in(self, page: _Page, lease: dict[str, Any] | None, as_of: tuple[int, int]) -> None:
         found = {} if lease is None else {(p.placement.pod, p.by): p for p in read_entries(lease)}
         now_ns = self._clock_ns()
+        page.version = None if lease is None else str(lease["metadata"].get("resourceVersion", ""))
+        page.claims = page.claims or _has_claims(lease)
         # One of ours that we know nothing of: its page was forgotten since, or nobody answered when it was written. The
         # others may have seen it for so long that they leave it out soon, so it counts, but nobody may bind by it.
         seen_ns = {key: now_ns - BIND_NS if key[1] == self.replica else now_ns for key in found}
         page.first_seen = {key: page.first_seen.get(key, seen_ns[key]) for key in found}
         page.entries, page.read = found, True
-        page.as_of = dict.fromkeys(found, (pods_version, claims_version))
+        page.as_of = dict.fromkeys(found, as_of)
+
+    def _read_anew(self, page: _Page) -> None:
+        """What was chosen on the node before is stale."""
         self._reads += 1
         page.reads = self._reads
-        page.dropped = {pod for pod in page.dropped if self._own(page, pod)}
-        self._owner.see(pods)
-        self._owner.see_claims(claims)
-        self._owner.adopt(node, self._theirs(page))
+
+
+def _has_claims(lease: dict[str, Any] | None) -> bool:
+    return CLAIMS in (((lease or {}).get("metadata") or {}).get("annotations") or {})
 
 
 def _tell(batch: Sequence[_Wanted], error: Exception | None) -> None:

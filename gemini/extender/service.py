@@ -54,7 +54,7 @@ class Service:
     ) -> None:
         self.cluster, self.shortlist = cluster, shortlist
         self.waiting: dict[str, str] = {}  # uid -> why it waits
-        promises = Promises(cluster, kubernetes, clock_ns, wall_ns, leases, replica)
+        self._promises = promises = Promises(cluster, kubernetes, clock_ns, wall_ns, leases, replica)
         self._groups = Groups(promises, lambda pod, asked: self._alone(pod, asked, everything=False, short=False))
         self._binder = Binder(promises, self._groups, self.waiting)
         self.claims = Claims(promises)
@@ -63,6 +63,16 @@ class Service:
         self._releases = 0  # as of when the scheduler was last woken
         self._wakes = True
         self._short: OrderedDict[str, None] = OrderedDict()  # uids of pods that were told of the best nodes alone
+
+    async def inherit(self) -> None:
+        """To be called before anything else is read: takes in what replicas that are there, or have ended, promised.
+        Where that cannot be read, it is read node by node, as it is needed."""
+        if self._promises.ledger is None:
+            return
+        try:
+            await self._promises.ledger.inherit()
+        except ApiFault as error:
+            log.warning("cannot list the leases of namespace %s: %s", self._promises.leases, error)
 
     async def bind(self, request: BindRequest) -> str:
         """The error for the scheduler; empty: bound."""
@@ -197,8 +207,10 @@ class Service:
             self._short[pod.uid] = None
             if len(self._short) > REMEMBERED:
                 self._short.popitem(last=False)
-            if len(best) == 1 and (placement := allocator.choose(pod.spec.ask, best)) is not None:
-                self.cluster.reservations.await_binding(placement, self._clock_ns() + AWAITED_NS)
+            if len(best) == 1 and pod.uid not in self.cluster.book.holdings:  # it is there where we know it as bound
+                placement = allocator.choose(pod.spec.ask, best)
+                if placement is not None:
+                    self.cluster.reservations.await_binding(placement, self._clock_ns() + AWAITED_NS)
             return Verdict(best, {})
         fits = standing.fits(asked)
         passed = list(compress(asked, fits.tolist()))

@@ -144,10 +144,13 @@ class Client:
 
     async def all_of(self, kind: str, **query: str) -> tuple[list[Object], str]:
         """All objects of a kind and the resource version they were read at, page by page."""
+        return await self._pages(PATHS[kind], query)
+
+    async def _pages(self, path: str, query: dict[str, str]) -> tuple[list[Object], str]:
         items: list[Object] = []
         query = {"limit": str(PAGE), **query}
         while True:
-            page = await self.get(PATHS[kind], **query)
+            page = await self.get(path, **query)
             items += page.get("items") or []
             metadata = page.get("metadata") or {}
             if not metadata.get("continue"):
@@ -279,6 +282,10 @@ class Client:
             if error.status == 404:
                 return None
             raise
+
+    async def all_leases(self, namespace: str) -> list[Object]:
+        """All leases of a namespace."""
+        return (await self._pages(_lease_path(namespace), {}))[0]
 
     async def put_lease(self, namespace: str, name: str, metadata: Object) -> str:
         """Compare and set: creates the lease, or replaces the one of metadata.resourceVersion; its new version. A

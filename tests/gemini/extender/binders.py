@@ -1,9 +1,10 @@
 """Random operations by several replicas and binders at once, on an API server that loses answers and lags.
 
 `run` is what the test and `python -m bench.replicas` share. Each binder, again and again, makes a pod (or a group of
-three) and binds it through whichever replica, deletes a pod, lets a replica see some of what it missed, or lets time
-pass. After every operation the records of all bound pods are added up by the world's own code: no card may be promised
-beyond what it has. In the end nothing is left reserved, and each replica's book is that of one that was just started.
+three) and binds it through whichever replica, deletes a pod, lets a replica see some of what it missed, puts a new one
+in its place, or lets time pass. After every operation the records of all bound pods are added up by the world's own
+code: no card may be promised beyond what it has. In the end nothing is left reserved, and each replica's book is that
+of one that was just started.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Outcome:
     bound: int = 0
     refused: int = 0
     groups_tried: int = 0
+    restarts: int = 0
     peak_core: int = 0  # the most that was promised of a card at any time, percent
     peak_memory: int = 0  # bytes
     left_reserved: list[int] = field(default_factory=list)
@@ -47,11 +49,24 @@ class _Crowd:
         self.made = World(seed)
         self.made.nodes(*NODES, count=CARDS)
         self.made.fault_rate = FAULTS
-        self.replicas = [Replica(self.made, f"r{i}", alone) for i in range(replicas)]
+        self.replicas = [self.replica(f"r{i}", alone) for i in range(replicas)]
+        self.alone = alone
         self.chance = random.Random(seed)
         self.operations = operations
         self.alive: list[str] = []
         self.outcome = Outcome()
+
+    def replica(self, name: str, alone: bool, listed: bool = True) -> Replica:
+        return Replica(self.made, name, alone, policies=("binpack",), shortlist=1, listed=listed)
+
+    async def restart(self, number: int) -> None:
+        """A new replica begins; what the old one began is brought to its end, or comes to nothing, meanwhile."""
+        fresh, at = self.replica(f"new{number}", self.alone, listed=False), self.chance.randrange(len(self.replicas))
+        fresh.now_ns = max(one.now_ns for one in self.replicas)
+        await fresh.begin()
+        old, self.replicas[at] = self.replicas[at], fresh
+        self.made.queues[:] = [queue for queue in self.made.queues if queue is not old.queue]
+        self.outcome.restarts += 1
 
     def check(self) -> None:
         for core, memory in self.made.promised().values():
@@ -73,6 +88,8 @@ class _Crowd:
                 await replica.service.sweep()
             elif what < 0.45:
                 await self.group(number)
+            elif what < 0.46:
+                await self.restart(number)
             else:
                 await self.single(number)
             self.check()
@@ -87,7 +104,10 @@ class _Crowd:
     async def single(self, number: int) -> None:
         pod = self.create(f"p{number}", gpu_request=self.chance.choice(["0.2", "0.3", "0.5", "1.0"]))
         for _ in range(2):
-            if await self.bind(pod, self.chance.choice(NODES)):
+            node = self.chance.choice(NODES)
+            if self.chance.random() < 0.5:
+                node = next(iter((await self.chance.choice(self.replicas).filter(pod, *NODES)).passed), node)
+            if await self.bind(pod, node):
                 break
 
     async def group(self, number: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from gemini.extender.reserve import BIND_NS
 from gemini.extender.state import CLAIM, NODE, POD
-from gemini.kube.client import Unanswered
+from gemini.kube.client import Refused, Unanswered
 from tests.gemini.extender.world import Replica, World, node_object, pod_object
 
 
@@ -45,6 +45,86 @@ def test_pod_takes_the_room_of_one_that_was_deleted_before_this_replica_began() 
 
     asyncio.run(run())
     assert world.promised()["n1", 0][0] == 60
+
+
+def test_what_has_ended_holds_nothing_for_a_replica_that_read_all_leases_before_it_listed_pods() -> None:
+    """The first binding on a node was refused until the watch of pods showed anything."""
+    world = World()
+    inherit(world)
+    pod = world.put(POD, pod_object("p", gpu_request="0.6"))
+    replica = Replica(world, "b", listed=False)
+    asyncio.run(replica.begin())
+    world.put(NODE, node_object("n1", news="later than all that the watch of pods has shown"))
+    world.lease_reads = 0
+    assert asyncio.run(replica.bind(pod, "n1")) == ""
+    assert world.lease_reads == 0, "one write is enough"
+    assert "uid-left" not in str(world.leases)
+
+
+def test_what_another_replica_promises_counts_for_one_that_has_just_begun() -> None:
+    world = World()
+    world.nodes("n1", count=1)
+    other = Replica(world, "a")
+    theirs = world.put(POD, pod_object("theirs", gpu_request="0.5"))
+    other.watch()
+    world.binds_refused = [Unanswered("time-out")]
+    pod = world.put(POD, pod_object("p", gpu_request="0.6"))
+    small = world.put(POD, pod_object("q", gpu_request="0.5"))
+
+    async def run() -> None:
+        assert "time-out" in await other.bind(theirs, "n1")  # it may be bound yet
+        replica = Replica(world, "b", listed=False)
+        await replica.begin()
+        assert (await replica.filter(pod)).passed == ["n1"], "what it inherited is taken in at the first binding"
+        assert "50 free of 100, 60 asked" in await replica.bind(pod, "n1")
+        assert await replica.bind(small, "n1") == ""
+        assert (await replica.filter(pod)).passed == []
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("steps", range(8))
+def test_what_another_replica_promised_counts_also_where_its_binding_is_seen_between_choice_and_promise(
+    steps: int,
+) -> None:
+    world = World()
+    world.nodes("n1", count=1)
+    other = Replica(world, "a")
+    theirs = world.put(POD, pod_object("theirs", gpu_request="0.5"))
+    other.watch()
+    pod = world.put(POD, pod_object("p", gpu_request="0.6"))
+
+    async def run() -> None:
+        under_way = asyncio.get_running_loop().create_task(other.bind(theirs, "n1"))
+        while not world.leases:
+            await asyncio.sleep(0)
+        replica = Replica(world, "b", listed=False)
+        await replica.begin()
+        assert await under_way == ""
+        ours = asyncio.get_running_loop().create_task(replica.bind(pod, "n1"))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        replica.watch()
+        assert "50 free of 100, 60 asked" in await ours
+
+    asyncio.run(run())
+    assert world.promised()["n1", 0][0] == 50
+
+
+def test_a_replica_that_may_not_list_leases_reads_them_one_by_one(caplog: pytest.LogCaptureFixture) -> None:
+    """As the roles of an older release say."""
+    world = World()
+    inherit(world)
+    pod = world.put(POD, pod_object("p", gpu_request="0.6"))
+    replica = Replica(world, "b", listed=False)
+
+    async def refused(namespace: str) -> list[dict[str, Any]]:
+        raise Refused(403, "leases is forbidden")
+
+    world.all_leases = refused  # type: ignore[method-assign]
+    asyncio.run(replica.begin())
+    assert "cannot list the leases of namespace ns: 403: leases is forbidden" in caplog.text
+    assert asyncio.run(replica.bind(pod, "n1")) == ""
 
 
 def test_promise_counts_until_the_watch_has_come_so_far_that_the_pod_must_be_gone() -> None:

@@ -198,6 +198,18 @@ def test_cards_of_a_pod_that_is_not_bound_where_it_was_sent_are_free_again() -> 
     replica.cluster.book.check()
 
 
+def test_scheduler_may_ask_about_a_pod_that_it_does_not_know_as_bound_yet() -> None:
+    names = [f"n{i}" for i in range(8)]
+    made = world(*names)
+    replica = Replica(made, policies=("binpack",), shortlist=3)
+    pod = made.put(POD, pod_object("p", gpu_request="0.4"))
+    replica.watch()
+    assert asyncio.run(replica.bind(pod, "n2")) == ""
+    replica.watch()
+    assert asyncio.run(replica.filter(pod, *names)).passed == ["n2"]
+    assert len(replica.cluster.reservations) == 0
+
+
 def test_a_dry_run_holds_nothing() -> None:
     names = [f"n{i}" for i in range(8)]
     made = world(*names)
@@ -380,6 +392,7 @@ def test_two_replicas_and_eight_binders_never_promise_more_than_a_card(seed: int
     assert outcome.sound, outcome
     assert outcome.peak_core == 100  # it was fought for
     assert outcome.bound > OPERATIONS // 50
+    assert outcome.restarts
 
 
 def test_replicas_that_keep_their_promises_to_themselves_would_be_found_out() -> None:

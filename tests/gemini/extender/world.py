@@ -51,6 +51,7 @@ class World:
         self.version = 0
         self.objects: dict[tuple[str, str], Object] = {}
         self.leases: dict[str, Object] = {}
+        self.lease_reads = 0
         self.queues: list[deque[tuple[str, str, Object]]] = []
         self.bindings: list[tuple[str, str]] = []
         self.fault_rate = 0.0
@@ -148,8 +149,13 @@ class World:
         await self._maybe_lost()  # done, but nobody hears of it
 
     async def lease(self, namespace: str, name: str) -> Object | None:
+        self.lease_reads += 1
         await self._maybe_lost()
         return copy.deepcopy(self.leases.get(name))
+
+    async def all_leases(self, namespace: str) -> list[Object]:
+        await self._maybe_lost()
+        return [copy.deepcopy(lease) for lease in self.leases.values()]
 
     async def put_lease(self, namespace: str, name: str, metadata: Object) -> str:
         await self._maybe_lost()
@@ -159,7 +165,9 @@ class World:
         if given is not None and (stored is None or stored["metadata"]["resourceVersion"] != given):
             raise Refused(404 if stored is None else 409, "changed")
         self.version += 1
-        self.leases[name] = {"metadata": {**copy.deepcopy(metadata), "resourceVersion": str(self.version)}}
+        self.leases[name] = {
+            "metadata": {**copy.deepcopy(metadata), "name": name, "resourceVersion": str(self.version)}
+        }
         await self._maybe_lost()
         return str(self.version)
 
@@ -234,18 +242,29 @@ class Replica:
         policies: tuple[str, ...] = (),
         types: frozenset[str] = names.DEVICE_TYPES,
         shortlist: int = SHORTLIST,
+        listed: bool = True,
     ) -> None:
         self.world = world
         self.cluster = Cluster(policies, types)
         self.queue: deque[tuple[str, str, Object]] = deque()
-        for kind in KINDS:
-            listed = [copy.deepcopy(stored) for (of, _), stored in world.objects.items() if of == kind]
-            self.cluster.replace(kind, listed, world.version)
-        world.queues.append(self.queue)
         self.now_ns = 1_000
         leases = None if alone else "ns"
         clock = lambda: self.now_ns  # noqa: E731
         self.service = Service(self.cluster, world, clock, clock, leases, name, shortlist)
+        if listed:
+            self.list()
+
+    def list(self) -> None:
+        """Takes in all that there is, and watches from now on."""
+        for kind in KINDS:
+            listed = [copy.deepcopy(stored) for (of, _), stored in self.world.objects.items() if of == kind]
+            self.cluster.replace(kind, listed, self.world.version)
+        self.world.queues.append(self.queue)
+
+    async def begin(self) -> None:
+        """As the program does, one that was made with `listed` False."""
+        await self.service.inherit()
+        self.list()
 
     def watch(self, events: int | None = None) -> None:
         """Takes in that many events, or all."""

@@ -121,16 +121,21 @@ class Accounts:
         They are charged to nobody: the least of all tenants', and hop_most_ns at most, of each grant. One of 0.7 has
         two turns in a row where one of 0.3 never has, and would pay for fewer hand-overs than its part of the time. A
         limited tenant alone would pay for them with its limit at each of its steps, each time for two wake-ups of a
-        daemon that has slept since: up to hop_alone_most_ns.
+        daemon that has slept since: its own are not charged, up to hop_alone_most_ns (see _hop_of).
         """
         if held_ns > 0:
-            hop_ns = min(max(0, span_ns - held_ns), self._hop_most_ns())
+            most_ns = self.policy.hop_most_ns if self.contended else self.policy.hop_alone_most_ns
+            hop_ns = min(max(0, span_ns - held_ns), most_ns)
             known_ns = self._hops.get(seat.name)
             self._hops[seat.name] = hop_ns if known_ns is None else (3 * known_ns + hop_ns) // 4
 
-    def _hop_most_ns(self) -> int:
-        """How much of this grant's messages' time is not charged at most."""
-        return self.policy.hop_most_ns if self.contended else self.policy.hop_alone_most_ns
+    def _hop_of(self, seat: Seat, quota_ns: int) -> int:
+        """What of a grant of this quota is not charged. A client's word for it: so at most hop_most_ns, or alone a
+        fifth of the quota where that is more, for one that lies would pass its limit by as much."""
+        policy = self.policy
+        if self.contended:
+            return min(policy.hop_most_ns, *self._hops.values()) if self._hops else 0
+        return min(self._hops.get(seat.name, 0), max(policy.hop_most_ns, quota_ns // 5))
 
     def _charge_stray(self, seat: Seat, member: Member, busy_ns: int) -> None:
         """Who overran is charged on while the token is elsewhere; who lost its lease, for the work it then reports."""

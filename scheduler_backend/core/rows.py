@@ -154,8 +154,9 @@ class Rows(Grants):
         self.epoch = event.epoch or self._epochs.take()
         self.granted_ns = now_ns
         self._shape(seat)
-        self.hop_ns = min(self._hop_most_ns(), *self._hops.values()) if self._hops else 0
-        self.quota_until_ns = now_ns + (event.quota_ns or self.quota_from(seat, self.contended, now_ns))
+        quota_ns = event.quota_ns or self.quota_from(seat, self.contended, now_ns)
+        self.quota_until_ns = now_ns + quota_ns
+        self.hop_ns = self._hop_of(seat, quota_ns)
         self.charge_from_ns = now_ns + self.hop_ns
         if self.contended and seat.limit_ppm < WHOLE_PPM:
             seat.drain(self.hop_ns)  # a limit is a part of the card's time, hand-overs included

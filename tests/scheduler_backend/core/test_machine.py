@@ -139,7 +139,44 @@ def test_alone_what_messages_take_is_not_charged_to_the_limit():
     (charged,) = of(bench.do(ev.TokenReturned(1, 0, 2, True, held_ns=1)), ev.Charged)  # a lie gains little
     assert charged.held_ns == pytest.approx(quota_ms * MS, abs=2)
     assert charged.overuse_ns <= 2
-    assert bench.machine.policy.hop_alone_most_ns == 1 * MS
+
+
+@pytest.mark.parametrize("limit", [0.05, 0.1, 0.25, 0.5, 0.8])
+def test_alone_a_client_that_lies_about_its_messages_passes_its_limit_by_little(limit: float):
+    bench = Bench(("a", limit, limit))
+    bench.ask(1)
+    while bench.machine.holder is None:
+        bench.at(bench.wake_ns / MS)
+    began_ns, held_ns = bench.now_ns, 0
+    while bench.now_ns < began_ns + 4_000 * MS:
+        start_ns = bench.now_ns
+        bench.at(bench.machine.quota_until_ns / MS + 1.5)
+        held_ns += bench.now_ns - start_ns
+        bench.do(ev.TokenReturned(1, 0, bench.machine.epoch, True, held_ns=1))
+        while bench.machine.holder is None:
+            bench.at(bench.wake_ns / MS)
+    assert held_ns / (bench.now_ns - began_ns) <= limit * 1.3
+
+
+def test_alone_the_messages_of_those_who_idle_make_no_difference():
+    def uncharged_ns(*more: tuple[str, float]) -> int:
+        bench = Bench(("a", 0.2, 0.5), *more)
+        if more:
+            bench.ask(2)
+            bench.at(1)
+            bench.do(ev.TokenReturned(2, 0, bench.machine.epoch, False, held_ns=round(0.99 * MS)))
+            bench.at(bench.machine.policy.company_ns / MS + 10)
+        bench.ask(1)
+        for _ in range(12):
+            while bench.machine.holder is None:
+                bench.at(bench.wake_ns / MS)
+            granted_ns, quota_ns = bench.now_ns, bench.machine.quota_until_ns - bench.now_ns
+            bench.at((granted_ns + quota_ns) / MS + 0.7)
+            done = bench.do(ev.TokenReturned(1, 0, bench.machine.epoch, True, held_ns=quota_ns))
+        return quota_ns + round(0.7 * MS) - of(done, ev.Charged)[0].held_ns
+
+    assert uncharged_ns() == pytest.approx(0.7 * MS, abs=0.02 * MS)
+    assert uncharged_ns(("b", 0.5)) == pytest.approx(uncharged_ns(), abs=0.02 * MS)
 
 
 def turns(bench: Bench, number: int) -> list[tuple[str, int]]:

@@ -7,6 +7,7 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include "libhook/runtime/forks.h"
 #include "libhook/runtime/log.h"
 
 static int parse_socket(struct options *options, const char *value) {
@@ -84,10 +85,19 @@ int options_parse(struct options *options, const char *name, const char *value) 
 static int state;
 static struct options process_options;
 
+/* The thread that read is not in the child, which would wait for it for ever. */
+static void forget_in_child(void) {
+    if (state == 1)
+        state = 0;
+}
+
 const struct options *options_of_process(void) {
+    static int watching;
+
     if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == 2)
         return &process_options;
     int saved = errno, expected = 0;
+    forks_watch(&watching, forget_in_child);
     if (!__atomic_compare_exchange_n(&state, &expected, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         while (__atomic_load_n(&state, __ATOMIC_ACQUIRE) != 2)
             usleep(50);

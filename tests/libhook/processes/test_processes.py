@@ -77,8 +77,11 @@ def test_each_process_is_a_client_of_its_own_and_works(
     tenant.until_joined(processes)  # who execs worked twice under one pid: as two clients
 
 
-def test_a_child_forked_while_another_thread_starts_the_library_works(tenant: Tenant, compiled: Compile) -> None:
-    status, lines, err = tenant.run(compiled("processes.c", "-DFORK_AT_START", "-rdynamic"), "fork-start")
+@pytest.mark.parametrize("mode", ["fork-start", "fork-options"])
+def test_a_child_forked_while_another_thread_starts_the_library_works(
+    tenant: Tenant, compiled: Compile, mode: str
+) -> None:
+    status, lines, err = tenant.run(compiled("processes.c", "-DFORK_AT_START", "-rdynamic"), mode)
     assert (status, err) == (0, "")
     assert len(workers(lines)) == 2
     tenant.until_joined(2)

@@ -139,11 +139,13 @@ static void append_wait(struct queue *q, const struct queue *on, uint64_t last) 
     append(q, &(struct work){.kind = SIM_WAIT, .arg = on->number, .until = last - 1});
 }
 
-/* What the default-stream rules make this push wait for. Blocking streams that were never used cost nothing. */
-static void obey_legacy_rules(struct CUstream_st *stream, struct queue *q) {
+/* What the default-stream rules make this push wait for. Blocking streams that were never used cost nothing. `walk`: the
+ * list of streams stands still; without it there was no blocking stream a moment ago, and one that comes meanwhile is
+ * ordered after this push. */
+static void obey_legacy_rules(struct CUstream_st *stream, struct queue *q, bool walk) {
     struct CUctx_st *ctx = stream->ctx;
     if (stream->kind == STREAM_LEGACY) {
-        if (!atomic_load_explicit(&ctx->blocking_streams, memory_order_relaxed))
+        if (!walk)
             return;
         for (struct CUstream_st *other = ctx->streams; other; other = other->next)
             if (other != stream && other->queue && !(other->flags & CU_STREAM_NON_BLOCKING))
@@ -163,10 +165,10 @@ CUresult queue_push(struct CUstream_st *stream, const struct work *work, uint64_
         TRY(queue_of(stream, &q));
     bool walk =
         stream->kind == STREAM_LEGACY && atomic_load_explicit(&stream->ctx->blocking_streams, memory_order_relaxed);
-    if (walk) /* the list of streams must stand still */
+    if (walk)
         pthread_mutex_lock(&driver.lock);
     pthread_mutex_lock(&q->mutex);
-    obey_legacy_rules(stream, q);
+    obey_legacy_rules(stream, q, walk);
     if (walk)
         pthread_mutex_unlock(&driver.lock);
     uint64_t at = append(q, work);

@@ -167,14 +167,11 @@ class Book:
                 yield self._sites[name].node
 
     def ordinal(self, name: str) -> int:
-        return self._sites[name].ordinal
-
-    def find(self, name: str) -> int:
-        """The same, -1 where there is no such node."""
+        """-1 where there is no such node."""
         return self._ordinals[name]
 
     def ordinals(self, names: Collection[str]) -> Ints:
-        """The ordinal of each name, -1 where there is no such node; for many names at once."""
+        """The same of each name; for many names at once."""
         if len(names) < (SOME if len(self._ordinals) <= CACHED else FEW):
             return np.fromiter(map(self._ordinals.__getitem__, names), np.int64, len(names))
         if self._index is None:

@@ -47,7 +47,7 @@ class Standing:
             self._possible, self._numbers = np.zeros(count, dtype=bool), np.zeros((len(self._policies), count))
             asked = book.present
         else:
-            changed = map(book.find, book.changed_since(self._version))
+            changed = map(book.ordinal, book.changed_since(self._version))
             asked = self._allocator.among(np.fromiter(changed, np.int64))
         trial = self._allocator.attempt(self._ask, asked, choose=bool(self._policies))
         self._possible[asked] = trial.possible[asked]
@@ -84,7 +84,7 @@ class Standing:
         book's order of equals), without policies the first `most` of them; none of `avoid` where others will do. Else
         None: they are too few for a choice.
         """
-        able, ordinal = self._possible.tobytes() + b"\0", self._book.find
+        able, ordinal = self._possible.tobytes() + b"\0", self._book.ordinal
         fit = (name for name in names if able[ordinal(name)])
         first = list(islice(fit, most + 1))
         if len(first) <= most:

@@ -1,7 +1,8 @@
 """The part of the package's build that pyproject.toml cannot say: the C parts are compiled into the wheel.
 
 `pip install .` and `make wheel` run libhook/build.py and carry libhook/lib/ along. The wheel is for any Python from
-3.11 on (the extension uses the stable ABI) and for any x86-64 Linux with glibc from build.FLOOR on, which is checked.
+3.11 on (the extension uses the stable ABI; the Python that built it finds the token machine compiled, others read it)
+and for any x86-64 Linux with glibc from build.FLOOR on, which is checked.
 GEMINI_SKIP_C=1 leaves the C parts out: the Makefile installs editable and runs the builder as a step of its own.
 """
 

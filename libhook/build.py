@@ -1,6 +1,6 @@
 """The one builder of everything in C: `python -m libhook.build` (also run by pip, see setup.py).
 
-What it makes, all below libhook/ and all ignored by git:
+What it makes, all ignored by git, below libhook/:
 
     _core_api.abi3.so           the Python extension over core/ and carrier/, for any Python from 3.11 on (without
                                 Python.h: ABI mode, _core_abi.py and lib/libgemini_core.so)
@@ -9,6 +9,8 @@ What it makes, all below libhook/ and all ignored by git:
     lib/sim/libnvidia-ml.so.1   the simulated NVML: sim/nvml/
     lib/libgemini_observer.so   reads the simulated device's timeline: sim/observer/
     lib/gemini-load             the load generator: sim/load.c
+
+and beside the Python modules that libhook/compiled.py names, what mypyc makes of them.
 
 `--sanitize address,undefined` or `--sanitize thread` makes the shared libraries and the load generator once more with
 gcc's sanitizers in them, in build/sanitize/NAME (docs/proof.md); `preloaded` says how such a library is preloaded.
@@ -27,6 +29,8 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+
+from libhook import compiled
 
 ROOT = Path(__file__).resolve().parent
 LIB = ROOT / "lib"
@@ -171,11 +175,14 @@ def build_all() -> None:
     """Build whatever is missing or older than its sources."""
     build_extension()
     build_libraries()
+    if os.environ.get("GEMINI_CFFI_MODE") != "abi":
+        compiled.compile_all()
 
 
 def check_floor(root: Path = ROOT) -> None:
     """Raise ValueError where something that was built asks for a newer C library than FLOOR."""
-    built = (p for p in (*(root / "lib").rglob("*"), *root.glob("_core_api*.so")) if p.is_file())
+    modules = (path for package in compiled.GROUPS for path in compiled.outputs(package))
+    built = (p for p in (*(root / "lib").rglob("*"), *root.glob("_core_api*.so"), *modules) if p.is_file())
     for path in sorted(p for p in built if p.read_bytes()[:4] == b"\x7fELF"):
         listed = subprocess.run(["nm", "-D", "--undefined-only", str(path)], capture_output=True, text=True, check=True)
         for name, version in re.findall(r"(\w+)@GLIBC_([\d.]+)", listed.stdout):

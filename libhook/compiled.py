@@ -74,7 +74,7 @@ def compile_all() -> None:
             continue
         remove(package)
         if missing:
-            print(f"  (no {missing}: {package} is not compiled, the daemon takes a third more processor time)", flush=True)
+            print(f"  (no {missing}: {package} is not compiled, and takes a third more processor time)", flush=True)
             continue
         print(f"  MYPYC {package} ({len(inputs) - 1} modules)", flush=True)
         log = ROOT / "build" / "mypyc" / f"{package}.log"

@@ -31,9 +31,10 @@ static int says_drained(const unsigned char *bytes, size_t size) {
     struct wire_page_drained word;
     struct wire_header header;
 
-    if (size == sizeof word) {
+    if (size == sizeof word || size == sizeof word + sizeof(struct wire_return)) { /* which may stand behind it */
         memcpy(&word, bytes, sizeof word);
-        return word.magic == WIRE_MAGIC && word.epoch;
+        if (word.magic == WIRE_MAGIC)
+            return word.epoch != 0;
     }
     for (size_t head = 2; head <= 9; head += 7)
         if (size == head + sizeof(struct wire_return)) {

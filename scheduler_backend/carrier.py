@@ -12,6 +12,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable
+from typing import Any
 
 from libhook.core import ffi, lib
 from scheduler_backend.page import TokenPage
@@ -25,6 +26,7 @@ class Carrier:
     def __init__(self, loop: asyncio.AbstractEventLoop, on_done: Callable[[], None]) -> None:
         self._loop, self._on_done = loop, on_done
         self._carrier = lib.carrier_start()
+        self._said = ffi.new("struct wire_return *")
         if self._carrier == ffi.NULL:
             log.warning("carrier error=%s; every hand-over goes through the machine", os.strerror(ffi.errno))
             return
@@ -80,6 +82,12 @@ class Carrier:
     def take_back(self, gpu: int) -> int:
         """The order of this GPU is off; 0, or when it had been carried out (monotonic ns)."""
         return 0 if self._carrier == ffi.NULL else int(lib.carrier_take_back(self._carrier, gpu))
+
+    def returned(self, gpu: int) -> Any:
+        """Of what `take_back` has just told: the Return (struct wire_return, until the next call) that came with the
+        holder's word; None: it comes by message.
+        """
+        return None if lib.carrier_returned(self._carrier, gpu, self._said) else self._said
 
     def close(self) -> None:
         """End the thread."""

@@ -39,8 +39,8 @@ class Client:
     """One process of a tenant, from its first Hello to its death; it may reconnect in between."""
 
     __slots__ = (
-        "devices", "gpus", "library", "nonce", "number", "peer", "pid", "program", "returned", "route", "tenant",
-        "uuids",
+        "devices", "gpus", "library", "nonce", "number", "peer", "pid", "program", "returned", "route", "taken",
+        "tenant", "uuids",
     )  # fmt: skip
 
     def __init__(self, number: int, tenant: str, nonce: int) -> None:
@@ -56,6 +56,7 @@ class Client:
         self.gpus: dict[int, int] = {}  # its device -> our GPU
         self.devices: dict[int, int] = {}  # our GPU -> its device
         self.returned: dict[int, int] = {}  # GPU -> the last epoch that it gave back
+        self.taken: dict[int, int] = {}  # GPU -> the same, where its Return came with the word that it had drained
 
 
 class Endpoint:

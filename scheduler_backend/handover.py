@@ -77,8 +77,23 @@ class Handovers(Outbox):
             if carried_ns:
                 self._orders.pop(gpu, None)
                 self.carried += 1
-                followed = type(event) is ev.TokenReturned and event.gpu == gpu and not self.node.gangs.gangs
+                said = self._said_with_the_word(order, event)
+                following = said or event
+                followed = type(following) is ev.TokenReturned and following.gpu == gpu and not self.node.gangs.gangs
                 self._give(ev.Carried(gpu, order.holder_epoch, order.epoch, followed), carried_ns)
+                if said is not None:
+                    self._give(said, time.monotonic_ns())
+
+    def _said_with_the_word(self, order: ev.Prepare, event: ev.Event | None) -> ev.Event | None:
+        """The holder's Return, where that came with the word of its drain; not if `event` is the same Return."""
+        message, client = self._carrier.returned(order.gpu), self.clients.get(order.holder)
+        if message is None or client is None or client.gpus.get(message.device) != order.gpu:
+            return None
+        said = wire.event_of(wire.RETURN, message, client.number, client.gpus)
+        if type(event) is ev.TokenReturned and event[:3] == said[:3]:
+            return None
+        client.returned[order.gpu] = client.taken[order.gpu] = order.holder_epoch
+        return said
 
     def _put_out(self) -> None:
         """Let the orders that stand be carried out (again), and come back in time."""

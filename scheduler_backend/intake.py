@@ -155,6 +155,9 @@ class Intake(Presence):
         kind = type(event)
         if kind in ev.MEMORY:
             return 1, False
+        if kind is ev.TokenReturned and client.taken.get(event.gpu) == event.epoch:
+            del client.taken[event.gpu]
+            return 1, True  # it was not sure that it had been heard on the short way
         seat = self.node.machines[event.gpu].seats.get(client.tenant)
         member = seat.members.get(client.number) if seat is not None else None
         if member is None:

@@ -28,6 +28,7 @@ class TokenPage:
         self._buffer = ffi.from_buffer(self._map)
         self._page = ffi.cast("struct wire_page *", self._buffer)
         lib.wire_page_init(self._page, incarnation)
+        self._page.features = lib.WIRE_PAGE_TAKES_RETURNS
 
     @property
     def pointer(self) -> Any:

@@ -18,6 +18,7 @@ MAX_SIZE: int = lib.WIRE_MAX_SIZE
 MAX_DEVICES: int = lib.WIRE_MAX_DEVICES
 HELLO: int = lib.WIRE_HELLO
 STATS: int = lib.WIRE_STATS
+RETURN: int = lib.WIRE_RETURN
 _ERROR_TEXT = 159  # bytes of wire_error.text, less its NUL
 
 

@@ -22,6 +22,7 @@
 #define STRAYS_A_SECOND 1000   /* messages of a tenant that fit no order: far above what who returns tokens can say */
 #define SECOND_NS 1000000000ull
 #define TOLD_NS 2000000 /* by then the holder's Return is here, as a rule */
+#define TAKEN_NS 400000 /* three times what the next tenant's first launch takes to be out on a small VM */
 
 struct order {
     bool active;
@@ -32,6 +33,8 @@ struct order {
     uint64_t not_before_ns;
     uint64_t wanting_from_ns;
     uint64_t carried_ns;
+    bool taken; /* with the word came `said` */
+    struct wire_return said;
 };
 
 struct client {
@@ -88,13 +91,19 @@ static void forget(struct carrier *carrier, int number) {
             carrier->order[gpu].active = false;
 }
 
-static void carry_out(struct carrier *carrier, struct order *order) {
+/* `said` is the Return behind the holder's word, or NULL: from now on it is ours to tell, and the holder sees that. */
+static void carry_out(struct carrier *carrier, struct order *order, const struct wire_return *said) {
     order->active = false;
     order->carried_ns = now_ns(); /* before anybody can launch under the new epoch */
+    if (said) {
+        order->taken = true;
+        order->said = *said;
+        __atomic_store_n(&order->holder_page->gpu[order->holder_slot].taken, order->holder_epoch, __ATOMIC_RELEASE);
+    }
     wire_page_store_epoch(order->holder_page, order->holder_slot, 0);
     wire_page_store_epoch(order->next_page, order->next_slot, order->next_epoch);
     syscall(SYS_futex, &order->next_page->gpu[order->next_slot].epoch, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-    tell_in(carrier->done_fd, TOLD_NS);
+    tell_in(carrier->done_fd, said ? TAKEN_NS : TOLD_NS);
 }
 
 /* Does the order wait for just this word, and is it time? */
@@ -105,10 +114,17 @@ static bool fits(const struct order *order, int number, uint64_t epoch, bool idl
     return at_ns >= order->not_before_ns && (idle || at_ns >= order->wanting_from_ns);
 }
 
+/* The Return behind a word: written in one piece with it, so it is there, or this is nonsense. */
+static bool read_return(int fd, uint64_t epoch, struct wire_return *said) {
+    ssize_t count = recv(fd, said, sizeof *said, MSG_DONTWAIT);
+    return count == (ssize_t)sizeof *said && wire_check(said, sizeof *said) == WIRE_RETURN && said->epoch == epoch;
+}
+
 /* With the mutex held: one message of this client. Returns false when there is none, or nobody to listen to. */
 static bool hear(struct carrier *carrier, int number) {
     struct client *client = &carrier->client[number];
     struct wire_page_drained message;
+    struct wire_return said;
 
     if (client->fd < 0)
         return false;
@@ -119,10 +135,14 @@ static bool hear(struct carrier *carrier, int number) {
         forget(carrier, number);
         return false;
     }
-    bool idle = message.flags & WIRE_DRAINED_IDLE;
+    bool idle = message.flags & WIRE_DRAINED_IDLE, returned = message.flags & WIRE_DRAINED_RETURN;
+    if (returned && !read_return(client->fd, message.epoch, &said)) {
+        forget(carrier, number);
+        return false;
+    }
     for (int gpu = 0; gpu < CARRIER_GPUS; gpu++)
         if (fits(&carrier->order[gpu], number, message.epoch, idle)) {
-            carry_out(carrier, &carrier->order[gpu]);
+            carry_out(carrier, &carrier->order[gpu], returned ? &said : NULL);
             return true;
         }
     client->drained = message.epoch;
@@ -261,8 +281,8 @@ int carrier_prepare(struct carrier *carrier, uint32_t gpu, int number, struct wi
             .wanting_from_ns = wanting_from_ns};
         result = 0;
         if (fits(&carrier->order[gpu], number, carrier->client[number].drained,
-                carrier->client[number].idle)) /* it was quicker than the order */
-            carry_out(carrier, &carrier->order[gpu]);
+                carrier->client[number].idle)) /* it was quicker than the order, and its Return comes by message */
+            carry_out(carrier, &carrier->order[gpu], NULL);
     }
     pthread_mutex_unlock(&carrier->mutex);
     return result;
@@ -284,4 +304,20 @@ uint64_t carrier_take_back(struct carrier *carrier, uint32_t gpu) {
         tell_in(carrier->done_fd, 0);
     pthread_mutex_unlock(&carrier->mutex);
     return carried_ns;
+}
+
+int carrier_returned(struct carrier *carrier, uint32_t gpu, struct wire_return *into) {
+    int result = -ENOENT;
+
+    if (gpu >= CARRIER_GPUS)
+        return result;
+    pthread_mutex_lock(&carrier->mutex);
+    struct order *order = &carrier->order[gpu];
+    if (order->taken && !order->active && !order->carried_ns) {
+        *into = order->said;
+        order->taken = false;
+        result = 0;
+    }
+    pthread_mutex_unlock(&carrier->mutex);
+    return result;
 }

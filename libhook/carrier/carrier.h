@@ -7,7 +7,8 @@
  * that it has drained (struct wire_page_drained); this thread stores the two words of the two pages and wakes who sleeps
  * on the second, and then tells the interpreter, for which it is an event like any other. It tells it late: as a rule the
  * holder's Return comes soon, and with it the question what was carried out (carrier_take_back), so that the interpreter
- * wakes once for both, and not while the threads that were woken need the processor.
+ * wakes once for both, and not while the threads that were woken need the processor. Where the Return stands behind the
+ * word itself it is kept with the order (carrier_returned), so that no other thread wakes for it, and no library reads it.
  *
  * An order is taken back before the machine looks at anything else (carrier_take_back), so the machine never decides
  * while a decision of before may still be carried out. What a client writes can do no more than its Return could: say
@@ -31,7 +32,8 @@ struct carrier;
 
 /* Starts the thread. NULL: no thread, memory or descriptors; errno says which. */
 struct carrier *carrier_start(void);
-/* A timerfd (the carrier's) that is readable TOLD_NS after an order was carried out, if nobody asked before. */
+/* A timerfd (the carrier's) that is readable soon after an order was carried out, if nobody asked before: after TAKEN_NS
+ * where the Return came with the word, after TOLD_NS where it should come by itself. */
 int carrier_done_fd(const struct carrier *carrier);
 /* Ends the thread and frees all; what was prepared is not carried out any more. */
 void carrier_stop(struct carrier *carrier);
@@ -48,6 +50,9 @@ int carrier_prepare(struct carrier *carrier, uint32_t gpu, int number, struct wi
 /* The order is off. Returns 0, or when it had been carried out (CLOCK_MONOTONIC ns). Before the pages are unmapped! Who
  * asks for one GPU asks for all: what was carried out is then taken for told. */
 uint64_t carrier_take_back(struct carrier *carrier, uint32_t gpu);
+/* The Return behind the word by which the order last taken back had been carried out. It has passed wire_check and is of
+ * that epoch; the rest is only what a client says. Returns 0, or -ENOENT: there was none, it comes by message. */
+int carrier_returned(struct carrier *carrier, uint32_t gpu, struct wire_return *into);
 /* cffi: end */
 
 #endif

@@ -234,7 +234,9 @@ struct wire_page_offer {
 };
 
 /* Client to daemon over the same connection, just before the Return of that epoch: nothing launched under it runs any
- * more. It is only a hint for speed (carrier.h): whoever is not heard here is heard by its Return. */
+ * more. It is only a hint for speed (carrier.h): whoever is not heard here is heard by its Return. Where the page says
+ * that the daemon takes it, the Return itself stands behind the word, in the same write; it has arrived if the page then
+ * names that epoch as taken, and must be sent as a message if not. */
 struct wire_page_drained {
     uint32_t magic;
     uint16_t page_slot;
@@ -242,17 +244,22 @@ struct wire_page_drained {
     uint64_t epoch;
 };
 #define WIRE_DRAINED_IDLE 1u /* and it wants no more for now: the Return will not have WANT_MORE */
+#define WIRE_DRAINED_RETURN 2u /* struct wire_return of that epoch stands behind this word */
 
 struct wire_page_gpu {
     uint64_t epoch; /* the epoch under which this tenant may launch on this GPU now, or 0; daemon writes (release) */
-    uint64_t reserved[7];
+    uint64_t taken; /* the last epoch whose Return it took from behind its word; it writes this before `epoch` */
+    uint64_t reserved[6];
 };
+
+#define WIRE_PAGE_TAKES_RETURNS 1u /* feature: a Return may stand behind its word */
 
 struct wire_page {
     uint32_t magic;
     uint32_t version;
     uint64_t incarnation;
-    uint64_t reserved[6];
+    uint64_t features; /* of the daemon; 0 from an older one */
+    uint64_t reserved[5];
     struct wire_page_gpu gpu[16];
 };
 

@@ -143,10 +143,24 @@ void page_store_local(struct page *page, uint32_t slot, uint64_t epoch) {
         wire_page_store_epoch(page->map, slot, epoch);
 }
 
-void page_tell_drained(const struct page *page, uint32_t slot, uint64_t epoch, uint16_t flags) {
-    struct wire_page_drained message = {
-        .magic = WIRE_MAGIC, .page_slot = (uint16_t)slot, .flags = flags, .epoch = epoch};
+void page_tell_drained(
+    const struct page *page, uint32_t slot, uint64_t epoch, uint16_t flags, const struct wire_return *message) {
+    struct {
+        struct wire_page_drained word;
+        struct wire_return behind;
+    } out = {.word = {.magic = WIRE_MAGIC, .page_slot = (uint16_t)slot, .flags = flags, .epoch = epoch}};
+    size_t size = sizeof out.word;
 
-    if (page->state == PAGE_MAPPED && page->fd >= 0)
-        send(page->fd, &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL); /* a hint: the Return says it too */
+    if (page->state != PAGE_MAPPED || page->fd < 0)
+        return;
+    if (message && page->map->features & WIRE_PAGE_TAKES_RETURNS) {
+        out.word.flags |= WIRE_DRAINED_RETURN;
+        out.behind = *message;
+        size = sizeof out;
+    }
+    send(page->fd, &out, size, MSG_DONTWAIT | MSG_NOSIGNAL); /* a hint: if it is lost, the Return says it too */
+}
+
+bool page_has_taken(const struct page *page, uint32_t slot, uint64_t epoch) {
+    return page->state == PAGE_MAPPED && __atomic_load_n(&page->map->gpu[slot].taken, __ATOMIC_ACQUIRE) == epoch;
 }

@@ -30,9 +30,12 @@ void page_connect(struct page *page, const char *socket_path, uint64_t client_no
 bool page_step(struct page *page);
 /* The connection was lost, or another daemon is there. With `local` the own words take the daemon's place. */
 void page_disconnect(struct page *page, bool local);
-/* Tell the daemon on the short way that nothing launched under this epoch runs any more; the Return follows.
- * `flags`: WIRE_DRAINED_*. */
-void page_tell_drained(const struct page *page, uint32_t slot, uint64_t epoch, uint16_t flags);
+/* Tell the daemon on the short way that nothing launched under this epoch runs any more; the Return follows, or goes
+ * with it where it is not NULL and this daemon takes it so (page_has_taken). `flags`: WIRE_DRAINED_*. */
+void page_tell_drained(
+    const struct page *page, uint32_t slot, uint64_t epoch, uint16_t flags, const struct wire_return *message);
+/* Has the daemon the Return of this epoch, behind its word? Ask when the page shows the epoch no more. */
+bool page_has_taken(const struct page *page, uint32_t slot, uint64_t epoch);
 /* Without the daemon's page: what the daemon would have stored. */
 void page_store_local(struct page *page, uint32_t slot, uint64_t epoch);
 

@@ -168,7 +168,8 @@ static bool carried(const struct page *page, uint32_t slot, uint64_t epoch) {
 /*
  * The Return says what the daemon must know before it decides again, and wakes it. Where the hand-over was carried out
  * already nothing waits for it, while the next tenant's threads are just waking up: on a small machine, and wherever each
- * tenant is a scheduling group of its own, the daemon would take the processor that they need. So it is kept for a moment.
+ * tenant is a scheduling group of its own, the daemon would take the processor that they need. So it is kept for a moment:
+ * by the daemon's own thread, where that takes it with the word of the drain, else here.
  */
 static void send_return(
     struct seat *seat, const struct seat_world *world, const struct token_view *view, uint64_t now_ns) {
@@ -193,8 +194,11 @@ static void send_return(
     seat->busy_ns = burst.total_busy_ns;
     message.burst_ns = burst_expected(&burst);
     message.gap_ns = burst.gap_ns;
-    page_tell_drained(world->page, seat->slot, out.epoch, out.flags & TOKEN_RETURN_WANT_MORE ? 0 : WIRE_DRAINED_IDLE);
+    page_tell_drained(world->page, seat->slot, out.epoch, out.flags & TOKEN_RETURN_WANT_MORE ? 0 : WIRE_DRAINED_IDLE,
+        seat->token.contended ? &message : NULL);
     if (seat->token.contended && carried(world->page, seat->slot, out.epoch)) {
+        if (page_has_taken(world->page, seat->slot, out.epoch))
+            return;
         seat->kept = message;
         seat->kept_ns = gate_now() + KEPT_NS;
         return;

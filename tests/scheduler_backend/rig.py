@@ -186,10 +186,12 @@ class Client:
         self._view = view
         self.page_socket = connection
 
-    def say_drained(self, epoch: int, slot: int = 0, flags: int = 0) -> None:
-        """The short way: nothing of this epoch runs any more. The Return would follow."""
+    def say_drained(self, epoch: int, slot: int = 0, flags: int = 0, behind: Any = None) -> None:
+        """The short way: nothing of this epoch runs any more. The Return would follow, or stands behind the word."""
         assert self.page_socket is not None
-        self.page_socket.send(struct.pack("<IHHQ", lib.WIRE_MAGIC, slot, flags, epoch))
+        more = b"" if behind is None else core.encode(behind)
+        flags |= lib.WIRE_DRAINED_RETURN if more else 0
+        self.page_socket.send(struct.pack("<IHHQ", lib.WIRE_MAGIC, slot, flags, epoch) + more)
 
     def shown(self, slot: int = 0) -> int:
         return int(lib.wire_page_load_epoch(self.page, slot))

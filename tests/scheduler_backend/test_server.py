@@ -198,6 +198,31 @@ def test_a_prepared_hand_over_happens_when_the_holder_says_that_it_has_drained(r
     assert rig.of("a")["clients"]
 
 
+def test_a_return_that_came_with_the_word_counts_once(rig: Rig) -> None:
+    for name in "ab":
+        rig.tenant(name)
+    holder, waiter = rig.client("a"), rig.client("b")
+    assert holder.page.features & lib.WIRE_PAGE_TAKES_RETURNS
+    holder.ask()
+    epoch = holder.grant().epoch
+    waiter.ask()
+    prepared = waiter.expect(lib.WIRE_GRANT, prepared=True)
+    time.sleep(0.02)  # its quota: whoever wants more before that may have it
+    said = {"device": holder.device(0), "epoch": epoch, "flags": lib.WIRE_RETURN_WANT_MORE, "launches": 3}
+    holder.say_drained(epoch, behind=core.new(lib.WIRE_RETURN, 0, **said))
+    wait_for(lambda: waiter.shown() == prepared.epoch, what="the prepared epoch in the page")
+    assert holder.page.gpu[0].taken == epoch
+    again = holder.expect(lib.WIRE_GRANT, prepared=True)  # without a message it is known to want more
+    assert again.epoch > prepared.epoch
+    holder.send(lib.WIRE_RETURN, **said)  # it was not sure
+    waiter.say_drained(prepared.epoch, flags=lib.WIRE_DRAINED_IDLE)
+    wait_for(lambda: holder.shown() == again.epoch, what="its next turn")
+    holder.send(lib.WIRE_MEM_RESERVE, device=holder.device(0))
+    holder.expect(lib.WIRE_MEM_REPLY)  # what it said before has been read
+    assert rig.of("a")["launches"] == 3
+    assert rig.of("a")["clients"]
+
+
 @pytest.mark.flaky(reruns=4)  # its turn may have ended before it is asked
 def test_a_holder_that_drained_early_and_wants_more_hands_nothing_on(rig: Rig) -> None:
     for name in "ab":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import select
 import socket
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from libhook import core
 from libhook.core import ffi, lib
 
 DRAINED = struct.Struct("<IHHQ")
@@ -39,8 +41,12 @@ class Bench:
             self.carrier, 0, self.number, holder, 3, holder_epoch, following, 3, epoch, not_before_ns, wanting_from_ns
         )
 
-    def say(self, epoch: int, magic: int = lib.WIRE_MAGIC, flags: int = 0) -> None:
-        self.client.send(DRAINED.pack(magic, 3, flags, epoch))
+    def say(self, epoch: int, magic: int = lib.WIRE_MAGIC, flags: int = 0, behind: bytes = b"") -> None:
+        self.client.send(DRAINED.pack(magic, 3, flags, epoch) + behind)
+
+    def returned(self) -> Any:
+        into = ffi.new("struct wire_return *")
+        return None if lib.carrier_returned(self.carrier, 0, into) else into
 
     def carried(self, seconds: float = 60) -> bool:
         return bool(select.select([self.done], [], [], seconds)[0])
@@ -58,6 +64,10 @@ class Bench:
                 return
             assert time.monotonic() < deadline
             time.sleep(0.001)
+
+
+def a_return(epoch: int, **fields: int) -> bytes:
+    return core.encode(core.new(lib.WIRE_RETURN, 0, epoch=epoch, **fields))
 
 
 @pytest.fixture
@@ -130,6 +140,50 @@ def test_an_order_for_an_idle_holder_is_carried_out_when_it_wants_no_more(bench:
             bench.prepare(wanting_from_ns=FAR_NS)
     assert bench.carried()
     assert bench.shown() == [0, 8]
+
+
+def test_a_return_behind_its_word_is_told_with_the_order(bench: Bench) -> None:
+    bench.prepare()
+    bench.say(7, flags=lib.WIRE_DRAINED_RETURN, behind=a_return(7, launches=5))
+    assert bench.carried()
+    assert bench.shown() == [0, 8]
+    assert bench.pages[0].gpu[3].taken == 7, "the client need not send it again"
+    assert lib.carrier_take_back(bench.carrier, 0)
+    assert bench.returned().launches == 5
+    assert bench.returned() is None, "it is told once"
+
+
+def test_the_words_of_one_read_are_heard_one_by_one(bench: Bench) -> None:
+    bench.prepare()
+    word = DRAINED.pack(lib.WIRE_MAGIC, 3, lib.WIRE_DRAINED_RETURN, 6) + a_return(6)
+    bench.client.send(word + word[:8] + (7).to_bytes(8, "little") + a_return(7, launches=9))
+    assert bench.carried()
+    assert lib.carrier_take_back(bench.carrier, 0)
+    assert bench.returned().launches == 9
+
+
+def test_a_return_that_was_quicker_than_the_order_is_left_to_its_message(bench: Bench) -> None:
+    bench.say(7, flags=lib.WIRE_DRAINED_RETURN, behind=a_return(7))
+    bench.until_heard()
+    bench.prepare()
+    assert bench.carried()
+    assert bench.pages[0].gpu[3].taken == 0
+    assert lib.carrier_take_back(bench.carrier, 0)
+    assert bench.returned() is None
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [b"", a_return(7)[:-8], a_return(6), core.encode(core.new(lib.WIRE_TOKEN_REQUEST, 0)) + b"\0" * 40, b"\0" * 112],
+    ids=["nothing", "cut", "another epoch", "another message", "zeros"],
+)
+def test_what_is_no_return_costs_the_connection(bench: Bench, behind: bytes) -> None:
+    bench.prepare()
+    bench.say(7, flags=lib.WIRE_DRAINED_RETURN, behind=behind)
+    with contextlib.suppress(ConnectionResetError):  # closed with something unread
+        assert bench.client.recv(1) == b"", "nobody listens any more"
+    assert bench.shown() == [7, 0]
+    assert bench.prepare() < 0
 
 
 def test_another_epoch_is_not_meant(bench: Bench) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import signal
@@ -143,6 +144,49 @@ def test_a_return_is_kept_for_a_moment_where_the_next_tenant_runs_already(daemon
             daemon.grant(peer, epoch, quota_ms=5)
             lib.carrier_prepare(carrier, 0, number, page.page, 3, epoch, following, 3, 1000 + epoch, 0, 0)
         assert sum(one >= 400_000 for one in kept) == 3, kept
+    finally:
+        lib.carrier_stop(carrier)
+
+
+def test_a_return_goes_with_its_word_and_as_a_message_only_where_that_was_not_taken(
+    daemon: Daemon, start: Start
+) -> None:
+    """On a busy machine the daemon's thread is late, and what it took comes as a message too: each epoch comes."""
+    page = daemon.page
+    assert page
+    page.page.features = lib.WIRE_PAGE_TAKES_RETURNS
+    start("busy", 100_000)
+    peer, _ = daemon.greet()
+    wait_for(lambda: page.connections, PATIENCE_S, "connection of the page")
+    carrier, following, said = lib.carrier_start(), ffi.new("struct wire_page *"), ffi.new("struct wire_return *")
+    taken: set[int] = set()
+    told: set[int] = set()
+    epoch = 0
+    try:
+        number = lib.carrier_listen(carrier, page.connections[0].fileno(), 1)
+        daemon.expect(lib.WIRE_TOKEN_REQUEST)
+        while len(taken - told) < 3 and epoch < 400:
+            epoch += 1
+            daemon.grant(peer, epoch, quota_ms=5)
+            lib.carrier_prepare(carrier, 0, number, page.page, 3, epoch, following, 3, 1000 + epoch, 0, 0)
+            deadline = time.monotonic() + PATIENCE_S
+            while epoch not in taken | told:
+                assert time.monotonic() < deadline, daemon.story[-12:]
+                if lib.carrier_take_back(carrier, 0) and lib.carrier_returned(carrier, 0, said) == 0:
+                    assert said.epoch == epoch == page.page.gpu[3].taken
+                    assert said.flags & WANT_MORE
+                    assert said.launches
+                    taken.add(epoch)
+                    continue
+                if not lib.wire_page_load_epoch(page.page, 3):  # carried out, but by a word that had no order yet
+                    told.add(daemon.expect(lib.WIRE_RETURN)[1].epoch)
+                    continue
+                lib.carrier_prepare(carrier, 0, number, page.page, 3, epoch, following, 3, 1000 + epoch, 0, 0)
+                with contextlib.suppress(TimeoutError):
+                    _, kind, message = daemon.receive(0.01)
+                    if kind == lib.WIRE_RETURN:
+                        told.add(message.epoch)
+        assert len(taken - told) == 3, (taken, told)
     finally:
         lib.carrier_stop(carrier)
 

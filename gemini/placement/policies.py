@@ -84,6 +84,7 @@ class Policy:
     of_node: bool = False
     # Compared as lists of minors, one tenant after another; the numbers of any other policy add up over the tenants.
     minors: bool = False
+    of_score: int = 0  # so many times the score of each card with the pod on it; 0: something else (see single.py)
 
     def exact(self, value: int, view: View, best: int) -> Any:
         """A number as it can be compared between shapes; `best` is the set that it belongs to."""
@@ -225,8 +226,8 @@ def _nothing(view: View) -> Array:
 
 
 POLICIES: dict[str, Policy] = {
-    "binpack": Policy(_binpack, denominator=_of_card),
-    "spread": Policy(_spread, denominator=_of_card),
+    "binpack": Policy(_binpack, denominator=_of_card, of_score=-1),
+    "spread": Policy(_spread, denominator=_of_card, of_score=1),
     "node-binpack": Policy(_node_binpack, denominator=_of_node, of_node=True),
     "node-spread": Policy(_node_spread, denominator=_of_node, of_node=True),
     "minor": Policy(_minor, minors=True),

@@ -112,9 +112,7 @@ def fit(book: Book, block: Block, rows: Ints | None, want: Want, role: Role, ove
     bounded = (CORE, MEMORY, SLOTS) if shape.weights[SLOTS].any() else (CORE, MEMORY)
     fits: Bools = block.usable[pick].copy()
     if part is None:
-        most = shape.total - need
-        if not need[CORE].all():  # wholly promised: not even for best effort
-            most[CORE] = np.minimum(most[CORE], shape.total[CORE] - 1)
+        most = most_used(shape, need)
         for k in bounded:
             fits &= used[k] <= most[k]
     else:
@@ -129,6 +127,14 @@ def fit(book: Book, block: Block, rows: Ints | None, want: Want, role: Role, ove
         fits &= _nobody(block, pick, beside)
     rows = np.arange(len(block.devices)) if rows is None else rows
     return Fit(block, rows, need, used, beside, held, allowed, fits)
+
+
+def most_used(shape: Shape, need: Ints) -> Ints:
+    """[core/memory/slots, column]: how much of a device may be used already, to have room for the need."""
+    most = shape.total - need
+    if not need[CORE].all():  # wholly promised: not even for best effort
+        most[CORE] = np.minimum(most[CORE], shape.total[CORE] - 1)
+    return most
 
 
 def _with_earlier(part: Ints, more: Ints, role: Role) -> tuple[Ints, Ints]:

@@ -13,16 +13,17 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
-from itertools import islice
 
 import numpy as np
 
 from gemini.placement import policies as table
 from gemini.placement.allocate import Allocator, Trial
-from gemini.placement.model import Ask
+from gemini.placement.model import Ask, Placement
 from gemini.placement.shape import Array, Bools, Ints
+from gemini.placement.single import single_of
 
 KEPT = 64  # kinds of ask
+FEW = 32  # changed nodes; that many are looked at one by one
 ROUNDS = 4  # so many sets of equals are looked through for names that were given, before the names are looked up
 
 
@@ -32,9 +33,11 @@ class Standing:
     def __init__(self, allocator: Allocator, ask: Ask) -> None:
         self._allocator, self._book, self._ask = allocator, allocator.book, ask
         self._policies = allocator.policies_of(ask)
+        self._single = single_of(ask, self._policies)
         self._version = -1
         self._possible: Bools = np.zeros(0, dtype=bool)  # by ordinal
         self._numbers: Array = np.zeros((0, 0))  # by policy and ordinal: less is better
+        self._cards: Ints = np.zeros(0, dtype=np.int64)  # by ordinal: the column that a simple ask would be given
         self._ranks: Ints | None = None  # by ordinal
 
     def refresh(self) -> None:
@@ -45,16 +48,56 @@ class Standing:
         if book.layout > self._version or book.tree is not None:
             count = len(book.names)
             self._possible, self._numbers = np.zeros(count, dtype=bool), np.zeros((len(self._policies), count))
-            asked = book.present
+            self._cards = np.zeros(count, dtype=np.int64)
+            if self._single is not None:
+                self._single.forget()
+            self._try(book.present)
         else:
-            changed = map(book.ordinal, book.changed_since(self._version))
-            asked = self._allocator.among(np.fromiter(changed, np.int64))
+            changed = list(book.changed_since(self._version))
+            if not self._mend(changed):
+                self._try(self._allocator.among(np.fromiter(map(book.ordinal, changed), np.int64, len(changed))))
+        self._version, self._ranks = book.version, None
+
+    def _mend(self, changed: Sequence[str]) -> bool:
+        """Looks at a few nodes one by one, where the ask is simple; whether it is."""
+        single, book = self._single, self._book
+        if single is None or len(changed) > FEW:
+            return False
+        for name in changed:
+            ordinal, at = book.ordinal(name), book.row(name, single.want.type)
+            if at is None:
+                self._possible[ordinal] = False
+                continue
+            block, row = at
+            if not single.serves(block):
+                return False
+            column, score = single.look(block, row)
+            self._possible[ordinal] = column >= 0
+            if column >= 0:
+                self._cards[ordinal] = column
+                for i, number in enumerate(single.numbers(block, score)):
+                    self._numbers[i, ordinal] = number
+        return True
+
+    def _try(self, asked: Bools) -> None:
+        """Looks at the nodes that are marked, all at once."""
         trial = self._allocator.attempt(self._ask, asked, choose=bool(self._policies))
         self._possible[asked] = trial.possible[asked]
         ordinals = np.flatnonzero(trial.possible)
         for number, name in enumerate(self._policies):
             self._numbers[number, ordinals] = _numbers(trial, ordinals, name)
-        self._version, self._ranks = book.version, None
+        if self._single is not None and self._policies and len(ordinals):
+            (step,) = trial.steps
+            for i, scored in enumerate(step.scored):
+                here = ordinals[step.at[ordinals] == i]
+                self._cards[here] = scored.best[step.position[here]]
+
+    def placement(self, pod: str, name: str) -> Placement | None:
+        """What a node that can take the pod would give it; None: to be worked out."""
+        at = None if self._single is None else self._book.row(name, self._single.want.type)
+        if self._single is None or at is None or not self._policies:
+            return None
+        return self._single.placement(pod, name, at[0], int(self._cards[self._book.ordinal(name)]))
 
     def fits(self, names: Collection[str]) -> Bools:
         """For each name whether that node can take the pod."""
@@ -85,8 +128,15 @@ class Standing:
         None: they are too few for a choice.
         """
         able, ordinal = self._possible.tobytes() + b"\0", self._book.ordinal
-        fit = (name for name in names if able[ordinal(name)])
-        first = list(islice(fit, most + 1))
+        first: list[str] = []
+        welcomed: list[str] = []  # those of them that are not to be avoided
+        for name in names:
+            if able[ordinal(name)]:
+                first.append(name)
+                if avoid and name not in avoid:
+                    welcomed.append(name)
+                if len(first) > most and (self._policies or not avoid or len(welcomed) >= most):
+                    break
         if len(first) <= most:
             return None
         if self._policies:
@@ -94,8 +144,6 @@ class Standing:
             found = self._best(welcome.difference(avoid)) if avoid else None
             found = self._best(welcome) if found is None else found
             return None if found is None else [found]
-        welcomed = [name for name in first if name not in avoid]
-        welcomed += islice((name for name in fit if name not in avoid), most - len(welcomed)) if avoid else ()
         return (welcomed or first)[:most]
 
     def _best(self, welcome: set[str]) -> str | None:
@@ -106,9 +154,10 @@ class Standing:
             for numbers in self._numbers:
                 of = numbers[here]
                 here = here[of == of.min()]
-            found = next((name for at in here if (name := names[at]) in welcome), None)
-            if found is not None:
-                return found
+            for at in here.tolist():
+                name = names[at]
+                if name is not None and name in welcome:
+                    return name
             left = np.setdiff1d(left, here, assume_unique=True)
             if round_ == ROUNDS:
                 left = np.intersect1d(left, self._book.ordinals(welcome))

@@ -14,7 +14,7 @@ from gemini.placement.allocate import Allocator, Trial
 from gemini.placement.book import Book
 from gemini.placement.model import Ask, Device, Grant, Node, Placement
 from gemini.placement.shape import Bools
-from gemini.placement.standing import KEPT, ROUNDS, Standings
+from gemini.placement.standing import FEW, KEPT, ROUNDS, Standings
 from tests.gemini.placement.bed import cards, held
 
 ONE = {"gemini.io/gpu-request": "0.3"}
@@ -53,7 +53,10 @@ def change(book: Book, rng: random.Random, numbers: Iterator[int]) -> None:
         book.place(Placement(f"s{next(numbers)}", name, (grant,)), strict=False)
 
 
-@pytest.mark.parametrize("policies", [[], ["binpack"], ["fragment", "singular", "link"], ["node-spread", "best-link"]])
+@pytest.mark.parametrize(
+    "policies",
+    [[], ["binpack"], ["spread", "binpack"], ["fragment", "singular", "link"], ["node-spread", "best-link"]],
+)
 @pytest.mark.parametrize("says", [ONE, PAIR, TWO_TENANTS])
 def test_what_is_kept_is_what_would_be_worked_out_anew(policies: list[str], says: dict[str, str]) -> None:
     run = scenario(3, policies)
@@ -77,10 +80,16 @@ def test_what_is_kept_is_what_would_be_worked_out_anew(policies: list[str], says
             chosen = run.allocator.choose(ask, some)
             assert chosen is not None
             assert ranks[best[0]] == ranks[chosen.node] == min(ranks[name] for name in left)
+            placement = known.placement(ask.pod, best[0])  # kept, or mended: the cards that the allocator would take
+            assert (placement is not None) == (says is ONE and policies in (["binpack"], ["spread", "binpack"]))
+            assert placement in (None, run.allocator.choose(ask, best))
     assert len(kept) == 1
 
 
-def test_only_nodes_that_have_changed_are_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("says", "scanned"), [(PAIR, [len(NODES), 1]), (ONE, [len(NODES)])])
+def test_only_nodes_that_have_changed_are_looked_at_again(
+    says: dict[str, str], scanned: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = scenario(1, ["binpack"])
     kept, looked = Standings(run.allocator), []
     attempt = run.allocator.attempt
@@ -90,13 +99,25 @@ def test_only_nodes_that_have_changed_are_looked_at_again(monkeypatch: pytest.Mo
         return attempt(ask, possible, **more)
 
     monkeypatch.setattr(run.allocator, "attempt", noted)
-    kept.of(asked("p", ONE))
-    kept.of(asked("q", ONE))
+    kept.of(asked("p", says))
+    kept.of(asked("q", says))
     run.book.place(Placement("r", NODES[3], (Grant("gpu", 0, 10, 0),)), strict=False)
-    kept.of(asked("s", ONE))
+    kept.of(asked("s", says))
     run.book.place(Placement("t", "nobody", (Grant("gpu", 0, 10, 0),)), strict=False)
-    kept.of(asked("u", ONE))
-    assert looked == [len(NODES), 1]
+    kept.of(asked("u", says))
+    assert looked == scanned, "one card on one node needs no scan"
+
+
+def test_where_much_has_changed_a_simple_ask_is_scanned_as_well() -> None:
+    many = [f"m{n}" for n in range(FEW + 1)]
+    run = Scenario({"nodes": [cards(n, 2) for n in many], "placed": [], "policies": ["binpack"]})
+    kept = Standings(run.allocator)
+    assert kept.of(asked("p", ONE)).fits(many).all()
+    for name in many:
+        run.book.place(Placement(f"on-{name}", name, (Grant("gpu", 0, 80, 0), Grant("gpu", 1, 71, 0))), strict=False)
+    assert not kept.of(asked("q", ONE)).fits(many).any()
+    run.book.release(f"on-{many[4]}")
+    assert kept.of(asked("r", ONE)).fits(many).tolist() == [name == many[4] for name in many]
 
 
 def test_the_best_of_some_is_found_however_far_down_it_stands_and_avoided_nodes_come_last() -> None:

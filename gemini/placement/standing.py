@@ -24,7 +24,6 @@ from gemini.placement.single import single_of
 
 KEPT = 64  # kinds of ask
 FEW = 32  # changed nodes; that many are looked at one by one
-ROUNDS = 4  # so many sets of equals are looked through for names that were given, before the names are looked up
 
 
 class Standing:
@@ -35,7 +34,7 @@ class Standing:
         self._policies = allocator.policies_of(ask)
         self._single = single_of(ask, self._policies)
         self._version = -1
-        self._possible: Bools = np.zeros(0, dtype=bool)  # by ordinal
+        self._possible: Bools = np.zeros(1, dtype=bool)  # by ordinal; the last is for names that are not known
         self._numbers: Array = np.zeros((0, 0))  # by policy and ordinal: less is better
         self._cards: Ints = np.zeros(0, dtype=np.int64)  # by ordinal: the column that a simple ask would be given
         self._ranks: Ints | None = None  # by ordinal
@@ -47,7 +46,7 @@ class Standing:
             return
         if book.layout > self._version or book.tree is not None:
             count = len(book.names)
-            self._possible, self._numbers = np.zeros(count, dtype=bool), np.zeros((len(self._policies), count))
+            self._possible, self._numbers = np.zeros(count + 1, dtype=bool), np.zeros((len(self._policies), count))
             self._cards = np.zeros(count, dtype=np.int64)
             if self._single is not None:
                 self._single.forget()
@@ -82,7 +81,7 @@ class Standing:
     def _try(self, asked: Bools) -> None:
         """Looks at the nodes that are marked, all at once."""
         trial = self._allocator.attempt(self._ask, asked, choose=bool(self._policies))
-        self._possible[asked] = trial.possible[asked]
+        self._possible[:-1][asked] = trial.possible[asked]
         ordinals = np.flatnonzero(trial.possible)
         for number, name in enumerate(self._policies):
             self._numbers[number, ordinals] = _numbers(trial, ordinals, name)
@@ -101,7 +100,7 @@ class Standing:
 
     def fits(self, names: Collection[str]) -> Bools:
         """For each name whether that node can take the pod."""
-        result: Bools = np.append(self._possible, False)[self._book.ordinals(names)]  # the last: not known
+        result: Bools = self._possible[self._book.ordinals(names)]
         return result
 
     def ranks(self, names: Collection[str]) -> Ints:
@@ -113,7 +112,7 @@ class Standing:
 
     def _ranked(self) -> Ints:
         ordinals = np.flatnonzero(self._possible)
-        ranks = np.full(len(self._possible) + 1, -1, dtype=np.int64)  # the last is for names that are not known
+        ranks = np.full(len(self._possible), -1, dtype=np.int64)
         ranks[ordinals] = 0
         if len(self._policies) and len(ordinals):
             keys = self._numbers[::-1, ordinals]
@@ -127,43 +126,20 @@ class Standing:
         book's order of equals), without policies the first `most` of them; none of `avoid` where others will do. Else
         None: they are too few for a choice.
         """
-        able, ordinal = self._possible.tobytes() + b"\0", self._book.ordinal
-        first: list[str] = []
-        welcomed: list[str] = []  # those of them that are not to be avoided
-        for name in names:
-            if able[ordinal(name)]:
-                first.append(name)
-                if avoid and name not in avoid:
-                    welcomed.append(name)
-                if len(first) > most and (self._policies or not avoid or len(welcomed) >= most):
-                    break
-        if len(first) <= most:
+        ordinals = self._book.ordinals(names)
+        fit = np.flatnonzero(self._possible[ordinals])
+        if len(fit) <= most:
             return None
-        if self._policies:
-            welcome = set(names)
-            found = self._best(welcome.difference(avoid)) if avoid else None
-            found = self._best(welcome) if found is None else found
-            return None if found is None else [found]
-        return (welcomed or first)[:most]
-
-    def _best(self, welcome: set[str]) -> str | None:
-        """The best of some nodes. Mostly it is among the best of all: so that is looked at before all their names."""
-        left, names = np.flatnonzero(self._possible), self._book.names
-        for round_ in range(len(left)):
-            here = left
-            for numbers in self._numbers:
-                of = numbers[here]
-                here = here[of == of.min()]
-            for at in here.tolist():
-                name = names[at]
-                if name is not None and name in welcome:
-                    return name
-            left = np.setdiff1d(left, here, assume_unique=True)
-            if round_ == ROUNDS:
-                left = np.intersect1d(left, self._book.ordinals(welcome))
-            if not len(left):
-                break
-        return None
+        if avoid:
+            welcome = [at for at in fit.tolist() if names[at] not in avoid]
+            fit = np.array(welcome) if welcome else fit
+        if not self._policies:
+            return [names[at] for at in fit[:most].tolist()]
+        left = ordinals[fit]
+        for numbers in self._numbers:
+            of = numbers[left]
+            left = left[of == of.min()]
+        return [str(self._book.names[left.min()])]
 
 
 def _numbers(trial: Trial, ordinals: Ints, policy: str) -> Array:

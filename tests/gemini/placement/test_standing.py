@@ -14,7 +14,7 @@ from gemini.placement.allocate import Allocator, Trial
 from gemini.placement.book import Book
 from gemini.placement.model import Ask, Device, Grant, Node, Placement
 from gemini.placement.shape import Bools
-from gemini.placement.standing import FEW, KEPT, ROUNDS, Standings
+from gemini.placement.standing import FEW, KEPT, Standings
 from tests.gemini.placement.bed import cards, held
 
 ONE = {"gemini.io/gpu-request": "0.3"}
@@ -126,7 +126,7 @@ def test_the_best_of_some_is_found_however_far_down_it_stands_and_avoided_nodes_
     standing = Standings(run.allocator).of(asked("p", ONE))
     ranks = dict(zip(NODES, standing.ranks(NODES).tolist(), strict=True))
     able = sorted((name for name in NODES if ranks[name] >= 0), key=lambda name: (ranks[name], NODES.index(name)))
-    assert len({ranks[name] for name in able}) > ROUNDS + 2, "there is a way down"
+    assert len({ranks[name] for name in able}) > 6, "there is a way down"
     for first in range(len(able)):
         assert standing.short(able[first:], 0) == able[first : first + 1]
         assert standing.short(able, 0, avoid=able[:first]) == able[first : first + 1]

@@ -208,7 +208,7 @@ class Service:
             if len(self._short) > REMEMBERED:
                 self._short.popitem(last=False)
             if len(best) == 1 and pod.uid not in self.cluster.book.holdings:  # it is there where we know it as bound
-                placement = standing.placement(pod.spec.ask.pod, best[0]) or allocator.choose(pod.spec.ask, best)
+                placement = allocator.choose(pod.spec.ask, best)
                 if placement is not None:
                     self.cluster.reservations.await_binding(placement, self._clock_ns() + AWAITED_NS)
             return Verdict(best, {})

@@ -22,6 +22,7 @@ from gemini.placement.explain import node_refusal
 from gemini.placement.model import Ask, Grant, NodeRefusal, Placement, Role, Tenant, Want
 from gemini.placement.scan import Fit, Overlay, Scored, fit, need_of, score, sets_that_fit
 from gemini.placement.shape import CORE, MEMORY, Array, Bools, Ints
+from gemini.placement.single import single_of
 
 Joint = dict[int, dict[str, dict[str, tuple[Block, int, int]]]]  # ordinal -> type -> switch -> device
 
@@ -98,6 +99,14 @@ class Allocator:
 
     def choose(self, ask: Ask, nodes: Iterable[str] | None = None) -> Placement | None:
         """The best node and cards, or None."""
+        nodes = None if nodes is None else list(nodes)
+        if nodes is not None and len(nodes) == 1 and (single := single_of(ask, self.policies_of(ask))) is not None:
+            at = self.book.row(nodes[0], single.want.type)
+            if at is None:
+                return None
+            if single.serves(at[0]):
+                column, _ = single.look(*at)
+                return single.placement(ask.pod, nodes[0], at[0], column) if column >= 0 else None
         trial = self.attempt(ask, self._candidates(nodes))
         if not trial.possible.any():
             return None

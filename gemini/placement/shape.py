@@ -91,6 +91,7 @@ class Shape:
         self.has_foreign = any(traits.local.foreign)
         self._sets: dict[int, SetTable] = {}
         self.needs: dict[Want, Ints] = {}  # see need_of
+        self.made: dict[Want, Any] = {}  # see single.made_of
         self.splits: dict[tuple[int, int], Any] = {}  # best-partition's memory: (cards free, size) -> sets to take
 
     def sets(self, size: int) -> SetTable | None:

@@ -11,13 +11,13 @@ from __future__ import annotations
 from gemini.placement.book import Block
 from gemini.placement.model import Ask, Grant, Placement, Role, Want
 from gemini.placement.policies import POLICIES
-from gemini.placement.scan import most_used, need_of
+from gemini.placement.scan import NEEDS_KEPT, most_used, need_of
 from gemini.placement.shape import CORE, MEMORY, SLOTS, Shape
 
 PLACES = 1e9  # numbers of policies are compared as np.round(number, 9) leaves them
 
 
-class _Made:
+class Made:
     """What a want comes to on one shape of node, by column."""
 
     def __init__(self, want: Want, shape: Shape) -> None:
@@ -28,25 +28,29 @@ class _Made:
         self.denominator = float(shape.denominator)
 
 
+def made_of(want: Want, shape: Shape) -> Made:
+    known: Made | None = shape.made.get(want)
+    if known is None:
+        if len(shape.made) >= NEEDS_KEPT:
+            shape.made.clear()
+        known = shape.made[want] = Made(want, shape)
+    return known
+
+
 class Single:
     """A simple ask. `signs`: for each of its policies how many times the card's score it is."""
 
     def __init__(self, want: Want, role: Role, signs: tuple[int, ...]) -> None:
         self.want, self.role, self.signs = want, role, signs
-        self._made: dict[int, tuple[Shape, _Made]] = {}  # by id; the shape is kept, so that its id is
 
     def serves(self, block: Block) -> bool:
         """Whether the nodes of a block leave it simple."""
         traits = block.shape.traits
         return not (self.want.whole and (traits.strict or traits.partitions))
 
-    def forget(self) -> None:
-        """Shapes may be gone."""
-        self._made.clear()
-
     def look(self, block: Block, row: int) -> tuple[int, int]:
         """The column of the card that the node would give, -1 for none, and the card's score with the pod on it."""
-        made = self._of(block.shape)
+        made = made_of(self.want, block.shape)
         core, memory, slots = block.used[:, row].tolist()
         usable: list[bool] = block.usable[row].tolist()
         sign = self.signs[0] if self.signs else 0
@@ -70,20 +74,14 @@ class Single:
 
     def numbers(self, block: Block, score: int) -> list[float]:
         """What each policy says of that score."""
-        denominator = self._of(block.shape).denominator
+        denominator = made_of(self.want, block.shape).denominator
         return [float(round(float(sign * score) / denominator * PLACES)) / PLACES for sign in self.signs]
 
     def placement(self, pod: str, node: str, block: Block, column: int) -> Placement:
-        need = self._of(block.shape).need
+        need = made_of(self.want, block.shape).need
         minor = block.shape.minors[column]
         grant = Grant(self.want.type, minor, need[CORE][column], need[MEMORY][column], 0, self.role)
         return Placement(pod, node, (grant,))
-
-    def _of(self, shape: Shape) -> _Made:
-        known = self._made.get(id(shape))
-        if known is None:
-            known = self._made[id(shape)] = (shape, _Made(self.want, shape))
-        return known[1]
 
 
 def single_of(ask: Ask, policies: tuple[str, ...]) -> Single | None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from gemini.placement import policies as table
 from gemini.placement.allocate import Allocator, Trial
-from gemini.placement.model import Ask, Placement
+from gemini.placement.model import Ask
 from gemini.placement.shape import Array, Bools, Ints
 from gemini.placement.single import single_of
 
@@ -36,7 +36,6 @@ class Standing:
         self._version = -1
         self._possible: Bools = np.zeros(1, dtype=bool)  # by ordinal; the last is for names that are not known
         self._numbers: Array = np.zeros((0, 0))  # by policy and ordinal: less is better
-        self._cards: Ints = np.zeros(0, dtype=np.int64)  # by ordinal: the column that a simple ask would be given
         self._ranks: Ints | None = None  # by ordinal
 
     def refresh(self) -> None:
@@ -47,9 +46,6 @@ class Standing:
         if book.layout > self._version or book.tree is not None:
             count = len(book.names)
             self._possible, self._numbers = np.zeros(count + 1, dtype=bool), np.zeros((len(self._policies), count))
-            self._cards = np.zeros(count, dtype=np.int64)
-            if self._single is not None:
-                self._single.forget()
             self._try(book.present)
         else:
             changed = list(book.changed_since(self._version))
@@ -73,7 +69,6 @@ class Standing:
             column, score = single.look(block, row)
             self._possible[ordinal] = column >= 0
             if column >= 0:
-                self._cards[ordinal] = column
                 for i, number in enumerate(single.numbers(block, score)):
                     self._numbers[i, ordinal] = number
         return True
@@ -85,18 +80,6 @@ class Standing:
         ordinals = np.flatnonzero(trial.possible)
         for number, name in enumerate(self._policies):
             self._numbers[number, ordinals] = _numbers(trial, ordinals, name)
-        if self._single is not None and self._policies and len(ordinals):
-            (step,) = trial.steps
-            for i, scored in enumerate(step.scored):
-                here = ordinals[step.at[ordinals] == i]
-                self._cards[here] = scored.best[step.position[here]]
-
-    def placement(self, pod: str, name: str) -> Placement | None:
-        """What a node that can take the pod would give it; None: to be worked out."""
-        at = None if self._single is None else self._book.row(name, self._single.want.type)
-        if self._single is None or at is None or not self._policies:
-            return None
-        return self._single.placement(pod, name, at[0], int(self._cards[self._book.ordinal(name)]))
 
     def fits(self, names: Collection[str]) -> Bools:
         """For each name whether that node can take the pod."""

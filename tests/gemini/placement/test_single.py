@@ -69,14 +69,18 @@ def test_one_card_on_one_node_is_what_the_scan_says(policies: tuple[str, ...], r
                 at = book.row(name, want.type)
                 if at is None:
                     assert not trial.possible[ordinal]
+                    assert allocator.choose(ask(want, role), [name]) is None
                     continue
                 assert single.serves(at[0])
                 column, score = single.look(*at)
                 assert (column >= 0) == trial.possible[ordinal]
                 if column < 0:
+                    assert allocator.choose(ask(want, role), [name]) is None
                     continue
                 able += 1
-                assert single.placement("pod", name, at[0], column) == allocator.choose(ask(want, role), [name])
+                placement = single.placement("pod", name, at[0], column)
+                assert placement == allocator.placement(ask(want, role), trial, ordinal)
+                assert placement == allocator.choose(ask(want, role), [name])
                 here = np.array([ordinal])
                 scanned = [_numbers(trial, here, policy)[0] for policy in policies]
                 assert single.numbers(at[0], score) == scanned, "to the last bit, for they are compared"
@@ -85,13 +89,16 @@ def test_one_card_on_one_node_is_what_the_scan_says(policies: tuple[str, ...], r
 
 def test_without_policies_the_lowest_card_with_room_is_found() -> None:
     book = some_book(random.Random(3))
-    single = single_of(ask(WANTS[0]), ())
+    allocator, single = Allocator(book), single_of(ask(WANTS[0]), ())
     assert single is not None
-    for name in Allocator(book).possible(ask(WANTS[0])):
-        at = book.row(name, "gpu")
+    trial = allocator.attempt(ask(WANTS[0]), book.present)
+    assert trial.possible.any()
+    for ordinal in np.flatnonzero(trial.possible).tolist():
+        at = book.row(str(book.names[ordinal]), "gpu")
         assert at is not None
         column, score = single.look(*at)
-        assert single.placement("pod", name, at[0], column) == Allocator(book).choose(ask(WANTS[0]), [name])
+        placement = single.placement("pod", str(book.names[ordinal]), at[0], column)
+        assert placement == allocator.placement(ask(WANTS[0]), trial, ordinal)
         assert single.numbers(at[0], score) == []
 
 

@@ -26,14 +26,14 @@ class Carrier:
     def __init__(self, loop: asyncio.AbstractEventLoop, on_done: Callable[[], None]) -> None:
         self._loop, self._on_done = loop, on_done
         self._carrier = lib.carrier_start()
-        self._said = ffi.new("struct wire_return *")
+        self._done = ffi.new("struct carrier_done[]", lib.CARRIER_AHEAD)
         if self._carrier == ffi.NULL:
             log.warning("carrier error=%s; every hand-over goes through the machine", os.strerror(ffi.errno))
             return
         self._fd = int(lib.carrier_done_fd(self._carrier))
-        loop.add_reader(self._fd, self._done)
+        loop.add_reader(self._fd, self._ready)
 
-    def _done(self) -> None:
+    def _ready(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.read(self._fd, 8)
         self._on_done()
@@ -52,6 +52,7 @@ class Carrier:
     def prepare(
         self,
         gpu: int,
+        behind: bool,
         channel: int,
         holder: TokenPage,
         holder_epoch: int,
@@ -62,12 +63,15 @@ class Carrier:
     ) -> None:
         """When `holder_epoch` has drained by what comes from `channel`, show `epoch` in the page that follows.
 
-        Not before that time, and for a holder that wants more at once not before `wanting_from_ns`.
+        Not before that time, and for a holder that wants more at once not before `wanting_from_ns`. Instead of all
+        orders of this GPU, or `behind` them: then it counts, and that time is from, when the last of them was carried
+        out for a holder that wanted more.
         """
         if channel >= 0 and self._carrier != ffi.NULL:
             lib.carrier_prepare(
                 self._carrier,
                 gpu,
+                behind,
                 channel,
                 holder.pointer,
                 gpu,
@@ -79,15 +83,12 @@ class Carrier:
                 wanting_from_ns,
             )
 
-    def take_back(self, gpu: int) -> int:
-        """The order of this GPU is off; 0, or when it had been carried out (monotonic ns)."""
-        return 0 if self._carrier == ffi.NULL else int(lib.carrier_take_back(self._carrier, gpu))
-
-    def returned(self, gpu: int) -> Any:
-        """Of what `take_back` has just told: the Return (struct wire_return, until the next call) that came with the
-        holder's word; None: it comes by message.
-        """
-        return None if lib.carrier_returned(self._carrier, gpu, self._said) else self._said
+    def take_back(self, gpu: int) -> list[Any]:
+        """The orders of this GPU are off; those that had been carried out, struct carrier_done until the next call."""
+        if self._carrier == ffi.NULL:
+            return []
+        done = self._done
+        return [done[i] for i in range(lib.carrier_take_back(self._carrier, gpu, done))]
 
     def close(self) -> None:
         """End the thread."""

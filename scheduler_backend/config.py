@@ -177,6 +177,7 @@ _POLICY_READERS: dict[str, Reader] = {
     "ordering": _ordering,
     "preemption": _flag,
     "extend_silent": _count,
+    "ahead": _count,
 }
 # Options of the policy: name in the file -> (field of Policy, reader).
 POLICY: dict[str, tuple[str, Reader]] = {

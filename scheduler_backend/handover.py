@@ -15,6 +15,7 @@ from typing import Any
 from scheduler_backend import wire
 from scheduler_backend.carrier import Carrier
 from scheduler_backend.core import events as ev
+from scheduler_backend.core.line import Line
 from scheduler_backend.outbox import Outbox
 from scheduler_backend.tally import Series
 from scheduler_backend.timer import Timer
@@ -23,6 +24,10 @@ log = logging.getLogger("gemini.server")
 
 STALLED_NS = 3_000_000  # a deadline this much late: we did not run
 HEAR_NS = 2_000_000  # so long we then listen before leases lapse
+
+
+def _at(carried: tuple[int, ev.Prepare, ev.TokenReturned | None]) -> int:
+    return carried[0]
 
 
 class Handovers(Outbox):
@@ -34,7 +39,7 @@ class Handovers(Outbox):
         self.carried = 0  # hand-overs that were carried out as prepared
         self._timer = Timer(loop, self._on_time)
         self._carrier = Carrier(loop, self._hear_carrier)
-        self._orders: dict[int, ev.Prepare] = {}  # per GPU, what may be carried out while nothing else happens
+        self._lines: dict[int, Line] = {}  # per GPU, what may be carried out while nothing else happens
         self._wake_ns = 0
         self._armed_ns = 0
         self._postponed = False
@@ -46,25 +51,30 @@ class Handovers(Outbox):
             self._give(event, time.monotonic_ns())
             self._set_clock()
             return
-        if self._orders:
+        if self._lines:
             self._take_back(event)
         try:
             self._give(event, time.monotonic_ns())
         finally:
             self._put_out()
 
-    def _give(self, event: ev.Event, now_ns: int) -> None:
+    def _give(self, event: ev.Event, now_ns: int, quiet: bool = False) -> None:
+        """One event to the node. What the carrier has shown is not shown again, for it may have shown more since; nor
+        is anybody told (`quiet`) of a grant that is over.
+        """
         try:
             actions = self.node.handle(event, now_ns)
         except ev.RemoteProtocolError as error:
             self.recorder.record(now_ns, event, [], str(error))
             raise
         performers = self._performers
+        carried = type(event) is ev.Carried
         for action in actions:
-            performers[type(action)](action)
+            if not (carried and (type(action) is ev.Page or (quiet and type(action) is ev.Grant))):
+                performers[type(action)](action)
         took_ns = time.monotonic_ns() - now_ns
         if self._handed_now is not None:
-            if type(event) is not ev.Carried:  # those were done before this code ran
+            if not carried:  # those were done before this code ran
                 self.handle_ns.add(took_ns)
                 self.gaps[self._handed_now.gpu].add(self._handed_now.gap_ns + took_ns)
             self._handed_now = None
@@ -72,24 +82,29 @@ class Handovers(Outbox):
 
     def _take_back(self, event: ev.Event | None = None) -> None:
         """No order is carried out from here on; those that were are events that came first, before `event`."""
-        for gpu, order in list(self._orders.items()):
-            carried_ns = self._carrier.take_back(gpu)
-            if carried_ns:
-                self._orders.pop(gpu, None)
-                self.carried += 1
-                said = self._said_with_the_word(order, event)
-                following = said or event
-                followed = type(following) is ev.TokenReturned and following.gpu == gpu and not self.node.gangs.gangs
-                self._give(ev.Carried(gpu, order.holder_epoch, order.epoch, followed), carried_ns)
-                if said is not None:
-                    self._give(said, time.monotonic_ns())
+        carried: list[tuple[int, ev.Prepare, ev.TokenReturned | None]] = []
+        for gpu, line in self._lines.items():
+            for done in self._carrier.take_back(gpu):
+                order = line.carried(done.carried_ns)
+                carried.append((done.carried_ns, order, self._said_with_the_word(order, done, event)))
+        if len(carried) > 1:
+            carried.sort(key=_at)
+        self.carried += len(carried)
+        for place, (at_ns, order, said) in enumerate(carried):
+            gpu = order.gpu
+            more = any(later.gpu == gpu for _, later, _ in carried[place + 1 :])
+            following = said or event
+            returned = type(following) is ev.TokenReturned and following.gpu == gpu and not self.node.gangs.gangs
+            self._give(ev.Carried(gpu, order.holder_epoch, order.epoch, more or returned), at_ns, quiet=more)
+            if said is not None:
+                self._give(said._replace(followed=more), at_ns if more else time.monotonic_ns())
 
-    def _said_with_the_word(self, order: ev.Prepare, event: ev.Event | None) -> ev.Event | None:
+    def _said_with_the_word(self, order: ev.Prepare, done: Any, event: ev.Event | None) -> ev.TokenReturned | None:
         """The holder's Return, where that came with the word of its drain; not if `event` is the same Return."""
-        message, client = self._carrier.returned(order.gpu), self.clients.get(order.holder)
-        if message is None or client is None or client.gpus.get(message.device) != order.gpu:
+        client = self.clients.get(order.holder)
+        if not done.returned or client is None or client.gpus.get(done.said.device) != order.gpu:
             return None
-        said = wire.event_of(wire.RETURN, message, client.number, client.gpus)
+        said = wire.returned(client.number, order.gpu, done.said)
         if type(event) is ev.TokenReturned and event[:3] == said[:3]:
             return None
         client.returned[order.gpu] = client.taken[order.gpu] = order.holder_epoch
@@ -98,14 +113,16 @@ class Handovers(Outbox):
     def _put_out(self) -> None:
         """Let the orders that stand be carried out (again), and come back in time."""
         self._set_clock()
-        for gpu, order in self._orders.items():
-            holder, following = self.clients.get(order.holder), self.endpoints.get(order.tenant)
-            if holder is not None and holder.peer is not None and following is not None:
-                page = self.endpoints[holder.tenant].page
+        for gpu, line in self._lines.items():
+            for order in line.orders:
+                holder, following = self.clients.get(order.holder), self.endpoints.get(order.tenant)
+                if holder is None or holder.peer is None or following is None:
+                    break
                 self._carrier.prepare(
                     gpu,
+                    order.after != 0,
                     holder.peer.channel,
-                    page,
+                    self.endpoints[holder.tenant].page,
                     order.holder_epoch,
                     following.page,
                     order.epoch,
@@ -121,14 +138,12 @@ class Handovers(Outbox):
 
     def _hear_carrier(self) -> None:
         """The carrier says that it has carried out something; also asked when it may have."""
-        if self._orders:
+        if self._lines:
             self._take_back()
             self._put_out()
 
     def _prepare(self, action: ev.Prepare) -> None:
-        known = self._orders.get(action.gpu)
-        self._orders[action.gpu] = action
-        if known is not None and known.epoch == action.epoch:
+        if not self._lines.setdefault(action.gpu, Line()).put(action):
             return  # only when it may be carried out has changed
         for number in action.clients:
             client = self.clients.get(number)
@@ -146,7 +161,7 @@ class Handovers(Outbox):
                 self._to_client(number, wire.prepared_grant, grant)
 
     def _unprepare(self, action: ev.Unprepare) -> None:
-        self._orders.pop(action.gpu, None)
+        self._lines[action.gpu].drop(action)
 
     def _on_time(self) -> None:
         """A deadline. Where this process itself was held up, what clients said meanwhile is heard first."""

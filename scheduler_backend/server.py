@@ -217,7 +217,7 @@ class Server(Intake):
         self._probing.cancel()
         self._hear_carrier()
         self._carrier.close()
-        self._orders.clear()
+        self._lines.clear()
         for client in self.clients.values():
             machine_gpus = client.devices
             for gpu in machine_gpus:

@@ -18,7 +18,6 @@ MAX_SIZE: int = lib.WIRE_MAX_SIZE
 MAX_DEVICES: int = lib.WIRE_MAX_DEVICES
 HELLO: int = lib.WIRE_HELLO
 STATS: int = lib.WIRE_STATS
-RETURN: int = lib.WIRE_RETURN
 _ERROR_TEXT = 159  # bytes of wire_error.text, less its NUL
 
 
@@ -71,7 +70,8 @@ def _asked(client: int, gpu: int, message: Any) -> ev.Event:
     return ev.TokenAsked(client, gpu, message.burst_ns, message.gap_ns)
 
 
-def _returned(client: int, gpu: int, message: Any) -> ev.Event:
+def returned(client: int, gpu: int, message: Any) -> ev.TokenReturned:
+    """The event behind a struct wire_return."""
     flags = message.flags
     return ev.TokenReturned(
         client,
@@ -108,7 +108,7 @@ def _released(client: int, gpu: int, message: Any) -> ev.Event:
 # Messages of clients that are events. Hello and Stats are the server's own matter.
 READERS: dict[int, Callable[[int, int, Any], ev.Event]] = {
     lib.WIRE_TOKEN_REQUEST: _asked,
-    lib.WIRE_RETURN: _returned,
+    lib.WIRE_RETURN: returned,
     lib.WIRE_MEM_RESERVE: _reserved,
     lib.WIRE_MEM_RELEASE: _released,
 }

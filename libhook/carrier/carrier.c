@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -25,16 +26,19 @@
 #define TAKEN_NS 400000 /* three times what the next tenant's first launch takes to be out on a small VM */
 
 struct order {
-    bool active;
     int number;
     struct wire_page *holder_page, *next_page;
     uint32_t holder_slot, next_slot;
     uint64_t holder_epoch, next_epoch;
     uint64_t not_before_ns;
-    uint64_t wanting_from_ns;
-    uint64_t carried_ns;
-    bool taken; /* with the word came `said` */
-    struct wire_return said;
+    uint64_t wanting_from_ns; /* of one behind another: from when that is carried out on */
+};
+
+/* The orders of one GPU: those before `next` were carried out and not told yet. */
+struct line {
+    uint32_t count, next;
+    struct order order[CARRIER_AHEAD];
+    struct carrier_done done[CARRIER_AHEAD];
 };
 
 struct client {
@@ -54,7 +58,7 @@ struct carrier {
     pthread_mutex_t mutex;
     pthread_t thread;
     int epoll, stop_fd, done_fd;
-    struct order order[CARRIER_GPUS];
+    struct line line[CARRIER_GPUS];
     struct client client[CARRIER_CLIENTS];
     struct account account[CARRIER_CLIENTS];
 };
@@ -86,29 +90,46 @@ static void forget(struct carrier *carrier, int number) {
     epoll_ctl(carrier->epoll, EPOLL_CTL_DEL, client->fd, NULL);
     close(client->fd);
     client->fd = -1;
-    for (int gpu = 0; gpu < CARRIER_GPUS; gpu++)
-        if (carrier->order[gpu].number == number)
-            carrier->order[gpu].active = false;
+    for (int gpu = 0; gpu < CARRIER_GPUS; gpu++) {
+        struct line *line = &carrier->line[gpu];
+        for (uint32_t i = line->next; i < line->count; i++)
+            if (line->order[i].number == number)
+                line->count = i;
+    }
 }
 
-/* `said` is the Return behind the holder's word, or NULL: from now on it is ours to tell, and the holder sees that. */
-static void carry_out(struct carrier *carrier, struct order *order, const struct wire_return *said) {
-    order->active = false;
-    order->carried_ns = now_ns(); /* before anybody can launch under the new epoch */
+/*
+ * `said` is the Return behind the holder's word, or NULL: from now on it is ours to tell, and the holder sees that. What
+ * stands behind this order was decided for a holder that wants more: where it is `idle`, nothing does any more. While
+ * there is more to carry out nobody is woken to hear of it.
+ */
+static void carry_out(struct carrier *carrier, struct line *line, bool idle, const struct wire_return *said) {
+    struct order *order = &line->order[line->next];
+    struct carrier_done *done = &line->done[line->next++];
+
+    if (idle)
+        line->count = line->next;
+    done->epoch = order->next_epoch;
+    done->carried_ns = now_ns(); /* before anybody can launch under the new epoch */
+    done->returned = said != NULL;
+    if (line->next < line->count)
+        line->order[line->next].wanting_from_ns += done->carried_ns;
     if (said) {
-        order->taken = true;
-        order->said = *said;
+        done->said = *said;
         __atomic_store_n(&order->holder_page->gpu[order->holder_slot].taken, order->holder_epoch, __ATOMIC_RELEASE);
     }
     wire_page_store_epoch(order->holder_page, order->holder_slot, 0);
     wire_page_store_epoch(order->next_page, order->next_slot, order->next_epoch);
     syscall(SYS_futex, &order->next_page->gpu[order->next_slot].epoch, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-    tell_in(carrier->done_fd, said ? TAKEN_NS : TOLD_NS);
+    if (!said || line->next == line->count)
+        tell_in(carrier->done_fd, said ? TAKEN_NS : TOLD_NS);
 }
 
-/* Does the order wait for just this word, and is it time? */
-static bool fits(const struct order *order, int number, uint64_t epoch, bool idle) {
-    if (!order->active || order->number != number || order->holder_epoch != epoch)
+/* Does the first order wait for just this word, and is it time? */
+static bool fits(const struct line *line, int number, uint64_t epoch, bool idle) {
+    const struct order *order = &line->order[line->next];
+
+    if (line->next == line->count || order->number != number || order->holder_epoch != epoch)
         return false;
     uint64_t at_ns = now_ns();
     return at_ns >= order->not_before_ns && (idle || at_ns >= order->wanting_from_ns);
@@ -141,8 +162,8 @@ static bool hear(struct carrier *carrier, int number) {
         return false;
     }
     for (int gpu = 0; gpu < CARRIER_GPUS; gpu++)
-        if (fits(&carrier->order[gpu], number, message.epoch, idle)) {
-            carry_out(carrier, &carrier->order[gpu], returned ? &said : NULL);
+        if (fits(&carrier->line[gpu], number, message.epoch, idle)) {
+            carry_out(carrier, &carrier->line[gpu], idle, returned ? &said : NULL);
             return true;
         }
     client->drained = message.epoch;
@@ -183,8 +204,6 @@ struct carrier *carrier_start(void) {
         return NULL;
     for (int i = 0; i < CARRIER_CLIENTS; i++)
         carrier->client[i].fd = -1;
-    for (int gpu = 0; gpu < CARRIER_GPUS; gpu++)
-        carrier->order[gpu].number = -1;
     pthread_mutex_init(&carrier->mutex, NULL);
     carrier->done_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     carrier->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -259,7 +278,7 @@ void carrier_forget(struct carrier *carrier, int number) {
     pthread_mutex_unlock(&carrier->mutex);
 }
 
-int carrier_prepare(struct carrier *carrier, uint32_t gpu, int number, struct wire_page *holder_page,
+int carrier_prepare(struct carrier *carrier, uint32_t gpu, bool behind, int number, struct wire_page *holder_page,
     uint32_t holder_slot, uint64_t holder_epoch, struct wire_page *next_page, uint32_t next_slot, uint64_t next_epoch,
     uint64_t not_before_ns, uint64_t wanting_from_ns) {
     int result = -EINVAL;
@@ -268,9 +287,12 @@ int carrier_prepare(struct carrier *carrier, uint32_t gpu, int number, struct wi
         next_slot >= WIRE_MAX_DEVICES || !holder_page || !next_page)
         return result;
     pthread_mutex_lock(&carrier->mutex);
-    if (carrier->client[number].fd >= 0) {
-        carrier->order[gpu] = (struct order){.active = true,
-            .number = number,
+    struct line *line = &carrier->line[gpu];
+    const struct client *client = &carrier->client[number];
+    if (!behind)
+        line->count = line->next = 0;
+    if (client->fd >= 0 && line->count < CARRIER_AHEAD && line->next == 0 && (!behind || line->count)) {
+        line->order[line->count++] = (struct order){.number = number,
             .holder_page = holder_page,
             .next_page = next_page,
             .holder_slot = holder_slot,
@@ -280,44 +302,28 @@ int carrier_prepare(struct carrier *carrier, uint32_t gpu, int number, struct wi
             .not_before_ns = not_before_ns,
             .wanting_from_ns = wanting_from_ns};
         result = 0;
-        if (fits(&carrier->order[gpu], number, carrier->client[number].drained,
-                carrier->client[number].idle)) /* it was quicker than the order, and its Return comes by message */
-            carry_out(carrier, &carrier->order[gpu], NULL);
+        if (!behind && fits(line, number, client->drained, client->idle)) /* it was quicker: its Return is a message */
+            carry_out(carrier, line, client->idle, NULL);
     }
     pthread_mutex_unlock(&carrier->mutex);
     return result;
 }
 
-uint64_t carrier_take_back(struct carrier *carrier, uint32_t gpu) {
-    uint64_t carried_ns = 0;
+int carrier_take_back(struct carrier *carrier, uint32_t gpu, struct carrier_done *done) {
+    int count;
 
     if (gpu >= CARRIER_GPUS)
         return 0;
     pthread_mutex_lock(&carrier->mutex);
+    struct line *line = &carrier->line[gpu];
     /* Its word may be here already, and our thread not yet awake. */
-    while (carrier->order[gpu].active && hear(carrier, carrier->order[gpu].number)) {
+    while (line->next < line->count && hear(carrier, line->order[line->next].number)) {
     }
-    carried_ns = carrier->order[gpu].carried_ns;
-    carrier->order[gpu].active = false;
-    carrier->order[gpu].carried_ns = 0;
-    if (carried_ns)
+    count = (int)line->next;
+    memcpy(done, line->done, line->next * sizeof *done);
+    line->count = line->next = 0;
+    if (count)
         tell_in(carrier->done_fd, 0);
     pthread_mutex_unlock(&carrier->mutex);
-    return carried_ns;
-}
-
-int carrier_returned(struct carrier *carrier, uint32_t gpu, struct wire_return *into) {
-    int result = -ENOENT;
-
-    if (gpu >= CARRIER_GPUS)
-        return result;
-    pthread_mutex_lock(&carrier->mutex);
-    struct order *order = &carrier->order[gpu];
-    if (order->taken && !order->active && !order->carried_ns) {
-        *into = order->said;
-        order->taken = false;
-        result = 0;
-    }
-    pthread_mutex_unlock(&carrier->mutex);
-    return result;
+    return count;
 }

@@ -1,5 +1,5 @@
 /*
- * carrier.h - the daemon's small thread that carries out one prepared hand-over of each GPU.
+ * carrier.h - the daemon's small thread that carries out the prepared hand-overs of each GPU.
  *
  * Two message hops, four wake-ups and the interpreter are most of what a hand-over costs, and the card idles meanwhile.
  * But who is next is known before the holder has drained. So the token machine decides ahead ("when A's epoch 7 has
@@ -8,7 +8,8 @@
  * on the second, and then tells the interpreter, for which it is an event like any other. It tells it late: as a rule the
  * holder's Return comes soon, and with it the question what was carried out (carrier_take_back), so that the interpreter
  * wakes once for both, and not while the threads that were woken need the processor. Where the Return stands behind the
- * word itself it is kept with the order (carrier_returned), so that no other thread wakes for it, and no library reads it.
+ * word itself it is kept with the order, so that no other thread wakes for it, and no library reads it; and while there is
+ * another order behind the one that was carried out, the interpreter sleeps on.
  *
  * An order is taken back before the machine looks at anything else (carrier_take_back), so the machine never decides
  * while a decision of before may still be carried out. What a client writes can do no more than its Return could: say
@@ -20,6 +21,7 @@
 #ifndef GEMINI_CARRIER_H
 #define GEMINI_CARRIER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "libhook/core/wire.h"
@@ -27,6 +29,7 @@
 /* cffi: begin */
 #define CARRIER_GPUS 64
 #define CARRIER_CLIENTS 4096
+#define CARRIER_AHEAD 4 /* orders of one GPU */
 
 struct carrier;
 
@@ -42,17 +45,25 @@ void carrier_stop(struct carrier *carrier);
 int carrier_listen(struct carrier *carrier, int fd, uint32_t account);
 void carrier_forget(struct carrier *carrier, int number);
 /* When client `number` says that `holder_epoch` has drained, clear its word and show `next_epoch` in the other page.
- * One that says so before `not_before_ns` (CLOCK_MONOTONIC) hands nothing on, one that wants more at once
- * neither before `wanting_from_ns`. Replaces an order of before for this GPU. Returns 0, or -EINVAL for numbers out of range or not listened to. */
-int carrier_prepare(struct carrier *carrier, uint32_t gpu, int number, struct wire_page *holder_page,
+ * One that says so before `not_before_ns` (CLOCK_MONOTONIC) hands nothing on, one that wants more at once neither before
+ * `wanting_from_ns`. It replaces all orders of this GPU; or, `behind` them, it counts once the last of them was carried
+ * out for a holder that wanted more, and wanting_from_ns from then on. Returns 0, or -EINVAL: numbers out of range or
+ * not listened to, CARRIER_AHEAD orders there already, or none to stand behind, or it was carried out meanwhile. */
+int carrier_prepare(struct carrier *carrier, uint32_t gpu, bool behind, int number, struct wire_page *holder_page,
     uint32_t holder_slot, uint64_t holder_epoch, struct wire_page *next_page, uint32_t next_slot, uint64_t next_epoch,
     uint64_t not_before_ns, uint64_t wanting_from_ns);
-/* The order is off. Returns 0, or when it had been carried out (CLOCK_MONOTONIC ns). Before the pages are unmapped! Who
- * asks for one GPU asks for all: what was carried out is then taken for told. */
-uint64_t carrier_take_back(struct carrier *carrier, uint32_t gpu);
-/* The Return behind the word by which the order last taken back had been carried out. It has passed wire_check and is of
- * that epoch; the rest is only what a client says. Returns 0, or -ENOENT: there was none, it comes by message. */
-int carrier_returned(struct carrier *carrier, uint32_t gpu, struct wire_return *into);
+
+/* One that was carried out. */
+struct carrier_done {
+    uint64_t epoch;      /* that it showed */
+    uint64_t carried_ns; /* when; CLOCK_MONOTONIC */
+    bool returned;       /* the holder's Return stood behind its word: `said`; else that comes by message */
+    struct wire_return said; /* it has passed wire_check and is of that epoch; the rest is only what a client says */
+};
+
+/* The orders are off; `done` has room for CARRIER_AHEAD. Returns how many had been carried out, in the order of their
+ * time. Before the pages are unmapped! Who asks for one GPU asks for all: what was carried out is then taken for told. */
+int carrier_take_back(struct carrier *carrier, uint32_t gpu, struct carrier_done *done);
 /* cffi: end */
 
 #endif

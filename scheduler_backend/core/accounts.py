@@ -47,6 +47,7 @@ class Accounts:
         self.unheard: set[int] = set()
         self.unheard_until_ns = 0
         self.prepared: ev.Prepare | None = None  # the hand-over that may be carried out without asking
+        self.behind: list[ev.Prepare] = []  # those that may be after it
         self.returning: dict[str, Seat] = {}  # drained by such a hand-over; whether they want more is on its way
         self.nominee: Seat | None = None  # a gang that was picked: it is decided with all its GPUs in view (gang.py)
         self.claim = ""  # the gang for which this token is kept when it is free

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from scheduler_backend.core.events import Prepare
-from scheduler_backend.core.policy import SCALE, Policy, pick, virtual
+from scheduler_backend.core.policy import SCALE, Policy, moved_on, pick, virtual
 from scheduler_backend.core.seat import Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
 
@@ -27,6 +27,7 @@ class Books(Protocol):
     policy: Policy
     now_ns: int
     epoch: int
+    seats: dict[str, Seat]
     charge_from_ns: int
     quota_until_ns: int
     contended: bool
@@ -87,6 +88,80 @@ def next_order(machine: Books) -> Prepare | None:
     )
 
 
+def orders_behind(machine: Books, order: Prepare) -> list[Prepare]:
+    """The hand-overs after that of this order, their epochs still 0, while nobody new comes: who always has work takes
+    turns, and each of them would be decided the same when its time has come.
+
+    Only where that is sure enough: everybody has a request, no limit binds, nobody comes before others, each turn's
+    holder is one process and another one than all before it (who holds cannot be told of a grant to come).
+    """
+    holder, policy = machine.holder, machine.policy
+    assert holder is not None
+    if order.not_before_ns or order.wanting_from_ns in (0, NEVER_NS) or policy.ordering != "eevdf":
+        return []
+    for seat in machine.seats.values():
+        if not seat.request_ppm or seat.limit_ppm < WHOLE_PPM or seat.latency or seat.gang:
+            return []
+    at_ns = max(machine.now_ns, machine.quota_until_ns)
+    left_ns = at_ns - min(at_ns, max(machine.now_ns, machine.charge_from_ns))
+    active_ppm, arrived = machine.active_ppm(), machine.arrivals + 1
+    waiting = list(machine.waiting.values())
+    held = [_Turn(holder, left_ns, max(0, at_ns - machine.charge_from_ns), at_ns, arrived)]
+    virtual_now = machine.virtual_now + left_ns * SCALE // active_ppm
+    virtual_now = moved_on([*waiting, holder], virtual_now, policy)
+    found: list[Prepare] = []
+    while len(found) + 1 < policy.ahead and len(order.clients) == 1:
+        at_ns, arrived = at_ns + order.quota_ns + policy.hop_most_ns, arrived + 1
+        turn = machine.seats[order.tenant]
+        waiting.remove(turn)
+        held.append(_Turn(turn, order.quota_ns, order.quota_ns, at_ns, arrived))
+        virtual_now += order.quota_ns * SCALE // active_ppm
+        rivals = [*waiting, *(each.seat for each in held)]
+        first, virtual_now = pick(rivals, virtual_now, policy, at_ns, machine.others)
+        if first is None or first not in waiting:
+            break
+        contended, cap_ns = machine.shape_of(first)
+        if not contended:
+            break
+        order = Prepare(
+            machine.gpu,
+            order.clients[0],
+            order.tenant,
+            0,
+            first.name,
+            tuple(member.client for member in first.with_standing(Standing.WAITS)),
+            0,
+            quota_ns := machine.quota_from(first, contended, at_ns),
+            quota_ns + policy.lease_margin_ns,
+            cap_ns,
+            contended,
+            0,
+            max(0, order.quota_ns - policy.extend_lead_ns),
+        )
+        found.append(order)
+    for each in reversed(held):
+        each.undo()
+    return found
+
+
+class _Turn:
+    """A tenant that has held for so long, and waits again from `at_ns` on; until undo()."""
+
+    __slots__ = ("_known", "seat")
+
+    def __init__(self, seat: Seat, charged_ns: int, held_ns: int, at_ns: int, arrived: int) -> None:
+        self.seat = seat
+        self._known = seat.clock, seat.arrived, seat.held_ns, seat.ready_since_ns, seat.due_ns
+        seat.clock += virtual(charged_ns, seat.weight_ppm)
+        seat.arrived, seat.held_ns = arrived, held_ns
+        seat.wait_from(at_ns)
+
+    def undo(self) -> None:
+        """It stands as before."""
+        seat = self.seat
+        seat.clock, seat.arrived, seat.held_ns, seat.ready_since_ns, seat.due_ns = self._known
+
+
 def same_grant(known: Prepare, order: Prepare) -> bool:
     """May what its clients were told stand? A quota that grew a little since is not worth a message."""
     alike = _grant_of(known) == _grant_of(order)
@@ -94,7 +169,7 @@ def same_grant(known: Prepare, order: Prepare) -> bool:
 
 
 def _grant_of(order: Prepare) -> Prepare:
-    return order._replace(epoch=0, quota_ns=0, lease_ns=0, not_before_ns=0, wanting_from_ns=0)
+    return order._replace(epoch=0, quota_ns=0, lease_ns=0, not_before_ns=0, wanting_from_ns=0, after=0)
 
 
 def _following(machine: Books, holder: Seat, end_ns: int) -> Seat | None:
@@ -117,12 +192,7 @@ def pick_at(machine: Books, holder: Seat, rivals: list[Seat], end_ns: int) -> tu
     """
     left_ns = end_ns - min(end_ns, max(machine.now_ns, machine.charge_from_ns))
     virtual_end = machine.virtual_now + (left_ns * SCALE // machine.active_ppm() if holder.request_ppm else 0)
-    known = holder.clock, holder.arrived, holder.held_ns, holder.ready_since_ns
-    holder.clock += virtual(left_ns, holder.weight_ppm)
-    holder.arrived = machine.arrivals + 1
-    holder.held_ns = max(0, end_ns - machine.charge_from_ns)
-    holder.wait_from(end_ns)
+    turn = _Turn(holder, left_ns, max(0, end_ns - machine.charge_from_ns), end_ns, machine.arrivals + 1)
     first, virtual_then = pick(rivals, virtual_end, machine.policy, end_ns, machine.others)
-    holder.clock, holder.arrived, holder.held_ns, ready_since_ns = known
-    holder.wait_from(ready_since_ns)
+    turn.undo()
     return first, virtual_then - virtual_end

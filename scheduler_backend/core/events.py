@@ -89,12 +89,14 @@ class TokenReturned(NamedTuple):
     burst_ns: int = 0
     gap_ns: int = 0
     held_ns: int = 0  # receipt of the Grant to drain confirmed, by the client's clock
+    followed: bool = False  # as of Carried
 
 
 class Carried(NamedTuple):
     """The order of the last Prepare was carried out, at the time of this event: holder_epoch drained, epoch began.
 
-    followed: the next event is at hand (as a rule the Return of that holder), so that what comes next is decided then.
+    followed: the next event is at hand (as a rule the Return of that holder, or what was carried out behind this), so
+    that what comes next is decided then.
     """
 
     gpu: int
@@ -150,7 +152,11 @@ class Grant(NamedTuple):
 
 
 class Prepare(NamedTuple):
-    """When the holder's epoch has drained, this tenant has the token: tell its clients, and let it be carried out."""
+    """When the holder's epoch has drained, this tenant has the token: tell its clients, and let it be carried out.
+
+    With `after` it stands behind the order of that epoch: it counts once that was carried out, for a holder that wanted
+    more, and wanting_from_ns is then from that moment on.
+    """
 
     gpu: int
     holder: int  # client
@@ -165,12 +171,14 @@ class Prepare(NamedTuple):
     contended: bool
     not_before_ns: int  # a holder that drains earlier hands nothing on (0: whenever)
     wanting_from_ns: int  # nor does one that wants more at once and drains before then: it would be picked again itself
+    after: int = 0  # epoch
 
 
 class Unprepare(NamedTuple):
-    """The order of the last Prepare is off; the epoch it named will not be used."""
+    """The order of this epoch is off, and those behind it; their epochs will not be used. 0: all of this GPU."""
 
     gpu: int
+    epoch: int = 0
 
 
 class Extend(NamedTuple):

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import Any
 
 from scheduler_backend.core import events as ev
-from scheduler_backend.core.ahead import next_order, same_grant
+from scheduler_backend.core.ahead import next_order, orders_behind, same_grant
 from scheduler_backend.core.moves import Drained, Take
 from scheduler_backend.core.policy import moved_on, pick
 from scheduler_backend.core.residents import Residents
@@ -46,6 +46,9 @@ class TokenMachine(Residents):
         kind = type(event)
         if kind is ev.TokenAsked or kind is ev.TokenReturned or kind is ev.TokenRenewed:
             self._message(event)
+            if kind is ev.TokenReturned and event.followed:  # type: ignore[union-attr]
+                actions.append(ev.WakeAt(self.now_ns))  # should nothing follow, for once
+                return actions
         elif kind is ev.Carried:
             self._carried(event)  # type: ignore[arg-type]
             if event.followed:  # type: ignore[union-attr]
@@ -118,15 +121,36 @@ class TokenMachine(Residents):
         if order is None:
             if known is not None:
                 self.prepared = None
+                self.behind = []
                 self._actions.append(ev.Unprepare(self.gpu))
             return
         if known is not None and same_grant(known, order):
             order = known._replace(not_before_ns=order.not_before_ns, wanting_from_ns=order.wanting_from_ns)
         else:
             order = order._replace(epoch=self._epochs.take())
+            self.behind = []
         if order != known:
             self.prepared = order
             self._actions.append(order)
+        self._prepare_behind(order)
+
+    def _prepare_behind(self, order: ev.Prepare) -> None:
+        """Say who is next after that, as far as all is as regular as it looks."""
+        known = self.behind
+        self.behind = behind = []
+        for place, following in enumerate(orders_behind(self, order)):
+            following = following._replace(after=order.epoch, holder_epoch=order.epoch)
+            if place < len(known) and same_grant(known[place], following):
+                following = known[place]._replace(wanting_from_ns=following.wanting_from_ns)
+            else:
+                known = known[:place]  # what stood behind another stands no more
+                following = following._replace(epoch=self._epochs.take())
+            if place >= len(known) or following != known[place]:
+                self._actions.append(following)
+            behind.append(following)
+            order = following
+        if len(behind) < len(known):
+            self._actions.append(ev.Unprepare(self.gpu, known[len(behind)].epoch))
 
     def _carried(self, event: ev.Carried) -> None:
         """The prepared hand-over happened; all that came before it has been handled."""
@@ -135,6 +159,9 @@ class TokenMachine(Residents):
             raise ev.LocalProtocolError(f"{event} was carried out, {order} was prepared")
         assert self.holder is not None
         self.prepared = None
+        if self.behind:
+            following = self.behind.pop(0)
+            self.prepared = following._replace(after=0, wanting_from_ns=self.now_ns + following.wanting_from_ns)
         for seat in self.waiting.values():
             if seat.throttled and seat.resume_ns - self.policy.resume_early_ns <= self.now_ns:
                 self._throttle(seat)

@@ -29,6 +29,7 @@ class Policy(NamedTuple):
     lease_margin_ns: int = 20 * MS  # contended lease = quota + this
     alone_lease_ns: int = 250 * MS
     overrun_ns: int = 1000 * MS
+    ahead: int = 4  # hand-overs in a row that may be decided before the first of them
     preempt_after_ns: int = 1 * MS  # a holder keeps what it woke up for this long
     extend_lead_ns: int = 2 * MS  # who would be picked again is prolonged this long before its quota ends
     extend_silent: int = 4  # so often in a row without a sign of life from the holder

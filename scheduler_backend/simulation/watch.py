@@ -67,7 +67,7 @@ class Waits:
     def on_actions(self, world: World, event: ev.Event, actions: list[ev.Action]) -> None:
         """Looks at each hand-over."""
         if type(event) is ev.TenantRemoved:
-            self._gone.append((world.now_ns, event.name))
+            self._gone.append((world.event_ns, event.name))
         for action in actions:
             if type(action) is ev.Handed:
                 self._handed(world, action)
@@ -78,7 +78,7 @@ class Waits:
         if not seat.request_ppm or len(world.specs[action.tenant].gpus) > 1:
             return
         since_ns = seat.ready_since_ns
-        while self._gone and self._gone[0][0] < world.now_ns - 100 * SECOND:
+        while self._gone and self._gone[0][0] < world.event_ns - 100 * SECOND:
             del self._gone[0]
         others = {other.name for other in machine.seats.values() if other.members}
         others |= {name for at_ns, name in self._gone if at_ns >= since_ns}
@@ -87,12 +87,12 @@ class Waits:
         others_ns += sum(world.policy.quota_ns + VALVE_NS for name in others if name in world.node.gangs.gangs)
         kernel_ns = max(self.kernels[name] for name in (*others, seat.name))
         bound_ns = seat.held_ns * WHOLE_PPM // seat.request_ppm + others_ns + kernel_ns
-        wait_ns = world.now_ns - since_ns
+        wait_ns = world.event_ns - since_ns
         self.waits += 1
         if wait_ns > bound_ns or wait_ns / bound_ns > self.worst[0]:
             case = (
                 f"{seat.name} (request {seat.request_ppm} ppm, held {seat.held_ns / MS:.3f} ms) waited "
-                f"{wait_ns / MS:.3f} of {bound_ns / MS:.3f} ms at {world.now_ns / SECOND:.6f} s, epoch {action.epoch}"
+                f"{wait_ns / MS:.3f} of {bound_ns / MS:.3f} ms at {world.event_ns / SECOND:.6f} s, epoch {action.epoch}"
             )
             self.worst = max(self.worst, (wait_ns / bound_ns, case))
             if wait_ns > bound_ns:

@@ -8,6 +8,7 @@ here, unless the daemon had given the one up (its lease ran out, or it overran).
 
 from __future__ import annotations
 
+import collections
 import heapq
 import itertools
 import random
@@ -15,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from scheduler_backend.core import events as ev
+from scheduler_backend.core.line import Line
 from scheduler_backend.core.node import Node
 from scheduler_backend.core.policy import MS, Policy
 from scheduler_backend.core.tenant import TenantSpec
@@ -34,6 +36,8 @@ class Network(NamedTuple):
     stall: float = 0.0  # part of the messages that meet a stall of up to stall_ns
     stall_ns: int = 20 * MS
     carry_ns: int = 40_000  # drain seen to page written
+    taken_ns: int = 400_000  # ... and that told, where the Return came with the word and nothing else is to come
+    behind: bool = True  # Returns come with the word of the drain
     wake_ns: int = 40_000  # page written to first launch; a timer's lateness
     prepared: bool = True  # hand-overs that were decided ahead are carried out
 
@@ -65,15 +69,20 @@ class World:
         self.seed = seed
         self.random = random.Random(seed)
         self.now_ns = 0
+        self.event_ns = 0  # when what the node hears was: what was carried out is told later
         self.handled = 0
         self.handovers = 0
         self.processes: dict[int, Process] = {}
         self.specs: dict[str, TenantSpec] = {}
         self.pages: dict[tuple[str, int], int] = {}
-        self.orders: dict[int, ev.Prepare] = {}
+        self.orders: dict[int, Line] = collections.defaultdict(Line)
         self.working: list[dict[int, Process]] = [{} for _ in range(gpus)]
         self.given_up: set[tuple[int, int]] = set()  # (client, gpu): its work may overlap with another's
         self.down = False
+        self.stopped: set[int] = set()  # GPUs whose next order was decided for a holder that wants more, and it did not
+        self._carried: list[
+            tuple[int, ev.Prepare, ev.TokenReturned | None]
+        ] = []  # and not told yet: when, what, with what
         self._queue: list[tuple[int, int, Callable[..., object], tuple[Any, ...]]] = []
         self._serial = 0
         self._numbers = itertools.count(1)
@@ -85,7 +94,7 @@ class World:
             ev.Revoke: self._tell,
             ev.Page: self._page,
             ev.Prepare: self._prepare,
-            ev.Unprepare: lambda action: self.orders.pop(action.gpu, None) and None,
+            ev.Unprepare: lambda action: self.orders[action.gpu].drop(action),
             ev.WakeAt: self._wake_at,
             ev.LeaseLost: lambda action: self.given_up.add((action.client, action.gpu)),
             ev.Overran: lambda action: self.given_up.add((action.client, action.gpu)),
@@ -163,10 +172,29 @@ class World:
 
     # --- the daemon -------------------------------------------------------------------------------------------------
     def _handle(self, event: ev.Event) -> None:
-        actions = self.node.handle(event, self.now_ns)
+        if self._carried and type(event) not in ev.MEMORY:
+            self._tell_carried()
+        self._give(event, self.now_ns)
+
+    def _tell_carried(self) -> None:
+        """What was carried out is told, in the order of its time, before anything else is."""
+        carried, self._carried = self._carried, []
+        self.stopped.clear()
+        for place, (at_ns, order, said) in enumerate(carried):
+            more = any(later.gpu == order.gpu for _, later, _ in carried[place + 1 :])
+            followed = more or (said is not None and not self.node.gangs.gangs)
+            self._give(ev.Carried(order.gpu, order.holder_epoch, order.epoch, followed), at_ns, quiet=more)
+            if said is not None:
+                self._give(said._replace(followed=more), at_ns)
+
+    def _give(self, event: ev.Event, at_ns: int, quiet: bool = False) -> None:
+        self.event_ns = at_ns
+        actions = self.node.handle(event, at_ns)
         self.handled += 1
         performers = self._performers
         for action in actions:
+            if type(event) is ev.Carried and (type(action) is ev.Page or (quiet and type(action) is ev.Grant)):
+                continue  # the carrier has shown it, and may have shown more since
             perform = performers.get(type(action))
             if perform is not None:
                 perform(action)
@@ -179,7 +207,7 @@ class World:
         self.pages[action.tenant, action.gpu] = action.epoch
 
     def _prepare(self, action: ev.Prepare) -> None:
-        self.orders[action.gpu] = action
+        self.orders[action.gpu].put(action)
 
     def _handed(self, action: ev.Handed) -> None:
         self.handovers += 1
@@ -220,6 +248,8 @@ class World:
         """The daemon dies, and is back after `down_ns`; all connections are gone."""
         self.down = True
         self.orders.clear()
+        self._carried.clear()
+        self.stopped.clear()
         for process in self.processes.values():
             self._disconnect(process)
         self.at(self.now_ns + down_ns, self._restart)
@@ -494,27 +524,35 @@ class World:
         if not process.connected:  # nobody to tell; Hello will not name it any more
             lane.gate = Gate.CLOSED
             return
-        order = self.orders.get(gpu)
+        held_ns = self.now_ns - lane.granted_ns
+        burst_ns, gap_ns = self._estimates(process)
+        said = ev.TokenReturned(
+            process.number, gpu, epoch, more, lane.idle, False, held_ns, 1, burst_ns, gap_ns, held_ns
+        )
+        order = next(iter(self.orders[gpu].orders), None)
         if (
             self.network.prepared
             and order is not None
+            and gpu not in self.stopped
             and (order.holder, order.holder_epoch) == (process.number, epoch)
             and order.not_before_ns <= self.now_ns
             and (not more or order.wanting_from_ns <= self.now_ns)
         ):
-            self.at(self.now_ns + self.network.carry_ns, self._carry, order)
-        held_ns = self.now_ns - lane.granted_ns
-        burst_ns, gap_ns = self._estimates(process)
-        self._send(
-            process,
-            ev.TokenReturned(process.number, gpu, epoch, more, lane.idle, False, held_ns, 1, burst_ns, gap_ns, held_ns),
-        )
+            self.at(self.now_ns + self.network.carry_ns, self._carry, order, process, process.connection, said)
+        else:
+            self._send(process, said)
 
-    def _carry(self, order: ev.Prepare) -> None:
+    def _carry(self, order: ev.Prepare, holder: Process, connection: int, said: ev.TokenReturned) -> None:
         """The carrier: one page is cleared, the other shows its epoch, and who sleeps there wakes."""
-        if self.orders.get(order.gpu) != order or self.down:
+        if self.down or connection != holder.connection:
             return
-        del self.orders[order.gpu]
+        line = self.orders[order.gpu]
+        if order not in line.orders[:1]:
+            self._send(holder, said)
+            return
+        line.carried(self.now_ns)
+        if not said.want_more:
+            self.stopped.add(order.gpu)
         self.pages[order.holder_tenant, order.gpu], self.pages[order.tenant, order.gpu] = 0, order.epoch
         for number in order.clients:
             process = self.processes.get(number)
@@ -523,7 +561,15 @@ class World:
                     number, order.gpu, order.epoch, order.quota_ns, order.lease_ns, order.cap_ns, order.contended, False
                 )
                 self.at(self.now_ns + self.network.wake_ns, self._receive, process, process.connection, grant)
-        self._handle(ev.Carried(order.gpu, order.holder_epoch, order.epoch))
+        self._carried.append((self.now_ns, order, said if self.network.behind else None))
+        if not self.network.behind:
+            self._send(holder, said)
+        if not line.orders or order.gpu in self.stopped or not self.network.behind:
+            self.at(self.now_ns + self.network.taken_ns, self._told_late)
+
+    def _told_late(self) -> None:
+        if self._carried and not self.down:
+            self._tell_carried()
 
     def _plan_renewal(self, process: Process, gpu: int, lane: Lane) -> None:
         lease_ns = lane.lease_until_ns - self.now_ns

@@ -10,12 +10,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from libhook import core
 from libhook.core import lib
+from scheduler_backend import trace
+from scheduler_backend.core import events as ev
 from tests.scheduler_backend.rig import MS, PATIENCE_S, PATIENT, ROOT, Client, Rig, is_prepared, wait_for
 
 
@@ -221,6 +224,32 @@ def test_a_return_that_came_with_the_word_counts_once(rig: Rig) -> None:
     holder.expect(lib.WIRE_MEM_REPLY)  # what it said before has been read
     assert rig.of("a")["launches"] == 3
     assert rig.of("a")["clients"]
+
+
+def test_turns_that_were_decided_in_a_row_are_taken_at_once_and_told_together(rig: Rig) -> None:
+    clients = {name: rig.client(name) for name in "abcd" if rig.tenant(name, 0.2)}
+    for client in clients.values():
+        client.ask()
+    for turn in range(40):  # nobody reads its messages: the page says whose turn it is
+        wait_for(lambda: any(client.shown() for client in clients.values()), what=f"turn {turn}")
+        ((client, epoch),) = ((client, client.shown()) for client in clients.values() if client.shown())
+        time.sleep(0.01)  # its quota: who wants more before that may have it
+        said = {"device": client.device(0), "epoch": epoch, "flags": lib.WIRE_RETURN_WANT_MORE, "launches": 3}
+        client.say_drained(epoch, behind=core.new(lib.WIRE_RETURN, 0, **said))
+        time.sleep(0.001)
+        if client.page.gpu[0].taken != epoch:  # it went the long way
+            client.send(lib.WIRE_RETURN, **said)
+            wait_for(lambda left=(client, epoch): left[0].shown() != left[1], what="end of the turn")
+    assert rig.stop() == 0
+    _, entries = trace.read(rig.state_dir / "trace.jsonl")
+    told = list(entries)
+    charged = [fields for entry in told for kind, fields in entry.actions if kind == "Charged"]
+    assert sum(fields[-1] for fields in charged) == 40 * 3, "each Return counts once"
+    carried = [place for place, entry in enumerate(told) if type(entry.event) is ev.Carried]
+    assert any(
+        after == place + 2 and told[after].now_ns - told[place].now_ns > 5e6 for place, after in pairwise(carried)
+    )
+    assert trace.replay(rig.state_dir / "trace.jsonl") == (len(told), None)
 
 
 @pytest.mark.flaky(reruns=4)  # its turn may have ended before it is asked

@@ -22,48 +22,76 @@ FAR_NS = (1 << 63) - 1
 
 
 class Bench:
-    """A carrier, two pages in plain memory, and the client's end of a page connection."""
+    """A carrier, three pages in plain memory, and the clients' ends of the page connections of the first two."""
 
     def __init__(self) -> None:
         self.carrier = lib.carrier_start()
         assert self.carrier != ffi.NULL
         self.done = lib.carrier_done_fd(self.carrier)
-        self.pages = [ffi.new("struct wire_page *") for _ in range(2)]
-        self.client, daemon = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        with daemon:
-            self.number = lib.carrier_listen(self.carrier, daemon.fileno(), 7)
-        assert self.number >= 0
+        self.pages = [ffi.new("struct wire_page *") for _ in range(3)]
+        self.client, self.number = self.listen()
+        self.second, self.second_number = self.listen()
         lib.wire_page_store_epoch(self.pages[0], 3, 7)
 
+    def listen(self) -> tuple[socket.socket, int]:
+        client, daemon = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with daemon:
+            number = lib.carrier_listen(self.carrier, daemon.fileno(), 7)
+        assert number >= 0
+        return client, number
+
     def prepare(self, holder_epoch: int = 7, epoch: int = 8, not_before_ns: int = 0, wanting_from_ns: int = 0) -> int:
-        holder, following = self.pages
+        holder, following, _ = self.pages
+        times = not_before_ns, wanting_from_ns
         return lib.carrier_prepare(
-            self.carrier, 0, self.number, holder, 3, holder_epoch, following, 3, epoch, not_before_ns, wanting_from_ns
+            self.carrier, 0, False, self.number, holder, 3, holder_epoch, following, 3, epoch, *times
         )
 
-    def say(self, epoch: int, magic: int = lib.WIRE_MAGIC, flags: int = 0, behind: bytes = b"") -> None:
-        self.client.send(DRAINED.pack(magic, 3, flags, epoch) + behind)
+    def prepare_behind(self, wanting_from_ns: int = 0) -> int:
+        """When the second has drained its epoch 8, the third has 9."""
+        _, holder, following = self.pages
+        return lib.carrier_prepare(
+            self.carrier, 0, True, self.second_number, holder, 3, 8, following, 3, 9, 0, wanting_from_ns
+        )
 
-    def returned(self) -> Any:
-        into = ffi.new("struct wire_return *")
-        return None if lib.carrier_returned(self.carrier, 0, into) else into
+    def take_back(self) -> list[Any]:
+        done = ffi.new("struct carrier_done[]", lib.CARRIER_AHEAD)
+        return [done[i] for i in range(lib.carrier_take_back(self.carrier, 0, done))]
+
+    def say(self, epoch: int, magic: int = lib.WIRE_MAGIC, flags: int = 0, behind: bytes = b"") -> None:
+        client = self.second if epoch == 8 else self.client
+        client.send(DRAINED.pack(magic, 3, flags, epoch) + behind)
+
+    def say_with_return(self, epoch: int, flags: int = 0) -> None:
+        self.say(epoch, flags=flags | lib.WIRE_DRAINED_RETURN, behind=a_return(epoch, launches=epoch))
 
     def carried(self, seconds: float = 60) -> bool:
         return bool(select.select([self.done], [], [], seconds)[0])
 
     def shown(self) -> list[int]:
+        """The first two."""
+        return self.all_shown()[:2]
+
+    def all_shown(self) -> list[int]:
         return [lib.wire_page_load_epoch(page, 3) for page in self.pages]
+
+    def until_shown(self, epochs: list[int]) -> None:
+        deadline = time.monotonic() + 60
+        while self.all_shown() != epochs:
+            assert time.monotonic() < deadline, self.all_shown()
+            time.sleep(0.001)
 
     def until_heard(self) -> None:
         """All that was said has been taken out of the connection (so it was judged)."""
         deadline = time.monotonic() + 60
         unread = bytearray(4)
-        while True:
-            fcntl.ioctl(self.client, termios.TIOCOUTQ, unread)
-            if not int.from_bytes(unread, "little"):
-                return
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
+        for client in (self.client, self.second):
+            while True:
+                fcntl.ioctl(client, termios.TIOCOUTQ, unread)
+                if not int.from_bytes(unread, "little"):
+                    break
+                assert time.monotonic() < deadline
+                time.sleep(0.001)
 
 
 def a_return(epoch: int, **fields: int) -> bytes:
@@ -76,6 +104,7 @@ def bench() -> Iterator[Any]:
     yield bench
     lib.carrier_stop(bench.carrier)
     bench.client.close()
+    bench.second.close()
 
 
 def test_an_order_is_carried_out_when_the_holder_says_that_it_has_drained(bench: Bench) -> None:
@@ -84,15 +113,17 @@ def test_an_order_is_carried_out_when_the_holder_says_that_it_has_drained(bench:
     bench.say(7)
     assert bench.carried()
     assert bench.shown() == [0, 8]
-    assert before_ns <= lib.carrier_take_back(bench.carrier, 0) <= time.monotonic_ns()
-    assert lib.carrier_take_back(bench.carrier, 0) == 0, "it is told once"
+    (done,) = bench.take_back()
+    assert before_ns <= done.carried_ns <= time.monotonic_ns()
+    assert done.epoch == 8
+    assert bench.take_back() == [], "it is told once"
 
 
 def test_who_asks_what_was_carried_out_is_not_told_of_it_again(bench: Bench) -> None:
     bench.prepare()
     bench.say(7)
     assert bench.carried(), "told late, for nobody asked"
-    assert lib.carrier_take_back(bench.carrier, 0)
+    assert bench.take_back()
     assert not bench.carried(0)
 
 
@@ -106,10 +137,10 @@ def test_a_holder_that_was_quicker_than_its_order_is_heard(bench: Bench) -> None
 
 def test_an_order_that_was_taken_back_is_not_carried_out(bench: Bench) -> None:
     bench.prepare()
-    assert lib.carrier_take_back(bench.carrier, 0) == 0
+    assert bench.take_back() == []
     bench.say(7)
     bench.until_heard()
-    assert lib.carrier_take_back(bench.carrier, 0) == 0
+    assert bench.take_back() == []
     assert bench.shown() == [7, 0]
 
 
@@ -117,7 +148,7 @@ def test_a_holder_that_drains_too_early_hands_nothing_on(bench: Bench) -> None:
     bench.prepare(not_before_ns=time.monotonic_ns() + 3600 * 10**9)
     bench.say(7)
     bench.until_heard()
-    assert lib.carrier_take_back(bench.carrier, 0) == 0
+    assert bench.take_back() == []
     assert bench.shown() == [7, 0]
 
 
@@ -125,7 +156,7 @@ def test_an_order_for_an_idle_holder_is_not_for_one_that_wants_more(bench: Bench
     bench.prepare(wanting_from_ns=FAR_NS)
     bench.say(7)
     bench.until_heard()
-    assert lib.carrier_take_back(bench.carrier, 0) == 0
+    assert bench.take_back() == []
     assert bench.shown() == [7, 0]
 
 
@@ -148,9 +179,8 @@ def test_a_return_behind_its_word_is_told_with_the_order(bench: Bench) -> None:
     assert bench.carried()
     assert bench.shown() == [0, 8]
     assert bench.pages[0].gpu[3].taken == 7, "the client need not send it again"
-    assert lib.carrier_take_back(bench.carrier, 0)
-    assert bench.returned().launches == 5
-    assert bench.returned() is None, "it is told once"
+    (done,) = bench.take_back()
+    assert (done.returned, done.said.launches) == (True, 5)
 
 
 def test_the_words_of_one_read_are_heard_one_by_one(bench: Bench) -> None:
@@ -158,8 +188,8 @@ def test_the_words_of_one_read_are_heard_one_by_one(bench: Bench) -> None:
     word = DRAINED.pack(lib.WIRE_MAGIC, 3, lib.WIRE_DRAINED_RETURN, 6) + a_return(6)
     bench.client.send(word + word[:8] + (7).to_bytes(8, "little") + a_return(7, launches=9))
     assert bench.carried()
-    assert lib.carrier_take_back(bench.carrier, 0)
-    assert bench.returned().launches == 9
+    (done,) = bench.take_back()
+    assert done.said.launches == 9
 
 
 def test_a_return_that_was_quicker_than_the_order_is_left_to_its_message(bench: Bench) -> None:
@@ -168,8 +198,8 @@ def test_a_return_that_was_quicker_than_the_order_is_left_to_its_message(bench: 
     bench.prepare()
     assert bench.carried()
     assert bench.pages[0].gpu[3].taken == 0
-    assert lib.carrier_take_back(bench.carrier, 0)
-    assert bench.returned() is None
+    (done,) = bench.take_back()
+    assert not done.returned
 
 
 @pytest.mark.parametrize(
@@ -225,4 +255,77 @@ def test_the_end_of_the_connection_ends_the_order(bench: Bench) -> None:
 @pytest.mark.parametrize(("gpu", "number", "slot"), [(64, 0, 0), (0, -1, 0), (0, 4096, 0), (0, 0, 16), (0, 99, 0)])
 def test_what_is_out_of_range_is_refused(bench: Bench, gpu: int, number: int, slot: int) -> None:
     page = bench.pages[0]
-    assert lib.carrier_prepare(bench.carrier, gpu, number, page, slot, 1, page, slot, 2, 0, 0) < 0
+    assert lib.carrier_prepare(bench.carrier, gpu, False, number, page, slot, 1, page, slot, 2, 0, 0) < 0
+
+
+def test_an_order_behind_another_is_carried_out_after_it_and_both_are_told_together(bench: Bench) -> None:
+    bench.prepare()
+    assert bench.prepare_behind() == 0
+    bench.say_with_return(7)
+    bench.until_shown([0, 8, 0])
+    bench.say_with_return(8)
+    bench.until_shown([0, 0, 9])
+    assert bench.carried()
+    first, second = bench.take_back()
+    assert [(done.epoch, done.returned, done.said.launches) for done in (first, second)] == [(8, True, 7), (9, True, 8)]
+    assert first.carried_ns <= second.carried_ns
+
+
+def test_while_there_is_more_to_carry_out_nobody_is_woken(bench: Bench) -> None:
+    bench.prepare()
+    bench.prepare_behind()
+    bench.say_with_return(7)
+    bench.until_shown([0, 8, 0])
+    assert not bench.carried(0.05), "fifty times as long as it takes else"
+    assert len(bench.take_back()) == 1, "who asks is told"
+    bench.say_with_return(8)
+    bench.until_heard()
+    assert bench.all_shown() == [0, 8, 0], "the other was taken back with it"
+
+
+def test_a_return_that_comes_by_message_is_waited_for(bench: Bench) -> None:
+    bench.prepare()
+    bench.prepare_behind()
+    bench.say(7)
+    assert bench.carried(), "should it not come"
+    assert len(bench.take_back()) == 1
+
+
+def test_what_stands_behind_is_for_a_holder_that_wants_more(bench: Bench) -> None:
+    bench.prepare()
+    bench.prepare_behind()
+    bench.say_with_return(7, flags=lib.WIRE_DRAINED_IDLE)
+    assert bench.carried(), "nothing else is to come"
+    bench.say_with_return(8)
+    bench.until_heard()
+    assert bench.all_shown() == [0, 8, 0]
+    assert len(bench.take_back()) == 1
+
+
+def test_an_order_behind_has_its_time_from_the_one_before(bench: Bench) -> None:
+    bench.prepare()
+    bench.prepare_behind(wanting_from_ns=3600 * 10**9)
+    bench.say_with_return(7)
+    bench.until_shown([0, 8, 0])
+    bench.say_with_return(8)
+    bench.until_heard()
+    assert bench.all_shown() == [0, 8, 0], "it would be picked again"
+
+
+def test_the_end_of_a_connection_ends_its_order_and_those_behind(bench: Bench) -> None:
+    bench.prepare()
+    bench.prepare_behind()
+    lib.carrier_forget(bench.carrier, bench.second_number)
+    bench.say_with_return(7)
+    assert bench.carried(), "nothing else is to come"
+    assert bench.all_shown() == [0, 8, 0]
+
+
+def test_a_line_has_an_end_and_a_beginning(bench: Bench) -> None:
+    assert bench.prepare_behind() < 0, "behind nothing"
+    bench.prepare()
+    for _ in range(lib.CARRIER_AHEAD - 1):
+        assert bench.prepare_behind() == 0
+    assert bench.prepare_behind() < 0
+    bench.prepare()
+    assert bench.prepare_behind() == 0, "the line began anew"

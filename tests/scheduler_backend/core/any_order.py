@@ -31,7 +31,8 @@ from scheduler_backend.core.policy import MS, Policy
 from scheduler_backend.core.tenant import TenantSpec
 from scheduler_backend.trace import Recorder, header, replay
 
-GPUS = 2
+GPUS = 3
+ALL = tuple(range(GPUS))
 TENANTS = [
     TenantSpec("a", 300_000, 1_000_000, 1000, False, (0, 1)),
     TenantSpec("b", 200_000, 400_000, 1000, False, (0,)),
@@ -39,6 +40,8 @@ TENANTS = [
     TenantSpec("d", 0, 1_000_000, 500, False, (0, 1)),
     TenantSpec("e", 0, 300_000, 500, False, (1,)),
 ]
+TURNS = [TenantSpec(name, 200_000, 1_000_000, 0, False, (2,)) for name in "pqrs"]  # may be decided in a row
+TENANTS += TURNS
 
 
 @dataclass
@@ -123,14 +126,16 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(spec=st.sampled_from(TENANTS), held=st.booleans(), memory=st.integers(0, 400))
     def joins(self, spec: TenantSpec, held: bool, memory: int) -> None:
-        if len(self.clients) >= 12 or spec.name not in self.node.tenants:
-            return
+        if len(self.clients) < 12 and spec.name in self.node.tenants:
+            self.join(spec, held, memory)
+
+    def join(self, spec: TenantSpec, held: bool, memory: int) -> None:
         self.numbers += 1
         client = Client(self.numbers, spec.name, spec.gpus)
         self.clients[client.number] = client
         last = self.node.epochs.last
         holds = tuple((gpu, last) for gpu in spec.gpus[:1] if held and last)
-        self.handle(ev.ClientJoined(spec.name, client.number, (0, 1), holds, tuple((gpu, memory) for gpu in spec.gpus)))
+        self.handle(ev.ClientJoined(spec.name, client.number, ALL, holds, tuple((gpu, memory) for gpu in spec.gpus)))
 
     @precondition(lambda self: self.clients)
     @rule(data=st.data(), held=st.booleans())
@@ -139,13 +144,26 @@ class AnyOrder(RuleBasedStateMachine):
         holds = tuple(client.held.items()) if held else ()
         if not held:
             client.held.clear()
-        self.handle(ev.ClientJoined(client.tenant, client.number, (0, 1), holds, ()))
+        self.handle(ev.ClientJoined(client.tenant, client.number, ALL, holds, ()))
 
     @precondition(lambda self: self.clients)
     @rule(data=st.data(), burst=st.sampled_from([0, MS, 5 * MS, 50 * MS]))
     def asks(self, data: st.DataObject, burst: int) -> None:
         client = self.any_client(data)
         self.handle(ev.TokenAsked(client.number, data.draw(st.sampled_from(client.gpus)), burst, MS))
+
+    @rule()
+    def all_take_turns(self) -> None:
+        for spec in TURNS:
+            if spec.name not in self.node.tenants:
+                self.handle(ev.TenantAdded(spec))
+            elif self.node.tenants[spec.name] != spec:
+                self.handle(ev.TenantChanged(spec))
+            if not any(client.tenant == spec.name for client in self.clients.values()):
+                self.join(spec, False, 0)
+            for client in list(self.clients.values()):
+                if client.tenant == spec.name:
+                    self.handle(ev.TokenAsked(client.number, 2, 0, 0))
 
     @precondition(lambda self: any(client.held for client in self.clients.values()))
     @rule(data=st.data(), more=st.booleans(), twice=st.booleans())
@@ -161,14 +179,25 @@ class AnyOrder(RuleBasedStateMachine):
             self.handle(event)
 
     @precondition(lambda self: any(machine.prepared for machine in self.node.machines))
-    @rule(data=st.data(), followed=st.booleans())
-    def carried(self, data: st.DataObject, followed: bool) -> None:
-        orders = [machine.prepared for machine in self.node.machines if machine.prepared]
-        order = data.draw(st.sampled_from(orders))
-        self.handle(ev.Carried(order.gpu, order.holder_epoch, order.epoch, followed))
-        holder = self.clients.get(order.holder)
-        if holder is not None and holder.held.get(order.gpu) == order.holder_epoch:
-            holder.old.append((order.gpu, holder.held.pop(order.gpu)))  # its Return comes late, or never
+    @rule(data=st.data(), followed=st.booleans(), row=st.integers(1, 4), apart=st.sampled_from([0, 300_000, 9 * MS]))
+    def carried(self, data: st.DataObject, followed: bool, row: int, apart: int) -> None:
+        """One, or several in a row which are told together."""
+        machine = data.draw(st.sampled_from([machine for machine in self.node.machines if machine.prepared]))
+        orders = [machine.prepared, *machine.behind][:row]
+        times = [self.now_ns + place * apart for place in range(len(orders))]
+        if self.wake_ns and times[-1] > self.wake_ns:
+            times = [self.now_ns] * len(orders)
+        for order, at_ns in zip(orders, times, strict=True):
+            assert machine.prepared is not None
+            assert machine.prepared.epoch == order.epoch, "what is carried out in a row is what was said"
+            self.now_ns = at_ns
+            last = order is orders[-1]
+            self.handle(ev.Carried(order.gpu, order.holder_epoch, order.epoch, followed or not last))
+            holder = self.clients.get(order.holder)
+            if holder is not None and holder.held.get(order.gpu) == order.holder_epoch:
+                holder.old.append((order.gpu, holder.held.pop(order.gpu)))  # its Return comes late, or never
+            if not last and order.holder in self.node.clients:
+                self.handle(ev.TokenReturned(order.holder, order.gpu, order.holder_epoch, True, followed=True))
 
     @precondition(lambda self: self.clients)
     @rule(data=st.data(), draining=st.booleans(), old=st.booleans())
@@ -257,7 +286,7 @@ class AnyOrder(RuleBasedStateMachine):
             return
         self.clients[client.number] = client
         held = tuple(client.held.items())
-        self.handle(ev.ClientJoined(client.tenant, client.number, (0, 1), held, ()))
+        self.handle(ev.ClientJoined(client.tenant, client.number, ALL, held, ()))
 
     @precondition(lambda self: self.clients)
     @rule(data=st.data(), epoch=st.integers(0, 1 << 63))

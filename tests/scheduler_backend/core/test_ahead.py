@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import Any
+
 import pytest
 
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.ahead import NEVER_NS
-from scheduler_backend.core.policy import MS
+from scheduler_backend.core.policy import MS, Policy
+from scheduler_backend.core.tenant import TenantSpec
 from tests.scheduler_backend.core.test_machine import Bench, of
 
 
@@ -80,7 +84,9 @@ def test_with_no_return_after_all_the_tick_decides():
     order = bench.machine.prepared
     assert order is not None
     assert not of(bench.at(10).do(ev.Carried(0, order.holder_epoch, order.epoch, followed=True)), ev.Prepare)
-    assert of(bench.do(ev.Tick()), ev.Prepare)[0].holder_epoch == order.epoch
+    bench.do(ev.Tick())
+    assert bench.machine.prepared is not None
+    assert bench.machine.prepared.holder_epoch == order.epoch
 
 
 def test_nothing_is_prepared_on_the_word_of_one_that_gave_the_same_epoch_back_before():
@@ -193,3 +199,83 @@ def test_an_order_that_was_not_given_is_a_bug_of_ours():
     bench.ask(2)
     with pytest.raises(ev.LocalProtocolError, match="prepared"):
         bench.do(ev.Carried(0, 1, 77))
+
+
+def busy(count: int, **more: Any) -> Bench:
+    """So many tenants with equal requests, all waiting; the first holds."""
+    bench = Bench(*((chr(ord("a") + i), 1 / (count + 1)) for i in range(count)), **more)
+    for client in range(1, count + 1):
+        bench.ask(client)
+    return bench
+
+
+def orders(bench: Bench) -> list[ev.Prepare]:
+    assert bench.machine.prepared is not None
+    return [bench.machine.prepared, *bench.machine.behind]
+
+
+def test_who_always_has_work_takes_turns_that_are_decided_in_a_row():
+    bench = busy(6)
+    assert [order.tenant for order in orders(bench)] == ["b", "c", "d", "e"]
+    for before, order in pairwise(orders(bench)):
+        assert (order.after, order.holder_epoch) == (before.epoch, before.epoch)
+        assert (order.holder, order.holder_tenant) == (before.clients[0], before.tenant)
+        assert order.wanting_from_ns == before.quota_ns - 2 * MS, "from the hand-over before on"
+    assert len({order.epoch for order in orders(bench)}) == 4
+
+
+def test_turns_that_were_decided_in_a_row_are_those_that_would_be_decided_one_by_one():
+    ahead, singly = busy(7), busy(7, policy=Policy(ahead=1))
+    for bench, taken in ((ahead, []), (singly, [])):
+        for turn in range(1, 40):
+            order = bench.machine.prepared
+            assert order is not None
+            bench.at(9.2 * turn)
+            bench.do(ev.Carried(0, order.holder_epoch, order.epoch, followed=True))
+            bench.do(ev.TokenReturned(order.holder, 0, order.holder_epoch, True))
+            taken.append(bench.holder)
+        bench.taken = taken  # type: ignore[attr-defined]
+    assert ahead.taken == singly.taken  # type: ignore[attr-defined]
+
+
+def test_what_was_carried_out_in_a_row_is_charged_as_it_was():
+    bench = busy(5)
+    first, second, *later = orders(bench)
+    bench.at(9)
+    bench.do(ev.Carried(0, first.holder_epoch, first.epoch, followed=True))
+    bench.do(ev.TokenReturned(1, 0, first.holder_epoch, True, busy_ns=8 * MS, followed=True))
+    assert bench.machine.prepared == second._replace(after=0, wanting_from_ns=(9 + 9 - 2) * MS)
+    bench.at(18.5)
+    actions = bench.do(ev.Carried(0, second.holder_epoch, second.epoch, followed=True))
+    assert of(actions, ev.Charged)[0].held_ns == 9.5 * MS
+    bench.do(ev.TokenReturned(2, 0, second.holder_epoch, True))
+    assert bench.holder == "c"
+    told = [order.epoch for order in orders(bench)]
+    assert told[:2] == [order.epoch for order in later], "what its clients were told stands"
+    assert [order.tenant for order in orders(bench)] == ["d", "e", "a"], "b had more than its turn: c is before it then"
+
+
+def test_one_that_comes_back_owed_ends_what_was_decided_in_a_row():
+    bench = busy(4)
+    assert len(orders(bench)) == 3, "each tenant once: who holds cannot be told of a grant to come"
+    epochs = {order.epoch for order in orders(bench)}
+    actions = bench.at(1).do(ev.TenantAdded(TenantSpec("z", 0, 1_000_000, 0, False)))
+    assert [action.epoch for action in of(actions, ev.Unprepare)] == [orders(bench)[0].epoch + 1]
+    assert len(orders(bench)) == 1, "best effort comes when nobody else waits: that is decided when it is so"
+    assert orders(bench)[0].epoch in epochs
+
+
+@pytest.mark.parametrize("more", [(0.5,), (1.0, True)], ids=["a limit", "the latency class"])
+def test_only_what_is_sure_is_decided_in_a_row(more: tuple[Any, ...]):
+    bench = Bench(("a", 0.3), ("b", 0.3), ("c", 0.3), ("d", 0.1, *more))
+    for client in (1, 2, 3):
+        bench.ask(client)
+    assert len(orders(bench)) == 1
+
+
+def test_a_tenant_of_several_processes_ends_the_row():
+    bench = Bench(("a", 0.2), ("b", 0.2), ("c", 0.2), ("d", 0.2))
+    bench.do(ev.ClientJoined("c", 33, (0,)))
+    for client in (1, 2, 3, 33, 4):
+        bench.ask(client)
+    assert [order.tenant for order in orders(bench)] == ["b", "c"], "who knows which of c's drains last"

@@ -90,6 +90,10 @@ class Carrier:
         done = self._done
         return [done[i] for i in range(lib.carrier_take_back(self._carrier, gpu, done))]
 
+    def carried(self, gpu: int) -> bool:
+        """Was something carried out that take_back() has not told yet?"""
+        return self._carrier != ffi.NULL and bool(lib.carrier_carried(self._carrier, gpu))
+
     def close(self) -> None:
         """End the thread."""
         if self._carrier != ffi.NULL:

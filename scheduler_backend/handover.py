@@ -136,6 +136,15 @@ class Handovers(Outbox):
             self._armed_ns = self._wake_ns
             self._timer.set(self._wake_ns)
 
+    def _behind(self, gpu: int) -> bool:
+        """Has something been carried out of which the node has not heard yet? Then what it says of tenants is old."""
+        return gpu in self._lines and self._carrier.carried(gpu)
+
+    def catch_up(self) -> None:
+        """Let the node hear what was carried out, for who looks at it."""
+        if any(self._behind(gpu) for gpu in self._lines):
+            self._hear_carrier()
+
     def _hear_carrier(self) -> None:
         """The carrier says that it has carried out something; also asked when it may have."""
         if self._lines:

@@ -158,6 +158,9 @@ class Intake(Presence):
         if kind is ev.TokenReturned and client.taken.get(event.gpu) == event.epoch:
             del client.taken[event.gpu]
             return 1, True  # it was not sure that it had been heard on the short way
+        behind = self._behind(event.gpu)
+        if behind and kind is not ev.TokenReturned:  # with one of those it is told together (handle)
+            self._hear_carrier()
         seat = self.node.machines[event.gpu].seats.get(client.tenant)
         member = seat.members.get(client.number) if seat is not None else None
         if member is None:
@@ -168,7 +171,7 @@ class Intake(Presence):
                 return ASKED_COSTS, True
             new = standing is Standing.QUIET  # who lost its lease has to return first
         elif kind is ev.TokenReturned:
-            new = event.epoch == member.epoch and client.returned.get(event.gpu) != event.epoch
+            new = (behind or event.epoch == member.epoch) and client.returned.get(event.gpu) != event.epoch
             client.returned[event.gpu] = event.epoch
         else:
             new = standing is Standing.HOLDS and event.epoch == member.epoch

@@ -220,6 +220,7 @@ class Collector:
 
 def render(server: Server) -> bytes:
     """The text that /metrics answers with."""
+    server.catch_up()
     registry = CollectorRegistry()
     registry.register(Collector(server))
     return generate_latest(registry)

@@ -30,6 +30,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 def state(server: Server) -> dict[str, Any]:
     """The answer of /state: the shape of `gemini ps --json`, and more."""
+    server.catch_up()
     node = server.node
     shares = [metrics.entitled(server, gpu.index) for gpu in server.gpus]
     return {

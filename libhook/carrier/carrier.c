@@ -309,17 +309,28 @@ int carrier_prepare(struct carrier *carrier, uint32_t gpu, bool behind, int numb
     return result;
 }
 
-int carrier_take_back(struct carrier *carrier, uint32_t gpu, struct carrier_done *done) {
-    int count;
+/* With the mutex held. The word may be here already, and our thread not yet awake. Returns how many were carried out. */
+static int carried_out(struct carrier *carrier, const struct line *line) {
+    while (line->next < line->count && hear(carrier, line->order[line->next].number)) {
+    }
+    return (int)line->next;
+}
 
+int carrier_carried(struct carrier *carrier, uint32_t gpu) {
+    if (gpu >= CARRIER_GPUS)
+        return 0;
+    pthread_mutex_lock(&carrier->mutex);
+    int count = carried_out(carrier, &carrier->line[gpu]);
+    pthread_mutex_unlock(&carrier->mutex);
+    return count;
+}
+
+int carrier_take_back(struct carrier *carrier, uint32_t gpu, struct carrier_done *done) {
     if (gpu >= CARRIER_GPUS)
         return 0;
     pthread_mutex_lock(&carrier->mutex);
     struct line *line = &carrier->line[gpu];
-    /* Its word may be here already, and our thread not yet awake. */
-    while (line->next < line->count && hear(carrier, line->order[line->next].number)) {
-    }
-    count = (int)line->next;
+    int count = carried_out(carrier, line);
     memcpy(done, line->done, line->next * sizeof *done);
     line->count = line->next = 0;
     if (count)

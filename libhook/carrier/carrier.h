@@ -61,6 +61,8 @@ struct carrier_done {
     struct wire_return said; /* it has passed wire_check and is of that epoch; the rest is only what a client says */
 };
 
+/* How many were carried out and are not told yet; the others stand. */
+int carrier_carried(struct carrier *carrier, uint32_t gpu);
 /* The orders are off; `done` has room for CARRIER_AHEAD. Returns how many had been carried out, in the order of their
  * time. Before the pages are unmapped! Who asks for one GPU asks for all: what was carried out is then taken for told. */
 int carrier_take_back(struct carrier *carrier, uint32_t gpu, struct carrier_done *done);

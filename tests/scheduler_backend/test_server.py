@@ -252,6 +252,32 @@ def test_turns_that_were_decided_in_a_row_are_taken_at_once_and_told_together(ri
     assert trace.replay(rig.state_dir / "trace.jsonl") == (len(told), None)
 
 
+def test_who_asks_right_after_a_turn_of_which_the_node_has_not_heard_is_not_taken_for_one_that_waits(rig: Rig) -> None:
+    clients = {name: rig.client(name) for name in "abcd" if rig.tenant(name, 0.2)}
+    for client in clients.values():
+        client.ask()
+    turns = dict.fromkeys(clients, 0)
+    for turn in range(60):
+        wait_for(lambda: any(client.shown() for client in clients.values()), what=f"turn {turn}: {turns}")
+        ((name, epoch),) = ((name, client.shown()) for name, client in clients.items() if client.shown())
+        client, turns[name] = clients[name], turns[name] + 1
+        more = turn % 3 > 0  # those who want more at once are carried out in a row with who does not
+        time.sleep(0.01 if more else 0)
+        flags = lib.WIRE_RETURN_WANT_MORE if more else lib.WIRE_RETURN_IDLE
+        said = {"device": client.device(0), "epoch": epoch, "flags": flags}
+        word = 0 if more else lib.WIRE_DRAINED_IDLE
+        client.say_drained(epoch, flags=word, behind=core.new(lib.WIRE_RETURN, 0, **said))
+        until = time.monotonic() + 0.01
+        while client.shown() == epoch and time.monotonic() < until:
+            pass  # what it says next comes as soon as a program's could
+        if client.page.gpu[0].taken != epoch:
+            client.send(lib.WIRE_RETURN, **said)
+        if not more:
+            client.ask()
+        wait_for(lambda left=(client, epoch): left[0].shown() != left[1], what="end of the turn")
+    assert min(turns.values()) >= 10, turns
+
+
 @pytest.mark.flaky(reruns=4)  # its turn may have ended before it is asked
 def test_a_holder_that_drained_early_and_wants_more_hands_nothing_on(rig: Rig) -> None:
     for name in "ab":

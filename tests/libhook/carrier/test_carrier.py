@@ -283,6 +283,19 @@ def test_while_there_is_more_to_carry_out_nobody_is_woken(bench: Bench) -> None:
     assert bench.all_shown() == [0, 8, 0], "the other was taken back with it"
 
 
+def test_whether_something_was_carried_out_can_be_asked_without_taking_anything_back(bench: Bench) -> None:
+    bench.prepare()
+    bench.prepare_behind()
+    assert lib.carrier_carried(bench.carrier, 0) == 0
+    bench.say_with_return(7)
+    assert lib.carrier_carried(bench.carrier, 0) == 1, "its word is heard, whoever is awake"
+    bench.say_with_return(8)
+    bench.until_shown([0, 0, 9])
+    assert lib.carrier_carried(bench.carrier, 0) == 2
+    assert len(bench.take_back()) == 2
+    assert lib.carrier_carried(bench.carrier, lib.CARRIER_GPUS) == 0
+
+
 def test_a_return_that_comes_by_message_is_waited_for(bench: Bench) -> None:
     bench.prepare()
     bench.prepare_behind()

@@ -128,6 +128,7 @@ def test_a_return_is_kept_for_a_moment_where_the_next_tenant_runs_already(daemon
     assert page
     wait_for(lambda: page.connections, PATIENCE_S, "connection of the page")
     carrier, following = lib.carrier_start(), ffi.new("struct wire_page *")
+    done = ffi.new("struct carrier_done[]", lib.CARRIER_AHEAD)
     try:
         number = lib.carrier_listen(carrier, page.connections[0].fileno(), 1)
         epoch, kept = 0, []
@@ -136,13 +137,13 @@ def test_a_return_is_kept_for_a_moment_where_the_next_tenant_runs_already(daemon
             received_ns = time.monotonic_ns()
             if kind == lib.WIRE_RETURN:
                 assert message.epoch == epoch
-                carried_ns = lib.carrier_take_back(carrier, 0)
-                kept.append(received_ns - carried_ns if carried_ns else 0)
+                carried = lib.carrier_take_back(carrier, 0, done)
+                kept.append(received_ns - done[0].carried_ns if carried else 0)
             elif kind != lib.WIRE_TOKEN_REQUEST or epoch:
                 continue
             epoch += 1
             daemon.grant(peer, epoch, quota_ms=5)
-            lib.carrier_prepare(carrier, 0, number, page.page, 3, epoch, following, 3, 1000 + epoch, 0, 0)
+            lib.carrier_prepare(carrier, 0, False, number, page.page, 3, epoch, following, 3, 1000 + epoch, 0, 0)
         assert sum(one >= 400_000 for one in kept) == 3, kept
     finally:
         lib.carrier_stop(carrier)
@@ -158,7 +159,8 @@ def test_a_return_goes_with_its_word_and_as_a_message_only_where_that_was_not_ta
     start("busy", 100_000)
     peer, _ = daemon.greet()
     wait_for(lambda: page.connections, PATIENCE_S, "connection of the page")
-    carrier, following, said = lib.carrier_start(), ffi.new("struct wire_page *"), ffi.new("struct wire_return *")
+    carrier, following = lib.carrier_start(), ffi.new("struct wire_page *")
+    done = ffi.new("struct carrier_done[]", lib.CARRIER_AHEAD)
     taken: set[int] = set()
     told: set[int] = set()
     epoch = 0
@@ -168,11 +170,12 @@ def test_a_return_goes_with_its_word_and_as_a_message_only_where_that_was_not_ta
         while len(taken - told) < 3 and epoch < 400:
             epoch += 1
             daemon.grant(peer, epoch, quota_ms=5)
-            lib.carrier_prepare(carrier, 0, number, page.page, 3, epoch, following, 3, 1000 + epoch, 0, 0)
+            lib.carrier_prepare(carrier, 0, False, number, page.page, 3, epoch, following, 3, 1000 + epoch, 0, 0)
             deadline = time.monotonic() + PATIENCE_S
             while epoch not in taken | told:
                 assert time.monotonic() < deadline, daemon.story[-12:]
-                if lib.carrier_take_back(carrier, 0) and lib.carrier_returned(carrier, 0, said) == 0:
+                if lib.carrier_take_back(carrier, 0, done) and done[0].returned:
+                    said = done[0].said
                     assert said.epoch == epoch == page.page.gpu[3].taken
                     assert said.flags & WANT_MORE
                     assert said.launches
@@ -181,7 +184,7 @@ def test_a_return_goes_with_its_word_and_as_a_message_only_where_that_was_not_ta
                 if not lib.wire_page_load_epoch(page.page, 3):  # carried out, but by a word that had no order yet
                     told.add(daemon.expect(lib.WIRE_RETURN)[1].epoch)
                     continue
-                lib.carrier_prepare(carrier, 0, number, page.page, 3, epoch, following, 3, 1000 + epoch, 0, 0)
+                lib.carrier_prepare(carrier, 0, False, number, page.page, 3, epoch, following, 3, 1000 + epoch, 0, 0)
                 with contextlib.suppress(TimeoutError):
                     _, kind, message = daemon.receive(0.01)
                     if kind == lib.WIRE_RETURN:

@@ -141,6 +141,13 @@ static bool read_return(int fd, uint64_t epoch, struct wire_return *said) {
     return count == (ssize_t)sizeof *said && wire_check(said, sizeof *said) == WIRE_RETURN && said->epoch == epoch;
 }
 
+/* May another order stand behind these? Only one for whom the last of them makes the holder: else, should one between
+ * them be missing, a client could hand on what is another's. */
+static bool has_room_behind(const struct line *line, uint64_t holder_epoch) {
+    return line->next == 0 && line->count && line->count < CARRIER_AHEAD &&
+           line->order[line->count - 1].next_epoch == holder_epoch;
+}
+
 /* With the mutex held: one message of this client. Returns false when there is none, or nobody to listen to. */
 static bool hear(struct carrier *carrier, int number) {
     struct client *client = &carrier->client[number];
@@ -291,7 +298,7 @@ int carrier_prepare(struct carrier *carrier, uint32_t gpu, bool behind, int numb
     const struct client *client = &carrier->client[number];
     if (!behind)
         line->count = line->next = 0;
-    if (client->fd >= 0 && line->count < CARRIER_AHEAD && line->next == 0 && (!behind || line->count)) {
+    if (client->fd >= 0 && (!behind || has_room_behind(line, holder_epoch))) {
         line->order[line->count++] = (struct order){.number = number,
             .holder_page = holder_page,
             .next_page = next_page,

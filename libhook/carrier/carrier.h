@@ -48,7 +48,8 @@ void carrier_forget(struct carrier *carrier, int number);
  * One that says so before `not_before_ns` (CLOCK_MONOTONIC) hands nothing on, one that wants more at once neither before
  * `wanting_from_ns`. It replaces all orders of this GPU; or, `behind` them, it counts once the last of them was carried
  * out for a holder that wanted more, and wanting_from_ns from then on. Returns 0, or -EINVAL: numbers out of range or
- * not listened to, CARRIER_AHEAD orders there already, or none to stand behind, or it was carried out meanwhile. */
+ * not listened to, CARRIER_AHEAD orders there already, or none to stand behind, or one that does not
+ * show `holder_epoch`, or it was carried out meanwhile. */
 int carrier_prepare(struct carrier *carrier, uint32_t gpu, bool behind, int number, struct wire_page *holder_page,
     uint32_t holder_slot, uint64_t holder_epoch, struct wire_page *next_page, uint32_t next_slot, uint64_t next_epoch,
     uint64_t not_before_ns, uint64_t wanting_from_ns);

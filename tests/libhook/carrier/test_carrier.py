@@ -47,11 +47,22 @@ class Bench:
             self.carrier, 0, False, self.number, holder, 3, holder_epoch, following, 3, epoch, *times
         )
 
-    def prepare_behind(self, wanting_from_ns: int = 0) -> int:
+    def prepare_behind(self, wanting_from_ns: int = 0, holder_epoch: int = 8) -> int:
         """When the second has drained its epoch 8, the third has 9."""
         _, holder, following = self.pages
         return lib.carrier_prepare(
-            self.carrier, 0, True, self.second_number, holder, 3, 8, following, 3, 9, 0, wanting_from_ns
+            self.carrier,
+            0,
+            True,
+            self.second_number,
+            holder,
+            3,
+            holder_epoch,
+            following,
+            3,
+            holder_epoch + 1,
+            0,
+            wanting_from_ns,
         )
 
     def take_back(self) -> list[Any]:
@@ -337,8 +348,16 @@ def test_the_end_of_a_connection_ends_its_order_and_those_behind(bench: Bench) -
 def test_a_line_has_an_end_and_a_beginning(bench: Bench) -> None:
     assert bench.prepare_behind() < 0, "behind nothing"
     bench.prepare()
-    for _ in range(lib.CARRIER_AHEAD - 1):
-        assert bench.prepare_behind() == 0
-    assert bench.prepare_behind() < 0
+    for place in range(lib.CARRIER_AHEAD - 1):
+        assert bench.prepare_behind(holder_epoch=8 + place) == 0
+    assert bench.prepare_behind(holder_epoch=7 + lib.CARRIER_AHEAD) < 0
     bench.prepare()
     assert bench.prepare_behind() == 0, "the line began anew"
+
+
+def test_an_order_for_another_holder_than_the_one_before_makes_is_refused(bench: Bench) -> None:
+    bench.prepare()
+    assert bench.prepare_behind(holder_epoch=9) < 0, "one between them is missing: who has 8 would be passed over"
+    bench.say_with_return(7)
+    assert bench.carried(), "nothing else is to come"
+    assert bench.all_shown() == [0, 8, 0]

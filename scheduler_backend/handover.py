@@ -15,7 +15,7 @@ from typing import Any
 from scheduler_backend import wire
 from scheduler_backend.carrier import Carrier
 from scheduler_backend.core import events as ev
-from scheduler_backend.core.line import Line
+from scheduler_backend.core.line import CarriedOut, Line, left_of, told
 from scheduler_backend.outbox import Outbox
 from scheduler_backend.tally import Series
 from scheduler_backend.timer import Timer
@@ -24,10 +24,6 @@ log = logging.getLogger("gemini.server")
 
 STALLED_NS = 3_000_000  # a deadline this much late: we did not run
 HEAR_NS = 2_000_000  # so long we then listen before leases lapse
-
-
-def _at(carried: tuple[int, ev.Prepare, ev.TokenReturned | None]) -> int:
-    return carried[0]
 
 
 class Handovers(Outbox):
@@ -58,10 +54,8 @@ class Handovers(Outbox):
         finally:
             self._put_out()
 
-    def _give(self, event: ev.Event, now_ns: int, quiet: bool = False) -> None:
-        """One event to the node. What the carrier has shown is not shown again, for it may have shown more since; nor
-        is anybody told (`quiet`) of a grant that is over.
-        """
+    def _give(self, event: ev.Event, now_ns: int, more: bool = False) -> None:
+        """One event to the node, and what it says is done. more: as of `told`."""
         try:
             actions = self.node.handle(event, now_ns)
         except ev.RemoteProtocolError as error:
@@ -69,9 +63,8 @@ class Handovers(Outbox):
             raise
         performers = self._performers
         carried = type(event) is ev.Carried
-        for action in actions:
-            if not (carried and (type(action) is ev.Page or (quiet and type(action) is ev.Grant))):
-                performers[type(action)](action)
+        for action in left_of(actions, more) if carried else actions:
+            performers[type(action)](action)
         took_ns = time.monotonic_ns() - now_ns
         if self._handed_now is not None:
             if not carried:  # those were done before this code ran
@@ -82,22 +75,16 @@ class Handovers(Outbox):
 
     def _take_back(self, event: ev.Event | None = None) -> None:
         """No order is carried out from here on; those that were are events that came first, before `event`."""
-        carried: list[tuple[int, ev.Prepare, ev.TokenReturned | None]] = []
+        carried: list[CarriedOut] = []
         for gpu, line in self._lines.items():
             for done in self._carrier.take_back(gpu):
                 order = line.carried(done.carried_ns)
-                carried.append((done.carried_ns, order, self._said_with_the_word(order, done, event)))
-        if len(carried) > 1:
-            carried.sort(key=_at)
+                carried.append(CarriedOut(done.carried_ns, order, self._said_with_the_word(order, done, event)))
+        if not carried:
+            return
         self.carried += len(carried)
-        for place, (at_ns, order, said) in enumerate(carried):
-            gpu = order.gpu
-            more = any(later.gpu == gpu for _, later, _ in carried[place + 1 :])
-            following = said or event
-            returned = type(following) is ev.TokenReturned and following.gpu == gpu and not self.node.gangs.gangs
-            self._give(ev.Carried(gpu, order.holder_epoch, order.epoch, more or returned), at_ns, quiet=more)
-            if said is not None:
-                self._give(said._replace(followed=more), at_ns if more else time.monotonic_ns())
+        for said, at_ns, more in told(carried, event, bool(self.node.gangs.gangs)):
+            self._give(said, at_ns or time.monotonic_ns(), more)
 
     def _said_with_the_word(self, order: ev.Prepare, done: Any, event: ev.Event | None) -> ev.TokenReturned | None:
         """The holder's Return, where that came with the word of its drain; not if `event` is the same Return."""

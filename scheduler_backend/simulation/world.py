@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from scheduler_backend.core import events as ev
-from scheduler_backend.core.line import Line
+from scheduler_backend.core.line import CarriedOut, Line, left_of, told
 from scheduler_backend.core.node import Node
 from scheduler_backend.core.policy import MS, Policy
 from scheduler_backend.core.tenant import TenantSpec
@@ -80,9 +80,7 @@ class World:
         self.given_up: set[tuple[int, int]] = set()  # (client, gpu): its work may overlap with another's
         self.down = False
         self.stopped: set[int] = set()  # GPUs whose next order was decided for a holder that wants more, and it did not
-        self._carried: list[
-            tuple[int, ev.Prepare, ev.TokenReturned | None]
-        ] = []  # and not told yet: when, what, with what
+        self._carried: list[CarriedOut] = []  # and not told yet
         self._queue: list[tuple[int, int, Callable[..., object], tuple[Any, ...]]] = []
         self._serial = 0
         self._numbers = itertools.count(1)
@@ -180,21 +178,15 @@ class World:
         """What was carried out is told, in the order of its time, before anything else is."""
         carried, self._carried = self._carried, []
         self.stopped.clear()
-        for place, (at_ns, order, said) in enumerate(carried):
-            more = any(later.gpu == order.gpu for _, later, _ in carried[place + 1 :])
-            followed = more or (said is not None and not self.node.gangs.gangs)
-            self._give(ev.Carried(order.gpu, order.holder_epoch, order.epoch, followed), at_ns, quiet=more)
-            if said is not None:
-                self._give(said._replace(followed=more), at_ns)
+        for event, at_ns, more in told(carried, None, bool(self.node.gangs.gangs)):
+            self._give(event, at_ns or self.event_ns, more)
 
-    def _give(self, event: ev.Event, at_ns: int, quiet: bool = False) -> None:
+    def _give(self, event: ev.Event, at_ns: int, more: bool = False) -> None:
         self.event_ns = at_ns
         actions = self.node.handle(event, at_ns)
         self.handled += 1
         performers = self._performers
-        for action in actions:
-            if type(event) is ev.Carried and (type(action) is ev.Page or (quiet and type(action) is ev.Grant)):
-                continue  # the carrier has shown it, and may have shown more since
+        for action in left_of(actions, more) if type(event) is ev.Carried else actions:
             perform = performers.get(type(action))
             if perform is not None:
                 perform(action)
@@ -561,7 +553,7 @@ class World:
                     number, order.gpu, order.epoch, order.quota_ns, order.lease_ns, order.cap_ns, order.contended, False
                 )
                 self.at(self.now_ns + self.network.wake_ns, self._receive, process, process.connection, grant)
-        self._carried.append((self.now_ns, order, said if self.network.behind else None))
+        self._carried.append(CarriedOut(self.now_ns, order, said if self.network.behind else None))
         if not self.network.behind:
             self._send(holder, said)
         if not line.orders or order.gpu in self.stopped or not self.network.behind:

@@ -171,15 +171,15 @@ class World:
     # --- the daemon -------------------------------------------------------------------------------------------------
     def _handle(self, event: ev.Event) -> None:
         if self._carried and type(event) not in ev.MEMORY:
-            self._tell_carried()
+            self._tell_carried(event)
         self._give(event, self.now_ns)
 
-    def _tell_carried(self) -> None:
-        """What was carried out is told, in the order of its time, before anything else is."""
+    def _tell_carried(self, following: ev.Event | None = None) -> None:
+        """What was carried out is told, in the order of its time, before anything else is (`following`)."""
         carried, self._carried = self._carried, []
         self.stopped.clear()
-        for event, at_ns, more in told(carried, None, bool(self.node.gangs.gangs)):
-            self._give(event, at_ns or self.event_ns, more)
+        for event, at_ns, more in told(carried, following, bool(self.node.gangs.gangs)):
+            self._give(event, at_ns or self.now_ns, more)
 
     def _give(self, event: ev.Event, at_ns: int, more: bool = False) -> None:
         self.event_ns = at_ns

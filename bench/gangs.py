@@ -17,9 +17,10 @@ from typing import Any
 
 from bench.report import report
 from scheduler_backend.core.policy import MS
+from scheduler_backend.simulation.daemon import Network
 from scheduler_backend.simulation.programs import Program, spec
 from scheduler_backend.simulation.watch import Gaps
-from scheduler_backend.simulation.world import Network, World
+from scheduler_backend.simulation.world import World
 
 
 def gang(name: str, request: float, *gpus: int, **more: Any) -> Program:

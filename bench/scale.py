@@ -14,9 +14,10 @@ import time
 
 from bench.report import report
 from scheduler_backend.core.policy import Policy
+from scheduler_backend.simulation.daemon import Network
 from scheduler_backend.simulation.scenarios import day, trouble
 from scheduler_backend.simulation.watch import Waits
-from scheduler_backend.simulation.world import Network, World
+from scheduler_backend.simulation.world import World
 
 
 def node(arguments: argparse.Namespace, seed: int, ordering: str) -> tuple[World, Waits]:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.policy import MS
 from scheduler_backend.core.tenant import WHOLE_PPM
+from scheduler_backend.simulation.library import VALVE_NS
 from scheduler_backend.simulation.process import Process
 from scheduler_backend.simulation.programs import SECOND, Program
-from scheduler_backend.simulation.world import VALVE_NS, World
+from scheduler_backend.simulation.world import World
 
 
 class Timeline:

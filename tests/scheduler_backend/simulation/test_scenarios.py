@@ -9,8 +9,9 @@ import pytest
 from scheduler_backend.core.policy import MS
 from scheduler_backend.core.tenant import WHOLE_PPM, validate
 from scheduler_backend.simulation import scenarios
+from scheduler_backend.simulation.daemon import Network
 from scheduler_backend.simulation.watch import Timeline, Waits
-from scheduler_backend.simulation.world import Network, World
+from scheduler_backend.simulation.world import World
 
 
 def test_the_shares_of_a_day_can_be_promised() -> None:

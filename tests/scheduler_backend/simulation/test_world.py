@@ -6,9 +6,10 @@ import pytest
 
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.policy import MS, Policy
+from scheduler_backend.simulation.daemon import Network
 from scheduler_backend.simulation.programs import SECOND, Program, spec
 from scheduler_backend.simulation.watch import Timeline, Waits
-from scheduler_backend.simulation.world import Network, World
+from scheduler_backend.simulation.world import World
 
 
 def busy(name: str, request: float, limit: float = 1.0, **more: object) -> Program:

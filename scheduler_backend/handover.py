@@ -15,7 +15,7 @@ from typing import Any
 from scheduler_backend import wire
 from scheduler_backend.carrier import Carrier
 from scheduler_backend.core import events as ev
-from scheduler_backend.core.line import CarriedOut, Line, left_of, told
+from scheduler_backend.core.line import CarriedOut, Line, grant_of, left_of, told
 from scheduler_backend.outbox import Outbox
 from scheduler_backend.tally import Series
 from scheduler_backend.timer import Timer
@@ -144,17 +144,7 @@ class Handovers(Outbox):
         for number in action.clients:
             client = self.clients.get(number)
             if client is not None and client.peer is not None and client.peer.channel >= 0:
-                grant = ev.Grant(
-                    number,
-                    action.gpu,
-                    action.epoch,
-                    action.quota_ns,
-                    action.lease_ns,
-                    action.cap_ns,
-                    action.contended,
-                    False,
-                )
-                self._to_client(number, wire.prepared_grant, grant)
+                self._to_client(number, wire.prepared_grant, grant_of(action, number))
 
     def _unprepare(self, action: ev.Unprepare) -> None:
         self._lines[action.gpu].drop(action)

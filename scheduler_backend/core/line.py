@@ -54,6 +54,13 @@ class Line:
         return first
 
 
+def grant_of(order: Prepare, client: int) -> Grant:
+    """What one of its clients has once it was carried out."""
+    return Grant(
+        client, order.gpu, order.epoch, order.quota_ns, order.lease_ns, order.cap_ns, order.contended, joined=False
+    )
+
+
 def _at(done: CarriedOut) -> int:
     return done.at_ns
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from scheduler_backend.core import events as ev
-from scheduler_backend.core.line import CarriedOut, Line, left_of, told
+from scheduler_backend.core.line import CarriedOut, Line, grant_of, left_of, told
 from scheduler_backend.core.node import Node
 from scheduler_backend.core.policy import MS, Policy
 from scheduler_backend.core.tenant import TenantSpec
@@ -198,9 +198,7 @@ class Daemon(ABC):
         for number in order.clients:
             process = self.processes.get(number)
             if process is not None:
-                grant = ev.Grant(
-                    number, order.gpu, order.epoch, order.quota_ns, order.lease_ns, order.cap_ns, order.contended, False
-                )
+                grant = grant_of(order, number)
                 self.at(self.now_ns + self.network.wake_ns, self._receive, process, process.connection, grant)
         self._carried.append(CarriedOut(self.now_ns, order, said if self.network.behind else None))
         if not self.network.behind:

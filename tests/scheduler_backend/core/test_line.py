@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scheduler_backend.core.events import Action, Carried, Charged, Grant, Page, Prepare, Tick, TokenReturned, Unprepare
-from scheduler_backend.core.line import CarriedOut, Line, left_of, told
+from scheduler_backend.core.line import CarriedOut, Line, grant_of, left_of, told
 
 
 def order(epoch: int, after: int = 0, wanting_from_ns: int = 0) -> Prepare:
@@ -62,6 +62,10 @@ def done(at_ns: int, epoch: int, *, gpu: int = 0, word: bool = True) -> CarriedO
 
 def returned(epoch: int, gpu: int = 0, *, followed: bool = False) -> TokenReturned:
     return TokenReturned(1, gpu, epoch, True, followed=followed)
+
+
+def test_an_order_says_what_its_clients_are_granted():
+    assert grant_of(order(2), 7) == Grant(7, 0, 2, 9, 29, 1, True, False)
 
 
 def test_what_was_carried_out_is_told_in_its_order_and_only_the_last_return_is_heard_now():

@@ -7,6 +7,9 @@
 #define BURST_LONGEST_NS 1000000000ull
 /* A pattern needs to be seen this often before the short pauses are believed to be over at a burst's usual length. */
 #define PATTERN_BURSTS 3
+#define UNTOLD_NS 80000
+/* Long enough for a thread that was put aside to come back, and no more than what an unused grant is kept (seat.c). */
+#define KEPT_FROM_RUNNING_NS 500000
 
 void burst_init(struct burst *burst) {
     memset(burst, 0, sizeof *burst);
@@ -76,6 +79,15 @@ uint64_t burst_patience(const struct burst *burst) {
     if (!burst->gap_ns && !pauses_within)
         return BURST_MERGE_NS; /* nothing is known: as long as a hand-over costs, like a taxi at the kerb */
     return 0; /* a gap is longer than a hand-over by its definition */
+}
+
+static uint64_t most(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
+
+uint64_t burst_patience_untold(const struct burst *burst) {
+    bool early = burst->bursts >= PATTERN_BURSTS && burst->busy_ns < burst->burst_ns / 2;
+    return most(burst_patience(burst), early ? KEPT_FROM_RUNNING_NS : UNTOLD_NS);
 }
 
 uint64_t burst_expected(const struct burst *burst) {

@@ -47,6 +47,9 @@ bool burst_add(struct burst *burst, uint64_t wanted_ns, uint64_t start_ns, uint6
 bool burst_take(struct burst *burst, struct burst_piece *piece);
 /* How long to keep an idle token after the end of the work, before it is given back. */
 uint64_t burst_patience(const struct burst *burst);
+/* The same where no synchronisation call told that the program has seen the end: it may launch slower than the device
+ * works. Early in its usual burst it is more likely that its thread is kept from running than that it is done. */
+uint64_t burst_patience_untold(const struct burst *burst);
 /* The estimates that go into messages: the burst at least as long as what is known of the one that goes on. */
 uint64_t burst_expected(const struct burst *burst);
 /* cffi: end */

@@ -11,7 +11,6 @@ static const uint64_t ADMIT_WORD = UINT64_MAX - 1;
 
 #define CARRIED_NS 50000  /* within that the daemon's thread has carried out what was prepared */
 #define KEPT_NS 400000    /* three times what the next tenant's first launch takes to be out on a small VM */
-#define UNTOLD_PATIENCE_NS 80000 /* where no synchronisation call told that the program has seen the end */
 
 void seat_init(struct seat *seat, uint32_t device) {
     memset(seat, 0, sizeof *seat);
@@ -253,8 +252,8 @@ static void observe(struct seat *seat, const struct seat_world *world, uint64_t 
     /* One thread launches, and it waits for the end: it cannot be about to launch before it has seen it. */
     bool syncing = __atomic_load_n(&gate->syncing, __ATOMIC_SEQ_CST) && PEEK(gate->active) <= 1;
     view->ending = syncing && !view->patience_ns;
-    if (view->patience_ns < UNTOLD_PATIENCE_NS && !syncing && !__atomic_load_n(&gate->told_idle, __ATOMIC_ACQUIRE))
-        view->patience_ns = UNTOLD_PATIENCE_NS;
+    if (!syncing && !__atomic_load_n(&gate->told_idle, __ATOMIC_ACQUIRE))
+        view->patience_ns = burst_patience_untold(&burst);
     view->needed = !view->drained && token->state == TOKEN_DRAINING && needed();
     if (!view->drained || (token->state == TOKEN_OPEN && view->pending))
         return;

@@ -70,6 +70,19 @@ def test_a_pattern_of_short_pauses_is_believed_over_at_its_usual_length() -> Non
     assert lib.burst_patience(burst) > 0  # it went on far beyond: no pattern
 
 
+def test_early_in_its_usual_burst_a_program_that_said_nothing_was_kept_from_running_rather_than_done() -> None:
+    burst, now = fresh(), 1000 * MS
+    assert lib.burst_patience_untold(burst) == lib.BURST_MERGE_NS  # nothing is known
+    for _ in range(6):
+        add(burst, now, now + 12 * MS)
+        now += 32 * MS
+    add(burst, now, now + 100_000)  # the first kernel of the next
+    assert lib.burst_patience(burst) == 0
+    assert lib.burst_patience_untold(burst) == 500_000
+    add(burst, now + 100_000, now + 8 * MS)
+    assert lib.burst_patience_untold(burst) == 80_000  # it may well be done
+
+
 def test_overlapping_streams_are_counted_once_in_any_order() -> None:
     burst = fresh()
     add(burst, 10 * MS, 14 * MS)

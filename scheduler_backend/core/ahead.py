@@ -39,6 +39,8 @@ class Books(Protocol):
 
     @property
     def others(self) -> int: ...
+    @property
+    def lead_ns(self) -> int: ...
     def need_ns(self, seat: Seat) -> int: ...
     def barred(self) -> bool: ...
     def active_ppm(self) -> int: ...
@@ -59,7 +61,7 @@ def next_order(machine: Books) -> Prepare | None:
     closing = holder.state is State.CLOSING
     end_ns = machine.now_ns if closing else max(machine.now_ns, machine.quota_until_ns)
     following = _following(machine, holder, end_ns)
-    wanting_from_ns = 0 if closing else end_ns - machine.policy.extend_lead_ns  # earlier, it would be picked again
+    wanting_from_ns = 0 if closing else end_ns - machine.lead_ns  # earlier, it would be picked again
     if following is None:
         wanting_from_ns = NEVER_NS
         end_ns = machine.now_ns

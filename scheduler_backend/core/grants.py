@@ -18,12 +18,12 @@ class Grants(Limits):
     def shape_of(self, seat: Seat) -> tuple[bool, int]:
         """How its grants look now: whether they end, and how much work may be in flight."""
         policy = self.policy
-        others, short = self._company(seat)
+        others, company_cap_ns = self._company(seat)
         contended = others > 0 or seat.together
-        if short:
-            return contended, policy.cap_short_ns
+        if company_cap_ns:
+            return contended, company_cap_ns
         if contended:
-            return contended, policy.cap_ns
+            return contended, policy.cap_latency_ns if seat.latency else policy.cap_ns
         return False, policy.cap_alone_ns
 
     def _shape(self, seat: Seat) -> bool:

@@ -57,15 +57,29 @@ class Limits(Accounts):
         seat.throttled = not rested
         seat.resume_ns = 0 if rested else seat.full_enough_ns(need_ns)
 
-    def _company(self, seat: Seat) -> tuple[int, bool]:
-        """How many others may come, and whether one of them should not wait behind a long queue of kernels."""
-        since_ns = self.now_ns - self.policy.company_ns
-        others, short = 0, False
+    def _company(self, seat: Seat) -> tuple[int, int]:
+        """How many others may come, and the cap where one of them should not wait behind a long queue of kernels; 0:
+        none such.
+        """
+        policy = self.policy
+        since_ns = self.now_ns - policy.company_ns
+        others, latency, short = 0, False, False
         for other in self.seats.values():
             if other is not seat and other.members and (other.state is not State.IDLE or other.seen_ns >= since_ns):
                 others += 1
-                short = short or other.latency or 0 < other.bursts.burst_ns < self.policy.short_burst_ns
-        return others, short
+                latency = latency or other.latency
+                short = short or 0 < other.bursts.burst_ns < policy.short_burst_ns
+        if latency and not seat.latency:
+            return others, policy.cap_prompt_ns
+        return others, policy.cap_short_ns if latency or short else 0
+
+    @property
+    def lead_ns(self) -> int:
+        """So long before its quota ends the holder is prolonged, if at all: before its gate closes, for that closes
+        when what is in flight fills the rest.
+        """
+        policy = self.policy
+        return policy.extend_lead_ns + (max(0, self.cap_ns - policy.cap_ns) if self.contended else 0)
 
     def quota_from(self, seat: Seat, contended: bool, start_ns: int) -> int:
         """The quota of a grant that begins then: its bursts, what its limit allows, until who rests at one is back."""

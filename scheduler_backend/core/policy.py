@@ -37,7 +37,9 @@ class Policy(NamedTuple):
     join_least_ns: int = 500_000  # a sibling joins a grant that has this much left
     valve_ns: int = 2 * MS  # what one that waits is let in for while a sibling's drain may wait for it
     cap_ns: int = 1 * MS  # most work in flight, contended
-    cap_short_ns: int = 300_000  # while a latency tenant, or one with bursts below short_burst_ns, is registered
+    cap_short_ns: int = 300_000  # while one with bursts below short_burst_ns is registered
+    cap_prompt_ns: int = 200_000  # while a latency tenant is: what was launched ahead is all that it waits for
+    cap_latency_ns: int = 3 * MS  # a latency tenant's own: whoever waits for it waits for its burst
     cap_alone_ns: int = 20 * MS
     short_burst_ns: int = 8 * MS  # those fit into a quota, with the quarter that is added
     company_ns: int = 10_000 * MS  # who asked or came within this time may come again

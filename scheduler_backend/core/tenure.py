@@ -107,7 +107,7 @@ class Tenure(Rows):
     def _look_ahead(self, holder: Seat) -> int:
         """Shortly before the quota ends: prolong the holder if it would be picked again. Returns when to look."""
         policy = self.policy
-        look_ns = self.quota_until_ns - policy.extend_lead_ns
+        look_ns = self.quota_until_ns - self.lead_ns
         if self.settled_until_ns == self.quota_until_ns or look_ns - self.granted_ns < policy.extend_lead_ns:
             return 0
         if self.now_ns < look_ns:
@@ -131,7 +131,7 @@ class Tenure(Rows):
             return 0
         self.virtual_now += jump
         self.move(holder, Prolong(self._until_resumed(holder, quota_ns, self.quota_until_ns)))
-        return self.quota_until_ns - policy.extend_lead_ns
+        return self.quota_until_ns - self.lead_ns
 
     def _surely_next(self, holder: Seat) -> bool:
         """Will somebody who waits now be picked before the holder when the quota ends, whoever else comes?"""

@@ -95,11 +95,22 @@ def test_the_quota_follows_the_burst_within_bounds(burst_ms: float, quota_ms: fl
 
 def test_the_cap_is_short_while_a_latency_tenant_or_one_of_short_bursts_is_there():
     bench = Bench(("a", 0.5), ("b", 0.5, 1, True))
+    assert of(bench.ask(1), ev.Grant)[0].cap_ns == 200_000
+    bench = Bench(("a", 0.5, 1, True), ("b", 0.5, 1, True))
     assert of(bench.ask(1), ev.Grant)[0].cap_ns == 300_000
     bench = Bench(("a", 0.5), ("b", 0.5))
     bench.ask(2, 1)
     bench.at(1).back(2)
     assert of(bench.ask(1), ev.Grant)[0].cap_ns == 300_000
+
+
+def test_a_latency_tenant_may_queue_more_and_is_prolonged_before_that_fills_its_quota():
+    """Nobody takes the token from it, so a launching thread that is not run a while need not stretch its service."""
+    bench = Bench(("a", 0.5, 1, True), ("b", 0.5))
+    (grant,) = of(bench.ask(1), ev.Grant)
+    assert (grant.quota_ns, grant.cap_ns) == (9 * MS, 3 * MS)
+    assert not of(bench.at(4.9).ticked, ev.Extend)
+    assert of(bench.at(5).ticked, ev.Extend)
 
 
 def test_the_cap_is_long_for_a_limited_tenant_alone_and_the_contended_one_beside_others():

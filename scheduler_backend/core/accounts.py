@@ -10,7 +10,7 @@ from __future__ import annotations
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.moves import Epochs
 from scheduler_backend.core.policy import SCALE, Policy, virtual
-from scheduler_backend.core.seat import Member, Seat, State
+from scheduler_backend.core.seat import Member, Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
 
 
@@ -60,12 +60,15 @@ class Accounts:
 
     def _advance(self, now_ns: int) -> None:
         """Charge the holder for the time since the last event; move the virtual now on, but not over gaps."""
-        held_ns = now_ns - max(self.now_ns, self.charge_from_ns)
+        begin_ns = max(self.now_ns, self.charge_from_ns)
+        held_ns = now_ns - begin_ns
         self.now_ns = now_ns
         holder = self.holder
         if holder is None or held_ns <= 0:
             return
-        holder.window.add(now_ns - held_ns, now_ns)
+        if held_ns > self.policy.lease_margin_ns:
+            held_ns -= self._unseen(holder, begin_ns)
+        holder.window.add(begin_ns, begin_ns + held_ns)
         if holder.limit_ppm < WHOLE_PPM:
             holder.credit += (now_ns - holder.filled_ns) * holder.limit_ppm
             holder.drain(held_ns)
@@ -78,6 +81,19 @@ class Accounts:
         else:
             others = sum(1 for seat in self.waiting.values() if not seat.request_ppm)
             self.virtual_best_effort += held_ns * SCALE // (WHOLE_PPM * (1 + others))
+
+    def _unseen(self, holder: Seat, begin_ns: int) -> int:
+        """What of the time since `begin_ns` is nobody's, for the daemon itself stood still: that after the last lease.
+
+        Awake it would have looked when that ran out. Its client had stopped by its own clock, and the card was idle:
+        charged to the one who happened to hold the token, seconds of that would be paid back over ten times as long,
+        and all others would have a claim to them.
+        """
+        leases = [member.lease_until_ns for member in holder.members.values() if member.standing is Standing.HOLDS]
+        unseen_ns = max(0, self.now_ns - max(begin_ns, *leases))
+        self.charge_from_ns += unseen_ns
+        self.hop_ns += unseen_ns
+        return unseen_ns
 
     def _move_now(self, holder: Seat, held_ns: int) -> None:
         """The virtual now, piece by piece: at each piece's end somebody who idles stops being ahead of it."""
@@ -138,15 +154,25 @@ class Accounts:
             return min(policy.hop_most_ns, *self._hops.values()) if self._hops else 0
         return min(self._hops.get(seat.name, 0), max(policy.hop_most_ns, quota_ns // 5))
 
-    def _charge_stray(self, seat: Seat, member: Member, busy_ns: int) -> None:
-        """Who overran is charged on while the token is elsewhere; who lost its lease, for the work it then reports."""
+    def _charge_stray(self, seat: Seat, member: Member, busy_ns: int, held_ns: int) -> None:
+        """Who overran is charged on while the token is elsewhere; who lost its lease, for the work it then reports.
+
+        No time is charged twice: not that in its lease, nor that of a sibling that strayed too, nor that in which its
+        tenant held the token again. `held_ns` is from the grant to its drain, as it says; 0: it does not.
+        """
+        begin_ns, end_ns, most_ns = member.lease_until_ns, self.now_ns, busy_ns
         if member.stray_since_ns:
-            extra_ns = self.now_ns - member.stray_since_ns
+            begin_ns, most_ns = member.stray_since_ns, self.now_ns - member.stray_since_ns
             member.stray_since_ns = self.now_ns
-        else:
-            extra_ns = min(busy_ns, self.now_ns - member.lease_until_ns)
-        seat.clock += virtual(max(0, extra_ns), seat.weight_ppm)
-        seat.drain(max(0, extra_ns))
+        elif held_ns:
+            end_ns = min(end_ns, member.granted_ns + held_ns)
+        begin_ns = max(begin_ns, seat.strayed_until_ns)
+        held_again_ns = seat.window.total_ns - max(member.stray_total_ns, seat.stray_total_ns)
+        extra_ns = max(0, min(most_ns, end_ns - begin_ns - held_again_ns))
+        seat.strayed_until_ns = max(begin_ns, end_ns)
+        seat.stray_total_ns = seat.window.total_ns
+        seat.clock += virtual(extra_ns, seat.weight_ppm)
+        seat.drain(extra_ns)
 
     def _catch_up(self, seat: Seat) -> None:
         """Who becomes active again keeps what it is owed, up to one quota; idling earns no more.

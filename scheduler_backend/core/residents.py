@@ -63,8 +63,9 @@ class Residents(Tenure):
         seat.members[event.client] = member = Member(event.client)
         self._clients[event.client] = seat
         if epoch:
-            member.standing, member.epoch = Standing.STRAY, epoch
-            member.lease_until_ns = self.now_ns
+            member.epoch = epoch
+            member.granted_ns = member.lease_until_ns = self.now_ns  # when, is not known
+            seat.stray(member)
             self._actions.append(ev.Revoke(event.client, self.gpu, epoch, ev.LEASE))
         else:
             self.unheard.discard(event.client)

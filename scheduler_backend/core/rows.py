@@ -89,7 +89,7 @@ class Rows(Grants):
         """what it thinks it holds is gone: say so again, charge one that overran"""
         member = seat.members[event.client]
         if member.standing is Standing.STRAY:
-            self._charge_stray(seat, member, 0)
+            self._charge_stray(seat, member, 0, 0)
         self._actions.append(ev.Revoke(event.client, self.gpu, event.epoch, ev.LEASE))
 
     def _return(self, seat: Seat, event: ev.TokenReturned) -> None:
@@ -115,7 +115,7 @@ class Rows(Grants):
         """the grant was over already: charge what it reports; its wish counts"""
         member = seat.members[event.client]
         if member.standing is Standing.STRAY and member.epoch == event.epoch:
-            self._charge_stray(seat, member, event.busy_ns)
+            self._charge_stray(seat, member, event.busy_ns, event.held_ns)
             member.standing = Standing.QUIET
             self.unheard.discard(event.client)
         elif member.epoch == event.epoch and event.launches:  # what was not known when its grant was charged
@@ -200,9 +200,10 @@ class Rows(Grants):
     def _lapse(self, seat: Seat, event: Lapse) -> None:
         """a lease ran out: the process is dead, frozen or cut off"""
         member = seat.members[event.client]
-        member.standing = Standing.WAITS if member.asks_again else Standing.STRAY
-        member.stray_since_ns = 0
-        member.asks_again = False
+        asked_again = member.asks_again
+        seat.stray(member)
+        if asked_again:
+            member.standing = Standing.WAITS
         self._actions.append(ev.LeaseLost(seat.name, event.client, self.gpu, self.epoch))
         self._actions.append(ev.Revoke(event.client, self.gpu, self.epoch, ev.LEASE))
         self._after_hold(seat)
@@ -210,9 +211,7 @@ class Rows(Grants):
     def _overrun(self, seat: Seat, event: Overrun) -> None:
         """it lives and does not drain: it is charged on, and the next is granted anyway"""
         member = seat.members[event.client]
-        member.standing = Standing.STRAY
-        member.stray_since_ns = self.now_ns
-        member.asks_again = False
+        seat.stray(member, since_ns=self.now_ns)
         self._actions.append(ev.Overran(seat.name, event.client, self.gpu, self.epoch))
         self._actions.append(ev.Revoke(event.client, self.gpu, self.epoch, ev.LEASE))
         self._after_hold(seat)

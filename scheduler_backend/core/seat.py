@@ -43,7 +43,7 @@ class Member:
 
     __slots__ = (
         "again", "asks_again", "client", "epoch", "granted_ns", "lease_until_ns", "span_ns", "standing",
-        "stray_since_ns",
+        "stray_since_ns", "stray_total_ns",
     )  # fmt: skip
 
     def __init__(self, client: int) -> None:
@@ -56,6 +56,7 @@ class Member:
         self.lease_until_ns = 0
         self.asks_again = False  # it asked while its grant was closing
         self.stray_since_ns = 0  # charged up to here, for one that overran; 0 for one whose lease ran out
+        self.stray_total_ns = 0  # what its tenant had held of all time by then
 
 
 class Seat:
@@ -69,6 +70,8 @@ class Seat:
         self.latency = spec.latency
         self.gang = False  # it gets the tokens of several GPUs together (gang.py)
         self.together = False  # its grants end, for they do on another of its GPUs
+        self.strayed_until_ns = 0  # up to here it was charged for processes that strayed
+        self.stray_total_ns = 0  # what it had held of all time by then
         self.preempted_ns = -NEVER_NS  # a gang that was asked back is spared for a quota
         self.state = State.IDLE
         self.members: dict[int, Member] = {}
@@ -119,6 +122,13 @@ class Seat:
     def with_standing(self, standing: Standing) -> list[Member]:
         """Its processes of one standing, in the order in which they came."""
         return [member for member in self.members.values() if member.standing is standing]
+
+    def stray(self, member: Member, since_ns: int = 0) -> None:
+        """The token moves on from this process, whose work may still run; `since_ns`: it overran, and is charged on."""
+        member.standing = Standing.STRAY
+        member.stray_since_ns = since_ns
+        member.stray_total_ns = self.window.total_ns
+        member.asks_again = False
 
     def fill(self, now_ns: int, depth_ns: int) -> None:
         """Let the bucket fill up to now, and no further than its depth."""

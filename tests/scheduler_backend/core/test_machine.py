@@ -9,9 +9,9 @@ import pytest
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.machine import TokenMachine
 from scheduler_backend.core.moves import Epochs, InvalidTransition, Take
-from scheduler_backend.core.policy import MS, Policy
+from scheduler_backend.core.policy import MS, Policy, virtual
 from scheduler_backend.core.rows import TRANSITIONS
-from scheduler_backend.core.seat import State
+from scheduler_backend.core.seat import Standing, State
 from scheduler_backend.core.tenant import TenantSpec
 
 
@@ -399,6 +399,75 @@ def test_a_lease_that_runs_out_frees_the_token_and_a_late_return_is_charged():
     bench.at(35).do(ev.TokenReturned(1, 0, 1, True, busy_ns=2 * MS))
     assert bench.machine.seats["a"].clock > clock
     assert bench.machine.seats["a"].state is State.WAITING
+
+
+def test_a_stray_is_charged_for_what_it_ran_after_its_lease_and_not_again_for_what_it_ran_in_it():
+    """Its Return came late, and not its drain: the whole turn was charged when the lease ran out."""
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    bench.ask(1)
+    bench.ask(2)
+    bench.at(30.001)
+    seat = bench.machine.seats["a"]
+    assert seat.with_standing(Standing.STRAY)
+    clock = seat.clock
+    bench.at(60).do(ev.TokenReturned(1, 0, 1, False, busy_ns=9 * MS, held_ns=10 * MS))
+    assert seat.clock == clock
+
+
+def test_a_stray_that_drained_after_its_lease_is_charged_for_what_it_ran_then():
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    bench.ask(1)
+    bench.ask(2)
+    lease_ns = bench.machine.seats["a"].members[1].lease_until_ns
+    bench.at(30.001)
+    seat = bench.machine.seats["a"]
+    clock = seat.clock
+    bench.at(60).do(ev.TokenReturned(1, 0, 1, False, busy_ns=30 * MS, held_ns=lease_ns + 5 * MS))
+    assert seat.clock == clock + virtual(5 * MS, 500_000)
+
+
+def test_processes_of_a_tenant_that_stray_together_are_charged_for_that_time_once():
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    bench.do(ev.ClientJoined("a", 11, (0,)))
+    for client in (1, 11, 2):
+        bench.ask(client)
+    seat = bench.machine.seats["a"]
+    lease_ns = seat.members[1].lease_until_ns
+    bench.at(30.001)
+    clock = seat.clock
+    for client in (1, 11):
+        bench.at(60).do(ev.TokenReturned(client, 0, 1, False, busy_ns=30 * MS, held_ns=lease_ns + 20 * MS))
+    assert seat.clock == clock + virtual(20 * MS, 500_000)
+
+
+def test_a_stray_is_not_charged_for_what_its_tenant_held_meanwhile():
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    bench.do(ev.ClientJoined("a", 11, (0,)))
+    bench.ask(1)
+    bench.ask(2)
+    seat = bench.machine.seats["a"]
+    lease_ns = seat.members[1].lease_until_ns
+    bench.at(30.001).ask(11)
+    bench.at(40).back(2)
+    assert bench.holder == "a"
+    bench.at(45).back(11)
+    clock = seat.clock
+    bench.at(60).do(ev.TokenReturned(1, 0, 1, False, busy_ns=30 * MS, held_ns=lease_ns + 20 * MS))
+    assert seat.clock == clock + virtual(15 * MS, 500_000)
+
+
+def test_while_the_daemon_itself_stood_still_nobody_is_charged_and_nobody_earns_a_claim():
+    """A stopped daemon finds its holder drained two seconds ago: its lease ended long before, and the card was idle."""
+    bench = Bench(("a", 0.4), ("b", 0.6))
+    bench.ask(1)
+    bench.ask(2)
+    lease_ns = bench.machine.seats["a"].members[1].lease_until_ns
+    bench.now_ns = 2000 * MS  # and not one Tick
+    (charged,) = of(bench.back(1, more=True), ev.Charged)
+    assert charged.held_ns == lease_ns
+    assert charged.overuse_ns == Policy().lease_margin_ns
+    assert bench.machine.usage_ns("a", bench.now_ns)[0] == lease_ns
+    assert bench.machine.virtual_now == virtual(lease_ns, 1_000_000)
 
 
 def test_a_frozen_sibling_costs_the_tenant_only_that_process():

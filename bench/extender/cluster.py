@@ -132,7 +132,7 @@ class Watcher:
         if item["spec"].get("nodeName") and item["metadata"]["name"] not in self.bound:
             self.bound[item["metadata"]["name"]] = time.monotonic_ns(), item
             if len(self.bound) in (1, self._pods):
-                self._spent.append({name: processor_seconds(pid) for name, pid in self.processes.items()})
+                self._spent.append({name: processor_seconds(pid) for name, pid in list(self.processes.items())})
 
     def milliseconds_a_pod(self) -> dict[str, float]:
         first, last = self._spent

@@ -1,9 +1,9 @@
-"""The Kubernetes API as the cluster parts use it: list, watch, bind, compare and set, events. This package's only I/O.
+"""The Kubernetes API as the cluster parts use it: list, watch, bind, compare and set, events.
 
 Stands on kubernetes.aio for who and where we are (kubeconfig or service account, TLS, tokens); requests and replies are
 plain JSON over a session of our own. That client's typed calls check each reply against a model, and
 create_namespaced_pod_binding raises although the pod was bound (client 37: the reply is a Status); its way from a call
-to the wire costs as much again as the request itself.
+to the wire costs as much again as the request itself. The two writes that every pod costs go by http1.py.
 
 A refusal by the API server is a Refused with its HTTP status; no answer (connection, time-out, a proxy's page) is an
 Unanswered: then what was asked may or may not have been done.
@@ -24,6 +24,7 @@ import aiohttp
 import orjson
 
 from gemini.kube import names
+from gemini.kube.http1 import Connections
 from gemini.kube.quantity import version_number
 
 Object = dict[str, Any]
@@ -69,6 +70,14 @@ class Client:
         self._api = api
         settings, rest = api.configuration, api.rest_client
         connector = aiohttp.TCPConnector(limit=settings.connection_pool_maxsize, ssl=rest.ssl_context)
+        where = urlsplit(settings.host)
+        secure = where.scheme == "https"
+        self._short: Connections | None = None  # for small calls; a proxy is spoken to by aiohttp alone
+        if not settings.proxy and where.hostname:
+            context, name = rest.ssl_context if secure else None, settings.tls_server_name
+            port = where.port or (443 if secure else 80)
+            self._short = Connections(where.hostname, port, context, name, CONNECTIONS)
+        self._prefix, self._host = where.path.rstrip("/"), where.netloc.rpartition("@")[2]
         # A watch's events can be larger than aiohttp's own buffer.
         self._session = aiohttp.ClientSession(connector=connector, read_bufsize=1 << 21)
         self._more = {"proxy": settings.proxy, "proxy_headers": settings.proxy_headers}
@@ -97,6 +106,8 @@ class Client:
         return cls(client.ApiClient(settings))
 
     async def close(self) -> None:
+        if self._short is not None:
+            self._short.close()
         await self._session.close()
         await self._api.close()
 
@@ -113,25 +124,34 @@ class Client:
             text = await reply.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unanswered(f"{method} {path}: {str(error) or type(error).__name__}") from None
+        return _answer(method, path, reply.status, text)
+
+    async def _write(self, method: str, path: str, body: Object) -> Object:
+        """`call` for small objects, in a fraction of its time."""
+        if self._short is None:
+            return await self.call(method, path, body)
+        content = orjson.dumps(body)
+        fields = {
+            "Host": self._host, "Accept": "application/json", "Content-Type": "application/json",
+            "Content-Length": str(len(content)), **await self._credentials(),
+        }  # fmt: skip
+        head = "".join(f"{key}: {value}\r\n" for key, value in fields.items())
+        request = f"{method} {self._prefix}{path} HTTP/1.1\r\n{head}\r\n".encode() + content
         try:
-            decoded = orjson.loads(text) if text else {}
-        except ValueError:
-            decoded = None
-        if not isinstance(decoded, dict):
-            raise Unanswered(f"{method} {path}: {reply.status} with a body that is no object")
-        if reply.status >= 500 or reply.status == 429:
-            raise Unanswered(f"{method} {path}: {reply.status}: {decoded.get('message', '')}")
-        if reply.status >= 400:
-            raise Refused(reply.status, f"{decoded.get('message') or method + ' ' + path}")
-        return decoded
+            reply = await self._short.exchange(request, CALL_SECONDS)
+        except (TimeoutError, OSError) as error:
+            raise Unanswered(f"{method} {path}: {str(error) or type(error).__name__}") from None
+        return _answer(method, path, reply.status, reply.body)
+
+    async def _credentials(self) -> dict[str, str]:
+        settings = await self._api.configuration.auth_settings()
+        return {auth["key"]: auth["value"] for auth in settings.values()}
 
     async def _send(
         self, method: str, path: str, body: Object | None, query: dict[str, str] | None, timeout: Any
     ) -> Any:
         target = self._api.configuration.host + path + (f"?{urlencode(query)}" if query else "")
-        headers = {"Accept": "application/json"}
-        for auth in (await self._api.configuration.auth_settings()).values():
-            headers[auth["key"]] = auth["value"]
+        headers = {"Accept": "application/json", **await self._credentials()}
         if body is not None:
             kind = "merge-patch+json" if method == "PATCH" else "json"
             headers["Content-Type"] = f"application/{kind}"
@@ -273,7 +293,7 @@ class Client:
             "metadata": {"name": name, "namespace": namespace, "uid": uid, "annotations": annotations},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
-        await self.call("POST", f"{_pod_path(namespace, name)}/binding", binding)
+        await self._write("POST", f"{_pod_path(namespace, name)}/binding", binding)
 
     async def lease(self, namespace: str, name: str) -> Object | None:
         try:
@@ -299,7 +319,7 @@ class Client:
             "spec": {},
         }
         path = _lease_path(namespace) if fresh else f"{_lease_path(namespace)}/{quote(name)}"
-        written = await self.call("POST" if fresh else "PUT", path, body)
+        written = await self._write("POST" if fresh else "PUT", path, body)
         return str((written.get("metadata") or {}).get("resourceVersion", ""))
 
     async def event(
@@ -368,6 +388,21 @@ async def follow(
                 version = ""
             await asyncio.sleep(wait)
             wait = min(wait * 2, 10.0)
+
+
+def _answer(method: str, path: str, status: int, text: bytes) -> Object:
+    """The object that the API server answered; raises what it did not do."""
+    try:
+        decoded = orjson.loads(text) if text else {}
+    except ValueError:
+        decoded = None
+    if not isinstance(decoded, dict):
+        raise Unanswered(f"{method} {path}: {status} with a body that is no object")
+    if status >= 500 or status == 429:
+        raise Unanswered(f"{method} {path}: {status}: {decoded.get('message', '')}")
+    if status >= 400:
+        raise Refused(status, f"{decoded.get('message') or method + ' ' + path}")
+    return decoded
 
 
 def _pod_path(namespace: str, name: str) -> str:

@@ -11,13 +11,16 @@ import contextlib
 import os
 import signal
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 
 import uvloop
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from gemini.plain import Connection, Plain
+
+SHUTDOWN_SECONDS = 5.0  # for what is under way when the end comes
 RENEW_SECONDS = 10.0  # how often certificate files are looked at
 # Asked by the kubelet and by Prometheus, which have no certificate of our authority: open where --client-ca is given.
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
@@ -59,32 +62,52 @@ def tls_context(args: argparse.Namespace) -> ssl.SSLContext | None:
     return context
 
 
+@contextlib.asynccontextmanager
+async def listening(
+    application: web.Application, host: str, port: int, context: ssl.SSLContext | None = None,
+    verbs: Mapping[str, Plain] | None = None, known: bool = False,
+) -> AsyncIterator[str]:  # fmt: skip
+    """Answers on an address for as long as the block runs; its URL. `verbs`: POSTs that are answered without aiohttp
+    where they are plain (plain.py), `known` only to peers with a certificate. Raises CannotServe."""
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
+    await runner.setup()
+    assert runner.server is not None
+    rest, given, opened = runner.server, verbs or {}, set[Connection]()
+    make = (lambda: Connection(given, rest, opened, known)) if given else rest
+    try:
+        try:
+            server = await asyncio.get_running_loop().create_server(make, host, port, ssl=context, backlog=128)
+        except OSError as error:
+            raise CannotServe(f"{host}:{port}: {error.strerror}; give another --host or --port") from None
+        at, number = server.sockets[0].getsockname()[:2]
+        try:
+            yield f"http{'s' if context else ''}://{at}:{number}"
+        finally:
+            server.close()
+            if opened:
+                await asyncio.wait([asyncio.ensure_future(one.end()) for one in opened], timeout=SHUTDOWN_SECONDS)
+    finally:
+        await runner.cleanup()
+
+
 async def serve(
-    application: web.Application, args: argparse.Namespace, context: ssl.SSLContext | None, ready: Callable[[str], None]
-) -> None:
-    """Serves until SIGTERM or SIGINT; `ready` is called with the URL."""
-    if args.client_ca is not None:
+    application: web.Application, args: argparse.Namespace, context: ssl.SSLContext | None,
+    ready: Callable[[str], None], verbs: Mapping[str, Plain] | None = None,
+) -> None:  # fmt: skip
+    """Serves until SIGTERM or SIGINT; `ready` is called with the URL. `verbs`: see listening."""
+    known = args.client_ca is not None
+    if known:
         application.middlewares.append(_known)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=5.0)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, args.host, args.port, ssl_context=context)
-        try:
-            await site.start()
-        except OSError as error:
-            raise CannotServe(f"{args.host}:{args.port}: {error.strerror}; give another --host or --port") from None
-        host, port = runner.addresses[0][:2]
-        ready(f"http{'s' if context else ''}://{host}:{port}")
+    async with listening(application, args.host, args.port, context, verbs, known) as url:
+        ready(url)
         renewing = loop.create_task(_renew(context, args)) if context else None
         await ended.wait()
         if renewing is not None:
             renewing.cancel()
-    finally:
-        await runner.cleanup()
 
 
 @web.middleware

@@ -34,6 +34,7 @@ from gemini.extender.state import BUDGET, CLAIM, DEVICE, KINDS, NODE, POD, Clust
 from gemini.kube import names
 from gemini.kube.client import ApiFault, Client, follow
 from gemini.placement.allocate import UnknownPolicy
+from gemini.plain import Answer, Plain
 
 PORT = 8790
 LARGEST_BODY = 256 << 20  # 5,000 whole Node objects of 50 KB
@@ -46,7 +47,7 @@ RESULTS = ("ok", "400", "500", "503")
 BUCKETS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 log = logging.getLogger("gemini.extender")
 
-Verb = Callable[[bytes], Awaitable[bytes]]
+Verb = Callable[[bytes], bytes | Awaitable[bytes]]
 
 
 class App:
@@ -80,57 +81,70 @@ class App:
         )
         self.pods = Gauge("gemini_extender_pods", "Sharepods by where they are", ["state"], registry=self.registry)
 
+    def verbs(self) -> dict[str, Plain]:
+        """The verbs by path: as aiohttp's routes reach them, and plain requests without it."""
+        fails: dict[str, Callable[[str], bytes]] = {"filter": codec.write_filter_error, "bind": codec.write_bind}
+        of: dict[str, Verb] = {
+            "filter": self.filter, "prioritize": self.prioritize, "bind": self.bind, "preempt": self.preempt,
+            "dry-run": self.dry_run,
+        }  # fmt: skip
+        return {f"/{name}": self._answering(name, of[name], fails.get(name, _plain_error)) for name in VERBS}
+
     def application(self) -> web.Application:
         application = web.Application(client_max_size=LARGEST_BODY)
-        verbs: dict[str, tuple[Verb, Callable[[str], bytes]]] = {
-            "filter": (self.filter, codec.write_filter_error),
-            "prioritize": (self.prioritize, _plain_error),
-            "bind": (self.bind, codec.write_bind),
-            "preempt": (self.preempt, _plain_error),
-            "dry-run": (self.dry_run, _plain_error),
-        }
-        for name, (verb, fail) in verbs.items():
-            application.router.add_post(f"/{name}", self._handler(name, verb, fail))
+        for path, verb in self.verbs().items():
+            application.router.add_post(path, _handler(verb))
         application.router.add_get("/state", self.state)
         application.router.add_get("/healthz", self.healthz)
         application.router.add_get("/readyz", self.readyz)
         application.router.add_get("/metrics", self.metrics)
         return application
 
-    def _handler(
-        self, name: str, verb: Verb, fail: Callable[[str], bytes]
-    ) -> Callable[[web.Request], Awaitable[web.Response]]:
+    def _answering(self, name: str, verb: Verb, fail: Callable[[str], bytes]) -> Plain:
+        """The verb with its errors told and its time taken."""
         seconds, ok = self.seconds.labels(name), self.calls.labels(name, "ok")
 
-        async def handle(request: web.Request) -> web.Response:
-            started, status = time.perf_counter(), 200
-            try:
-                body = await request.read()  # raises 413 by itself
-                if missing := self.missing():
-                    result, status = (
-                        fail(f"not ready: {', '.join(missing)} not listed yet"),
-                        503 if name == "dry-run" else 200,
-                    )
-                else:
-                    result = await verb(body)
-            except codec.BadRequest as error:
-                result, status = fail(str(error)), 400
-            except web.HTTPException:
-                raise
-            except Exception:
-                log.exception("verb=%s failed", name)
-                result, status = fail("the extender failed on this request; see its log"), 500
+        def told(started: float, result: bytes, status: int = 200) -> Answer:
             seconds.observe(time.perf_counter() - started)
             (ok if status == 200 else self.calls.labels(name, str(status))).inc()
-            return web.Response(body=result, status=status, content_type="application/json")
+            return status, result
 
-        return handle
+        def failed(started: float, error: Exception) -> Answer:
+            if isinstance(error, codec.BadRequest):
+                return told(started, fail(str(error)), 400)
+            log.error("verb=%s failed", name, exc_info=error)
+            return told(started, fail("the extender failed on this request; see its log"), 500)
+
+        async def later(started: float, awaited: Awaitable[bytes]) -> Answer:
+            try:
+                return told(started, await awaited)
+            except Exception as error:
+                return failed(started, error)
+
+        def answer(body: bytes) -> Answer | Awaitable[Answer]:
+            started = time.perf_counter()
+            try:
+                if missing := self.missing():
+                    text = f"not ready: {', '.join(missing)} not listed yet"
+                    return told(started, fail(text), 503 if name == "dry-run" else 200)
+                result = verb(body)
+            except Exception as error:
+                return failed(started, error)
+            return told(started, result) if isinstance(result, bytes) else later(started, result)
+
+        return answer
 
     # ---- verbs
 
-    async def filter(self, body: bytes) -> bytes:
+    def filter(self, body: bytes) -> bytes | Awaitable[bytes]:
         request = codec.read_filter(body)
-        verdict = await self.service.filter(request)
+        verdict = self.service.filter_at_once(request)
+        return self._filter_later(request) if verdict is None else self._filtered(request, verdict)
+
+    async def _filter_later(self, request: codec.FilterRequest) -> bytes:
+        return self._filtered(request, await self.service.filter(request))
+
+    def _filtered(self, request: codec.FilterRequest, verdict: Verdict) -> bytes:
         if verdict.error:
             return codec.write_filter_error(verdict.error)
         if not verdict.passed:
@@ -143,7 +157,7 @@ class App:
         if self.announcer is not None:
             self.announcer.waits(self.service.view(request.pod), reason, summary(verdict))
 
-    async def prioritize(self, body: bytes) -> bytes:
+    def prioritize(self, body: bytes) -> bytes:
         request = codec.read_filter(body)
         return codec.write_scores(request, self.service.prioritize(request))
 
@@ -154,7 +168,7 @@ class App:
             log.info("bind pod=%s/%s node=%s error=%s", request.namespace, request.name, request.node, error)
         return codec.write_bind(error)
 
-    async def preempt(self, body: bytes) -> bytes:
+    def preempt(self, body: bytes) -> bytes:
         victims = self.service.preempt(codec.read_preempt(body))
         self.victims.inc(sum(len(v.uids) for v in victims.values()))
         return codec.write_preempt(victims)
@@ -198,6 +212,15 @@ class App:
         self.pods.labels("reserved").set(len(cluster.reservations))
         self.pods.labels("placed").set(sum(pod.holds for pod in cluster.pods.values()))
         return web.Response(body=generate_latest(self.registry), content_type="text/plain", charset="utf-8")
+
+
+def _handler(verb: Plain) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def handle(request: web.Request) -> web.Response:
+        answer = verb(await request.read())  # raises 413 by itself
+        status, result = answer if isinstance(answer, tuple) else await answer
+        return web.Response(body=result, status=status, content_type="application/json")
+
+    return handle
 
 
 def _plain_error(text: str) -> bytes:
@@ -271,7 +294,7 @@ async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
             if announcer is not None:
                 tasks.append(group.create_task(announcer.run()))
             try:
-                await serving.serve(app.application(), args, context, ready)
+                await serving.serve(app.application(), args, context, ready, app.verbs())
             finally:
                 for task in tasks:
                     task.cancel()

@@ -132,8 +132,19 @@ class Service:
     async def filter(self, request: FilterRequest, effect: bool = True) -> Verdict:
         """`effect` False: reserves nothing, and says why for every node."""
         pod = self.view(request.pod)
-        verdict = await self._filter(pod, request.names, effect)
-        if effect and pod.uid:
+        verdict = self._filter(pod, request.names, effect)
+        if verdict is None:
+            verdict = await self._groups.place(pod, request.names, effect) or self._judge(pod, request.names, effect)
+        return self._noted(pod, verdict) if effect else verdict
+
+    def filter_at_once(self, request: FilterRequest) -> Verdict | None:
+        """The same with effect, where nobody has to be asked; None: it has to be awaited."""
+        pod = self.view(request.pod)
+        verdict = self._filter(pod, request.names, effect=True)
+        return None if verdict is None else self._noted(pod, verdict)
+
+    def _noted(self, pod: PodView, verdict: Verdict) -> Verdict:
+        if pod.uid:
             if verdict.passed:
                 self.waiting.pop(pod.uid, None)
             else:
@@ -156,7 +167,8 @@ class Service:
         cards = verdict.cards | {name: why.devices for name, why in refusals.items()}
         return Verdict([name for name in request.names if name in able], failed, cards)
 
-    async def _filter(self, pod: PodView, asked: Sequence[str], effect: bool) -> Verdict:
+    def _filter(self, pod: PodView, asked: Sequence[str], effect: bool) -> Verdict | None:
+        """None: the pod's group is to be placed first."""
         if pod.fault is not None:
             return Verdict([], dict.fromkeys(asked, ("Invalid", pod.fault)))
         if pod.spec is None:
@@ -171,11 +183,10 @@ class Service:
         if held is not None and held.awaited and effect:  # it was not bound there, and is to be placed anew
             self.cluster.reservations.drop(pod.uid)
             held = None
-        if held is None and pod.group is not None:
-            refused = await self._groups.place(pod, asked, effect)
-            if refused is not None:
-                return refused
-            held = self.cluster.reservations.of(pod.uid)
+        return None if held is None and pod.group is not None else self._judge(pod, asked, effect)
+
+    def _judge(self, pod: PodView, asked: Sequence[str], effect: bool) -> Verdict:
+        held = self.cluster.reservations.of(pod.uid)
         if held is not None:
             node = held.placement.node
             why = ("Reserved", f"cards are held for the pod on {node}")

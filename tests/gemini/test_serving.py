@@ -16,6 +16,7 @@ import pytest
 from aiohttp import web
 
 from gemini import serving
+from gemini.plain import Plain
 from tests.e2e.pki import Authority, Pair
 
 
@@ -43,13 +44,13 @@ def test_wrong_use_is_one_line_and_no_traceback(words: list[str], said: str, tmp
     assert len(done.stderr.splitlines()) == 1
 
 
-async def ask(url: str, trusted: Path, pair: Pair | None) -> int | None:
+async def ask(url: str, trusted: Path, pair: Pair | None, method: str = "GET") -> int | None:
     """The status; None: the connection was refused."""
     context = ssl.create_default_context(cafile=trusted)
     if pair is not None:
         context.load_cert_chain(pair.certificate, pair.key)
     try:
-        async with aiohttp.ClientSession() as session, session.get(url, ssl=context) as reply:
+        async with aiohttp.ClientSession() as session, session.request(method, url, ssl=context) as reply:
             return reply.status
     except aiohttp.ClientError:
         return None
@@ -68,14 +69,17 @@ def test_with_a_client_authority_strangers_see_health_and_metrics_alone(tmp_path
     async def main() -> None:
         at = asyncio.get_running_loop().create_future()
         application = web.Application()
-        for path in ("/filter", "/healthz", "/readyz", "/metrics"):
+        for path in ("/state", "/healthz", "/readyz", "/metrics"):
             application.router.add_get(path, answer)
+        application.router.add_post("/filter", answer)
         context = serving.tls_context(args)
-        served = asyncio.create_task(serving.serve(application, args, context, at.set_result))
+        verbs: dict[str, Plain] = {"/filter": lambda body: (200, b"{}")}
+        served = asyncio.create_task(serving.serve(application, args, context, at.set_result, verbs))
         url = await at
-        for path in ("/filter", "/healthz", "/readyz", "/metrics"):
+        for path in ("/filter", "/state", "/healthz", "/readyz", "/metrics"):
             for who, shown in (("nobody", None), ("ours", ours.issue("us")), ("theirs", others.issue("them"))):
-                found[who, path] = await ask(url + path, ours.certificate, shown)
+                method = "POST" if path == "/filter" else "GET"
+                found[who, path] = await ask(url + path, ours.certificate, shown, method)
         os.kill(os.getpid(), signal.SIGTERM)
         await served
 
@@ -83,6 +87,6 @@ def test_with_a_client_authority_strangers_see_health_and_metrics_alone(tmp_path
         return web.Response(text="ok\n")
 
     serving.run(main)
-    assert found.pop(("nobody", "/filter")) == 403
+    assert found.pop(("nobody", "/filter")) == found.pop(("nobody", "/state")) == 403
     assert {status for (who, _), status in found.items() if who == "theirs"} == {None}
     assert {status for (who, _), status in found.items() if who != "theirs"} == {200}

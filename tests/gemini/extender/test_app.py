@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession, web
+from aiohttp import ClientSession
 
+from gemini import plain, serving
 from gemini.extender import app
 from gemini.extender.announce import Announcer
 from gemini.extender.app import App
@@ -30,16 +31,15 @@ def served(made: World, talk: Talk, ready: bool = True) -> Replica:
                 event.set()
         announcer = Announcer(made, lambda: replica.now_ns)
         saying = asyncio.create_task(announcer.run())
-        runner = web.AppRunner(App(replica.service, announcer, synced).application())
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        host, port = runner.addresses[0]
+        app = App(replica.service, announcer, synced)
         try:
-            async with ClientSession() as session:
-                await talk(session, f"http://{host}:{port}", replica)
+            async with (
+                serving.listening(app.application(), "127.0.0.1", 0, verbs=app.verbs()) as url,
+                ClientSession() as session,
+            ):
+                await talk(session, url, replica)
         finally:
             saying.cancel()
-            await runner.cleanup()
         return replica
 
     return asyncio.run(run())
@@ -139,6 +139,7 @@ def test_body_above_the_limit_is_refused_and_the_next_call_is_served(
     verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app, "LARGEST_BODY", 1 << 16)
+    monkeypatch.setattr(plain, "LONGEST_BODY", 1 << 16)
     made = World()
     made.nodes("n1")
 

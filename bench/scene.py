@@ -1,8 +1,9 @@
 """A scene of the fault campaign: a bed with busy tenants whose memory comes and goes, and what must be so at its end.
 
 The judge looks at those tenants that are still alive: over half a second that begins one second after the fault is over
-(or was detected) each is within 2 percentage points of its share, and what the daemon counts of its memory is what the
-simulated driver holds. Windows in which the jitter probe saw the machine itself stall are listed, and another is taken.
+(or was detected) each is within 2 percentage points of its share (bench/spent.py), and what the daemon counts of its
+memory is what the simulated driver holds. Windows in which the jitter probe saw the machine itself stall are listed,
+and another is taken.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import numpy as np
 from bench.arms import compile_program
 from bench.bed import HOOK, ROOT, Bed, wait_for
 from bench.jitter import Probe
+from bench.spent import watch
 from gemini import shares
 from gemini.units import entitled
 from scheduler_backend import trace
@@ -140,10 +142,9 @@ class Scene:
         windows = []
         for _ in range(MOST_WINDOWS):
             with Probe() as probe:
-                record = self.bed.sample(WINDOW_SECONDS)
+                took = watch(self.bed, WINDOW_SECONDS)
             seen = [(end - begin) / 1e6 for begin, end in probe.stalls]
-            columns = [record.names.index(name) for name in names]
-            found = 100 * shares.errors(shares.achieved(record.at_ns, record.busy_ns[:, columns]), owed)
+            found = 100 * shares.errors(np.array([took[name] for name in names]), owed)
             worst = float(found.max())
             windows.append({"error_pp": dict(zip(names, map(float, found), strict=True)), "stalls_ms": seen})
             if worst <= ALLOWED_PP or not seen:

@@ -4,9 +4,9 @@
 
 Two tenants are busy throughout; guests join, leave, are killed, frozen and resumed, change their shares, one after the
 other at random, and the daemon itself is killed and started again in the first quarter. After each event, a second
-later, all tenants that are there are measured against their shares over one second. Whenever the guests have all left,
-the daemon's memory, descriptors and threads are noted: over what is left of the run none of them may grow. The seed is
-in the JSON: the same seed makes the same events.
+later, all tenants that are there are measured against their shares over one second (bench/spent.py). Whenever the
+guests have all left, the daemon's memory, descriptors and threads are noted: over what is left of the run none of them
+may grow. The seed is in the JSON: the same seed makes the same events.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from bench.arms import compile_program
 from bench.bed import ROOT, Bed
 from bench.jitter import Probe
 from bench.report import report
+from bench.spent import watch
 from gemini import shares
 from gemini.units import entitled
 
@@ -108,15 +109,14 @@ class Soak:
     def measure(self) -> dict[str, Any]:
         time.sleep(SETTLE_SECONDS)
         with Probe() as probe:
-            record = self.bed.sample(WINDOW_SECONDS)
-        columns = [record.names.index(name) for name in self.shares]
+            took = watch(self.bed, WINDOW_SECONDS)
         owed = np.array(entitled(list(self.shares.values())))
-        found = 100 * shares.errors(shares.achieved(record.at_ns, record.busy_ns[:, columns]), owed)
+        found = 100 * shares.errors(np.array([took[name] for name in self.shares]), owed)
         dead = [pid for pids in self.pids.values() for pid in pids if self.bed.children[pid][1].poll() is not None]
         self.forget()
         return {
             "error_pp": float(found.max()),
-            "tenants": len(columns),
+            "tenants": len(self.shares),
             "stalls": len(probe.stalls),
             "dead": len(dead),
         }

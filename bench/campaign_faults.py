@@ -3,7 +3,7 @@
 A fault gets a scene whose tenants are busy and returns when the fault is over, or when the daemon must have detected
 it. Where it ends processes or takes a tenant's processes away it says so to the scene. Faults on messages go through a
 proxy on tenant a's socket; the situations that bring a message about (a connection cut, the others away for a while)
-are brought about as well, and a message that was never seen is a failure of the campaign itself.
+are brought about as well, and a case in which the message was never seen has failed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,13 +27,16 @@ from bench.scene import BUILD, Scene
 
 LEASE_SECONDS = 0.5  # by when a frozen or dead holder has been detected
 AWAY_SECONDS = 0.8
+SEEN_SECONDS = 10.0  # for the first message to tamper with
 
 
 class Fault(NamedTuple):
-    """`proxied`: tenant a speaks through the proxy; `wallclock`: all run under the clock that can jump."""
+    """`proxied`: tenant a speaks through the proxy, and without `paged` that alone: it finds no page socket;
+    `wallclock`: all run under the clock that can jump."""
 
     run: Callable[[Scene], None]
     proxied: bool = False
+    paged: bool = True
     wallclock: bool = False
 
 
@@ -56,7 +59,7 @@ MESSAGES = {  # name -> (type, to the client?, flag that must be set, situation)
     "Grant": (4, True, 0, "others away"),
     "prepared Grant": (4, True, 4, ""),
     "Extend": (5, True, 0, "others away"),
-    "Revoke": (6, True, 0, "others away"),
+    "Revoke": (6, True, 0, "a visitor"),
     "Return": (7, False, 0, ""),
     "MemReserve": (8, False, 0, ""),
     "MemReply": (9, True, 0, ""),
@@ -64,6 +67,29 @@ MESSAGES = {  # name -> (type, to the client?, flag that must be set, situation)
     "Stats": (12, False, 0, "wait"),
 }
 MODES = {"lost": "lose", "doubled": "double", "late": "late"}
+
+
+NO_PAGE = {"Return"}  # where there is one, a Return goes behind the word on it, and never as a message
+
+
+@contextlib.contextmanager
+def _visitor(scene: Scene) -> Iterator[None]:
+    """Somebody of class latency comes and goes all the time, and each time takes the token from whoever holds it."""
+    request, limit = scene.shares["b"]
+    _change(scene, "b", request - 0.1, limit)
+    scene.bed.tenant("visitor", 0.1, 1.0, latency=True)
+    child = scene.bed.load("visitor", "--kernel-us", 200, "--burst", 2, "--gap-us", 6000)
+    try:
+        yield
+    finally:
+        scene.kill(child.pid)
+        scene.bed.http("DELETE", "/tenants/visitor")
+        _change(scene, "b", request, limit)
+
+
+def _change(scene: Scene, name: str, request: float, limit: float) -> None:
+    status, answer = scene.bed.http("PATCH", f"/tenants/{name}", {"request": request, "limit": limit})
+    assert status == 200, answer
 
 
 def message(kind: str, mode: str) -> Callable[[Scene], None]:
@@ -84,13 +110,24 @@ def message(kind: str, mode: str) -> Callable[[Scene], None]:
             time.sleep(1.0)
             for pid in more:
                 scene.kill(pid)
+        elif situation == "a visitor":
+            with _visitor(scene):
+                _until_seen(scene)
+                time.sleep(0.5)
         else:
             time.sleep(2.2 if situation == "wait" else 0.5)
+        _until_seen(scene)
         scene.notes["messages"] = scene.tell_proxy({})
         if not scene.notes["messages"]:
             scene.notes["unseen"] = kind
 
     return run
+
+
+def _until_seen(scene: Scene) -> None:
+    """Wait for the first message that the proxy tampers with; who waited in vain is told by the case's own check."""
+    with contextlib.suppress(TimeoutError):
+        wait_for(lambda: scene.tell_proxy({"tell": True}), SEEN_SECONDS, "message to tamper with")
 
 
 def another_version(version: int) -> Callable[[Scene], None]:
@@ -287,8 +324,7 @@ def share_changed(scene: Scene) -> None:
     names = list(scene.shares)
     first, last = scene.shares[names[0]], scene.shares[names[-1]]
     for name, share in ((names[0], (first[0] - 0.05, first[1])), (names[-1], (last[0] + 0.05, max(last[1], 0.5)))):
-        status, answer = scene.bed.http("PATCH", f"/tenants/{name}", {"request": share[0], "limit": share[1]})
-        assert status == 200, answer
+        _change(scene, name, *share)
         scene.shares[name] = share
 
 
@@ -369,7 +405,11 @@ def garbage(scene: Scene) -> None:
 
 
 FAULTS: dict[str, Fault] = {
-    **{f"{kind} {mode}": Fault(message(kind, mode), proxied=True) for kind in MESSAGES for mode in MODES},
+    **{
+        f"{kind} {mode}": Fault(message(kind, mode), proxied=True, paged=kind not in NO_PAGE)
+        for kind in MESSAGES
+        for mode in MODES
+    },
     "older version": Fault(another_version(0), proxied=True),
     "newer version": Fault(another_version(2), proxied=True),
     "connection cut": Fault(cut(1), proxied=True),

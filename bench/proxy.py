@@ -3,9 +3,10 @@
     python -m bench.proxy LISTEN TARGET
 
 It reads one order a line from stdin, {"type": 3, "mode": "lose", "down": false, "flag": 0, "ms": 50}, and answers each
-line on stdout with what the order before it did, {"applied": 7}. An order holds until the next one; {} passes all.
-"cut": true closes every connection first. The bytes of a stream keep their order, as a socket's do: a message that is
-late holds up what comes after it. It knows frames and the wire's header (libhook/core/wire.h) and nothing else.
+line on stdout with what the order before it did, {"applied": 7}. An order holds until the next one; {} passes all, and
+{"tell": true} is no order: it only asks. "cut": true closes every connection first. The bytes of a stream keep their
+order, as a socket's do: a message that is late holds up what comes after it. It knows frames and the wire's header
+(libhook/core/wire.h) and nothing else.
 """
 
 from __future__ import annotations
@@ -150,8 +151,11 @@ class Proxy:
         self.words += more
         while b"\n" in self.words:
             line, self.words = self.words.split(b"\n", 1)
+            order = json.loads(line)
             print(json.dumps({"applied": self.applied}), flush=True)
-            self.order, self.applied = json.loads(line), 0
+            if order.get("tell"):
+                continue
+            self.order, self.applied = order, 0
             if self.order.get("cut"):
                 for flow in list(self.flows.values()):
                     self.close(flow)

@@ -59,8 +59,10 @@ WORKLOADS: dict[str, Workload] = {
 class Scene:
     """One workload on a bed of its own; tenant `a` is the one that faults are done to."""
 
-    def __init__(self, bed: Bed, workload: str, *, proxied: bool = False, wallclock: bool = False) -> None:
-        self.bed, self.workload, self.proxied = bed, WORKLOADS[workload], proxied
+    def __init__(
+        self, bed: Bed, workload: str, *, proxied: bool = False, paged: bool = True, wallclock: bool = False
+    ) -> None:
+        self.bed, self.workload, self.proxied, self.paged = bed, WORKLOADS[workload], proxied, paged
         self.program = compile_program(ROOT / "bench" / "churn.c", BUILD / "churn")
         self.shares = {name: (request, limit) for name, (request, limit, *_) in self.workload.items()}
         self.dead: set[int] = set()  # processes that the fault ended
@@ -98,7 +100,8 @@ class Scene:
         folder = self.bed.state_dir / "proxy"
         folder.mkdir()
         target = self.bed.sockets["a"]
-        (folder / "tenant.sock.page").symlink_to(f"{target}.page")  # page and credentials stay the process's own
+        if self.paged:
+            (folder / "tenant.sock.page").symlink_to(f"{target}.page")  # page and credentials stay the process's own
         command = [sys.executable, "-m", "bench.proxy", str(folder / "tenant.sock"), target]
         self.proxy = subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1

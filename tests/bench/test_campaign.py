@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from bench.campaign import SHORT
-from bench.campaign_faults import FAULTS, MESSAGES
+from bench import campaign, campaign_faults
+from bench.campaign import SHORT, play
+from bench.campaign_faults import FAULTS, MESSAGES, Fault, message
 from bench.scene import WORKLOADS
+from gemini.cli.main import main
 from libhook.core import lib
 from tests.bench.running import answer_of
 
@@ -35,3 +39,18 @@ def test_all_is_right_again_after(fault: str, workload: str) -> None:
     if failed and all(text.startswith("a share is off") for text in failed):
         pytest.fail(f"shares alone: {failed}; {said}")
     assert not failed, said
+
+
+@pytest.mark.timeout(300)
+def test_a_case_that_did_not_see_its_fault_fails_and_leaves_a_trace_that_replays(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(campaign, "OUT", tmp_path)
+    monkeypatch.setattr(campaign_faults, "SEEN_SECONDS", 0.1)
+    monkeypatch.setitem(MESSAGES, "nonsense", (99, False, 0, ""))
+    monkeypatch.setitem(FAULTS, "nonsense lost", Fault(message("nonsense", "lost"), proxied=True))
+    result = play("nonsense lost", "two busy")
+    assert "no nonsense was seen to be tampered with" in result["failed"]
+    trace = Path(result["kept"]) / "trace.jsonl"
+    assert main(["trace", "replay", str(trace)]) == 0
+    assert "every action the same" in capsys.readouterr().out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,6 +48,7 @@ def test_a_case_that_did_not_see_its_fault_fails_and_leaves_a_trace_that_replays
 ) -> None:
     monkeypatch.setattr(campaign, "OUT", tmp_path)
     monkeypatch.setattr(campaign_faults, "SEEN_SECONDS", 0.1)
+    monkeypatch.setattr(campaign, "MOST_ANEW", 0)
     monkeypatch.setitem(MESSAGES, "nonsense", (99, False, 0, ""))
     monkeypatch.setitem(FAULTS, "nonsense lost", Fault(message("nonsense", "lost"), proxied=True))
     result = play("nonsense lost", "two busy")
@@ -54,3 +56,45 @@ def test_a_case_that_did_not_see_its_fault_fails_and_leaves_a_trace_that_replays
     trace = Path(result["kept"]) / "trace.jsonl"
     assert main(["trace", "replay", str(trace)]) == 0
     assert "every action the same" in capsys.readouterr().out
+
+
+class Stalled:
+    """A probe that saw the machine stand still for so long, once for each case."""
+
+    def __init__(self, *longest_ms: float) -> None:
+        self.left = list(longest_ms)
+
+    def __call__(self) -> Stalled:
+        return self
+
+    def __enter__(self) -> Stalled:
+        self.stalls = [(0, int(self.left.pop(0) * 1e6))]
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("stood_ms", "fails", "failed", "played"),
+    [
+        ((500,), 0, False, 1),  # what ends well is not asked about
+        ((3,), 1, True, 1),
+        ((500, 3), 1, False, 2),
+        ((500, 500, 500, 500), 9, True, 4),
+    ],
+)
+def test_a_case_that_failed_is_played_anew_only_where_the_machine_stood_still(
+    monkeypatch: pytest.MonkeyPatch, stood_ms: tuple[float, ...], fails: int, failed: bool, played: int
+) -> None:
+    seen: list[str] = []
+
+    def once(fault: str, workload: str) -> dict[str, Any]:
+        seen.append(fault)
+        return {"fault": fault, "workload": workload, "failed": ["a share"] if len(seen) <= fails else []}
+
+    monkeypatch.setattr(campaign, "once", once)
+    monkeypatch.setattr(campaign, "Probe", Stalled(*stood_ms))
+    result = play("Hello lost", "two busy")
+    assert bool(result["failed"]) == failed
+    assert len(seen) == played
+    assert len(result["stood_ms"]) == played - 1

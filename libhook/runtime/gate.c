@@ -1,4 +1,4 @@
-/* gate.c - the slow path of a launch, opening and closing (gate.h). */
+/* gate.c - opening and closing, and the account of bursts (gate.h). */
 #define _GNU_SOURCE
 #include "libhook/runtime/gate.h"
 
@@ -6,38 +6,18 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
-#include <pthread.h>
+#include <sched.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "libhook/driver/real.h"
-#include "libhook/runtime/agent.h"
-#include "libhook/runtime/agent_kick.h"
 #include "libhook/runtime/log.h"
-
-#define CHUNKS_PER_CAP 4
-#define SHORTEST_CHUNK_NS 25000
-#define SHORTEST_SLEEP_NS 20000
-#define LONGEST_SLEEP_NS 2000000
-#define UNKNOWN_NS 1000000      /* what a launch is taken for of which nothing is known, before there is a cap */
-#define FEW_SAMPLES 4
-#define MEASURE_EVERY 32        /* of the launches that start on an idle lane */
-#define GATE_RECHECK_NS 100000000l
 
 struct gate gates[WIRE_MAX_DEVICES];
 int gate_mode = GATE_MEMBARRIER;
 struct estimate gate_shared_estimates[GATE_SHARED_ESTIMATES];
 
-/* What gate_self leads to in a thread that never came here: no key is ever found in it. */
-static struct gate_thread nobody = {.gate = &gates[0], .page_word = &gates[0].epoch, .ticket = UINT64_MAX};
-__thread struct gate_thread *gate_self __attribute__((tls_model("initial-exec"))) = &nobody;
-
-static struct gate_thread *threads; /* all blocks, pushed at the head */
-static pthread_key_t exit_key;
-static int exit_key_made; /* 0, 1: made */
 static uint64_t last_ticket; /* the agent's */
 
 uint64_t gate_now(void) {
@@ -46,76 +26,10 @@ uint64_t gate_now(void) {
     return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
-static void sleep_ns(uint64_t ns) {
-    struct timespec duration = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
-    nanosleep(&duration, NULL);
-}
-
-static long futex(uint32_t *word, int operation, uint32_t value, const struct timespec *timeout) {
-    return syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
-}
-
-struct gate_thread *gate_threads(void) {
-    return __atomic_load_n(&threads, __ATOMIC_ACQUIRE);
-}
-
-/* ---- threads ---- */
-
-static void thread_exits(void *value) {
-    struct gate_thread *thread = value;
-
-    gate_self = &nobody;
-    __atomic_store_n(&thread->gone, 1, __ATOMIC_RELEASE);
-}
-
-static bool all_clean(const struct gate_thread *thread) {
-    for (const struct lane *lane = thread->lanes; lane; lane = lane->next)
-        if (PEEK(lane->state) == LANE_LIVE &&
-            PEEK(lane->launched) != __atomic_load_n(&lane->clean_mark, __ATOMIC_ACQUIRE) &&
-            (PEEK(lane->launched) != PEEK(lane->cut) || PEEK(lane->pushed) != PEEK(lane->popped)))
-            return false;
-    return true;
-}
-
-/* The block of a thread that ended and whose work is over, else a new one. */
-static struct gate_thread *enrol(void) {
-    struct gate_thread *thread;
-
-    for (thread = gate_threads(); thread; thread = thread->next) {
-        uint32_t gone = 1;
-        if (__atomic_load_n(&thread->gone, __ATOMIC_ACQUIRE) == 1 && all_clean(thread) &&
-            __atomic_compare_exchange_n(&thread->gone, &gone, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-            break;
-    }
-    if (!thread) {
-        thread = mmap(NULL, sizeof *thread, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (thread == MAP_FAILED)
-            return NULL;
-        thread->next = gate_threads();
-        while (!__atomic_compare_exchange_n(&threads, &thread->next, thread, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-            ;
-    }
-    thread->ticket = UINT64_MAX; /* no gate's */
-    thread->gate = &gates[0];
-    thread->page_word = &gates[0].epoch;
-    thread->room_ns = 0;
-    thread->lane = NULL;
-    thread->syncing = NULL;
-    if (__atomic_load_n(&exit_key_made, __ATOMIC_ACQUIRE))
-        pthread_setspecific(exit_key, thread);
-    gate_self = thread;
-    return thread;
-}
-
-static struct gate_thread *self(void) {
-    return gate_self != &nobody ? gate_self : enrol();
-}
-
 /* ---- opening and closing: the agent ---- */
 
 int gate_start(void) {
-    if (!exit_key_made && !pthread_key_create(&exit_key, thread_exits))
-        __atomic_store_n(&exit_key_made, 1, __ATOMIC_RELEASE);
+    gate_threads_start();
     for (int i = 0; i < WIRE_MAX_DEVICES; i++) {
         gates[i].ordinal = i;
         if (!gates[i].page_word)
@@ -133,7 +47,7 @@ int gate_start(void) {
 static void wake_all(struct gate *gate) {
     __atomic_add_fetch(&gate->wake, 1, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&gate->waiting, __ATOMIC_SEQ_CST))
-        futex(&gate->wake, FUTEX_WAKE, INT_MAX, NULL);
+        syscall(SYS_futex, &gate->wake, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, INT_MAX, NULL, NULL, 0);
 }
 
 void gate_disarm(struct gate *gate) {
@@ -190,8 +104,7 @@ bool gate_inside(const struct gate *gate) {
 }
 
 void gate_reset_after_fork(void) {
-    gate_self = &nobody; /* the parent's blocks stay as they are, copied and unused */
-    threads = NULL;
+    gate_threads_reset_after_fork();
     captures_reset_after_fork();
     for (int i = 0; i < WIRE_MAX_DEVICES; i++) {
         struct gate *gate = &gates[i];
@@ -239,334 +152,4 @@ void gate_burst_snapshot(struct gate *gate, bool take, struct burst *burst) {
     unlock_burst(gate);
     if (ended)
         log_burst(gate, &piece);
-}
-
-/* ---- the slow path ---- */
-
-static bool is_open(const struct gate *gate, uint64_t *ticket) {
-    *ticket = __atomic_load_n(&gate->ticket, __ATOMIC_ACQUIRE);
-    return *ticket && __atomic_load_n(PEEK(gate->page_word), __ATOMIC_ACQUIRE) == PEEK(gate->epoch);
-}
-
-static void cut_all(struct gate_thread *thread, uint64_t now_ns) {
-    for (struct lane *lane = thread->lanes; lane; lane = lane->next)
-        lane_cut(lane, now_ns);
-}
-
-/* The calling thread itself waits here; nothing it launched is without an event by then. */
-static void gate_wait(struct gate *gate, struct gate_thread *thread, struct lane *lane) {
-    static const struct timespec RECHECK = {.tv_sec = 0, .tv_nsec = GATE_RECHECK_NS};
-    uint64_t start_ns = gate_now(), ticket;
-    bool told = false;
-
-    cut_all(thread, start_ns);
-    __atomic_store_n(&thread->wait_lane, lane, __ATOMIC_RELEASE);
-    __atomic_add_fetch(&gate->waiting, 1, __ATOMIC_SEQ_CST);
-    agent_kick();
-    for (;;) {
-        uint32_t wake = __atomic_load_n(&gate->wake, __ATOMIC_SEQ_CST);
-        if (__atomic_load_n(&gate->free, __ATOMIC_SEQ_CST) || is_open(gate, &ticket))
-            break;
-        const uint64_t *armed = __atomic_load_n(&gate->armed_word, __ATOMIC_SEQ_CST);
-        if (armed) { /* little-endian: the low half of the epoch stands first, and no two neighbours share it */
-            uint32_t seen = __atomic_load_n((const uint32_t *)armed, __ATOMIC_SEQ_CST);
-            if (!is_open(gate, &ticket))
-                syscall(SYS_futex, armed, FUTEX_WAIT, seen, &RECHECK, NULL, 0);
-            told = true;
-        } else {
-            futex(&gate->wake, FUTEX_WAIT, wake, &RECHECK);
-        }
-        if (agent_lost()) /* a fork in another thread cannot reach us; a failed start of the agent can */
-            break;
-    }
-    __atomic_sub_fetch(&gate->waiting, 1, __ATOMIC_SEQ_CST);
-    if (told) { /* the agent does not know yet that the gate is open; it hears of it when the launch is out */
-        uint64_t never = 0;
-        __atomic_compare_exchange_n(&gate->opened_ns, &never, gate_now(), false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
-        thread->tell_agent = true;
-    }
-    __atomic_store_n(&thread->wait_lane, NULL, __ATOMIC_RELEASE);
-    __atomic_add_fetch(&gate->waits, 1, __ATOMIC_RELAXED);
-    __atomic_add_fetch(&gate->wait_ns, gate_now() - start_ns, __ATOMIC_RELAXED);
-}
-
-/* The quota is used up by what is in flight: close without waiting for the agent's timer. */
-static void gate_shut(struct gate *gate, uint64_t ticket) {
-    if (__atomic_compare_exchange_n(&gate->ticket, &ticket, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
-        __atomic_store_n(&gate->shut, 1, __ATOMIC_SEQ_CST);
-}
-
-/* What the thread has in flight on this gate, less what the first chunk must have done of itself by now. */
-static uint64_t inflight(struct gate *gate, struct gate_thread *thread, uint64_t now_ns, uint64_t *until_next_ns) {
-    uint64_t sum_ns = 0, progress_ns = 0;
-
-    *until_next_ns = 0;
-    for (struct lane *lane = thread->lanes; lane; lane = lane->next) {
-        if (&gates[lane->ordinal] != gate || __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) != LANE_LIVE)
-            continue;
-        lane_reap(gate, thread, lane, now_ns);
-        sum_ns += lane_inflight(lane);
-        if (lane->pushed == lane->popped)
-            continue;
-        const struct chunk *head = &lane->ring[lane->popped % LANE_CHUNKS];
-        uint64_t start_ns = head->first_ns > lane->end_ns ? head->first_ns : lane->end_ns;
-        uint64_t gone_ns = now_ns > start_ns ? now_ns - start_ns : 0;
-        uint64_t left_ns = head->estimated_ns;
-        if (!head->unknown && gone_ns <= head->estimated_ns)
-            left_ns -= gone_ns;
-        else if (!head->unknown) /* overdue: it may well take as long again as it is late */
-            left_ns = gone_ns - head->estimated_ns;
-        if (head->estimated_ns > left_ns && head->estimated_ns - left_ns > progress_ns)
-            progress_ns = head->estimated_ns - left_ns;
-        if (!*until_next_ns || left_ns < *until_next_ns)
-            *until_next_ns = left_ns;
-    }
-    return sum_ns > progress_ns ? sum_ns - progress_ns : 0;
-}
-
-/* The same by our own books, without asking the driver what of it is over: never less. `full`: a ring is filling up. */
-static uint64_t booked(const struct gate *gate, const struct gate_thread *thread, bool *full) {
-    uint64_t sum_ns = 0;
-
-    *full = false;
-    for (const struct lane *lane = thread->lanes; lane; lane = lane->next) {
-        if (&gates[lane->ordinal] != gate || __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) != LANE_LIVE)
-            continue;
-        sum_ns += lane_inflight(lane);
-        *full |= lane->pushed - lane->popped > LANE_CHUNKS / 2;
-    }
-    return sum_ns;
-}
-
-struct launch {
-    CUstream stream;
-    uint64_t key;
-    uint64_t estimated_ns;
-    uint64_t wanted_ns;
-    bool measure;
-    bool unknown;
-};
-
-/* What is believed of the launch's length; `measure` where that is not much. */
-static void estimate(
-    struct gate *gate, struct gate_thread *thread, uint64_t family, uint64_t guess_ns, struct launch *launch) {
-    const struct estimate *known = estimate_find(thread->estimates, GATE_ESTIMATES, launch->key);
-    const struct estimate *like;
-
-    if (!known || known->samples < FEW_SAMPLES) {
-        like = estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, launch->key);
-        if (like && PEEK(like->samples)) {
-            estimate_put(thread->estimates, GATE_ESTIMATES, launch->key, PEEK(like->ns), PEEK(like->samples));
-            known = estimate_find(thread->estimates, GATE_ESTIMATES, launch->key);
-        }
-    }
-    if (known && known->samples) {
-        launch->estimated_ns = known->ns;
-        launch->measure = known->samples < FEW_SAMPLES;
-        return;
-    }
-    launch->measure = true;
-    like = family ? estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, family) : NULL;
-    if (guess_ns)
-        launch->estimated_ns = guess_ns;
-    else if (like)
-        launch->estimated_ns = PEEK(like->ns);
-    else
-        launch->estimated_ns = PEEK(gate->cap_ns) ? PEEK(gate->cap_ns) : UNKNOWN_NS;
-    launch->unknown = !guess_ns && !like;
-}
-
-/* Prepare the lane for one more launch of this kind; false where its ring is full. */
-static bool make_room_in(
-    struct gate *gate, struct lane *lane, struct launch *launch, uint64_t chunk_ns, bool idle, uint64_t now_ns) {
-    static uint32_t idle_starts; /* any thread; exactness does not matter */
-
-    if (lane->launched != lane->cut && (launch->measure || lane->open_alone || lane->open_ns >= chunk_ns))
-        lane_cut(lane, now_ns);
-    if (lane->launched != lane->cut)
-        return lane->pushed - lane->popped < LANE_CHUNKS || lane->open_ns < chunk_ns;
-    if (lane->pushed - lane->popped == LANE_CHUNKS)
-        return false;
-    if (idle) {
-        POKE(idle_starts, PEEK(idle_starts) + 1);
-        launch->measure |= PEEK(idle_starts) % MEASURE_EVERY == 0;
-    }
-    /* An event on a stream that has nothing to do is over at once; the legacy stream also waits for others. */
-    bool based_now =
-        idle || (lane->pushed == lane->popped && (uintptr_t)lane->stream > (uintptr_t)CU_STREAM_PER_THREAD);
-    if (based_now && (launch->measure || PEEK(gate->contended) || log_wants(LOG_DEBUG)))
-        lane_base(lane, gate_now());
-    lane->open_key = launch->key;
-    lane->open_mixed = 0;
-    POKE(lane->open_wanted_ns, launch->wanted_ns);
-    POKE(lane->open_first_ns, now_ns);
-    lane->open_alone = launch->measure;
-    lane->open_unknown = launch->unknown;
-    return true;
-}
-
-enum verdict { GO, WAIT_AT_GATE, WAIT_FOR_ROOM };
-
-/* One try to let the launch go. With GO the thread is inside and the launch accounted. */
-static enum verdict try(struct gate *gate, struct gate_thread *thread, struct lane *lane, struct launch *launch,
-    uint64_t now_ns, uint64_t *sleep) {
-    uint64_t ticket, next_ns;
-
-    if (!is_open(gate, &ticket))
-        return WAIT_AT_GATE;
-    if (thread->ticket != ticket || thread->gate != gate) {
-        __atomic_store_n(&thread->gate, gate, __ATOMIC_RELEASE);
-        thread->page_word = PEEK(gate->page_word);
-        thread->epoch = PEEK(gate->epoch);
-        thread->ticket = ticket;
-    }
-    if (thread->seen[gate->ordinal] != ticket) {
-        thread->seen[gate->ordinal] = ticket;
-        __atomic_add_fetch(&gate->active, 1, __ATOMIC_RELAXED);
-    }
-    uint64_t active = __atomic_load_n(&gate->active, __ATOMIC_RELAXED);
-    uint64_t before = PEEK(gate->active_before);
-    active = active > before ? active : before;
-    uint64_t share_ns = PEEK(gate->cap_ns) / (active ? active : 1);
-    uint64_t estimated_ns = launch->estimated_ns;
-    bool full;
-
-    /* A launch as long as the cap goes when little else is left, or the device would idle between two of them. */
-    uint64_t allowed_ns = estimated_ns > share_ns / 2 ? share_ns / 2 : share_ns - estimated_ns;
-    uint64_t flying_ns = booked(gate, thread, &full);
-    next_ns = 0;
-    if (PEEK(gate->contended) || launch->measure || full ||
-        flying_ns > allowed_ns) /* a query costs as much as many launches */
-        flying_ns = inflight(gate, thread, now_ns, &next_ns);
-    if (flying_ns > allowed_ns) {
-        cut_all(thread, now_ns);
-        uint64_t need_ns = flying_ns - allowed_ns;
-        *sleep = next_ns && next_ns < need_ns ? next_ns : need_ns;
-        return WAIT_FOR_ROOM;
-    }
-    uint64_t close_by_ns = PEEK(gate->close_by_ns);
-    if (close_by_ns != UINT64_MAX && now_ns + flying_ns + estimated_ns / 2 > close_by_ns &&
-        PEEK(gate->launched_epoch) == PEEK(gate->epoch)) {
-        gate_shut(gate, ticket);
-        return WAIT_AT_GATE;
-    }
-    uint64_t chunk_ns = share_ns / CHUNKS_PER_CAP > SHORTEST_CHUNK_NS ? share_ns / CHUNKS_PER_CAP : SHORTEST_CHUNK_NS;
-    if (!make_room_in(gate, lane, launch, chunk_ns, !flying_ns, now_ns)) {
-        *sleep = next_ns;
-        return WAIT_FOR_ROOM;
-    }
-    int64_t room_ns = (int64_t)chunk_ns - (int64_t)lane->open_ns;
-    if (room_ns > (int64_t)(share_ns - flying_ns))
-        room_ns = (int64_t)(share_ns - flying_ns);
-    if (close_by_ns != UINT64_MAX && room_ns > (int64_t)(close_by_ns - now_ns - flying_ns))
-        room_ns = (int64_t)(close_by_ns - now_ns - flying_ns);
-    room_ns -= (int64_t)estimated_ns;
-    thread->room_ns = launch->measure || room_ns < 0 || gate_mode == GATE_FENCED ? -1 : room_ns;
-    thread->after = launch->measure || room_ns <= 0;
-    thread->lane = lane;
-    POKE(thread->context, lane->context);
-    POKE(thread->stream, launch->stream);
-
-    POKE(thread->inside, 1);
-    __asm__ volatile("" ::: "memory");
-    if (gate_mode == GATE_FENCED)
-        __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&gate->ticket, __ATOMIC_RELAXED) != ticket ||
-        __atomic_load_n(thread->page_word, __ATOMIC_RELAXED) != thread->epoch) {
-        POKE(thread->inside, 0);
-        thread->after = false;
-        return WAIT_AT_GATE;
-    }
-    if (__atomic_load_n(&gate->told_idle, __ATOMIC_RELAXED))
-        __atomic_store_n(&gate->told_idle, 0, __ATOMIC_RELAXED);
-    if (PEEK(gate->launched_epoch) != thread->epoch)
-        POKE(gate->launched_epoch, thread->epoch);
-    POKE(lane->open_ns, lane->open_ns + estimated_ns);
-    lane->open_mixed |= launch->key ^ lane->open_key;
-    POKE(lane->launched, lane->launched + 1);
-    return GO;
-}
-
-static bool stream_captures(CUstream stream) {
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-
-    return real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
-static bool begin(CUstream stream, uint64_t key, uint64_t family, uint64_t guess_ns) {
-    if (__atomic_load_n(&gate_captures, __ATOMIC_ACQUIRE) && stream_captures(stream))
-        return false; /* no work for the device; or an error that the driver will name itself */
-    if (agent_attach() || gate_mode == GATE_INERT)
-        return false;
-    struct context_now current = *context_current();
-    if (!current.context || current.ordinal < 0 || current.ordinal >= WIRE_MAX_DEVICES)
-        return false;
-    struct gate *gate = &gates[current.ordinal];
-    struct gate_thread *thread = self();
-    if (!thread)
-        return false;
-    POKE(thread->inside, 0);
-    struct lane *lane = lane_of(thread, current.context, stream, current.ordinal);
-    if (!lane)
-        return false;
-    struct launch launch = {.stream = stream, .key = key, .wanted_ns = gate_now()};
-    estimate(gate, thread, family, guess_ns, &launch);
-    uint64_t now_ns = launch.wanted_ns, sleep = 0;
-    bool pends = false, gated = false;
-    while (!__atomic_load_n(&gate->free, __ATOMIC_ACQUIRE)) {
-        enum verdict verdict = try(gate, thread, lane, &launch, now_ns, &sleep);
-        if (verdict == GO) {
-            /* The estimate's place may have been taken by another key: put it where the launch path looks. */
-            if (!launch.measure && thread->estimates[key & (GATE_ESTIMATES - 1)].key != key)
-                estimate_put(thread->estimates, GATE_ESTIMATES, key, launch.estimated_ns, FEW_SAMPLES);
-            thread->after |= thread->tell_agent;
-            gated = true;
-            break;
-        }
-        if (verdict == WAIT_AT_GATE)
-            gate_wait(gate, thread, lane);
-        else {
-            if (!pends) /* from here to its launch it counts as one that wants to go on */
-                __atomic_add_fetch(&gate->pending, 1, __ATOMIC_SEQ_CST);
-            pends = true;
-            sleep_ns(sleep < SHORTEST_SLEEP_NS  ? SHORTEST_SLEEP_NS
-                     : sleep > LONGEST_SLEEP_NS ? LONGEST_SLEEP_NS
-                                                : sleep);
-        }
-        now_ns = gate_now();
-        if (agent_lost())
-            break;
-    }
-    if (pends)
-        __atomic_sub_fetch(&gate->pending, 1, __ATOMIC_SEQ_CST);
-    return gated;
-}
-
-bool gate_begin_slow(CUstream stream, uint64_t key, uint64_t family, uint64_t guess_ns) {
-    if (gate_mode == GATE_INERT)
-        return false;
-    int saved = errno;
-    if (!context_is_known() && context_current()->context && gate_pass(stream, key)) {
-        errno = saved; /* all that was in the way: the program had pushed a context, or popped one */
-        return true;
-    }
-    bool gated = begin(stream, key, family, guess_ns);
-    if (gated && family && !estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, family)) {
-        const struct estimate *known = estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, key);
-        if (known && PEEK(known->samples))
-            estimate_put(gate_shared_estimates, GATE_SHARED_ESTIMATES, family, PEEK(known->ns), 1);
-    }
-    errno = saved;
-    return gated;
-}
-
-void gate_end_slow(struct gate_thread *thread) {
-    int saved = errno;
-    thread->after = false;
-    lane_cut(thread->lane, gate_now());
-    if (thread->tell_agent) {
-        thread->tell_agent = false;
-        agent_kick();
-    }
-    errno = saved;
 }

@@ -29,11 +29,10 @@
 #include "libhook/driver/cuda_types.h"
 #include "libhook/hooks/context.h"
 #include "libhook/runtime/captures.h"
+#include "libhook/runtime/gate_slow.h"
+#include "libhook/runtime/gate_thread.h"
 
-#define GATE_ESTIMATES 512          /* a thread's own: 8 KiB */
-#define GATE_SHARED_ESTIMATES 8192  /* the process's */
-
-struct lane;
+#define GATE_SHARED_ESTIMATES 8192 /* the process's; gate_thread.h has a thread's own */
 
 /* Where membarrier is refused no thread is given room, so each launch goes by gate_begin_slow, which fences. */
 enum gate_mode { GATE_INERT, GATE_MEMBARRIER, GATE_FENCED };
@@ -64,37 +63,10 @@ struct gate {
     struct burst burst;
 };
 
-/* A thread's own state. Blocks live in memory of their own and are never unmapped: others read them. */
-struct gate_thread {
-    uint32_t inside; /* 0, or the ordinal + 1 of the gate whose launch is under way */
-    bool tell_agent; /* the gate was opened by the page: kick the agent when this launch is out */
-    bool after; /* this launch is measured: gate_end records an event */
-    const uint64_t *page_word;
-    uint64_t epoch;
-    struct gate *gate;
-    uint64_t ticket;
-    CUcontext context;
-    CUstream stream;
-    struct lane *lane;
-    int64_t room_ns;
-    struct estimate estimates[GATE_ESTIMATES];
-    /* from here on not on the launch path */
-    struct gate_thread *next;
-    struct lane *lanes; /* all of this thread's; pushed by it, never taken out */
-    uint32_t gone; /* the thread ended; another may take the block over when its work is done */
-    struct gate *syncing; /* while it waits in such a call: the gate where it is counted */
-    struct lane *wait_lane; /* while it waits at a gate: where its launch is to go */
-    uint64_t seen[WIRE_MAX_DEVICES]; /* the ticket under which it was counted as active, per gate */
-};
-
 #pragma GCC visibility push(hidden)
 
 extern struct gate gates[WIRE_MAX_DEVICES];
 extern int gate_mode; /* enum gate_mode; GATE_MEMBARRIER until the process is known to be no tenant */
-extern __thread struct gate_thread *gate_self __attribute__((tls_model("initial-exec")));
-
-bool gate_begin_slow(CUstream stream, uint64_t key, uint64_t family, uint64_t guess_ns);
-void gate_end_slow(struct gate_thread *thread);
 
 /* May this launch go? Waits until it may. Returns true when gate_end() is to be called after the launch; false where
  * the launch is none of ours (no tenant, a stream that captures, no context). `stream` is as the driver understands it,
@@ -116,7 +88,6 @@ void gate_disarm(struct gate *gate); /* nobody will open it there: who sleeps on
 void gate_open_free(struct gate *gate); /* for good, until gate_close */
 void gate_close(struct gate *gate); /* returns at once; see gate_inside */
 bool gate_inside(const struct gate *gate); /* is a thread between check and launch, after gate_close? */
-struct gate_thread *gate_threads(void); /* the list; grows at its head only */
 void gate_account(struct gate *gate, uint64_t wanted_ns, uint64_t start_ns, uint64_t end_ns);
 /* What is known of bursts now; with `take`, the run that is over is logged and a new one begins. */
 void gate_burst_snapshot(struct gate *gate, bool take, struct burst *burst);

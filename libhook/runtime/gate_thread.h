@@ -1,0 +1,56 @@
+/*
+ * gate_thread.h - the blocks of the threads that launch: what each keeps for itself on the launch path (gate.h).
+ *
+ * A block is its thread's own; others read it, so it lies in memory of its own and is never unmapped. When its thread
+ * has ended and what that launched is over, another thread takes it over.
+ */
+#ifndef GEMINI_RUNTIME_GATE_THREAD_H
+#define GEMINI_RUNTIME_GATE_THREAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "libhook/core/estimate.h"
+#include "libhook/core/wire.h"
+#include "libhook/driver/cuda_types.h"
+
+#define GATE_ESTIMATES 512 /* 8 KiB */
+
+struct gate;
+struct lane;
+
+struct gate_thread {
+    uint32_t inside; /* 0, or the ordinal + 1 of the gate whose launch is under way */
+    bool tell_agent; /* the gate was opened by the page: kick the agent when this launch is out */
+    bool after; /* this launch is measured: gate_end records an event */
+    const uint64_t *page_word;
+    uint64_t epoch;
+    struct gate *gate;
+    uint64_t ticket;
+    CUcontext context;
+    CUstream stream;
+    struct lane *lane;
+    int64_t room_ns;
+    struct estimate estimates[GATE_ESTIMATES];
+    /* from here on not on the launch path */
+    struct gate_thread *next;
+    struct lane *lanes; /* all of this thread's; pushed by it, never taken out */
+    uint32_t gone; /* the thread ended; another may take the block over when its work is done */
+    struct gate *syncing; /* while it waits in such a call: the gate where it is counted */
+    struct lane *wait_lane; /* while it waits at a gate: where its launch is to go */
+    uint64_t seen[WIRE_MAX_DEVICES]; /* the ticket under which it was counted as active, per gate */
+};
+
+#pragma GCC visibility push(hidden)
+
+/* The calling thread's, in which no key is found before it was enrolled. */
+extern __thread struct gate_thread *gate_self __attribute__((tls_model("initial-exec")));
+
+struct gate_thread *gate_enrol(void);  /* the calling thread's, made at its first call; NULL: no memory */
+struct gate_thread *gate_threads(void); /* all, as a list that grows at its head only */
+void gate_threads_start(void);          /* once per process image: from here on it is seen when a thread ends */
+void gate_threads_reset_after_fork(void); /* in the child: no thread but this one, which is not enrolled */
+
+#pragma GCC visibility pop
+
+#endif

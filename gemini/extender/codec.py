@@ -16,9 +16,14 @@ from typing import Any
 
 import orjson
 
+from gemini.placement.written import Written
+
 # Reasons that no eviction mends: kube-scheduler need not try to preempt on such nodes.
 UNRESOLVABLE = frozenset({"Invalid", "InsufficientDevices", "ModelMismatch", "UuidMismatch", "Unhealthy", "Cordoned"})
 NO_ROOM = ("NoRoom", "no cards here that would do")  # where nobody asks for more
+LISTED = b'"NodeNames":['  # as Go writes it
+MANY = 12 << 10  # bytes of names; from here on, about 1,000 names, no strings are made of them
+CUT = b"the names that stood here"  # and in no body
 MAX_SCORE = 10  # extender/v1 MaxExtenderPriority
 
 
@@ -31,7 +36,7 @@ class FilterRequest:
     """For filter and prioritize. `nodes` holds the Node objects by name where the scheduler sent them."""
 
     pod: dict[str, Any]
-    names: tuple[str, ...]
+    names: Sequence[str]
     nodes: dict[str, dict[str, Any]] | None = None
 
 
@@ -59,8 +64,10 @@ class PreemptRequest:
 
 def read_filter(body: bytes, otherwise: tuple[str, ...] | None = None) -> FilterRequest:
     """`otherwise`: the nodes where the request names none; without it such a request is bad."""
-    given = _body(body)
+    given, written = _without_names(body)
     pod = _object(given.get("pod"), "Pod")
+    if written is not None:
+        return FilterRequest(pod, written)
     listed = given.get("nodenames")
     if listed is not None:
         if not isinstance(listed, list) or not _texts(listed):
@@ -93,7 +100,9 @@ def write_filter(
         "FailedAndUnresolvableNodes": hopeless,
         "Error": "",
     }
-    if request.nodes is None:
+    if isinstance(passed, Written):
+        answer["NodeNames"] = orjson.Fragment(b"[%b]" % passed.text)
+    elif request.nodes is None:
         answer["NodeNames"] = passed
     else:
         answer["Nodes"] = {"metadata": {}, "items": [request.nodes[name] for name in passed]}
@@ -158,6 +167,17 @@ def write_preempt(victims: Mapping[str, Victims]) -> bytes:
         for node, v in victims.items()
     }
     return orjson.dumps({"NodeNameToMetaVictims": entries})
+
+
+def _without_names(body: bytes) -> tuple[dict[str, Any], Written | None]:
+    """The body, and its NodeNames where they are many and can be left as they are written."""
+    at = body.rfind(LISTED)
+    start, end = at + len(LISTED), body.find(b"]", at)
+    if at >= 0 and end - start >= MANY and CUT not in body and (written := Written.read(body[start:end])) is not None:
+        given = _body(b'%b"%b"%b' % (body[: start - 1], CUT, body[end + 1 :]))
+        if given.get("nodenames") == CUT.decode():  # else it was another's key that was found
+            return given, written
+    return _body(body), None
 
 
 def _body(body: bytes) -> dict[str, Any]:

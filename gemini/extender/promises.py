@@ -48,11 +48,11 @@ class Verdict:
     """The answer to filter: the nodes that can take the pod, in the order they were asked about, and (reason, text) of
     those that cannot. `rest`: they cannot either, and nobody worked out why, since others can."""
 
-    passed: list[str]
+    passed: Sequence[str]
     failed: dict[str, tuple[str, str]]
     cards: dict[str, dict[str, str]] = field(default_factory=dict)  # node -> card -> why not, where worked out
     error: str = ""
-    rest: list[str] = field(default_factory=list)
+    rest: Sequence[str] = field(default_factory=list)
 
 
 def told(refusal: NodeRefusal) -> str:

@@ -27,6 +27,8 @@ from gemini.kube.client import ApiFault, Refused
 from gemini.kube.device import template_node
 from gemini.placement.allocate import Allocator, UnknownPolicy
 from gemini.placement.book import Book
+from gemini.placement.shape import Bools
+from gemini.placement.written import Written
 
 log = logging.getLogger("gemini.extender")
 SHORTLIST = 100  # of nodes that will do kube-scheduler itself looks for no more than that in a small cluster
@@ -224,10 +226,9 @@ class Service:
                     self.cluster.reservations.await_binding(placement, self._clock_ns() + AWAITED_NS)
             return Verdict(best, {})
         fits = standing.fits(asked)
-        passed = list(compress(asked, fits.tolist()))
+        passed, left = _parted(asked, fits)
         failed: dict[str, tuple[str, str]] = {}
         cards: dict[str, dict[str, str]] = {}
-        left = list(compress(asked, (~fits).tolist())) if len(passed) < len(asked) else []
         if passed and not everything:  # nobody reads them: reasons cost more than the search
             return Verdict(passed, failed, rest=left)
         book = self.cluster.book
@@ -265,6 +266,13 @@ class Service:
             if victims is not None:
                 found[node] = victims
         return found
+
+
+def _parted(names: Sequence[str], fits: Bools) -> tuple[Sequence[str], Sequence[str]]:
+    """Those that fit, and the others."""
+    if not isinstance(names, Written):
+        return list(compress(names, fits.tolist())), list(compress(names, (~fits).tolist()))
+    return (names, []) if fits.all() else (names.only(fits), names.only(~fits))
 
 
 def prefers(pod: Mapping[str, Any]) -> bool:

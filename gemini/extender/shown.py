@@ -18,7 +18,7 @@ def dry_run_json(verdict: Verdict) -> dict[str, Any]:
         name: {"reason": reason, "message": text, "devices": verdict.cards.get(name, {})}
         for name, (reason, text) in verdict.failed.items()
     }
-    return {"nodes": verdict.passed, "refused": refused, "error": verdict.error}
+    return {"nodes": list(verdict.passed), "refused": refused, "error": verdict.error}
 
 
 def state_json(cluster: Cluster, reasons: dict[str, str]) -> dict[str, Any]:

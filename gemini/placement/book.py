@@ -20,6 +20,7 @@ from gemini.placement.index import NameIndex
 from gemini.placement.model import GPU, Device, Grant, Node, Placement, Role
 from gemini.placement.shape import CORE, MEMORY, SLOTS, Bools, Ints, Shape, Traits, traits_of
 from gemini.placement.tree import Tree
+from gemini.placement.written import Written, WrittenIndex
 
 Where = tuple[str, int]  # type, minor
 # So many names are looked up one by one: an index for all at once pays from here on, and from where the names that are
@@ -152,6 +153,7 @@ class Book:
         self._sites: dict[str, _Site] = {}
         self._ordinals = _Ordinals()
         self._index: NameIndex | None = None  # name -> ordinal; None: to be made when somebody asks
+        self._written: WrittenIndex | None = None  # the same for names as they are written
         self._on_node: dict[str, set[str]] = defaultdict(set)
         self._put_all(list(nodes))
 
@@ -172,6 +174,11 @@ class Book:
 
     def ordinals(self, names: Collection[str]) -> Ints:
         """The same of each name; for many names at once."""
+        if isinstance(names, Written):
+            if self._written is None and (known := Written.of(self._sites.keys())) is not None:
+                self._written = WrittenIndex(known, [site.ordinal for site in self._sites.values()])
+            if self._written is not None:
+                return self._written.find(names)
         if len(names) < (SOME if len(self._ordinals) <= CACHED else FEW):
             return np.fromiter(map(self._ordinals.__getitem__, names), np.int64, len(names))
         if self._index is None:
@@ -205,7 +212,7 @@ class Book:
             self._clear(old)
         site = _Site(node, ordinal)
         if old is None:
-            self._index = None
+            self._index = self._written = None
         self._sites[node.name] = site
         self._ordinals[node.name] = ordinal
         for kind in sorted({d.type for d in node.devices}):
@@ -221,7 +228,7 @@ class Book:
             self.version += 1
             self.layout = self.version
             self._clear(site)
-            self._index = None
+            self._index = self._written = None
             self._changed.pop(name, None)
             del self._ordinals[name]
             self.names[site.ordinal] = None

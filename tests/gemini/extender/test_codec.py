@@ -6,12 +6,14 @@ import json
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gemini.extender import codec
 from gemini.extender.codec import BadRequest, BindRequest, Victims
+from gemini.placement.written import Written
 
 POD = {"metadata": {"name": "p"}}
 
@@ -47,6 +49,56 @@ def test_whole_nodes_are_answered_with_whole_nodes() -> None:
 
 def test_names_are_read_in_any_case_as_go_does() -> None:
     assert codec.read_filter(body(pod=POD, nodenames=["a"])).names == ("a",)
+
+
+MANY = [f"node-{i}" for i in range(2000)]
+
+
+def plain(**given_keys: Any) -> bytes:
+    return json.dumps(given_keys, separators=(",", ":")).encode()
+
+
+def test_many_names_are_answered_as_they_are_written() -> None:
+    request = codec.read_filter(plain(Pod=POD, Nodes=None, NodeNames=MANY))
+    assert isinstance(request.names, Written)
+    assert (request.pod, list(request.names), request.nodes) == (POD, MANY, None)
+    assert json.loads(codec.write_filter(request, request.names, {}))["NodeNames"] == MANY
+    even = np.arange(len(MANY)) % 2 == 0
+    answer = json.loads(codec.write_filter(request, request.names.only(even), {}, request.names.only(~even)))
+    assert (answer["NodeNames"], list(answer["FailedNodes"])) == (MANY[::2], MANY[1::2])
+    scores = json.loads(codec.write_scores(request, [0, *[1] * (len(MANY) - 2), -1]))
+    assert scores == [{"Host": MANY[0], "Score": 10}]
+
+
+@pytest.mark.parametrize(
+    "given_body",
+    [
+        plain(Pod=POD, NodeNames=MANY, Nodes=None),
+        plain(NodeNames=MANY, Pod=POD),
+        plain(Pod={**POD, "NodeNames": MANY}, NodeNames=MANY[:3]),
+        plain(NodeNames=MANY[:3], Pod={**POD, "NodeNames": MANY}),
+        plain(Pod={**POD, "NodeNames": MANY}, nodenames=["a"]),
+        plain(Pod={**POD, "text": plain(NodeNames=MANY).decode()}, NodeNames=MANY[:3]),
+        plain(Pod=POD, NodeNames=MANY, nodenames=["a"]),
+        plain(nodenames=["a"], Pod=POD, NodeNames=MANY),
+        plain(Pod=POD, NodeNames=[*MANY, 'a"b', "a\\b", "\u00e4", "a]b", "\n"]),
+        plain(Pod=POD, NodeNames=[*MANY, "a]b"]),
+        body(Pod=POD, NodeNames=MANY),
+        json.dumps({"Pod": POD, "NodeNames": MANY}, indent=1).encode(),
+        plain(Pod=POD, NodeNames=MANY).replace(b'"NodeNames":[', b'"NodeNames":["x"],"NodeNames":['),
+        plain(Pod={**POD, "NodeNames": MANY}, NodeNames=codec.CUT.decode()),
+    ],
+)
+def test_names_as_they_are_written_are_those_of_json(given_body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Any] = []
+    for many in (1 << 10, 1 << 30):
+        monkeypatch.setattr(codec, "MANY", many)
+        try:
+            request = codec.read_filter(given_body)
+            found.append((request.pod, list(request.names), request.nodes))
+        except BadRequest as problem:
+            found.append(str(problem))
+    assert found[0] == found[1]
 
 
 def test_scores_put_the_best_alone_on_top_and_leave_out_who_has_none() -> None:

@@ -13,6 +13,7 @@ from gemini.extender.service import UNSEEN_NS
 from gemini.extender.state import DEVICE, NODE, POD
 from gemini.kube.client import Refused, Unanswered
 from gemini.kube.device import write_device
+from gemini.placement.written import Written
 from tests.gemini.extender import binders
 from tests.gemini.extender.world import GIB, Replica, World, cards, node_object, pod_object
 
@@ -24,6 +25,33 @@ def world(*nodes: str, **more: Any) -> World:
     made = World()
     made.nodes(*(nodes or ("n1",)), **more)
     return made
+
+
+@pytest.mark.parametrize(("cards_", "ask"), [(1, "0.6"), (1, "1.0"), (2, "1.0"), (1, "0.3")])
+@pytest.mark.parametrize("policies", [(), ("binpack",)])
+@pytest.mark.parametrize("shortlist", [0, 3, 100])
+def test_names_as_they_are_written_are_answered_as_a_list_of_them_is(
+    cards_: int, ask: str, policies: tuple[str, ...], shortlist: int
+) -> None:
+    made = world(*(f"n{i}" for i in range(12)), count=cards_)
+    replica = Replica(made, policies=policies, shortlist=shortlist)
+    asked = ["n11", "nowhere", *(f"n{i}" for i in range(11))]
+
+    async def run() -> None:
+        for i in (3, 4, 7, 11):
+            assert await replica.bind(made.put(POD, pod_object(f"q{i}", gpu_request="0.5")), f"n{i}") == ""
+        replica.watch()
+        written, said = Written.of(asked), []
+        assert written is not None
+        for names in (tuple(asked), written):
+            pod = made.put(POD, pod_object(f"p{len(said)}", gpu_request=ask))
+            replica.watch()
+            verdict = await replica.service.filter(FilterRequest(pod, names))
+            said.append((list(verdict.passed), verdict.failed, list(verdict.rest)))
+            replica.cluster.reservations.drop(f"uid-p{len(said) - 1}")
+        assert said[0] == said[1]
+
+    asyncio.run(run())
 
 
 def test_bind_writes_one_binding_with_uid_and_annotations_and_is_idempotent() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from gemini.placement.book import Book, Overbooked
 from gemini.placement.model import Device, Grant, Node, Placement, Role
+from gemini.placement.written import Written
 
 
 def a_node(name: str, count: int, memory: int = 1000) -> Node:
@@ -36,6 +37,16 @@ def test_nothing_is_promised_twice_and_a_refusal_leaves_no_trace(placement: Plac
         book.place(placement)
     assert book.snapshot() == before
     book.check()
+
+
+def test_names_as_they_are_written_are_the_nodes_that_they_name() -> None:
+    book = Book([a_node(f"n{i}", 1) for i in range(20)])
+    asked = ["n19", "n2", "nowhere", "n-new", "n2"]
+    for change in (lambda: None, lambda: book.put_node(a_node("n-new", 1)), lambda: book.drop_node("n2")):
+        change()
+        written = Written.of(asked)
+        assert written is not None
+        assert book.ordinals(written).tolist() == book.ordinals(asked).tolist()
 
 
 def test_records_of_what_runs_are_taken_as_they_are() -> None:

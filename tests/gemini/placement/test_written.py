@@ -1,0 +1,74 @@
+"""Names as they are written: they are those that JSON says, every one is found, and no other."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gemini.placement.written import Written, WrittenIndex
+
+# Few letters, so that names share their beginnings, and many lengths around those of whole words.
+NAMES = st.lists(st.text("ab-", max_size=20), unique=True, max_size=200)
+
+
+def written(names: list[str]) -> Written:
+    made = Written.of(names)
+    assert made is not None
+    return made
+
+
+@settings(max_examples=300, deadline=None)
+@given(NAMES.filter(bool), NAMES.filter(bool))
+def test_find_says_what_a_dictionary_says(known: list[str], asked: list[str]) -> None:
+    numbers = [3 * i for i in range(len(known))]
+    said = dict(zip(known, numbers, strict=True))
+    index = WrittenIndex(written(known), numbers)
+    for names in (asked, known, list(reversed(known)), asked + asked):
+        assert index.find(written(names)).tolist() == [said.get(name, -1) for name in names]
+
+
+def test_all_names_of_a_large_cluster_are_found() -> None:
+    names = [f"node-{i}" for i in range(20_000)]
+    index = WrittenIndex(written(names), range(len(names)))
+    assert index.find(written(names)).tolist() == list(range(20_000))
+    assert index.find(written([f"other-{i}" for i in range(20_000)])).max() == -1
+    longer = [f"{name}.and.then.some.more" for name in names[:1000]]
+    assert index.find(written(longer)).max() == -1, "a name that begins like one"
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.text(max_size=12), max_size=20))
+def test_names_that_are_read_are_those_of_json(names: list[str]) -> None:
+    for text in (json.dumps(names, separators=(",", ":")), json.dumps(names), json.dumps(names, ensure_ascii=False)):
+        read = Written.read(text[1:-1].encode("utf-8", "surrogatepass"))
+        assert read is None or list(read) == names == json.loads(text)
+    made = Written.of(names)
+    assert made is None or (list(made), len(made), json.loads(b"[%b]" % made.text)) == (names, len(names), names)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"", b'"', b"a", b'"a', b'"a",', b',"a"', b'"a""b"', b'"a";"b"', b'"a", "b"', b' "a"', b'"a" ', b'"a",,"b"',
+        b'"a",3', b'3,"a"', b'"a",3,"b"', b'"a\\u0041"', b'"a\\"', b'"a\n"', b'"\x00"', b'"\xc3\xa4"', b'"\xff"',
+        b'["a"]',
+    ],
+)  # fmt: skip
+def test_whatever_is_not_plainly_names_is_left_to_json(text: bytes) -> None:
+    assert Written.read(text) is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.text("ab-", max_size=20), st.booleans()), min_size=1, max_size=50))
+def test_those_that_are_marked_are_names_again(marked: list[tuple[str, bool]]) -> None:
+    names = written([name for name, _ in marked])
+    kept = [name for name, mark in marked if mark]
+    only = names.only(np.array([mark for _, mark in marked], dtype=bool))
+    assert (list(only), len(only), json.loads(b"[%b]" % only.text)) == (kept, len(kept), kept)
+    index = WrittenIndex(written(sorted({name for name, _ in marked} | {"other"})), range(len(dict(marked)) + 1))
+    assert index.find(only).tolist() == (index.find(written(kept)).tolist() if kept else [])
+    assert only[:2] == kept[:2]

@@ -31,6 +31,16 @@ def test_find_says_what_a_dictionary_says(known: list[str], asked: list[str]) ->
         assert index.find(written(names)).tolist() == [said.get(name, -1) for name in names]
 
 
+@pytest.mark.parametrize("length", range(1, 27))
+def test_names_of_one_length_are_found_as_others_are(length: int) -> None:
+    names = [f"{i:0{length}}"[:length] for i in range(10)]
+    index = WrittenIndex(written([*names, "y" * 20]), range(11))
+    assert index.find(written(names)).tolist() == list(range(10))
+    assert index.find(written(list(reversed(names)))).tolist() == list(range(10))[::-1]
+    assert index.find(written([*names, "x" * length])).tolist() == [*range(10), -1]
+    assert list(written(names)) == names
+
+
 def test_all_names_of_a_large_cluster_are_found() -> None:
     names = [f"node-{i}" for i in range(20_000)]
     index = WrittenIndex(written(names), range(len(names)))
@@ -55,7 +65,7 @@ def test_names_that_are_read_are_those_of_json(names: list[str]) -> None:
     [
         b"", b'"', b"a", b'"a', b'"a",', b',"a"', b'"a""b"', b'"a";"b"', b'"a", "b"', b' "a"', b'"a" ', b'"a",,"b"',
         b'"a",3', b'3,"a"', b'"a",3,"b"', b'"a\\u0041"', b'"a\\"', b'"a\n"', b'"\x00"', b'"\xc3\xa4"', b'"\xff"',
-        b'["a"]',
+        b'["a"]', b'"a","b";"c"', b'"abc","a"c"', b'"abc",abc""', b'"abc",""c"', b'"a","\n"', b'"a","\\"', b'"a","b"x',
     ],
 )  # fmt: skip
 def test_whatever_is_not_plainly_names_is_left_to_json(text: bytes) -> None:

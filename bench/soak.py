@@ -4,9 +4,10 @@
 
 Two tenants are busy throughout; guests join, leave, are killed, frozen and resumed, change their shares, one after the
 other at random, and the daemon itself is killed and started again in the first quarter. After each event, a second
-later, all tenants that are there are measured against their shares over one second (bench/spent.py). Whenever the
-guests have all left, the daemon's memory, descriptors and threads are noted: over what is left of the run none of them
-may grow. The seed is in the JSON: the same seed makes the same events.
+later, all tenants that are there are measured against their shares over one second (bench/spent.py); where they are off
+and the machine itself stalled another second is taken, six at most. Whenever the guests have all left, the daemon's
+memory, descriptors and threads are noted: over what is left of the run none of them may grow. The seed is in the JSON:
+the same seed makes the same events.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from gemini.units import entitled
 
 ALLOWED_PP = 2.0
 SETTLE_SECONDS, WINDOW_SECONDS = 1.0, 1.0
+MOST_WINDOWS = 6  # in which a machine that stalls may show one that is right
 ROUND = 12  # events between two moments without guests
 MOST_GUESTS = 6
 GROWTH_BYTES, GROWTH_FDS, GROWTH_THREADS = 4 << 20, 2, 0
@@ -108,14 +110,20 @@ class Soak:
 
     def measure(self) -> dict[str, Any]:
         time.sleep(SETTLE_SECONDS)
-        with Probe() as probe:
-            took = watch(self.bed, WINDOW_SECONDS)
         owed = np.array(entitled(list(self.shares.values())))
-        found = 100 * shares.errors(np.array([took[name] for name in self.shares]), owed)
+        errors: list[float] = []
+        for _ in range(MOST_WINDOWS):
+            with Probe() as probe:
+                took = watch(self.bed, WINDOW_SECONDS)
+            found = 100 * shares.errors(np.array([took[name] for name in self.shares]), owed)
+            errors.append(float(found.max()))
+            if errors[-1] <= ALLOWED_PP or not probe.stalls:
+                break
         dead = [pid for pids in self.pids.values() for pid in pids if self.bed.children[pid][1].poll() is not None]
         self.forget()
         return {
-            "error_pp": float(found.max()),
+            "error_pp": errors[-1],
+            "stalled_pp": errors[:-1],
             "tenants": len(self.shares),
             "stalls": len(probe.stalls),
             "dead": len(dead),
@@ -172,7 +180,7 @@ def main() -> int:
         lost = bed.state()["trace_lost"]
     errors = np.array([one["error_pp"] for one in measured])
     calm = np.array([one["error_pp"] for one in measured if not one["stalls"]])
-    settled = sizes[len(sizes) // 4 :]  # caches and rings of recent samples fill up first
+    settled = sizes[max(1, len(sizes) // 4) :]  # the first is of a daemon just started; caches and rings fill up first
     growth = {key: settled[-1][key] - settled[0][key] for key in ("rss_bytes", "fds", "threads")} if settled else {}
     figures = {
         "seconds": time.monotonic() - began,
@@ -182,13 +190,14 @@ def main() -> int:
         "error_pp": {"p50": np.percentile(errors, 50), "p99": np.percentile(errors, 99), "max": errors.max()},
         "calm": {"windows": len(calm), "max_pp": calm.max() if len(calm) else None},
         "above_2_pp": [one for one in measured if one["error_pp"] > ALLOWED_PP],
+        "taken_again": [one for one in measured if one["stalled_pp"]],
         "growth": growth,
         "sizes": sizes,
         "trace_lost": lost,
     }
     passed = {
-        "shares within 2 pp in every second in which the machine did not stall": not len(calm)
-        or bool(calm.max() <= ALLOWED_PP),
+        "shares within 2 pp after every event": bool(errors.max() <= ALLOWED_PP),
+        "the machine was calm in some of those seconds": len(calm) > 0,
         "no process died that was not ended": not any(one["dead"] for one in measured),
         "memory does not grow": growth.get("rss_bytes", 0) <= GROWTH_BYTES,
         "descriptors do not grow": growth.get("fds", 0) <= GROWTH_FDS,

@@ -28,7 +28,7 @@
 #include "libhook/hooks/devices.h"
 #include "libhook/hooks/memory.h"
 #include "libhook/runtime/account.h"
-#include "libhook/runtime/agent.h"
+#include "libhook/runtime/agent_memory.h"
 #include "libhook/runtime/forks.h"
 
 static const uint64_t FIRST_GUESS = 32ull << 20;

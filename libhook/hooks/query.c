@@ -7,7 +7,7 @@
 #include "libhook/driver/real.h"
 #include "libhook/hooks/memory.h"
 #include "libhook/runtime/account.h"
-#include "libhook/runtime/agent.h"
+#include "libhook/runtime/agent_memory.h"
 
 bool memory_figures(int device, uint64_t *limit, uint64_t *used) {
     if (device < 0)

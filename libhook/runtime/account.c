@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "libhook/core/wire.h"
-#include "libhook/runtime/agent.h"
+#include "libhook/runtime/agent_memory.h"
 #include "libhook/runtime/forks.h"
 
 /* What a process may sit on without using it. One step by which NVIDIA's memory pools grow (32 MiB, seen as

@@ -16,12 +16,8 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <link.h>
 #include <linux/futex.h>
 #include <poll.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
@@ -33,6 +29,7 @@
 #include "libhook/core/wire.h"
 #include "libhook/driver/real.h"
 #include "libhook/runtime/agent_kick.h"
+#include "libhook/runtime/agent_memory.h"
 #include "libhook/runtime/forks.h"
 #include "libhook/runtime/gate.h"
 #include "libhook/runtime/link.h"
@@ -41,15 +38,12 @@
 #include "libhook/runtime/options.h"
 #include "libhook/runtime/page.h"
 #include "libhook/runtime/seat.h"
+#include "libhook/runtime/thread.h"
 
 #define LIBRARY_VERSION "0.1.0"
-#define STACK_BYTES (256 * 1024) /* beside what the program's thread-local variables take of it */
-#define SLICE_NS 100000ull
 #define STATS_NS 1000000000ull
 #define ANSWER_NS 500000000ull  /* a reservation not answered for so long: the answer is lost, or the daemon */
 #define PATIENCE_MOST_NS 16000000000ull
-#define REPORTS 2               /* of what is held after it changed, a second apart: one may be lost */
-#define CREDIT_BYTES (32ull << 20) /* so that the next small allocations cost no message */
 #define HELLO_AGAIN_NS 500000000ull /* without a Welcome for so long, Hello is said again; it may be said twice */
 #define REFUSED_NS 1000000000ull    /* after an Error the daemon reads nothing more: connect anew, but not at once */
 #define COMPLAIN_NS 500000000ull /* for how long nobody may listen before a person is told */
@@ -76,17 +70,7 @@ static struct {
     uint64_t started_ns, stats_ns, hello_ns;
     uint64_t hello_patience_ns, answer_patience_ns; /* doubled each time: who is only slow is not to be pushed */
     bool ever_up, complained, run_on_loss, refused, told_refused;
-    struct {
-        uint64_t moves;
-        int left;
-    } report[WIRE_MAX_DEVICES];
 } agent = {.link.fd = -1, .page.fd = -1};
-
-/* What the daemon said last of memory; written by the agent, read by any thread. */
-static struct {
-    bool managed;
-    uint64_t limit_bytes, used_bytes;
-} memory[WIRE_MAX_DEVICES];
 
 void agent_kick(void) {
     uint64_t one = 1;
@@ -100,6 +84,10 @@ void agent_kick(void) {
 bool agent_lost(void) {
     uint32_t now = __atomic_load_n(&attachment, __ATOMIC_ACQUIRE);
     return now == UNKNOWN || now == INERT;
+}
+
+bool agent_welcomed(void) {
+    return __atomic_load_n(&attachment, __ATOMIC_ACQUIRE) == WELCOMED;
 }
 
 static void attach_as(enum attachment state) {
@@ -152,9 +140,8 @@ static void on_welcome(const struct wire_welcome *welcome) {
         struct seat *seat = &agent.seats[i];
         bool managed = i < welcome->device_count && welcome->device[i].managed;
         seat->slot = welcome->device[i].page_slot;
-        __atomic_store_n(&memory[i].limit_bytes, welcome->device[i].memory_limit_bytes, __ATOMIC_RELAXED);
-        __atomic_store_n(&memory[i].used_bytes, welcome->device[i].memory_used_bytes, __ATOMIC_RELAXED);
-        __atomic_store_n(&memory[i].managed, managed, __ATOMIC_RELEASE);
+        agent_memory_on_welcome(
+            i, managed, welcome->device[i].memory_limit_bytes, welcome->device[i].memory_used_bytes);
         if (managed && seat->gate->free)
             gate_close(seat->gate);
         seat->managed = managed;
@@ -172,16 +159,6 @@ static void on_welcome(const struct wire_welcome *welcome) {
     if (!agent.answer_patience_ns)
         agent.answer_patience_ns = ANSWER_NS;
     attach_as(WELCOMED);
-}
-
-static void on_recall(const struct wire_mem_recall *recall) {
-    struct wire_mem_release message;
-
-    wire_init(&message, WIRE_MEM_RELEASE, 0);
-    message.device = recall->device;
-    message.flags = WIRE_MEM_RELEASE_RECALLED; /* refusals wait for it */
-    message.bytes = hooks.take_credit ? hooks.take_credit((int)recall->device, recall->bytes) : 0;
-    send_message(&message, WIRE_MEM_RELEASE);
 }
 
 static void on_message(void *context, const void *frame, size_t size) {
@@ -209,12 +186,10 @@ static void on_message(void *context, const void *frame, size_t size) {
     case WIRE_EXTEND: seat_on_extend(&agent.seats[message.grant.device], &agent.world, &message.grant, now_ns); break;
     case WIRE_REVOKE: seat_on_revoke(&agent.seats[message.revoke.device], &agent.world, &message.revoke, now_ns); break;
     case WIRE_MEM_REPLY:
-        __atomic_store_n(&memory[message.reply.device].limit_bytes, message.reply.limit_bytes, __ATOMIC_RELAXED);
-        __atomic_store_n(&memory[message.reply.device].used_bytes, message.reply.used_bytes, __ATOMIC_RELAXED);
-        mailbox_on_reply(&message.reply, hooks.memory_granted);
+        agent_memory_on_reply(&message.reply, &hooks);
         agent.answer_patience_ns = ANSWER_NS;
         break;
-    case WIRE_MEM_RECALL: on_recall(&message.recall); break;
+    case WIRE_MEM_RECALL: agent_memory_on_recall(&message.recall, &hooks, send_message); break;
     case WIRE_ERROR:
         if (!agent.told_refused)
             log_line(LOG_ERROR, "the daemon refuses this process: %s", message.error.text);
@@ -274,37 +249,12 @@ static void complain_once(uint64_t now_ns) {
                           : "waiting: start the daemon, or set GEMINI_ON_BACKEND_LOSS=run to go on without it");
 }
 
-/* What is held, once a second after it changed: should a message about it have been lost or come twice, the daemon's book
- * is right again. Only while nothing is under way, so that it stands in the row of messages where it is true. */
-static void report_memory(uint32_t device) {
-    struct wire_mem_release message;
-    uint64_t held, moves;
-
-    if (!agent.seats[device].managed || !hooks.memory_settled || !hooks.memory_settled((int)device, &held, &moves) ||
-        !mailbox_flushed((int)device))
-        return;
-    if (agent.report[device].moves != moves)
-        agent.report[device].left = REPORTS;
-    agent.report[device].moves = moves;
-    if (!agent.report[device].left)
-        return;
-    agent.report[device].left--;
-    wire_init(&message, WIRE_MEM_RELEASE, 0);
-    message.device = device;
-    message.flags = WIRE_MEM_RELEASE_WHOLE;
-    message.bytes = held;
-    send_message(&message, WIRE_MEM_RELEASE);
-}
-
 /* Is there memory to report, or an answer to wait for, in a process that has nothing else to do? */
-static bool owes_a_report(uint64_t now_ns) {
-    uint64_t held, moves;
-
+static bool owes_something(uint64_t now_ns) {
     if (mailbox_overdue(now_ns, 0))
         return true;
     for (uint32_t i = 0; i < agent.device_count; i++)
-        if (agent.report[i].left || (agent.seats[i].managed && hooks.memory_settled &&
-                                        (hooks.memory_settled((int)i, &held, &moves), moves != agent.report[i].moves)))
+        if (agent_memory_owes_report(i, &hooks))
             return true;
     return false;
 }
@@ -328,7 +278,7 @@ static uint64_t step_seats(uint64_t now_ns) {
         for (uint32_t i = 0; i < agent.device_count; i++) {
             seat_stats(&agent.seats[i], &agent.world);
             if (agent.world.connected)
-                report_memory(i);
+                agent_memory_report(i, &hooks, send_message);
         }
     }
     return deadline_ns;
@@ -352,30 +302,11 @@ static void wait_until(uint64_t deadline_ns, short ready[2]) {
     ready[1] = fds[2].revents;
 }
 
-/* Linux 6.12 and later: a thread that asks for short slices is put on a processor sooner when it wakes. It gets no more
- * time for it, needs no privilege, and older kernels ignore the field. Only for this thread. */
-static void ask_for_short_slices(void) {
-    struct {
-        uint32_t size, policy;
-        uint64_t flags;
-        int32_t nice;
-        uint32_t priority;
-        uint64_t runtime, deadline, period;
-    } attributes = {.size = sizeof attributes};
-
-    if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) || attributes.policy != SCHED_OTHER)
-        return;
-    attributes.runtime = SLICE_NS;
-    syscall(SYS_sched_setattr, 0, &attributes, 0);
-}
-
 static void *run(void *nothing) {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     short ready[2];
 
-    prctl(PR_SET_NAME, "gemini-agent");
-    ask_for_short_slices();
-    prctl(PR_SET_TIMERSLACK, 1); /* this thread's only; its timers are the ends of quotas */
+    thread_begins("gemini-agent");
     real.cuThreadExchangeStreamCaptureMode(&mode);
     link_step(&agent.link, 0, gate_now());
     for (;;) {
@@ -387,7 +318,7 @@ static void *run(void *nothing) {
         if (complaint_due_ns() < deadline_ns)
             deadline_ns = complaint_due_ns();
         if (agent.world.connected && agent.stats_ns + STATS_NS < deadline_ns &&
-            (deadline_ns != UINT64_MAX || owes_a_report(now_ns)))
+            (deadline_ns != UINT64_MAX || owes_something(now_ns)))
             deadline_ns = agent.stats_ns + STATS_NS;
         if (agent.link.up && !agent.world.connected && agent.hello_ns + agent.hello_patience_ns < deadline_ns)
             deadline_ns = agent.hello_ns + agent.hello_patience_ns;
@@ -426,26 +357,14 @@ static void after_fork_in_child(void) {
         page_open(&agent.page); /* local words again, at the same address */
     mailbox_reset_after_fork();
     gate_reset_after_fork();
-    memset(memory, 0, sizeof memory);
+    agent_memory_reset_after_fork();
     __atomic_store_n(&attachment, UNKNOWN, __ATOMIC_SEQ_CST);
     errno = saved;
-}
-
-/* glibc puts the thread-local variables of all libraries onto each thread's stack, and starts none that is too small. */
-static int add_thread_local(struct dl_phdr_info *info, size_t size, void *stack) {
-    (void)size;
-    for (int i = 0; i < info->dlpi_phnum; i++)
-        if (info->dlpi_phdr[i].p_type == PT_TLS)
-            *(size_t *)stack += info->dlpi_phdr[i].p_memsz + info->dlpi_phdr[i].p_align;
-    return 0;
 }
 
 static int start(const struct options *options) {
     static const struct link_events EVENTS = {.on_up = on_up, .on_message = on_message, .on_down = on_down};
     uint8_t uuid[WIRE_MAX_DEVICES][16];
-    pthread_attr_t attributes;
-    pthread_t thread;
-    sigset_t all, before;
 
     int error = page_open(&agent.page);
     if (error)
@@ -469,18 +388,7 @@ static int start(const struct options *options) {
     link_open(&agent.link, options->socket, &EVENTS, NULL);
     gate_start();
     prctl(PR_GET_NAME, program);
-    /* The new thread inherits the mask: no signal of the program may ever be handled on it. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    size_t stack = STACK_BYTES;
-    dl_iterate_phdr(add_thread_local, &stack);
-    pthread_attr_setstacksize(&attributes, stack);
-    error = -pthread_create(&thread, &attributes, run, NULL);
-    pthread_attr_destroy(&attributes);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
+    return thread_start(run);
 }
 
 bool agent_is_tenant(void) {
@@ -524,64 +432,4 @@ int agent_attach(void) {
 
 void agent_init(const struct agent_callbacks *callbacks) {
     hooks = *callbacks;
-}
-
-/* ---- memory ---- */
-
-static int attached_device(int device) {
-    int error = agent_attach();
-
-    if (error)
-        return error;
-    if (device < 0 || device >= WIRE_MAX_DEVICES || !__atomic_load_n(&memory[device].managed, __ATOMIC_ACQUIRE))
-        return -ENODEV;
-    return 0;
-}
-
-int agent_memory_figures(int device, bool fresh, uint64_t *limit_bytes, uint64_t *used_bytes) {
-    struct mailbox_answer answer;
-    int error = attached_device(device);
-
-    if (error)
-        return error;
-    *limit_bytes = __atomic_load_n(&memory[device].limit_bytes, __ATOMIC_RELAXED);
-    *used_bytes = __atomic_load_n(&memory[device].used_bytes, __ATOMIC_RELAXED);
-    if (!fresh)
-        return 0;
-    mailbox_reserve(device, 0, 0, &answer);
-    if (answer.error == -ENOTCONN)
-        return -ENOTCONN;
-    *limit_bytes = answer.limit_bytes;
-    *used_bytes = answer.used_bytes;
-    return 0;
-}
-
-int agent_memory_reserve(int device, uint64_t bytes, uint64_t *credit_bytes) {
-    struct mailbox_answer answer = {.error = 0};
-    int error = attached_device(device);
-
-    if (credit_bytes)
-        *credit_bytes = 0;
-    if (error)
-        return -ENOTCONN; /* free, or a device that nobody counts: allowed */
-    mailbox_reserve(device, bytes, credit_bytes ? CREDIT_BYTES : 0, &answer);
-    if (credit_bytes)
-        *credit_bytes = answer.credit_bytes;
-    return answer.error;
-}
-
-uint64_t agent_memory_of_context(int device, uint64_t held_bytes) {
-    struct mailbox_answer answer;
-
-    if (attached_device(device))
-        return 0;
-    mailbox_ask_context(device, held_bytes, &answer);
-    return answer.error ? 0 : answer.credit_bytes;
-}
-
-void agent_memory_release(int device, uint64_t bytes) {
-    if (!bytes || device < 0 || device >= WIRE_MAX_DEVICES ||
-        __atomic_load_n(&attachment, __ATOMIC_ACQUIRE) != WELCOMED)
-        return;
-    mailbox_release(device, bytes);
 }

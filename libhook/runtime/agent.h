@@ -17,21 +17,6 @@ bool agent_is_tenant(void);
  * process runs free: inert, or no daemon with GEMINI_ON_BACKEND_LOSS=run. Blocks until Welcome in mode wait. */
 int agent_attach(void);
 
-/* The memory figures of the whole tenant on CUDA ordinal `device`: limit 0 means not limited. One message pair when
- * `fresh`, else the figures last heard. Returns 0, -ENOTCONN, or -ENODEV for a device the daemon does not manage. */
-int agent_memory_figures(int device, bool fresh, uint64_t *limit_bytes, uint64_t *used_bytes);
-
-/* Reserve before allocating; blocks for one message pair. On success *credit_bytes (may be NULL, then none is asked)
- * holds what was given beyond `bytes`. Returns 0, -ENOMEM (the only refusal), or -ENOTCONN (running free: allowed). */
-int agent_memory_reserve(int device, uint64_t bytes, uint64_t *credit_bytes);
-
-/* What the card holds for this process beside `held_bytes`: the context that was just made, where it is the first. One
- * message pair. 0: nobody can say. */
-uint64_t agent_memory_of_context(int device, uint64_t held_bytes);
-
-/* Give back; never blocks, never fails. */
-void agent_memory_release(int device, uint64_t bytes);
-
 /* The hooks' side, called by the agent without any lock held. */
 struct agent_callbacks {
     /* Take up to `bytes` of unused credit out of the process's books; returns how much was taken. */

@@ -1,4 +1,4 @@
-/* agent_kick.h - what the gate needs of the agent, apart from agent.h (which is the hooks'). */
+/* agent_kick.h - what the rest of the runtime needs of the agent, apart from agent.h (which is the hooks'). */
 #ifndef GEMINI_RUNTIME_AGENT_KICK_H
 #define GEMINI_RUNTIME_AGENT_KICK_H
 
@@ -10,6 +10,8 @@
 void agent_kick(void);
 /* There is no agent any more (its start failed): do not wait for it. */
 bool agent_lost(void);
+/* This process is a tenant, and no loss of the daemon has made it run free. */
+bool agent_welcomed(void);
 
 #pragma GCC visibility pop
 

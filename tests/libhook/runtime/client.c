@@ -23,6 +23,7 @@
 #include "libhook/hooks/context.h"
 #include "libhook/hooks/memory.h"
 #include "libhook/runtime/agent.h"
+#include "libhook/runtime/agent_memory.h"
 #include "libhook/runtime/gate.h"
 
 /* ---- the driver ---- */

@@ -29,6 +29,7 @@ from scheduler_backend.tally import Counters
 
 CONNECTIONS_A_SECOND, CONNECTIONS_AT_ONCE = 50, 512  # of one tenant
 MESSAGES_A_SECOND, MESSAGES_AT_ONCE = 1000, 1000  # who takes and gives back memory 400 times a second says 800
+MOST_UNHEARD = 4096  # connections of one tenant that are remembered as closed
 HELLOS_A_SECOND, HELLOS_AT_ONCE = 20, 300  # of one tenant: each costs as much as twenty other messages
 COMPLAINTS_A_SECOND = 5  # about one tenant, in the log
 _BACKLOG = 512
@@ -80,7 +81,7 @@ class Endpoint:
         self.by_route: dict[bytes, Client] = {}
         self.by_nonce: dict[int, Client] = {}
         self.peers: dict[int, Peer] = {}  # nonce -> process that has not said Hello yet
-        self.banned: dict[bytes, None] = {}
+        self.unheard: dict[bytes, None] = {}  # connections of which nothing is taken any more, the oldest first
         self.counters = Counters()
         self.listener: PageListener | None = None
         self.draining = False  # a look at the socket is already due
@@ -106,6 +107,12 @@ class Endpoint:
             raise
         self.fd = int(self.router.getsockopt(zmq.FD))
         self.monitor_fd = int(self._monitor.getsockopt(zmq.FD))
+
+    def hear_no_more(self, route: bytes) -> None:
+        """Whatever still comes on this connection is passed over."""
+        while len(self.unheard) >= MOST_UNHEARD:
+            del self.unheard[next(iter(self.unheard))]
+        self.unheard[route] = None
 
     def _configure(self, affinity: int) -> None:
         router = self.router

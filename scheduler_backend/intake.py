@@ -31,7 +31,6 @@ FLOOD_PAUSE_SECONDS = 0.005  # well within what a refusal of memory waits for th
 STALE_COSTS = 25  # as many messages as it takes the place of
 ASKED_COSTS = 3  # where it waits already, and there is nothing to do
 STATS_COST, UNHEARD_COSTS = 5, 5
-MOST_BANNED = 4096  # connections of one tenant that are remembered as closed
 
 
 class Intake(Presence):
@@ -97,7 +96,7 @@ class Intake(Presence):
     def _receive(self, endpoint: Endpoint, frames: list[bytes]) -> int:
         """Take one message; returns what it costs its tenant."""
         route = frames[0]
-        if route in endpoint.banned:
+        if route in endpoint.unheard:
             return UNHEARD_COSTS
         client = endpoint.by_route.get(route)
         serial = 0
@@ -187,8 +186,6 @@ class Intake(Presence):
             log.warning("refused tenant=%s code=%s reason=%s", endpoint.name, name, text)
         if worth_a_word or client is not None:  # others who talk nonsense are legion
             self._send(endpoint, route, wire.error(next(self._serials), serial, code, text))
-        while len(endpoint.banned) >= MOST_BANNED:
-            del endpoint.banned[next(iter(endpoint.banned))]
-        endpoint.banned[route] = None
+        endpoint.hear_no_more(route)
         if client is not None:
             self._gone(endpoint, client)

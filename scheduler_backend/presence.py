@@ -50,8 +50,9 @@ class Presence(Handovers):
             client = Client(next(self._numbers), endpoint.name, hello.nonce)
             endpoint.by_nonce[hello.nonce] = client
             self.clients[client.number] = client
-        if client.route is not None:
+        if client.route is not None and client.route != route:
             endpoint.by_route.pop(client.route, None)
+            endpoint.hear_no_more(client.route)  # its Hello tells anew all that may still come there
         client.route = route
         endpoint.by_route[route] = client
         client.program, client.library, client.uuids = hello.program, hello.library, hello.uuids

@@ -419,6 +419,23 @@ def test_a_client_that_reconnects_holding_is_the_holder_still(rig: Rig) -> None:
     wait_for(lambda: not rig.of("a")["holding"])
 
 
+def test_what_comes_late_on_a_connection_that_was_left_is_not_taken_for_nonsense(rig: Rig) -> None:
+    """A daemon that stood still reads the Hello of the new connection before all that came on the old one."""
+    rig.tenant("a")
+    client = rig.client("a", page=False)
+    again = Client(client.path, page=False, hello=False, nonce=client.nonce)
+    rig.clients.append(again)
+    again.hello(memory={0: 4096})
+    again.expect(lib.WIRE_WELCOME)
+    client.send(lib.WIRE_MEM_RELEASE, device=client.device(0), bytes=4096)
+    client.ask()
+    client.nothing(lib.WIRE_ERROR, 0.5)
+    again.ask()
+    again.grant()
+    assert rig.of("a")["memory_bytes"] == 4096
+    assert "refused" not in rig.log()
+
+
 def test_the_page_of_another_process_with_the_same_nonce_is_refused(rig: Rig) -> None:
     rig.tenant("a")
     with forker(rig, "a", 0):

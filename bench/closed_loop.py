@@ -48,6 +48,7 @@ ARMS = {
     "no library": (False, ""),
 }
 KERNEL_US = 100
+HANDOVER_MS = 0.25  # a shorter pause is not worth one (BURST_MERGE_NS)
 SETTLE_SECONDS = 1.0
 ALONE_SECONDS = 2.0
 
@@ -72,6 +73,15 @@ def least(shares: np.ndarray, reference: list[float], mix: Mix) -> float:
     """The worst tenant's part of what it is due."""
     due = [min(ideal, request) for ideal, (request, *_) in zip(reference, mix, strict=True)]
     return float(np.min(shares / np.array(due)))
+
+
+def cause(mix: Mix, away: list[float]) -> str:
+    """The most that a tenant can work here whose pauses are shorter than a hand-over; "" where there is none."""
+    for (request, burst_ms, gap_ms), gone_ms in zip(mix, away, strict=True):
+        if 0 < gap_ms < HANDOVER_MS:
+            most = request * burst_ms / (burst_ms + gone_ms)
+            return f"it keeps the token over pauses of {gone_ms:.2f} ms and can work {most:.3f} of the time at most"
+    return ""
 
 
 def measure(mix: Mix, arm: str, seconds: float) -> dict[str, Any]:
@@ -135,7 +145,7 @@ def main() -> int:
             texts = " ".join(f"{got:.3f}({ideal:.3f})" for got, ideal in zip(middle, reference, strict=True))
             print(f"{name:46} {arm:28} {texts}  busy {busy:.3f}({sum(reference):.3f})", file=sys.stderr)
             if arm == "gemini":
-                claims.append(claim("closed.due", worst, name))
+                claims.append(claim("closed.due", worst, name, cause(mix, away)))
                 claims.append(claim("closed.busy", busy / sum(reference), name))
     return report("Do tenants that come and go get what a fluid server would give?", {"mixes": table}, {}, claims)
 

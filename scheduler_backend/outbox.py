@@ -93,7 +93,9 @@ class Outbox(ABC):
             _send_frame(router, route, _MORE)
             _send_frame(router, frame, NOBLOCK)
         except zmq.ZMQError as error:
-            if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
+            if error.errno == zmq.EHOSTUNREACH:  # closed; what came before it was is told anew by the next Hello
+                endpoint.hear_no_more(route)
+            elif error.errno != zmq.EAGAIN:
                 log.error("send tenant=%s error=%s", endpoint.name, error)
             return False
         if not endpoint.draining and cast(int, router.get(EVENTS)) & POLLIN:

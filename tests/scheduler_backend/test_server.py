@@ -436,6 +436,31 @@ def test_what_comes_late_on_a_connection_that_was_left_is_not_taken_for_nonsense
     assert "refused" not in rig.log()
 
 
+def test_what_is_left_on_a_connection_that_is_closed_is_not_taken_for_nonsense(rig: Rig) -> None:
+    """A daemon that stood still has the end of a connection before it has read it, and something to say on it."""
+    for name in ("a", "b"):
+        rig.tenant(name)
+    holder, client = rig.client("b"), rig.client("a")
+    holder.ask()
+    epoch = holder.grant().epoch
+    client.ask()
+    wait_for(lambda: rig.of("a")["waiting"])
+    assert rig.daemon is not None
+    rig.daemon.send_signal(signal.SIGSTOP)
+    holder.say_drained(epoch)  # the grant that was prepared is told to who waits
+    for _ in range(20):
+        client.ask()
+    client.socket.close(2000)
+    again = Client(client.path, page=False, hello=False, nonce=client.nonce)
+    rig.clients.append(again)
+    again.hello(memory={0: 4096})
+    rig.daemon.send_signal(signal.SIGCONT)
+    again.expect(lib.WIRE_WELCOME)
+    again.ask()
+    again.grant()
+    assert "refused" not in rig.log()
+
+
 def test_the_page_of_another_process_with_the_same_nonce_is_refused(rig: Rig) -> None:
     rig.tenant("a")
     with forker(rig, "a", 0):

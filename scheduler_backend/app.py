@@ -30,6 +30,7 @@ from scheduler_backend.server import LONGEST_PATH, Server
 log = logging.getLogger("gemini.app")
 
 HOUSEKEEPING_SECONDS = 0.25
+GARBAGE_SECONDS = 10.0  # cycles, as an answer that is an error leaves them: 5 KiB each
 MOST_GPUS = 16  # slots of the token page
 
 
@@ -94,7 +95,7 @@ class Daemon:
                 housekeeping = asyncio.create_task(self._housekeeping(server, registry, recorder))
                 gc.collect()
                 gc.freeze()  # what is here stays; collections look at what came since
-                gc.set_threshold(50_000, 50, 100)
+                gc.set_threshold(50_000, 50, 100)  # housekeeping collects
                 if on_ready is not None:
                     on_ready(server)
                 self._tell_ready()
@@ -130,8 +131,12 @@ class Daemon:
             log.error("reload-refused reason=%s", error)
 
     async def _housekeeping(self, server: Server, registry: Registry, recorder: trace.Recorder) -> None:
+        collected = time.monotonic()
         while True:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
+            if (now := time.monotonic()) - collected > GARBAGE_SECONDS:
+                gc.collect()
+                collected = now
             while recorder.flush():
                 await asyncio.sleep(0)  # tenants have their turn between
             registry.keep_ahead()

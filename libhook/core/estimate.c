@@ -4,6 +4,7 @@
 #include "libhook/core/peek.h"
 
 #define EARLY_SAMPLES 4
+#define MOST_TIMES 8 /* that a sample may be as long as the estimate and be believed */
 
 static uint32_t saturated(uint64_t ns) {
     return ns > UINT32_MAX ? UINT32_MAX : (uint32_t)ns;
@@ -30,6 +31,8 @@ uint64_t estimate_learn(struct estimate *table, uint64_t size, uint64_t key, uin
         estimate_put(table, size, key, ns, 1);
         return saturated(ns);
     }
+    if (old && ns > old * MOST_TIMES)
+        ns = old * MOST_TIMES;
     if (ns < old || samples < EARLY_SAMPLES)
         old = old / 2 + ns / 2;
     else

@@ -6,7 +6,9 @@
  * worst is one wrong estimate.
  *
  * A sample can only be too long (the launch waited for other work), hardly ever too short; so an estimate follows
- * shorter samples fast and longer ones slowly.
+ * shorter samples fast and longer ones slowly, and no sample is taken for more than eight times the estimate: a thread
+ * that was stopped between its launch's time and its launch measures how long it was stopped. Who believed that would
+ * launch one kernel a turn, for it would fill any quota, and learn little from so few.
  */
 #ifndef GEMINI_CORE_ESTIMATE_H
 #define GEMINI_CORE_ESTIMATE_H

@@ -35,6 +35,23 @@ def test_shorter_samples_are_followed_fast_and_longer_ones_slowly() -> None:
     assert lib.estimate_learn(entries, SIZE, 5, 12_500) == 62_500
 
 
+def test_one_sample_of_a_thread_that_was_stopped_says_little() -> None:
+    """It measures the stop. 100 us that were taken for 100 ms would fill any quota: one launch a turn."""
+    for samples in (1, 2, 8):
+        entries = table()
+        for _ in range(samples):
+            lib.estimate_learn(entries, SIZE, 5, 100_000)
+        assert lib.estimate_learn(entries, SIZE, 5, 800_000_000) <= 450_000
+
+
+def test_a_kernel_that_has_become_a_hundred_times_longer_is_known_after_some_launches() -> None:
+    entries = table()
+    for _ in range(8):
+        lib.estimate_learn(entries, SIZE, 5, 100_000)
+    found = [lib.estimate_learn(entries, SIZE, 5, 10_000_000) for _ in range(12)]
+    assert found[-1] > 5_000_000
+
+
 def test_the_newcomer_takes_the_place() -> None:
     entries = table()
     lib.estimate_learn(entries, SIZE, 3, 10)

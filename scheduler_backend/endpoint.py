@@ -60,6 +60,12 @@ class Client:
         self.taken: dict[int, int] = {}  # GPU -> the same, where its Return came with the word that it had drained
 
 
+def _add(routes: dict[bytes, None], route: bytes) -> None:
+    while len(routes) >= MOST_UNHEARD:
+        del routes[next(iter(routes))]
+    routes[route] = None
+
+
 class Endpoint:
     """One tenant's sockets. Raises OSError or ZMQError where they cannot be made."""
 
@@ -82,6 +88,7 @@ class Endpoint:
         self.by_nonce: dict[int, Client] = {}
         self.peers: dict[int, Peer] = {}  # nonce -> process that has not said Hello yet
         self.unheard: dict[bytes, None] = {}  # connections of which nothing is taken any more, the oldest first
+        self.left: dict[bytes, None] = {}  # of which nothing is taken before the next Hello
         self.counters = Counters()
         self.listener: PageListener | None = None
         self.draining = False  # a look at the socket is already due
@@ -110,9 +117,12 @@ class Endpoint:
 
     def hear_no_more(self, route: bytes) -> None:
         """Whatever still comes on this connection is passed over."""
-        while len(self.unheard) >= MOST_UNHEARD:
-            del self.unheard[next(iter(self.unheard))]
-        self.unheard[route] = None
+        _add(self.unheard, route)
+
+    def leave(self, route: bytes) -> None:
+        """It is closed, or left for another: what is still to be read there is passed over. A client that chose its
+        routing id may come back with it, and says Hello then."""
+        _add(self.left, route)
 
     def _configure(self, affinity: int) -> None:
         router = self.router

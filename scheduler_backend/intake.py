@@ -111,6 +111,8 @@ class Intake(Presence):
                 endpoint.said_hello = True
                 self._hello(endpoint, route, wire.hello_of(message))
             elif client is None:
+                if route in endpoint.left:
+                    return UNHEARD_COSTS
                 raise wire.BadFrame("the first message must be a Hello")
             elif kind == wire.STATS:
                 self._count(endpoint, client, message)

@@ -94,7 +94,7 @@ class Outbox(ABC):
             _send_frame(router, frame, NOBLOCK)
         except zmq.ZMQError as error:
             if error.errno == zmq.EHOSTUNREACH:  # closed; what came before it was is told anew by the next Hello
-                endpoint.hear_no_more(route)
+                endpoint.leave(route)
             elif error.errno != zmq.EAGAIN:
                 log.error("send tenant=%s error=%s", endpoint.name, error)
             return False

@@ -52,8 +52,9 @@ class Presence(Handovers):
             self.clients[client.number] = client
         if client.route is not None and client.route != route:
             endpoint.by_route.pop(client.route, None)
-            endpoint.hear_no_more(client.route)  # its Hello tells anew all that may still come there
+            endpoint.leave(client.route)  # its Hello tells anew all that may still come there
         client.route = route
+        endpoint.left.pop(route, None)
         endpoint.by_route[route] = client
         client.program, client.library, client.uuids = hello.program, hello.library, hello.uuids
         if client.peer is None:

@@ -151,13 +151,22 @@ class Client:
     """One process of a tenant, played by this one."""
 
     def __init__(
-        self, path: Path, *, page: bool = True, hello: bool = True, nonce: int = 0, patience: float = PATIENCE_S
+        self,
+        path: Path,
+        *,
+        page: bool = True,
+        hello: bool = True,
+        nonce: int = 0,
+        patience: float = PATIENCE_S,
+        routing_id: bytes = b"",
     ) -> None:
         self.path = path
         self.nonce = nonce or secrets.randbits(63)
         self.context = zmq.Context.instance()
         self.socket: zmq.Socket[bytes] = self.context.socket(zmq.DEALER)
         self.socket.linger = 0
+        if routing_id:
+            self.socket.setsockopt(zmq.ROUTING_ID, routing_id)
         self.socket.connect(f"ipc://{path}")
         self.serial = 0
         self.page_socket: socket.socket | None = None

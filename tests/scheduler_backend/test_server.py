@@ -436,6 +436,17 @@ def test_what_comes_late_on_a_connection_that_was_left_is_not_taken_for_nonsense
     assert "refused" not in rig.log()
 
 
+def test_a_client_with_a_routing_id_of_its_own_may_come_back_with_it(rig: Rig) -> None:
+    rig.tenant("a")
+    first = rig.client("a", page=False, routing_id=b"mine")
+    other = rig.client("a", page=False, nonce=first.nonce, routing_id=b"another")
+    first.close()
+    again = rig.client("a", page=False, nonce=first.nonce, routing_id=b"mine")
+    again.ask()
+    again.grant()
+    other.close()
+
+
 def test_what_is_left_on_a_connection_that_is_closed_is_not_taken_for_nonsense(rig: Rig) -> None:
     """A daemon that stood still has the end of a connection before it has read it, and something to say on it."""
     for name in ("a", "b"):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.limits import Limits
+from scheduler_backend.core.quota import of_several
 from scheduler_backend.core.seat import Member, Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
 
@@ -40,8 +41,10 @@ class Grants(Limits):
         """What a revoked holder has to drain or to say that it drains still: its cap was let in, and the margin."""
         return self.policy.lease_margin_ns + self.cap_ns
 
-    def _grant(self, member: Member, *, joined: bool, admitted: bool = False) -> None:
-        """Tell a process; `admitted`: the quota is over, or was, and it is let in for a sibling that does not drain."""
+    def _grant(self, member: Member, among: int, *, joined: bool, admitted: bool = False) -> None:
+        """Tell one of so many processes that hold now; `admitted`: the quota is over, or was, and it is let in for a
+        sibling that does not drain.
+        """
         lease_ns = self._lease_ns()
         if member.standing is not Standing.HOLDS:
             member.again = member.epoch == self.epoch
@@ -50,30 +53,35 @@ class Grants(Limits):
         member.granted_ns = self.now_ns
         member.lease_until_ns = self.now_ns + lease_ns
         member.asks_again = False
-        left_ns = self.policy.valve_ns if admitted else self.quota_until_ns - self.now_ns
-        self._actions.append(
-            ev.Grant(
-                member.client,
-                self.gpu,
-                self.epoch,
-                left_ns,
-                lease_ns,
-                self.cap_ns,
-                self.contended or admitted or self._limited(),
-                joined,
-            )
-        )
+        ends = self.contended or admitted or self._limited()
+        left_ns, cap_ns = self.policy.valve_ns, self.cap_ns
+        if not admitted:
+            left_ns, cap_ns = self._part_of(self.quota_until_ns - self.now_ns, ends, among)
+        self._actions.append(ev.Grant(member.client, self.gpu, self.epoch, left_ns, lease_ns, cap_ns, ends, joined))
+
+    def _part_of(self, left_ns: int, ends: bool, among: int) -> tuple[int, int]:
+        """What one of so many processes is told of the quota that is left, and its cap."""
+        return of_several(left_ns, self.cap_ns, among) if ends else (left_ns, self.cap_ns)
+
+    def _join(self, seat: Seat, member: Member) -> bool:
+        """Give one more process what is left of the quota once the others' work in flight is done; whether it is
+        worth it.
+        """
+        holds = len(seat.with_standing(Standing.HOLDS)) - (member.standing is Standing.HOLDS)
+        flight_ns = holds * min(self.cap_ns, self.policy.cap_ns)
+        if self.quota_until_ns - self.now_ns - flight_ns < self.policy.join_least_ns:
+            return False
+        self._grant(member, holds + 1, joined=True)
+        return True
 
     def _extend(self, member: Member, *, draining: bool = False) -> None:
         closing = draining or self.closing_ns > 0
         lease_ns = self._closing_lease_ns() if closing else self._lease_ns()
+        ends = self.contended or self._limited()
         left_ns = 0 if closing else max(0, self.quota_until_ns - self.now_ns)
+        left_ns, cap_ns = self._part_of(left_ns, ends, self._holding())
         member.lease_until_ns = self.now_ns + lease_ns
-        self._actions.append(
-            ev.Extend(
-                member.client, self.gpu, self.epoch, left_ns, lease_ns, self.cap_ns, self.contended or self._limited()
-            )
-        )
+        self._actions.append(ev.Extend(member.client, self.gpu, self.epoch, left_ns, lease_ns, cap_ns, ends))
 
     def _limited(self) -> bool:
         return self.holder is not None and self.holder.limit_ppm < WHOLE_PPM

@@ -8,7 +8,7 @@ from __future__ import annotations
 from scheduler_backend.core.accounts import Accounts
 from scheduler_backend.core.policy import virtual
 from scheduler_backend.core.quota import turn
-from scheduler_backend.core.seat import Seat, State
+from scheduler_backend.core.seat import Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
 
 
@@ -79,7 +79,12 @@ class Limits(Accounts):
         when what is in flight fills the rest.
         """
         policy = self.policy
-        return policy.extend_lead_ns + (max(0, self.cap_ns - policy.cap_ns) if self.contended else 0)
+        siblings_ns = max(0, self._holding() - 1) * min(self.cap_ns, policy.cap_ns)
+        return policy.extend_lead_ns + siblings_ns + (max(0, self.cap_ns - policy.cap_ns) if self.contended else 0)
+
+    def _holding(self) -> int:
+        """How many processes hold the grant together."""
+        return len(self.holder.with_standing(Standing.HOLDS)) if self.holder is not None else 0
 
     def quota_from(self, seat: Seat, contended: bool, start_ns: int) -> int:
         """The quota of a grant that begins then: its bursts, what its limit allows, until who rests at one is back."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from scheduler_backend.core.events import Action, Carried, Event, Grant, Page, Prepare, TokenReturned, Unprepare
+from scheduler_backend.core.quota import of_several
 
 
 class CarriedOut(NamedTuple):
@@ -56,9 +57,10 @@ class Line:
 
 def grant_of(order: Prepare, client: int) -> Grant:
     """What one of its clients has once it was carried out."""
-    return Grant(
-        client, order.gpu, order.epoch, order.quota_ns, order.lease_ns, order.cap_ns, order.contended, joined=False
-    )
+    quota_ns, cap_ns = order.quota_ns, order.cap_ns
+    if order.contended:
+        quota_ns, cap_ns = of_several(quota_ns, cap_ns, len(order.clients))
+    return Grant(client, order.gpu, order.epoch, quota_ns, order.lease_ns, cap_ns, order.contended, joined=False)
 
 
 def _at(done: CarriedOut) -> int:

@@ -41,6 +41,19 @@ def contended_quota(burst_ns: int, least_ns: int, most_ns: int, turn_ns: int) ->
     return max(least_ns, min(most_ns, burst_ns + burst_ns // MARGIN_DIVISOR))
 
 
+def of_several(quota_ns: int, cap_ns: int, count: int) -> tuple[int, int]:
+    """Quota and cap of each of `count` processes that hold one grant together, so that their work ends with its quota.
+
+    Each of them closes when what it has in flight itself fills the rest of its own quota, and the card then has the
+    work of all of them: as many caps as there are processes, of which all but one would come after the grant's end. So
+    they are told of that much less, and where the caps of many would fill half of the quota, the caps are smaller.
+    """
+    if count < 2:
+        return quota_ns, cap_ns
+    cap_ns = max(1, min(cap_ns, quota_ns // (2 * count)))
+    return quota_ns - (count - 1) * cap_ns, cap_ns
+
+
 def turn(quota_ns: int, request_ppm: int, sum_ppm: int, count: int) -> int:
     """The turn of a tenant with this request among `count` whose requests have that sum; request 0 has a whole one."""
     whole_ns = quota_ns * 9 // 10

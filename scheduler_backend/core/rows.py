@@ -43,9 +43,9 @@ class Rows(Grants):
     def _ask_join(self, seat: Seat, event: ev.TokenAsked) -> None:
         """a process joins what is left of the grant; one that holds already is told again"""
         member = seat.members[event.client]
-        if self.quota_until_ns - self.now_ns >= self.policy.join_least_ns:
-            self._grant(member, joined=True)
-        elif member.standing is Standing.HOLDS:
+        if self._join(seat, member):
+            return
+        if member.standing is Standing.HOLDS:
             member.asks_again = True
         else:
             member.standing = Standing.WAITS
@@ -83,7 +83,7 @@ class Rows(Grants):
     def _admit(self, seat: Seat) -> None:
         """The valve between processes: what does not drain may wait for work that a sibling could not launch yet."""
         for member in seat.with_standing(Standing.WAITS):
-            self._grant(member, joined=True, admitted=True)
+            self._grant(member, self._holding() + 1, joined=True, admitted=True)
 
     def _renew_stale(self, seat: Seat, event: ev.TokenRenewed) -> None:
         """what it thinks it holds is gone: say so again, charge one that overran"""
@@ -104,12 +104,8 @@ class Rows(Grants):
         member.standing = Standing.WAITS if event.want_more or member.asks_again else Standing.QUIET
         member.asks_again = False
         self._after_hold(seat)
-        if (
-            member.standing is Standing.WAITS
-            and seat.state is State.HOLDING
-            and self.quota_until_ns - self.now_ns >= self.policy.join_least_ns
-        ):
-            self._grant(member, joined=True)
+        if member.standing is Standing.WAITS and seat.state is State.HOLDING:
+            self._join(seat, member)
 
     def _return_late(self, seat: Seat, event: ev.TokenReturned) -> None:
         """the grant was over already: charge what it reports; its wish counts"""
@@ -165,8 +161,9 @@ class Rows(Grants):
         seat.woken = False
         seat.state = State.HOLDING
         self._actions.append(ev.Page(seat.name, self.gpu, self.epoch))
-        for member in seat.with_standing(Standing.WAITS):
-            self._grant(member, joined=False)
+        waits = seat.with_standing(Standing.WAITS)
+        for member in waits:
+            self._grant(member, len(waits), joined=False)
         self._actions.append(
             ev.Handed(seat.name, self.gpu, self.epoch, now_ns - seat.waiting_since_ns, now_ns - self.free_since_ns)
         )

@@ -68,6 +68,13 @@ def test_an_order_says_what_its_clients_are_granted():
     assert grant_of(order(2), 7) == Grant(7, 0, 2, 9, 29, 1, True, False)
 
 
+def test_an_order_for_several_clients_tells_each_of_its_part():
+    several = order(2)._replace(clients=(2, 3, 4), quota_ns=900, cap_ns=100)
+    assert [grant_of(several, 3).quota_ns, grant_of(several, 3).cap_ns] == [700, 100]
+    endless = several._replace(contended=False)
+    assert [grant_of(endless, 3).quota_ns, grant_of(endless, 3).cap_ns] == [900, 100]
+
+
 def test_what_was_carried_out_is_told_in_its_order_and_only_the_last_return_is_heard_now():
     assert told([done(20, 3), done(10, 2)], None, False) == [
         (Carried(0, 1, 2, followed=True), 10, True),

@@ -236,11 +236,80 @@ def test_a_sibling_joins_what_is_left_and_the_grant_is_over_when_both_are_back()
     bench.do(ev.ClientJoined("a", 11, (0,)))
     bench.ask(1)
     (joined,) = of(bench.at(4).ask(11), ev.Grant)
-    assert (joined.client, joined.epoch, joined.quota_ns, joined.joined) == (11, 1, 5 * MS, True)
+    assert (joined.client, joined.epoch, joined.quota_ns, joined.joined) == (11, 1, 4 * MS, True)
     assert not of(bench.back(1), ev.Charged)
     assert bench.holder == "a"
     (charged,) = of(bench.at(10).back(11), ev.Charged)
     assert charged.held_ns == 10 * MS
+
+
+def several(*, limit: float = 1.0, others: int = 1) -> Bench:
+    """Tenant a with three processes, 1, 11 and 12, all of which wait behind b's grant."""
+    bench = Bench(("a", 0.5, limit), *(("b", 0.5),) * others)
+    for number in (11, 12):
+        bench.do(ev.ClientJoined("a", number, (0,)))
+    if others:
+        bench.ask(2)
+    for number in (1, 11, 12):
+        bench.ask(number)
+    return bench
+
+
+def test_several_processes_are_told_so_much_less_that_all_their_caps_fit_into_the_quota():
+    """Each closes with a cap in flight at the end of what it was told, and the card has three of them then."""
+    bench = several()
+    grants = of(bench.at(9).back(2, more=True), ev.Grant)
+    assert [(grant.client, grant.quota_ns, grant.cap_ns) for grant in grants] == [
+        (1, 7 * MS, MS), (11, 7 * MS, MS), (12, 7 * MS, MS)
+    ]  # fmt: skip
+    assert {grant.lease_ns for grant in grants} == {29 * MS}
+    assert bench.machine.quota_until_ns == 18 * MS
+
+
+def test_a_process_that_has_drained_does_not_come_again_into_what_its_siblings_have_in_flight():
+    bench = several()
+    bench.at(9).back(2, more=True)
+    assert not of(bench.at(16.5).back(1, more=True), ev.Grant)
+    assert not of(bench.at(17.2).back(11, more=True), ev.Grant)
+    bench.at(18).back(12, more=True)
+    assert bench.holder == "b"
+
+
+def test_one_that_has_drained_early_comes_again():
+    bench = several()
+    bench.at(9).back(2, more=True)
+    (again,) = of(bench.at(12).back(1, more=True), ev.Grant)
+    assert (again.client, again.quota_ns, again.joined) == (1, 4 * MS, True)
+
+
+def test_several_processes_that_would_be_picked_again_are_prolonged_before_they_close():
+    bench = Bench(("a", 0.8), ("b", 0))
+    for number in (11, 12):
+        bench.do(ev.ClientJoined("a", number, (0,)))
+    for number in (1, 11, 12):
+        bench.ask(number)
+    bench.ask(2)
+    closes_ns = 9 * MS - 2 * MS - MS  # told of 7 ms, with a cap of 1 ms
+    extended = of(bench.at(9 - 2 - 2 - 0.001).ticked, ev.Extend)
+    assert not extended
+    extended = of(bench.at(closes_ns / MS).ticked, ev.Extend)
+    assert [each.client for each in extended] == [1, 11, 12]
+    assert {each.quota_ns for each in extended} == {bench.machine.quota_until_ns - 5 * MS - 2 * MS}
+
+
+def test_a_limit_holds_for_several_processes_alone():
+    bench = several(limit=0.5, others=0)
+    held = of(bench.at(1).back(1, more=True), ev.Grant)
+    assert held
+    assert all(3 * grant.cap_ns <= grant.quota_ns for grant in held)
+
+
+def test_several_processes_without_an_end_have_the_whole_of_it():
+    bench = several(others=0)
+    assert bench.machine.quota_until_ns == 50 * MS
+    bench.do(ev.ClientJoined("a", 13, (0,)))
+    (grant,) = of(bench.ask(13), ev.Grant)
+    assert (grant.quota_ns, grant.cap_ns) == (50 * MS, 20 * MS)
 
 
 def test_a_sibling_that_comes_too_late_waits_for_the_next_grant():

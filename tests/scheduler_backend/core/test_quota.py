@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler_backend.core.quota import Bursts, contended_quota, turn
+from scheduler_backend.core.quota import Bursts, contended_quota, of_several, turn
 
 
 def test_the_burst_is_smoothed_with_rate_one_half_and_unknown_changes_nothing():
@@ -32,3 +32,13 @@ def test_a_quarter_is_added_within_bounds(burst: int, quota: int):
 )
 def test_who_owns_less_than_an_equal_part_has_shorter_turns(request_ppm: int, requests: list[int], length: int):
     assert turn(1000, request_ppm, sum(requests), len(requests)) == length
+
+
+@pytest.mark.parametrize(
+    ("count", "told", "cap"),
+    [(0, 900, 100), (1, 900, 100), (2, 800, 100), (4, 600, 100), (5, 540, 90), (16, 480, 28), (400, 501, 1)],
+)
+def test_work_in_flight_of_all_fits_into_the_quota_and_takes_half_of_it_at_most(count: int, told: int, cap: int):
+    assert of_several(900, 100, count) == (told, cap)
+    assert told + max(0, count - 1) * cap <= 900
+    assert told >= 450 or cap == 1

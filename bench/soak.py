@@ -7,7 +7,7 @@ other at random, and the daemon itself is killed and started again in the first 
 later, all tenants that are there are measured against their shares over one second (bench/spent.py); where they are off
 and the machine itself stalled another second is taken, six at most. Whenever the guests have all left, the daemon's
 memory, descriptors and threads are noted: over what is left of the run none of them may grow. The seed is in the JSON:
-the same seed makes the same events.
+the same seed makes the same events. Of each second that is off the traces and logs are kept in out/soak.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ from bench.arms import compile_program
 from bench.bed import ROOT, Bed
 from bench.jitter import Probe
 from bench.report import report
+from bench.scene import keep
 from bench.spent import watch
 from gemini import shares
 from gemini.units import entitled
 
+OUT = ROOT / "out" / "soak"
 ALLOWED_PP = 2.0
 SETTLE_SECONDS, WINDOW_SECONDS = 1.0, 1.0
 MOST_WINDOWS = 6  # in which a machine that stalls may show one that is right
@@ -48,6 +50,7 @@ class Soak:
         self.shares: dict[str, tuple[float, float]] = {}
         self.pids: dict[str, list[int]] = {}
         self.numbers = itertools.count()
+        self.off = 0
 
     def join(self, name: str = "", request: float = 0.0, processes: int = 0) -> None:
         """A tenant more, with one to three processes."""
@@ -109,6 +112,7 @@ class Soak:
         return kind
 
     def measure(self) -> dict[str, Any]:
+        """Errors of the second that begins one second from now; where it is off, out/soak keeps what led there."""
         time.sleep(SETTLE_SECONDS)
         owed = np.array(entitled(list(self.shares.values())))
         errors: list[float] = []
@@ -119,6 +123,9 @@ class Soak:
             errors.append(float(found.max()))
             if errors[-1] <= ALLOWED_PP or not probe.stalls:
                 break
+        if errors[-1] > ALLOWED_PP:
+            self.off += 1
+            keep(self.bed, OUT / f"off-{self.off}")
         dead = [pid for pids in self.pids.values() for pid in pids if self.bed.children[pid][1].poll() is not None]
         self.forget()
         return {

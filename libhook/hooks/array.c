@@ -8,9 +8,9 @@
 
 #include "libhook/core/ledger.h"
 #include "libhook/driver/real.h"
-#include "libhook/hooks/context.h"
 #include "libhook/hooks/memory.h"
 #include "libhook/runtime/account.h"
+#include "libhook/runtime/context.h"
 
 /* Flags of CUDA_ARRAY3D_DESCRIPTOR (cuda.h). */
 enum { LAYERED = 0x01, SPARSE = 0x40, DEFERRED_MAPPING = 0x80 };

@@ -1,44 +1,20 @@
 /*
- * context.c - the calls that change which context is current, and the cached answer of context.h.
+ * context.c - the calls that change which context is current, and those that make and end contexts.
  *
- * Every wrapper keeps the driver's result; a failed call too makes the cached answer stale, which costs one look-up and
- * cannot be wrong. Making and ending contexts is where their memory is counted (footprint.h).
+ * Every wrapper keeps the driver's result; a failed call too makes the cached answer (runtime/context.h) stale, which
+ * costs one look-up and cannot be wrong. Making and ending contexts is where their memory is counted (footprint.h).
  */
-#include "libhook/hooks/context.h"
+#include "libhook/runtime/context.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "libhook/driver/real.h"
-#include "libhook/hooks/devices.h"
 #include "libhook/hooks/footprint.h"
 #include "libhook/hooks/memory.h"
 #include "libhook/runtime/agent.h"
+#include "libhook/runtime/devices.h"
 #include "libhook/runtime/watch.h"
-
-__thread struct context_now context_cached __attribute__((tls_model("initial-exec"))) = {.ordinal = -1};
-uint32_t context_round = 1;
-
-const struct context_now *context_look_up(void) {
-    uint32_t round = __atomic_load_n(&context_round, __ATOMIC_ACQUIRE);
-    struct context_now *now = &context_cached;
-    CUdevice device = -1;
-    now->context = NULL;
-    now->ordinal = -1;
-    now->round = 0; /* no context: ask again next time, for a context may come by a way that we do not see */
-    if (real.cuCtxGetCurrent(&now->context) == CUDA_SUCCESS && now->context != NULL &&
-        real.cuCtxGetDevice(&device) == CUDA_SUCCESS) {
-        now->ordinal = devices_of_cuda(device);
-        now->round = round;
-    }
-    return now;
-}
-
-void context_ended(void) {
-    if (__atomic_add_fetch(&context_round, 1, __ATOMIC_RELEASE) == 0)
-        __atomic_add_fetch(&context_round, 1, __ATOMIC_RELEASE); /* 0 means stale */
-    context_changed();
-}
 
 /* The end of each cuCtxCreate. A context that the tenant has no room for is taken back. */
 static CUresult created(struct footprint *footprint, CUresult result, CUcontext *ctx) {

@@ -26,12 +26,12 @@
 #include <string.h>
 
 #include "libhook/driver/real.h"
-#include "libhook/hooks/devices.h"
 #include "libhook/hooks/memory.h"
 #include "libhook/hooks/resolve.h"
 #include "libhook/hooks/table.h"
 #include "libhook/runtime/account.h"
 #include "libhook/runtime/agent.h"
+#include "libhook/runtime/devices.h"
 
 static const char *const file_names[] = {[ROW_CUDA] = "libcuda.so", [ROW_NVML] = "libnvidia-ml.so"};
 

@@ -25,10 +25,10 @@
 #include "libhook/core/wire.h"
 #include "libhook/driver/real.h"
 #include "libhook/driver/real_nvml.h"
-#include "libhook/hooks/devices.h"
 #include "libhook/hooks/memory.h"
 #include "libhook/runtime/account.h"
 #include "libhook/runtime/agent_memory.h"
+#include "libhook/runtime/devices.h"
 #include "libhook/runtime/forks.h"
 
 static const uint64_t FIRST_GUESS = 32ull << 20;

@@ -10,7 +10,6 @@
 
 #include "libhook/core/ledger.h"
 #include "libhook/driver/real.h"
-#include "libhook/hooks/context.h"
 #include "libhook/hooks/memory.h"
 #include "libhook/runtime/account.h"
 

@@ -5,9 +5,9 @@
 #include <stddef.h>
 
 #include "libhook/driver/real.h"
-#include "libhook/hooks/context.h"
 #include "libhook/hooks/footprint.h"
 #include "libhook/runtime/agent.h"
+#include "libhook/runtime/context.h"
 #include "libhook/runtime/watch.h"
 
 /* The handle of the device's primary context, which is active. */

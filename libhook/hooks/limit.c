@@ -15,9 +15,9 @@
 
 #include "libhook/core/ledger.h"
 #include "libhook/driver/real.h"
-#include "libhook/hooks/context.h"
 #include "libhook/hooks/memory.h"
 #include "libhook/runtime/account.h"
+#include "libhook/runtime/context.h"
 #include "libhook/runtime/forks.h"
 
 /* CUlimit and CUdevice_attribute, by cuda.h. */

@@ -12,10 +12,10 @@
 
 #include "libhook/core/ledger.h"
 #include "libhook/driver/real.h"
-#include "libhook/hooks/context.h"
-#include "libhook/hooks/devices.h"
 #include "libhook/runtime/account.h"
 #include "libhook/runtime/agent.h"
+#include "libhook/runtime/context.h"
+#include "libhook/runtime/devices.h"
 
 /* Pitches are multiples of 512 bytes on every card since Kepler (CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT). */
 static const uint64_t PIECE = 512;

@@ -21,9 +21,9 @@
 #include <unistd.h>
 
 #include "libhook/driver/real_nvml.h"
-#include "libhook/hooks/devices.h"
 #include "libhook/hooks/memory.h"
 #include "libhook/runtime/agent.h"
+#include "libhook/runtime/devices.h"
 
 enum { MOST_PROCESSES = 256 };
 

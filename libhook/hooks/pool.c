@@ -23,12 +23,11 @@
 #include "libhook/core/ledger.h"
 #include "libhook/core/wire.h"
 #include "libhook/driver/real.h"
-#include "libhook/hooks/context.h"
-#include "libhook/hooks/devices.h"
 #include "libhook/hooks/memory.h"
 #include "libhook/hooks/streams.h"
 #include "libhook/runtime/account.h"
 #include "libhook/runtime/agent.h"
+#include "libhook/runtime/devices.h"
 
 static const uint64_t STEP = 32ull << 20;
 static const uint64_t PAGE = 2ull << 20;

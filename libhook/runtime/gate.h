@@ -27,8 +27,8 @@
 #include "libhook/core/estimate.h"
 #include "libhook/core/wire.h"
 #include "libhook/driver/cuda_types.h"
-#include "libhook/hooks/context.h"
 #include "libhook/runtime/captures.h"
+#include "libhook/runtime/context.h"
 #include "libhook/runtime/gate_slow.h"
 #include "libhook/runtime/gate_thread.h"
 

@@ -3,7 +3,7 @@
  *
  * The driver here is one device that runs everything in order: enough to see when work ran and which calls were made,
  * and it enforces the rules of stream capture that matter to us. Linked with the library's own sources (all but
- * driver/real.c and hooks/context.c, whose symbols stand here). A scenario is named on the command line; each interval of
+ * the driver/ folder and most of hooks/, whose symbols stand here). A scenario is named on the command line; each interval of
  * work goes to the file in CLIENT_TIMELINE as two 64-bit words, with its thread in a third. SIGTERM ends those that last,
  * so that a test need not know how much is done within how long.
  */
@@ -20,10 +20,11 @@
 #include <unistd.h>
 
 #include "libhook/driver/real.h"
-#include "libhook/hooks/context.h"
+#include "libhook/driver/real_nvml.h"
 #include "libhook/hooks/memory.h"
 #include "libhook/runtime/agent.h"
 #include "libhook/runtime/agent_memory.h"
+#include "libhook/runtime/context.h"
 #include "libhook/runtime/gate.h"
 
 /* ---- the driver ---- */
@@ -198,6 +199,11 @@ static CUresult fake_current(CUcontext *context) {
     return CUDA_SUCCESS;
 }
 
+static CUresult fake_device(CUdevice *device) {
+    *device = 0;
+    return CUDA_SUCCESS;
+}
+
 struct real_driver real = {
     .cuLaunchKernel = fake_launch,
     .cuLaunchKernel_ptsz = fake_launch,
@@ -212,13 +218,16 @@ struct real_driver real = {
     .cuThreadExchangeStreamCaptureMode = fake_exchange_mode,
     .cuStreamDestroy_v2 = fake_stream_destroy,
     .cuCtxGetCurrent = fake_current,
+    .cuCtxGetDevice = fake_device,
 };
 
-__thread struct context_now context_cached
-    __attribute__((tls_model("initial-exec"))) = {.context = (CUcontext)0x1000, .ordinal = 0, .round = 1};
-uint32_t context_round = 1;
-const struct context_now *context_look_up(void) {
-    return &context_cached;
+bool real_loaded(void) { /* cards have no UUID here: CUDA's ordinals are their own indices */
+    return false;
+}
+
+const struct real_nvml *real_nvml(bool load) {
+    (void)load;
+    return NULL;
 }
 
 bool memory_pools_used, memory_graphs_used;

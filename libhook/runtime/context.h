@@ -5,8 +5,8 @@
  * set, pushed, popped, destroyed, reset: all of them are hooked) makes it stale: in the own thread for a change of the
  * current context, in all threads for a context's end. A stale or empty answer is asked anew at the next use.
  */
-#ifndef GEMINI_HOOKS_CONTEXT_H
-#define GEMINI_HOOKS_CONTEXT_H
+#ifndef GEMINI_RUNTIME_CONTEXT_H
+#define GEMINI_RUNTIME_CONTEXT_H
 
 #include <stdbool.h>
 #include <stdint.h>

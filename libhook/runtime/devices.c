@@ -1,7 +1,7 @@
 /*
  * devices.c - see devices.h.
  */
-#include "libhook/hooks/devices.h"
+#include "libhook/runtime/devices.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -10,7 +10,6 @@
 #include "libhook/core/wire.h"
 #include "libhook/driver/real.h"
 #include "libhook/driver/real_nvml.h"
-#include "libhook/hooks/context.h"
 #include "libhook/runtime/forks.h"
 
 /* The list: written once under `lock`, then `count` with release. */
@@ -85,8 +84,7 @@ static int list_of_nvml(uint8_t uuid[][16]) {
 
 static void forget_in_child(void) {
     lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-    count = 0;       /* the child says Hello for itself, and may begin with CUDA where the parent did with NVML */
-    context_ended(); /* and has none of the parent's contexts */
+    count = 0; /* the child says Hello for itself, and may begin with CUDA where the parent did with NVML */
 }
 
 /* Lists are made outside the lock, for they ask the driver; the first one counts. */

@@ -6,8 +6,8 @@
  * a list in NVML's order, and CUDA's ordinals are then translated. NVML's numbers are always translated: its order
  * differs from CUDA's, and CUDA_VISIBLE_DEVICES does not touch it.
  */
-#ifndef GEMINI_HOOKS_DEVICES_H
-#define GEMINI_HOOKS_DEVICES_H
+#ifndef GEMINI_RUNTIME_DEVICES_H
+#define GEMINI_RUNTIME_DEVICES_H
 
 #include <stdbool.h>
 #include <stdint.h>

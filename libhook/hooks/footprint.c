@@ -37,18 +37,8 @@ static const uint64_t FALLBACK = 256ull << 20;
 
 enum { PRIMARY = 1, READINGS = 256 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+FORKS_LOCK(lock, take_lock);
 static uint64_t measured[WIRE_MAX_DEVICES]; /* the last context's; under lock */
-
-static void forget_in_child(void) {
-    lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-}
-
-static void take_lock(void) {
-    static int watching;
-    forks_watch(&watching, forget_in_child);
-    pthread_mutex_lock(&lock);
-}
 
 /* NVML's handle of a CUDA device, found by UUID. */
 static bool nvml_device(const struct real_nvml *nvml, CUdevice device, nvmlDevice_t *handle) {

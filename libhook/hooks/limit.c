@@ -23,17 +23,7 @@
 /* CUlimit and CUdevice_attribute, by cuda.h. */
 enum { STACK_SIZE = 0, MALLOC_HEAP_SIZE = 2, MULTIPROCESSORS = 16, THREADS_PER_MULTIPROCESSOR = 39 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-static void forget_in_child(void) {
-    lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-}
-
-static void take_lock(void) {
-    static int watching;
-    forks_watch(&watching, forget_in_child);
-    pthread_mutex_lock(&lock);
-}
+FORKS_LOCK(lock, take_lock);
 
 /* How often the card sets aside what the limit says. */
 static uint64_t times(CUlimit limit) {

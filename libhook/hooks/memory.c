@@ -114,17 +114,27 @@ CUresult cuMemAllocPitch_v2(
     return result;
 }
 
+void memory_freeing(CUdeviceptr pointer, struct ledger_entry *entry) {
+    if (!account_take(LEDGER_POOLED, pointer, entry) && !account_take(LEDGER_POINTER, pointer, entry))
+        entry->kind = 0;
+}
+
+void memory_freed(const struct ledger_entry *entry, CUresult result) {
+    if (entry->kind == 0)
+        return;
+    if (result != CUDA_SUCCESS)
+        account_enter(entry);
+    else if (entry->kind == LEDGER_POOLED)
+        memory_freed_pooled(entry);
+    else
+        account_return(entry->device, entry->bytes, false);
+}
+
 CUresult cuMemFree_v2(CUdeviceptr pointer) {
     struct ledger_entry entry;
-    bool pooled = memory_forget_pooled(pointer, &entry);
-    bool known = pooled || account_take(LEDGER_POINTER, pointer, &entry);
+    memory_freeing(pointer, &entry);
     CUresult result = real.cuMemFree_v2(pointer);
-    if (known && result != CUDA_SUCCESS)
-        account_enter(&entry);
-    else if (pooled)
-        memory_freed_pooled(&entry);
-    else if (known)
-        account_return(entry.device, entry.bytes, false);
+    memory_freed(&entry, result);
     memory_synchronized(); /* freeing so synchronises, and pools may have shrunk */
     return result;
 }

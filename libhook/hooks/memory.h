@@ -51,10 +51,13 @@ void memory_enter(uint32_t kind, uint64_t key, int device, uint64_t reserved, ui
 /* Pools: count anew what they have reserved. Any thread, the agent's too; with `shrink`, make them give up the rest. */
 void memory_settle_pools(bool shrink);
 
-/* Freeing an allocation from a pool: forget it before the driver's call (false: it is none), and after a call that
- * succeeded count it freed; after one that failed put it back with account_enter. */
+/* Freeing a plain allocation or one from a pool: before the driver's call take it out of the ledger (kind 0 where it is
+ * not there); after the call say what it answered: its bytes are given back, or the entry is put back. */
 struct ledger_entry;
-bool memory_forget_pooled(CUdeviceptr pointer, struct ledger_entry *entry);
+void memory_freeing(CUdeviceptr pointer, struct ledger_entry *entry);
+void memory_freed(const struct ledger_entry *entry, CUresult result);
+
+/* An allocation from a pool was freed: what its pool gives back for that by itself. */
 void memory_freed_pooled(const struct ledger_entry *entry);
 
 /* The tenant's limit, and what all of its processes use of it, asked of the daemon. False: nothing to be told. */

@@ -283,10 +283,6 @@ static uint64_t shrink_orphan(struct ledger *ledger, const struct ledger_entry *
     return freed;
 }
 
-bool memory_forget_pooled(CUdeviceptr pointer, struct ledger_entry *entry) {
-    return account_take(LEDGER_POOLED, pointer, entry);
-}
-
 void memory_freed_pooled(const struct ledger_entry *entry) {
     uint64_t freed = shrink_orphan(account_lock(), entry);
     account_unlock();
@@ -295,15 +291,9 @@ void memory_freed_pooled(const struct ledger_entry *entry) {
 
 static CUresult free_async(CUdeviceptr pointer, CUstream stream, __typeof__(cuMemFreeAsync) *function) {
     struct ledger_entry entry;
-    bool pooled = memory_forget_pooled(pointer, &entry);
-    bool known = pooled || account_take(LEDGER_POINTER, pointer, &entry);
+    memory_freeing(pointer, &entry);
     CUresult result = function(pointer, stream);
-    if (known && result != CUDA_SUCCESS)
-        account_enter(&entry);
-    else if (pooled)
-        memory_freed_pooled(&entry);
-    else if (known)
-        account_return(entry.device, entry.bytes, false);
+    memory_freed(&entry, result);
     return result;
 }
 

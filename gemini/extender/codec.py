@@ -89,7 +89,9 @@ def write_filter(
     request: FilterRequest, passed: Sequence[str], failed: Mapping[str, tuple[str, str]], rest: Sequence[str] = ()
 ) -> bytes:
     """`passed`: names of the request, in its order. `failed`: node -> (reason, text). `rest`: for NO_ROOM."""
-    texts = dict.fromkeys(rest, ": ".join(NO_ROOM))
+    no_room = ": ".join(NO_ROOM)
+    written = isinstance(rest, Written) and len(rest) > 0 and not failed
+    texts: dict[str, Any] = {} if written else dict.fromkeys(rest, no_room)
     hopeless: dict[str, str] = {}
     for name, (reason, text) in failed.items():
         (hopeless if reason in UNRESOLVABLE else texts)[name] = f"{reason}: {text}"
@@ -100,6 +102,8 @@ def write_filter(
         "FailedAndUnresolvableNodes": hopeless,
         "Error": "",
     }
+    if isinstance(rest, Written) and written:
+        answer["FailedNodes"] = orjson.Fragment(b"{%b}" % rest.each_with(orjson.dumps(no_room)))
     if isinstance(passed, Written):
         answer["NodeNames"] = orjson.Fragment(b"[%b]" % passed.text)
     elif request.nodes is None:
@@ -171,10 +175,11 @@ def write_preempt(victims: Mapping[str, Victims]) -> bytes:
 
 def _without_names(body: bytes) -> tuple[dict[str, Any], Written | None]:
     """The body, and its NodeNames where they are many and can be left as they are written."""
-    at = body.rfind(LISTED)
+    at = body.find(LISTED)
     start, end = at + len(LISTED), body.find(b"]", at)
-    if at >= 0 and end - start >= MANY and CUT not in body and (written := Written.read(body[start:end])) is not None:
-        given = _body(b'%b"%b"%b' % (body[: start - 1], CUT, body[end + 1 :]))
+    if at >= 0 and end - start >= MANY and (written := Written.read(body[start:end])) is not None:
+        left = b'%b"%b"%b' % (body[: start - 1], CUT, body[end + 1 :])
+        given = _body(left) if left.count(CUT) == 1 else {}
         if given.get("nodenames") == CUT.decode():  # else it was another's key that was found
             return given, written
     return _body(body), None

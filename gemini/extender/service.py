@@ -272,7 +272,7 @@ def _parted(names: Sequence[str], fits: Bools) -> tuple[Sequence[str], Sequence[
     """Those that fit, and the others."""
     if not isinstance(names, Written):
         return list(compress(names, fits.tolist())), list(compress(names, (~fits).tolist()))
-    return (names, []) if fits.all() else (names.only(fits), names.only(~fits))
+    return names.only(fits), names.only(~fits)
 
 
 def prefers(pod: Mapping[str, Any]) -> bool:

@@ -65,7 +65,10 @@ def test_many_names_are_answered_as_they_are_written() -> None:
     assert json.loads(codec.write_filter(request, request.names, {}))["NodeNames"] == MANY
     even = np.arange(len(MANY)) % 2 == 0
     answer = json.loads(codec.write_filter(request, request.names.only(even), {}, request.names.only(~even)))
-    assert (answer["NodeNames"], list(answer["FailedNodes"])) == (MANY[::2], MANY[1::2])
+    no_room = ": ".join(codec.NO_ROOM)
+    assert (answer["NodeNames"], answer["FailedNodes"]) == (MANY[::2], dict.fromkeys(MANY[1::2], no_room))
+    both = json.loads(codec.write_filter(request, [], {MANY[0]: ("Full", "it is")}, request.names.only(~even)))
+    assert both["FailedNodes"] == {MANY[0]: "Full: it is"} | dict.fromkeys(MANY[1::2], no_room)
     scores = json.loads(codec.write_scores(request, [0, *[1] * (len(MANY) - 2), -1]))
     assert scores == [{"Host": MANY[0], "Score": 10}]
 

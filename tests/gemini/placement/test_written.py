@@ -82,3 +82,4 @@ def test_those_that_are_marked_are_names_again(marked: list[tuple[str, bool]]) -
     index = WrittenIndex(written(sorted({name for name, _ in marked} | {"other"})), range(len(dict(marked)) + 1))
     assert index.find(only).tolist() == (index.find(written(kept)).tolist() if kept else [])
     assert only[:2] == kept[:2]
+    assert json.loads(b"{%b}" % only.each_with(b'"full"')) == dict.fromkeys(kept, "full")

@@ -110,13 +110,15 @@ class Limits(Accounts):
 
     def _until_resumed(self, seat: Seat, quota_ns: int, start_ns: int) -> int:
         """No longer than until a tenant has rested enough at its limit that would come then: a wait could cost it its
-        share. One that would have to wait on even so is not worth a drain.
+        share. Half a quota at least, for its bucket has room for so much of a wait: cut to the shortest quota, grants
+        cut each other short in turn, and hand-overs took three times as much of the card. One that would have to wait
+        on even so is not worth a drain.
         """
         ahead_ns = max(0, start_ns - self.now_ns) if seat is self.holder else 0
         for other in self.waiting.values():
             if not other.throttled or not other.request_ppm:
                 continue
-            at_ns = max(self.policy.least_quota_ns, other.resume_ns - start_ns)
+            at_ns = max(self.policy.quota_ns // 2, other.resume_ns - start_ns)
             if at_ns >= quota_ns:
                 continue
             finish = seat.finish + virtual(ahead_ns + at_ns, seat.weight_ppm)

@@ -231,6 +231,23 @@ def test_a_limit_pays_for_its_hand_overs_beside_others():
     assert a.credit_ns == pytest.approx((bench.now_ns - since_ns) // 2 - (bench.now_ns - began_ns), abs=2)
 
 
+@pytest.mark.parametrize(("rests_ms", "quota_ms"), [(1, 5), (4.9, 5), (7, 7), (8.9, 8.9), (30, 9)])
+def test_a_grant_ends_when_somebody_has_rested_at_its_limit_but_half_a_quota_is_worth_a_hand_over(
+    rests_ms: float, quota_ms: float
+):
+    bench = Bench(("a", 0.5, 0.5), ("b", 0))
+    bench.ask(1)
+    bench.ask(2)
+    a = bench.machine.seats["a"]
+    bench.at(9).do(ev.Tick())
+    a.credit = bench.machine.need_ns(a) * 1_000_000 - round(rests_ms * MS) * a.limit_ppm
+    a.filled_ns = bench.now_ns
+    (grant,) = of(bench.back(1, more=True), ev.Grant)
+    assert bench.holder == "b"
+    assert a.resume_ns == bench.now_ns + round(rests_ms * MS)
+    assert grant.quota_ns == pytest.approx(quota_ms * MS, abs=2)
+
+
 def test_a_sibling_joins_what_is_left_and_the_grant_is_over_when_both_are_back():
     bench = Bench(("a", 0.5), ("b", 0.5))
     bench.do(ev.ClientJoined("a", 11, (0,)))

@@ -70,6 +70,19 @@ def test_what_really_runs_is_what_was_promised() -> None:
     assert shares == pytest.approx([0.5, 0.3, 0.2], abs=0.005)
 
 
+def test_tenants_that_rest_at_their_limits_do_not_cut_each_others_grants_to_pieces() -> None:
+    """A hand-over costs the card time, and a tenant of short grants pays for more of them than its part."""
+    programs = [busy("a", 0.3, 0.4), busy("b", 0.2), busy("c", 0.1, 0.1)]
+    timeline = Timeline()
+    world = World(programs, watchers=[timeline], check_every=0)
+    world.run(12)
+    assert world.handovers < 12 * 120
+    taken = {program.spec.name: timeline.share(program.spec.name, 2, 12) for program in programs}
+    used = sum(taken.values())
+    assert used > 0.988
+    assert taken == pytest.approx({"a": 0.4 * used, "b": 0.5 * used, "c": 0.1 * used}, abs=0.001)
+
+
 def test_work_never_overlaps_unless_the_daemon_gave_the_holder_up() -> None:
     world = World([busy("a", 0.5), busy("b", 0.5)])
     world.run(1)

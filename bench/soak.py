@@ -116,16 +116,20 @@ class Soak:
         time.sleep(SETTLE_SECONDS)
         owed = np.array(entitled(list(self.shares.values())))
         errors: list[float] = []
+        taken: dict[str, float] = {}
         for _ in range(MOST_WINDOWS):
             with Probe() as probe:
                 took = watch(self.bed, WINDOW_SECONDS)
-            found = 100 * shares.errors(np.array([took[name] for name in self.shares]), owed)
+            taken = {name: took[name] for name in self.shares}
+            found = 100 * shares.errors(np.array(list(taken.values())), owed)
             errors.append(float(found.max()))
             if errors[-1] <= ALLOWED_PP or not probe.stalls:
                 break
+        off = {}
         if errors[-1] > ALLOWED_PP:
             self.off += 1
             keep(self.bed, OUT / f"off-{self.off}")
+            off = {"taken": taken, "owed": dict(zip(self.shares, map(float, owed), strict=True))}
         dead = [pid for pids in self.pids.values() for pid in pids if self.bed.children[pid][1].poll() is not None]
         self.forget()
         return {
@@ -134,6 +138,7 @@ class Soak:
             "tenants": len(self.shares),
             "stalls": len(probe.stalls),
             "dead": len(dead),
+            **off,
         }
 
     def forget(self) -> None:

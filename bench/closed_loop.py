@@ -75,13 +75,18 @@ def least(shares: np.ndarray, reference: list[float], mix: Mix) -> float:
     return float(np.min(shares / np.array(due)))
 
 
-def cause(mix: Mix, away: list[float]) -> str:
-    """The most that a tenant can work here whose pauses are shorter than a hand-over; "" where there is none."""
-    for (request, burst_ms, gap_ms), gone_ms in zip(mix, away, strict=True):
+def floor(mix: Mix, reference: list[float], away: list[float]) -> tuple[str, float | None]:
+    """Where a tenant's pauses are shorter than a hand-over: why, and what part of its due it can have here at most.
+
+    It keeps the token over such a pause, so that of the time it is given it works burst / (burst + pause); the pause is
+    what it is on this machine where the program has the card to itself. ("", None) where there is none such.
+    """
+    for (request, burst_ms, gap_ms), ideal, gone_ms in zip(mix, reference, away, strict=True):
         if 0 < gap_ms < HANDOVER_MS:
             most = request * burst_ms / (burst_ms + gone_ms)
-            return f"it keeps the token over pauses of {gone_ms:.2f} ms and can work {most:.3f} of the time at most"
-    return ""
+            why = f"it keeps the token over pauses of {gone_ms:.2f} ms and can work {most:.3f} of the time at most"
+            return why, most / min(ideal, request)
+    return "", None
 
 
 def measure(mix: Mix, arm: str, seconds: float) -> dict[str, Any]:
@@ -145,7 +150,7 @@ def main() -> int:
             texts = " ".join(f"{got:.3f}({ideal:.3f})" for got, ideal in zip(middle, reference, strict=True))
             print(f"{name:46} {arm:28} {texts}  busy {busy:.3f}({sum(reference):.3f})", file=sys.stderr)
             if arm == "gemini":
-                claims.append(claim("closed.due", worst, name, cause(mix, away)))
+                claims.append(claim("closed.due", worst, name, *floor(mix, reference, away)))
                 claims.append(claim("closed.busy", busy / sum(reference), name))
     return report("Do tenants that come and go get what a fluid server would give?", {"mixes": table}, {}, claims)
 

@@ -87,38 +87,65 @@ GOALS: dict[str, Goal] = {
 }
 
 
+MET, AT_FLOOR, SHORT = "met", "short, at its floor", "short"
+NEAR_FLOOR = 0.05  # a figure that is no further from its floor than this part of it is at it
+
+
 class Claim(NamedTuple):
-    """One figure set against its goal. `case` says of what, where a bench has several; `cause` why it falls short."""
+    """One figure set against its goal. `case` says of what, where a bench has several; `cause` why it falls short.
+
+    `floor` is the best that any arbiter could reach on this machine, measured in the same run; None where there is no
+    such measurement. It excuses nothing that is far from it: see `verdict`.
+    """
 
     goal: Goal
     measured: float
     case: str = ""
     cause: str = ""
+    floor: float | None = None
 
     @property
     def met(self) -> bool:
-        return self.measured >= self.goal.bound if self.goal.at_least else self.measured <= self.goal.bound
+        return self._meets(self.measured)
+
+    @property
+    def verdict(self) -> str:
+        """MET; AT_FLOOR where the floor misses the goal too and the figure is within NEAR_FLOOR of it; else SHORT."""
+        if self.met:
+            return MET
+        if self.floor is None or self._meets(self.floor):
+            return SHORT
+        short = self.floor - self.measured if self.goal.at_least else self.measured - self.floor
+        return AT_FLOOR if short <= NEAR_FLOOR * self.floor else SHORT
+
+    def _meets(self, figure: float) -> bool:
+        return figure >= self.goal.bound if self.goal.at_least else figure <= self.goal.bound
 
     def text(self) -> str:
         """What it claims, for `passed`."""
         return f"row {self.goal.row}: {self.case + ': ' if self.case else ''}{self.goal.what} {self.goal.text()}"
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "row": self.goal.row,
-            "case": self.case,
-            "what": self.goal.what,
-            "measured": self.measured,
-            "goal": self.goal.text(),
-            "met": self.met,
-        } | ({"cause": self.cause} if self.cause and not self.met else {})
+        return (
+            {
+                "row": self.goal.row,
+                "case": self.case,
+                "what": self.goal.what,
+                "measured": self.measured,
+                "goal": self.goal.text(),
+                "met": self.met,
+                "verdict": self.verdict,
+            }
+            | ({} if self.floor is None else {"floor": self.floor})
+            | ({"cause": self.cause} if self.cause and not self.met else {})
+        )
 
 
-def claim(key: str, measured: float | None, case: str = "", cause: str = "") -> Claim:
+def claim(key: str, measured: float | None, case: str = "", cause: str = "", floor: float | None = None) -> Claim:
     """Set a figure against the goal of this name; what could not be measured (None) meets no goal."""
     goal = GOALS[key]
     missing = float("-inf") if goal.at_least else float("inf")
-    return Claim(goal, missing if measured is None else float(measured), case, cause)
+    return Claim(goal, missing if measured is None else float(measured), case, cause, floor)
 
 
 def lines(rows: Iterable[dict[str, Any]], broken: Sequence[str] = ()) -> list[str]:
@@ -127,19 +154,24 @@ def lines(rows: Iterable[dict[str, Any]], broken: Sequence[str] = ()) -> list[st
     `rows` are the "rows" of all benches with "bench" added; `broken` names benches that gave no JSON.
     """
     ordered = sorted(rows, key=lambda row: (row["row"], row["what"], row["case"]))
-    cells = [("row", "bench", "what", "case", "goal", "measured", "")]
+    cells = [("row", "bench", "what", "case", "goal", "measured", "floor", "")]
     for row in ordered:
         measured = row["measured"]
         shown = f"{measured:.4g}" if measured is not None else "-"
-        verdict = "met" if row["met"] else "FALLS SHORT"
-        cells.append((str(row["row"]), row["bench"], row["what"], row["case"], row["goal"], shown, verdict))
-    widths = [max(len(cell[i]) for cell in cells) for i in range(6)]
-    table = ["  ".join([*(text.ljust(width) for text, width in zip(cell, widths, strict=False)), cell[6]]).rstrip()
+        floor = f"{row['floor']:.4g}" if "floor" in row else ""
+        cells.append(
+            (str(row["row"]), row["bench"], row["what"], row["case"], row["goal"], shown, floor, row["verdict"])
+        )
+    widths = [max(len(cell[i]) for cell in cells) for i in range(7)]
+    table = ["  ".join([*(text.ljust(width) for text, width in zip(cell, widths, strict=False)), cell[7]]).rstrip()
              for cell in cells]  # fmt: skip
-    short = sorted({row["row"] for row in ordered if not row["met"]})
+    short = sorted({row["row"] for row in ordered if row["verdict"] == SHORT})
+    floored = sorted({row["row"] for row in ordered if row["verdict"] == AT_FLOOR} - set(short))
     silent = [number for number in ROWS if number not in {row["row"] for row in ordered}]
     table.append("")
     table.append(f"rows that fall short: {', '.join(map(str, short)) or 'none'}")
+    if floored:
+        table.append(f"rows that fall short, at the floor of this machine: {', '.join(map(str, floored))}")
     table += [f"  row {row['row']} {row['case']}: {row['cause']}" for row in ordered if row.get("cause")]
     if silent:
         table.append(f"rows not measured in this run: {', '.join(map(str, silent))}")

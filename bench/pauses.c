@@ -1,7 +1,8 @@
 /*
  * pauses.c - a program that comes and goes, and now and then stays away: bursts of BURST_US of GPU time in kernels of 100 us,
  * a synchronise and GAP_US of host time after each; after every STRETCH bursts PAUSE_US instead. Until SIGTERM, or for
- * BURSTS bursts, printing what each took, from before its first launch until the synchronise was done, in nanoseconds.
+ * BURSTS bursts, printing when each began (CLOCK_MONOTONIC) and what it took, from before its first launch until the
+ * synchronise was done, in nanoseconds.
  * Linked against libcuda.so.1.
  */
 #include <stdint.h>
@@ -60,7 +61,7 @@ int main(int argc, char **argv) {
             need(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL), "cuLaunchKernel");
         need(cuStreamSynchronize(stream), "cuStreamSynchronize");
         if (bursts)
-            printf("%lld\n", (long long)(now_ns() - start_ns));
+            printf("%lld %lld\n", (long long)start_ns, (long long)(now_ns() - start_ns));
         rest(burst % stretch ? gap_us : pause_us);
     }
     return 0;

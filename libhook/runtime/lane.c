@@ -191,14 +191,27 @@ static uint64_t event_time(bool based, CUevent base_event, uint64_t base_ns, CUe
 
 static void learn(
     struct gate_thread *thread, const struct chunk *chunk, uint64_t start_ns, uint64_t end_ns, bool queued) {
-    /* A chunk of many tells one launch's length only if the device never had to wait for the host in it. */
-    if (!chunk->key || !(chunk->alone || queued) || end_ns <= start_ns)
+    if (!chunk->key || end_ns <= start_ns)
         return;
     uint64_t each_ns = (end_ns - start_ns) / chunk->launches;
     each_ns = each_ns < SHORTEST_NS ? SHORTEST_NS : each_ns;
+    /* A chunk of many tells one launch's length only if the device never had to wait for the host in it; else that it
+     * was no longer. What is believed to fill a quota has no other beside it, and would be believed for long. */
+    if (!(chunk->alone || queued) && each_ns >= chunk->estimated_ns / chunk->launches)
+        return;
     each_ns = estimate_learn(gate_shared_estimates, GATE_SHARED_ESTIMATES, chunk->key, each_ns);
     const struct estimate *shared = estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, chunk->key);
     estimate_put(thread->estimates, GATE_ESTIMATES, chunk->key, each_ns, shared ? PEEK(shared->samples) : 1);
+}
+
+/* Learn from the open chunk, which was seen to be over at that time. */
+static void learn_open(struct gate_thread *thread, const struct lane *lane, uint64_t end_ns) {
+    struct chunk chunk = {.key = lane->open_mixed ? 0 : lane->open_key,
+        .estimated_ns = lane->open_ns,
+        .launches = (uint32_t)(lane->launched - lane->cut)};
+    uint64_t start_ns = lane->open_first_ns > lane->end_ns ? lane->open_first_ns : lane->end_ns;
+
+    learn(thread, &chunk, start_ns, end_ns, false);
 }
 
 static void pop(struct gate *gate, struct gate_thread *thread, struct lane *lane, uint64_t end_ns, bool known) {
@@ -233,8 +246,10 @@ void lane_reap(struct gate *gate, struct gate_thread *thread, struct lane *lane,
 
     if (lane->blind_ns && now_ns >= lane->blind_ns)
         POKE(lane->blind_ns, 0);
-    if (lane->launched != lane->cut && __atomic_load_n(&lane->clean_mark, __ATOMIC_ACQUIRE) == lane->launched)
+    if (lane->launched != lane->cut && __atomic_load_n(&lane->clean_mark, __ATOMIC_ACQUIRE) == lane->launched) {
+        learn_open(thread, lane, PEEK(lane->clean_ns));
         clear_open(lane); /* the agent saw the end of it, and accounted */
+    }
     if (lane->pushed == lane->popped)
         return;
     relax(&relaxed);
@@ -260,6 +275,7 @@ void lane_finish(struct gate *gate, struct gate_thread *thread, struct lane *lan
         return;
     uint64_t start_ns = lane->open_first_ns > lane->end_ns ? lane->open_first_ns : lane->end_ns;
     gate_account(gate, lane->open_wanted_ns, start_ns, now_ns);
+    learn_open(thread, lane, now_ns);
     POKE(lane->end_ns, now_ns);
     POKE(lane->based, false);
     clear_open(lane);
@@ -356,8 +372,10 @@ static void look(struct lane *lane, uint64_t now_ns, struct lane_probe *probe) {
             lane->foreign_event, now_ns);
     }
     probe->finished = __atomic_load_n(&lane->launched, __ATOMIC_ACQUIRE) == launched;
-    if (probe->finished)
-        __atomic_store_n(&lane->clean_mark, launched, __ATOMIC_RELEASE);
+    if (!probe->finished)
+        return;
+    POKE(lane->clean_ns, launched == cut ? 0 : probe->end_ns);
+    __atomic_store_n(&lane->clean_mark, launched, __ATOMIC_RELEASE);
 }
 
 void lane_probe(struct lane *lane, enum lane_look how, uint64_t now_ns, struct lane_probe *probe) {

@@ -72,6 +72,7 @@ struct lane {
     bool foreign_recorded;
     uint64_t foreign_mark; /* `launched` when it was recorded */
     uint64_t clean_mark;   /* `launched` when all was seen finished */
+    uint64_t clean_ns;     /* ... and when what was open then was over */
 };
 
 #pragma GCC visibility push(hidden)

@@ -87,7 +87,7 @@ static uint64_t ready_ns(struct stream *stream) { /* when what precedes a new it
 
 static CUresult fake_launch(CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
     unsigned int by, unsigned int bz, unsigned int shared, CUstream handle, void **parameters, void **extra) {
-    (void)function, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)parameters, (void)extra;
+    (void)function, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)parameters, (void)extra;
     pthread_mutex_lock(&device);
     struct stream *stream = at(handle);
     if (stream->capturing) {
@@ -97,7 +97,8 @@ static CUresult fake_launch(CUfunction function, unsigned int gx, unsigned int g
     uint64_t start_ns = gate_now(), before_ns = ready_ns(stream);
     start_ns = before_ns > start_ns ? before_ns : start_ns;
     start_ns = device_end_ns > start_ns ? device_end_ns : start_ns;
-    stream->end_ns = device_end_ns = start_ns + gx; /* the grid's width is the kernel's length in nanoseconds */
+    /* The grid's width is the kernel's length in nanoseconds; or the shared memory, which is no part of its name. */
+    stream->end_ns = device_end_ns = start_ns + (shared ? shared : gx);
     uint64_t entry[3] = {start_ns, device_end_ns, (uint64_t)gettid()};
     pthread_mutex_unlock(&device);
     if (timeline >= 0 && write(timeline, entry, sizeof entry) != sizeof entry)
@@ -284,6 +285,18 @@ static int busy(int count, char **argument) { /* KERNEL_NS */
     for (; !told_to_end; launches++)
         launch(CU_STREAM_LEGACY, ns);
     printf("{\"launches\": %lu}\n", launches);
+    return 0;
+}
+
+static int shrinking(int count, char **argument) { /* LONG_NS COUNT SHORT_NS SYNC: so many are long, all others short */
+    (void)count;
+    unsigned int long_ns = (unsigned int)atoi(argument[0]), short_ns = (unsigned int)atoi(argument[2]);
+    for (int i = 0; !told_to_end; i++) {
+        cuLaunchKernel(
+            kernel(0), 1, 1, 1, 1, 1, 1, i < atoi(argument[1]) ? long_ns : short_ns, CU_STREAM_LEGACY, NULL, NULL);
+        if (atoi(argument[3]))
+            cuStreamSynchronize(CU_STREAM_LEGACY);
+    }
     return 0;
 }
 
@@ -474,8 +487,9 @@ static int cost(int count, char **argument) { /* what the open gate adds to a la
 static const struct scenario {
     const char *name;
     int (*run)(int count, char **argument);
-} SCENARIOS[] = {{"busy", busy}, {"bursts", bursts}, {"silent", silent}, {"eight", eight}, {"capture", capture},
-    {"fork", forking}, {"valve", valve}, {"streams", streams_end}, {"memory", memory}, {"cost", cost}};
+} SCENARIOS[] = {{"busy", busy}, {"bursts", bursts}, {"shrinking", shrinking}, {"silent", silent}, {"eight", eight},
+    {"capture", capture}, {"fork", forking}, {"valve", valve}, {"streams", streams_end}, {"memory", memory},
+    {"cost", cost}};
 
 int main(int count, char **argument) {
     static const struct agent_callbacks CALLBACKS = {

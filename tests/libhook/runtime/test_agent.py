@@ -204,6 +204,17 @@ def test_a_kernel_longer_than_the_quota_is_the_only_one(daemon: Daemon, start: S
     assert outside([w for w in client.work() if w[1] < served.held[-1][1]], served.held) == []
 
 
+@pytest.mark.parametrize("sync", [0, 1], ids=["back to back", "one after the other"])
+def test_an_estimate_that_was_too_long_is_soon_mended(daemon: Daemon, start: Start, sync: int) -> None:
+    """What is believed to fill a quota is the only launch of its turn: none stands beside it to be measured by."""
+    client = start("shrinking", 30_000_000, 6, 100_000, sync)
+    served = Served(daemon)
+    served.until_returned(client, 18)
+    launches = [one.launches for one in served.returns]
+    assert launches[:6] == [1] * 6
+    assert max(launches[6:]) > 20, launches
+
+
 @pytest.mark.flaky(reruns=4)
 def test_an_idle_process_gives_back_soon_after_its_work_and_its_bursts_are_the_devices(
     daemon: Daemon, start: Start

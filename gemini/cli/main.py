@@ -8,7 +8,9 @@ mistake is a Problem (or a BadValue from units): its text is the line, never a t
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -36,6 +38,12 @@ COMMANDS = {  # name -> (module, what it does)
     "trace": ("gemini.cli.trace", "a recorded run: who held the card when, as a picture or for Perfetto; or replayed"),
     "dashboards": ("gemini.cli.dashboards", "alert rules for Prometheus, dashboards for Grafana"),
     "check": ("gemini.cli.check", "what is wrong on this machine, and what to do about it"),
+}
+EXHAUSTED = {  # what a machine runs out of, and what then helps; any other OSError that nobody expected is our mistake
+    errno.ENOSPC: "make room there",
+    errno.EDQUOT: "make room there",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "close something, or raise fs.file-max",
 }
 OWN_FAILURE = 125  # `gemini run`: Gemini itself could not; as docker run, env and timeout say it
 
@@ -79,8 +87,23 @@ def dispatch(name: str, arguments: Sequence[str]) -> int:
     return status
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    words = list(sys.argv[1:] if arguments is None else arguments)
+def open_streams() -> None:
+    """Standard streams that were closed are the null device, lest a file or socket of ours gets their number."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+            setattr(sys, name, open(number, mode, closefd=False))
+
+
+def give_up_output() -> None:
+    """What stdout still holds goes nowhere: the interpreter would fail on it once more at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def answer(words: Sequence[str]) -> int:
+    """What the words ask for; whatever goes wrong is raised."""
     if not words or words[0] in ("-h", "--help", "help"):
         print(usage())
         return 0 if words else 2
@@ -89,11 +112,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         print("gemini {version} (commit {commit}, library {library})".format_map(info.build()))
         return 0
-    name = words[0]
+    if words[0] not in COMMANDS:
+        raise Problem(f"{words[0]} is no command; see gemini --help", status=2)
+    return dispatch(words[0], words[1:])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    open_streams()
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    name = words[0] if words else ""
     try:
-        if name not in COMMANDS:
-            raise Problem(f"{name} is no command; see gemini --help", status=2)
-        return dispatch(name, words[1:])
+        status = answer(words)
+        sys.stdout.flush()
+        return status
     except (Problem, BadValue, DaemonProblem) as problem:
         print(f"gemini: {problem}", file=sys.stderr)
         if name == "run":
@@ -103,8 +134,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"gemini: {cause_of(error)}; gemini check tells what is missing", file=sys.stderr)
         return OWN_FAILURE if name == "run" else 1
     except BrokenPipeError:  # `gemini ps | head`
-        sys.stderr.close()
+        give_up_output()
         return 0
+    except OSError as error:
+        if error.errno not in EXHAUSTED:
+            raise
+        give_up_output()
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"gemini: {where}{os.strerror(error.errno)}; {EXHAUSTED[error.errno]}", file=sys.stderr)
+        return OWN_FAILURE if name == "run" else 1
     except KeyboardInterrupt:
         return 130
 

@@ -111,6 +111,30 @@ def test_the_load_generator_refuses_in_one_line() -> None:
         assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("shell", "status", "hold"),
+    [
+        ("place - <&-", 2, "JSON"),
+        ("place - < /dev/null > /dev/full", 2, "JSON"),
+        ("--help > /dev/full", 1, "No space left on device"),
+        ("place /dev/fd/3 3<<< '{}' > /dev/full", 1, "No space left on device"),
+    ],
+)
+def test_streams_that_are_closed_or_full_are_one_line(shell: str, status: int, hold: str) -> None:
+    command = ["bash", "-c", f'exec "$0" -m gemini {shell}', sys.executable]
+    refused(subprocess.run(command, capture_output=True, text=True, timeout=120, check=False), status, hold)
+
+
+@pytest.mark.parametrize("limit", [12, 14, 16])
+def test_a_daemon_that_may_open_too_few_files_says_so(tmp_path: Path, limit: int) -> None:
+    script = f'ulimit -n {limit}; exec "$0" -m gemini serve --sim --state-dir "$1"'
+    command = ["bash", "-c", script, sys.executable, str(tmp_path / "s")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Too many open files" in done.stderr.splitlines()[-1]
+
+
 def test_help_lists_every_command_and_each_has_help() -> None:
     from gemini.cli.main import COMMANDS
 

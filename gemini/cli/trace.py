@@ -13,6 +13,7 @@ the policy changed.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -90,6 +91,8 @@ def plot(args: argparse.Namespace) -> int:
     rows = timeline.rows_of(trace_events(args.file))
     last = timeline.last_moment(rows)
     begin = max(0.0, last - args.seconds) if args.begin is None else args.begin
+    if not rows or last <= 0:
+        raise Problem(f"{args.file} tells of no grants; record a run in which somebody used the card")
     if not 0 <= begin < last:
         raise Problem(f"--from {begin:g}: {args.file} tells of {last:.3f} s of grants; begin within them", 2)
     end = begin + args.seconds
@@ -118,16 +121,30 @@ def replay(args: argparse.Namespace) -> int:
 
 
 def constant(text: str) -> tuple[str, Any]:
-    """`quota_ms=8` or `quota_ns=8000000` or `ordering=fifo` as a constant of the policy."""
-    name, equals, value = text.partition("=")
+    """`quota_ms=8`, `quota_ns=8000000` or `ordering=fifo` as a constant of the policy, read as the daemon reads its
+    --config; Problem where that would refuse."""
+    from scheduler_backend.config import POLICY
+    from scheduler_backend.problem import Problem as DaemonProblem
+
+    name, equals, said = text.partition("=")
     if not equals or not name:
         raise Problem(f"--set {text!r} is no NAME=VALUE; write it such as quota_ms=8", 2)
-    if value in ("true", "false"):
-        return name, value == "true"
+    value = _value(said)
+    if name.endswith("_ns") and isinstance(value, (int, float)) and not isinstance(value, bool):
+        name, value = name.removesuffix("_ns") + "_ms", value / 1e6
+    if name not in POLICY:
+        raise Problem(f"--set {name}: there is no such constant of the policy; there are {', '.join(POLICY)}", 2)
+    field, read = POLICY[name]
     try:
-        number = float(value)
-    except ValueError:
-        return name, value
-    if name.endswith("_ms"):
-        return name.removesuffix("_ms") + "_ns", round(number * 1e6)
-    return name, round(number)
+        return field, read(value, f"--set {name}")
+    except DaemonProblem as problem:
+        raise Problem(str(problem), 2) from None
+
+
+def _value(said: str) -> bool | float | str:
+    if said in ("true", "false"):
+        return said == "true"
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(said)
+    return said

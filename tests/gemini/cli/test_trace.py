@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from gemini.cli.node import answers, ask
+from gemini.cli.problem import Problem
+from gemini.cli.trace import constant
 from tests.gemini import chrome_schema
-from tests.gemini.cli.conftest import Place
+from tests.gemini.cli.conftest import Place, until
 
 
 def test_the_trace_of_a_demo_exports_and_replays(place: Place) -> None:
@@ -32,8 +37,43 @@ def test_the_trace_of_a_demo_exports_and_replays(place: Place) -> None:
     assert changed.returncode == 1
     assert "recorded" in changed.stdout
     unknown = place.gemini("trace", "replay", str(recorded), "--set", "nonsense=7")
-    assert unknown.returncode == 1
+    assert unknown.returncode == 2
     assert len(unknown.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("quota_ms=8", ("quota_ns", 8_000_000)),
+        ("quota_ns=8000000", ("quota_ns", 8_000_000)),
+        ("ordering=fifo", ("ordering", "fifo")),
+        ("preemption=false", ("preemption", False)),
+        ("ahead=2", ("ahead", 2)),
+    ],
+)
+def test_a_constant_is_read_as_the_daemon_reads_it(text: str, read: tuple[str, object]) -> None:
+    assert constant(text) == read
+
+
+@pytest.mark.parametrize("value", ["quota_ms=inf", "quota_ms=nan", "quota_ms=-5", "quota_ns=0", "quota_ms=",
+                                   "ordering=zzz", "ordering=1", "preemption=2", "ahead=0.5", "bogus=1"])  # fmt: skip
+def test_a_constant_that_is_none_is_refused(value: str) -> None:
+    name = value.partition("=")[0].removesuffix("_ns").removesuffix("_ms")
+    with pytest.raises(Problem, match=f"--set {name}.* (give|there are|neither)") as caught:
+        constant(value)
+    assert caught.value.status == 2
+
+
+def test_a_trace_without_grants_is_no_picture(place: Place) -> None:
+    assert place.gemini("run", "--", "true").returncode == 0
+    ask(place.node, "POST", "/shutdown")
+    until(lambda: not answers(place.node))
+    trace = place.node.state_dir / "trace.jsonl"
+    done = place.gemini("trace", "plot", str(trace), "--out", str(place.dir / "x.png"))
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"gemini: {trace} tells of no grants; record a run in which somebody used the card\n",
+    )
 
 
 def test_bad_traces_are_one_line(place: Place, tmp_path: Path) -> None:

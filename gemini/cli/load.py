@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for name, text in NUMBERS.items():
         parser.add_argument(f"--{name}", metavar="FILE" if name == "json" else name[0].upper(), help=text)
     parser.add_argument("--alloc", metavar="SIZE", help="allocate so much GPU memory first")
-    parser.add_argument("--sim", metavar="SPEC", help="use a simulated GPU")
+    parser.add_argument("--sim", metavar="SPEC", nargs="?", const="", help="use a simulated GPU")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ import argparse
 import errno
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -45,6 +46,7 @@ EXHAUSTED = {  # what a machine runs out of, and what then helps; any other OSEr
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
     errno.ENFILE: "close something, or raise fs.file-max",
 }
+SIM_SPEC = re.compile(r"[a-z_]+=")
 OWN_FAILURE = 125  # `gemini run`: Gemini itself could not; as docker run, env and timeout say it
 
 
@@ -71,10 +73,16 @@ def usage() -> str:
 
 
 def split_sim(arguments: Sequence[str]) -> list[str]:
-    """`--sim` alone becomes `--sim=`: argparse would take the next word for its value."""
+    """`--sim` alone becomes `--sim=`: argparse would take the next word for its value. One that can be nothing but its
+    value (`gpus=2`) is taken."""
     words = list(arguments)
-    end = words.index("--") if "--" in words else len(words)
-    return ["--sim=" if word == "--sim" and i < end else word for i, word in enumerate(words)]
+    at = 0
+    while at < len(words) and words[at] != "--":
+        if words[at] == "--sim":
+            told = at + 1 < len(words) and SIM_SPEC.match(words[at + 1])
+            words[at : at + 2 if told else at + 1] = ["--sim=" + (words[at + 1] if told else "")]
+        at += 1
+    return words
 
 
 def dispatch(name: str, arguments: Sequence[str]) -> int:
@@ -94,7 +102,7 @@ def open_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
-            setattr(sys, name, open(number, mode, closefd=False))
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115
 
 
 def give_up_output() -> None:

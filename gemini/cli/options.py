@@ -11,8 +11,14 @@ from gemini.cli.node import Node, default_state_dir, simulation
 def add_node(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--state-dir", metavar="DIR", type=Path, help="where the daemon's sockets and state lie")
     parser.add_argument(
-        "--sim", metavar="SPEC", help="use a simulated GPU; SPEC such as gpus=2,memory=80GiB,name=NVIDIA H200"
-    )
+        "--sim", metavar="SPEC", nargs="?", const="",
+        help="use a simulated GPU; SPEC such as gpus=2,memory=80GiB,name=NVIDIA H200",
+    )  # fmt: skip
+
+
+def card(text: str) -> int | str:
+    """A card as a person names it: its index, else its UUID."""
+    return int(text) if text.isdecimal() else text
 
 
 def add_shares(parser: argparse.ArgumentParser) -> None:

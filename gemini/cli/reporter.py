@@ -23,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     from gemini.reporter import app
 
     app.configure(parser)
-    parser.add_argument("--sim", metavar="SPEC", help="the node's cards are simulated ones")
+    parser.add_argument("--sim", metavar="SPEC", nargs="?", const="", help="the node's cards are simulated ones")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -164,7 +164,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(
         "--device-nodes", action="store_true", help="pass /dev/nvidia* of the cards, for runtimes without NVIDIA's hook"
     )
-    add("--sim", metavar="SPEC", help="the node's cards are simulated ones; containers get that driver")
+    add(
+        "--sim",
+        metavar="SPEC",
+        nargs="?",
+        const="",
+        help="the node's cards are simulated ones; containers get that driver",
+    )
     add(
         "--device-types",
         default=",".join(sorted(names.DEVICE_TYPES)),

@@ -135,6 +135,11 @@ def test_a_daemon_that_may_open_too_few_files_says_so(tmp_path: Path, limit: int
     assert "Too many open files" in done.stderr.splitlines()[-1]
 
 
+def test_help_says_that_sim_may_stand_alone() -> None:
+    for command in ("run", "serve", "ps", "load", "demo", "reporter", "device-plugin"):
+        assert "--sim [SPEC]" in gemini(command, "--help").stdout
+
+
 def test_help_lists_every_command_and_each_has_help() -> None:
     from gemini.cli.main import COMMANDS
 

@@ -16,6 +16,9 @@ from gemini.cli.problem import Problem
     [
         (["--sim", "--name", "a"], ["--sim=", "--name", "a"]),
         (["--sim=gpus=2"], ["--sim=gpus=2"]),
+        (["--sim", "gpus=2,memory=8GiB", "x"], ["--sim=gpus=2,memory=8GiB", "x"]),
+        (["--sim", "--", "gpus=2"], ["--sim=", "--", "gpus=2"]),
+        (["--sim"], ["--sim="]),
         (["--sim", "--", "cmd", "--sim"], ["--sim=", "--", "cmd", "--sim"]),
     ],
 )

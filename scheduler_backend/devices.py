@@ -112,7 +112,7 @@ def find(gpus: list[Gpu], wanted: object) -> int:
         if 0 <= wanted < len(gpus):
             return wanted
     elif isinstance(wanted, str):
-        if wanted.isdigit() and int(wanted) < len(gpus):
+        if wanted.isdecimal() and int(wanted) < len(gpus):
             return int(wanted)
         for gpu in gpus:
             if gpu.uuid.lower() == wanted.lower():

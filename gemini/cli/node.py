@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,6 +144,13 @@ def ask(node: Node, method: str, path: str, body: Mapping[str, Any] | None = Non
     if reply.status >= 400:
         raise Problem(str(answer.get("error", text) if isinstance(answer, dict) else text))
     return answer
+
+
+def tenant_path(name: str) -> str:
+    """Where the daemon answers for this tenant, whatever name a person wrote."""
+    if name in ("", ".", ".."):  # no path holds these; and nobody is called so
+        raise Problem(f"there is no tenant {name!r}; gemini ps names those that there are")
+    return f"/tenants/{urllib.parse.quote(name, safe='')}"
 
 
 def answers(node: Node) -> bool:

@@ -12,14 +12,15 @@ import argparse
 import contextlib
 import ctypes
 import os
+import re
 import shutil
 import signal
 import subprocess
 from collections.abc import Sequence
 from types import FrameType
 
-from gemini.cli.node import HOOK, Node, ask, register, tenant_environment
-from gemini.cli.options import add_node, add_shares, node_of
+from gemini.cli.node import HOOK, Node, ask, register, tenant_environment, tenant_path
+from gemini.cli.options import add_node, add_shares, card, node_of
 from gemini.cli.problem import Problem
 from gemini.units import parse_size, resolve_shares
 
@@ -46,7 +47,7 @@ def main(args: argparse.Namespace) -> int:
     node = node_of(args)
     request, limit = resolve_shares(args.request, args.limit)
     memory_bytes = parse_size(args.memory, "memory") if args.memory is not None else 0
-    name = args.name or f"{os.path.basename(command[0])}-{os.getpid()}"[-63:].lstrip("-._")
+    name = args.name or own_name(command[0])
     node.check_path(name)
     program = shutil.which(command[0])
     if program is None:
@@ -66,7 +67,7 @@ def main(args: argparse.Namespace) -> int:
         "limit": limit,
         "memory_bytes": memory_bytes,
         "latency": args.service == "latency",
-        "gpus": [int(gpu) if gpu.isdigit() else gpu for gpu in args.gpu],
+        "gpus": [card(gpu) for gpu in args.gpu],
         "pid": os.getpid(),
     }
     tenant = register(node, spec)
@@ -76,7 +77,13 @@ def main(args: argparse.Namespace) -> int:
         return supervise(command, program, {**os.environ, **environment}, cores)
     finally:
         with contextlib.suppress(Problem):
-            ask(node, "DELETE", f"/tenants/{name}", timeout=5.0)
+            ask(node, "DELETE", tenant_path(name), timeout=5.0)
+
+
+def own_name(program: str) -> str:
+    """The name of a tenant that was given none: its program's and our pid, as far as a name may hold them."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{os.path.basename(program)}-{os.getpid()}")
+    return name[-63:].lstrip("-._")
 
 
 def print_line(text: str) -> None:

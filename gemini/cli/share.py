@@ -17,8 +17,8 @@ import sys
 from typing import Any
 
 from gemini import cdi
-from gemini.cli.node import Node, ask, register
-from gemini.cli.options import add_node, add_shares, node_of
+from gemini.cli.node import Node, ask, register, tenant_path
+from gemini.cli.options import add_node, add_shares, card, node_of
 from gemini.cli.problem import Problem
 from gemini.kube import names
 from gemini.units import format_share, format_size, parse_size, resolve_shares
@@ -54,7 +54,7 @@ def make(node: Node, args: argparse.Namespace) -> int:
     node.check_path(args.name)
     spec = {
         "name": args.name, "request": request, "limit": limit, "memory_bytes": memory_bytes,
-        "latency": args.service == "latency", "gpus": [int(gpu) if gpu.isdigit() else gpu for gpu in args.gpu],
+        "latency": args.service == "latency", "gpus": [card(gpu) for gpu in args.gpu],
         "share": True,
     }  # fmt: skip
     made = register(node, spec, any_machine=node.sim is None)  # the container gets the daemon's own cards
@@ -105,7 +105,7 @@ def remove(node: Node, name: str, there: dict[str, Any], force: bool) -> None:
     if (used := len(share["clients"])) and not force:
         pids = ", ".join(str(pid) for pid in share["clients"][:8])
         raise Problem(f"{name} is used by {used} process{'es' * (used > 1)} ({pids}); end them, or add --force")
-    ask(node, "DELETE", f"/tenants/{name}")
+    ask(node, "DELETE", tenant_path(name))
 
 
 def shares(node: Node) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any
 
-from gemini.cli.node import Node, ask
+from gemini.cli.node import Node, ask, tenant_path
 from gemini.cli.options import add_node, add_shares, node_of
 from gemini.cli.problem import Problem
 from gemini.units import format_share, format_size, parse_share
@@ -26,6 +26,8 @@ COLUMNS = (
     "ENFORCED",
     "GPU",
 )
+
+LONGEST_INTERVAL_S = 86400  # of gemini top
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -120,8 +122,10 @@ def fitting(rows: list[tuple[str, ...]], width: int) -> list[int]:
 
 
 def watch(node: Node, args: argparse.Namespace) -> int:
-    if args.interval <= 0:
-        raise Problem(f"--interval {args.interval:g}: give a number of seconds above 0", status=2)
+    if not 0 < args.interval <= LONGEST_INTERVAL_S:
+        raise Problem(f"--interval {args.interval:g}: give seconds above 0, up to {LONGEST_INTERVAL_S}", status=2)
+    if args.count < 0:
+        raise Problem(f"--count {args.count}: give a whole number of looks, or leave it out for no end", status=2)
     from rich.console import Console
     from rich.live import Live
     from rich.table import Table
@@ -163,5 +167,5 @@ def change(node: Node, args: argparse.Namespace) -> int:
         raise Problem("nothing to change; give --request, --limit or --class", status=2)
     if spec.get("request", 0.0) > spec.get("limit", 1.0):
         raise Problem(f"request {args.request} is above limit {args.limit}; lower the request or raise the limit", 2)
-    ask(node, "PATCH", f"/tenants/{args.name}", spec)
+    ask(node, "PATCH", tenant_path(args.name), spec)
     return 0

@@ -55,6 +55,10 @@ def refused(done: subprocess.CompletedProcess[str], status: int, *holds: str) ->
         (["set", "a"], 2, ["nothing to change"]),
         (["set", "a", "--request", "0.6", "--limit", "0.5"], 2, ["0.6", "0.5"]),
         (["top", "--interval", "0"], 2, ["--interval 0"]),
+        (["top", "--interval", "nan"], 2, ["--interval nan"]),
+        (["top", "--interval", "1e400"], 2, ["--interval inf"]),
+        (["top", "--count", "-1"], 2, ["--count -1"]),
+        (["run", "--sim", "--gpu", "\N{SUPERSCRIPT TWO}", "--", "true"], 125, ["GPU", "\N{SUPERSCRIPT TWO}"]),
     ],
 )
 def test_bad_options_are_one_line(words: list[str], status: int, holds: list[str]) -> None:

@@ -62,6 +62,28 @@ def test_no_orphan_stays_when_gemini_run_is_killed(place: Place) -> None:
     until(lambda: place.state()["tenants"] == [])
 
 
+@pytest.mark.parametrize(
+    ("program", "begin"), [("my prog", "my-prog-"), ("pr\N{LATIN SMALL LETTER O WITH DIAERESIS}g", "pr-g-")]
+)
+def test_a_program_of_any_name_gets_a_tenants_name(place: Place, program: str, begin: str) -> None:
+    path = place.dir / program
+    path.write_text('#!/bin/sh\necho "$GEMINI_SOCKET"\n')
+    path.chmod(0o755)
+    done = place.gemini("run", "--", str(path))
+    assert done.returncode == 0, done.stderr
+    assert Path(done.stdout.strip()).parent.name.startswith(begin)
+
+
+@pytest.mark.parametrize("name", ["a b", "\N{LATIN SMALL LETTER U WITH DIAERESIS}", "../a", "a?b", "", ".."])
+def test_a_name_that_nobody_can_have_is_no_tenant(place: Place, name: str) -> None:
+    running = place.start("run", "--name", "a", "--", "sh", "-c", "echo ready; read x")
+    assert running.stdout is not None
+    assert running.stdout.readline() == "ready\n"
+    done = place.gemini("set", name, "--request", "0.4")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"gemini: there is no tenant {name!r}; "), done.stderr
+
+
 def test_two_at_once_start_one_daemon(place: Place) -> None:
     both = [place.start("run", "--name", name, "--", "sh", "-c", "echo ready; read x") for name in ("a", "b")]
     for process in both:

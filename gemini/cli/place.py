@@ -55,8 +55,14 @@ def _load(path: str) -> Any:
         raise Problem(f"{path}: is above {format_bytes(SIZE_LIMIT)}; give a smaller scenario", status=2)
     try:
         return json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise Problem(f"{path}: is nested too deeply to be a scenario; mend it there", status=2) from None
+    except json.JSONDecodeError as error:
         raise Problem(f"{path}: is not JSON ({error}); mend it there", status=2) from None
+    except UnicodeDecodeError:
+        raise Problem(f"{path}: is not JSON, for it is not UTF-8; mend it there", status=2) from None
+    except ValueError:  # Python reads whole numbers of up to 4300 digits
+        raise Problem(f"{path}: holds a whole number of thousands of digits; mend it there", status=2) from None
 
 
 def table(answer: dict[str, Any]) -> str:

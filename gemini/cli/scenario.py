@@ -10,7 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from gemini.cli.scenario_parts import BadScenario, a_list, a_text, an_object, read_node, read_placed, read_tree
+from gemini.cli.scenario_parts import (
+    BadScenario,
+    a_list,
+    a_text,
+    an_object,
+    read_node,
+    read_placed,
+    read_tree,
+    unknown_keys,
+)
 from gemini.kube import names
 from gemini.kube.pod import PodSpec, admission_fault, parse_ask, parse_pod
 from gemini.kube.quantity import shown
@@ -19,8 +28,6 @@ from gemini.placement.allocate import Allocator, UnknownPolicy
 from gemini.placement.book import Book, Overbooked
 from gemini.placement.group import place_group
 from gemini.placement.model import GPU, NodeRefusal, Placement
-
-KEYS = {"policies", "nodes", "tree", "placed", "asks"}
 
 
 @dataclass
@@ -36,7 +43,6 @@ class Scenario:
 
     def __init__(self, text: object) -> None:
         given = an_object(text, "scenario")
-        self.notes = [f"{shown(key)} is no key of a scenario, ignored" for key in given if key not in KEYS]
         nodes = [read_node(n, f"nodes[{i}]") for i, n in enumerate(a_list(given.get("nodes"), "nodes"))]
         seen: set[str] = set()
         for node in nodes:
@@ -65,6 +71,7 @@ class Scenario:
                 known.add(_pod_name(ask))
             elif not isinstance(ask[event], str) or ask[event] not in known:
                 raise BadScenario(f"asks[{i}].{event}: no pod {shown(ask[event])} was placed or asked for before")
+        self.notes = list(unknown_keys(given))
         self._groups: dict[str, _Waiting] = {}
         self._group_of: dict[str, str] = {}
         self._with_containers: set[str] = set()
@@ -131,7 +138,8 @@ class Scenario:
             spec = parse_ask(pod, ask.get("annotations"), ask.get("resources"), ask.get("labels"), self.types)
         if not spec.wanted:
             raise InvalidPod(
-                "pod", f"{shown(pod)} asks for no device; add {names.GPU_REQUEST} or a resource such as gpus"
+                "pod",
+                f"{shown(pod)} asks for no device; add {names.GPU_REQUEST} or a resource such as {names.RESOURCE_CORE}",
             )
         try:
             self.allocator.check(spec.ask)

@@ -5,7 +5,7 @@ Pure. What makes no sense is a BadScenario of one line. docs/placement.md has th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from fractions import Fraction
 from math import isfinite, lcm
@@ -18,6 +18,14 @@ from gemini.placement.tree import MODE_COST, NVLINK, PAIR_SCORE, Tree, TreeNode
 from gemini.units import BadValue
 
 DEPTH_LIMIT = 64  # of a tree
+KEYS = {
+    "scenario": ("policies", "nodes", "tree", "placed", "asks"),
+    "node": ("name", "devices", "links", "partitions"),
+    "device": ("type", "minor", "uuid", "model", "memory", "core", "health", "numa", "pcie", "slots", "cordoned"),
+    "placed pod": ("pod", "node", "devices", "containers"),  # as in an answer; containers say nothing more
+    "placed device": ("type", "minor", "core", "memory", "uuid"),
+    "ask": ("pod", "annotations", "resources", "labels", "manifest", "release", "initialized"),
+}
 
 
 class BadScenario(ValueError):
@@ -70,6 +78,26 @@ def _place(value: object, where: str) -> str | None:
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise BadScenario(f"{where}: {shown(value)} is neither a number nor a name; -1 means unknown")
     return str(value)
+
+
+def unknown_keys(given: dict[str, Any]) -> Iterator[str]:
+    """What stands in a scenario, whose parts have been read, and means nothing: a key, and of what it is none."""
+    nodes = a_list(given.get("nodes"), "nodes")
+    placed = a_list(given.get("placed"), "placed")
+    parts: dict[str, Iterable[Any]] = {
+        "scenario": [given],
+        "node": nodes,
+        "device": (device for node in nodes for device in node.get("devices") or ()),
+        "placed pod": placed,
+        "placed device": (device for pod in placed for device in pod.get("devices") or ()),
+        "ask": a_list(given.get("asks"), "asks"),
+    }
+    for part, entries in parts.items():
+        known = KEYS[part]
+        for key in dict.fromkeys(key for entry in entries for key in entry if key not in known):
+            yield f"{shown(key)} is no key of a {part}, ignored; there are {', '.join(known)}".replace(
+                "a ask", "an ask"
+            )
 
 
 def read_node(entry: object, where: str) -> Node:

@@ -53,7 +53,8 @@ def test_table(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ("\xff", "is not JSON"),
         ("[]", "scenario: [] is not an object"),
         ('{"policies": ["fastest"]}', "'fastest' is no policy; use some of"),
-        ("[" * 100_000, "is not JSON"),
+        ("[" * 100_000, "is nested too deeply"),
+        ('{"nodes": ' + "9" * 5000 + "}", "thousands of digits"),
         ('{"nodes": [{"name": "n", "devices": [{"minor": NaN}]}]}', "minor: nan is not a whole number"),
     ],
 )

@@ -224,7 +224,29 @@ def test_model_names_are_compared_as_node_labels_spell_them() -> None:
 
 
 def test_unknown_keys_of_a_scenario_are_noted() -> None:
-    assert Scenario({"nodes": [], "policy": ["binpack"]}).notes == ["policy is no key of a scenario, ignored"]
+    (note,) = Scenario({"nodes": [], "policy": ["binpack"]}).notes
+    assert note == "policy is no key of a scenario, ignored; there are policies, nodes, tree, placed, asks"
+
+
+@pytest.mark.parametrize(
+    ("at", "part"),
+    [
+        (("nodes", 0), "a node"),
+        (("nodes", 0, "devices", 0), "a device"),
+        (("placed", 0), "a placed pod"),
+        (("placed", 0, "devices", 0), "a placed device"),
+        (("asks", 0), "an ask"),
+    ],
+)
+def test_a_mistyped_key_is_named_wherever_it_stands(at: tuple[str | int, ...], part: str) -> None:
+    scenario = the_contracts_example()
+    assert Scenario(scenario).notes == []
+    entry: Any = scenario
+    for step in at:
+        entry = entry[step]
+    entry["cordonned"] = True
+    (note,) = Scenario(scenario).notes
+    assert note.startswith(f"cordonned is no key of {part}, ignored; there are ")
 
 
 def test_mixed_cards_are_told_apart() -> None:

@@ -25,6 +25,7 @@ $(VENV)/.stamp: pyproject.toml setup.py
 
 $(VENV)/.stamp-clients: $(VENV)/.stamp
 	@echo "  PIP  NVIDIA's own clients of the driver, for the tests"
+	@$(PIP) install 'setuptools-scm==9.2.2'  # gpustat is published as source only, and is built with it
 	@GEMINI_SKIP_C=1 $(PIP) install --no-build-isolation -e '.[clients]'
 	@touch $@
 

@@ -144,17 +144,26 @@ class Builder:
 
     def image(self) -> Path:
         """The folder with IMAGE_BASES as archives, and `wheels`, of all that the image's Python installs."""
-        if os.geteuid() != 0 or shutil.which("mmdebstrap") is None:
-            raise CannotBuild("the base of an image needs root and mmdebstrap")
+        if os.geteuid() != 0:
+            raise CannotBuild("the base of an image needs root")
         key = hashlib.sha256(f"{IMAGE_RELEASE} {IMAGE_BASES} {SLIM} {self._image_requirements()}".encode())
-        return self._once(f"image-{key.hexdigest()[:16]}", self._make_image_parts)
+        program = self.mmdebstrap()
+        return self._once(f"image-{key.hexdigest()[:16]}", lambda out: self._make_image_parts(program, out))
 
     def debian(self, release: str) -> Path:
         """A root file system with BARE_PACKAGES and what they need, unpacked and not configured."""
-        if os.geteuid() != 0 or shutil.which("mmdebstrap") is None:
-            raise CannotBuild("a root file system of Debian needs root and mmdebstrap")
+        if os.geteuid() != 0:
+            raise CannotBuild("a root file system of Debian needs root")
         key = hashlib.sha256(" ".join(BARE_PACKAGES).encode()).hexdigest()[:8]
-        return self._once(f"{release}-{key}", lambda out: self._unpack_root(release, out))
+        program = self.mmdebstrap()
+        return self._once(f"{release}-{key}", lambda out: self._unpack_root(program, release, out))
+
+    def mmdebstrap(self) -> str:
+        """The program's path: this system's, or Debian's unpacked; it is a script and needs apt, Perl and Python."""
+        if found := shutil.which("mmdebstrap"):
+            return found
+        unpacked = self._once("mmdebstrap-debian", lambda out: self._unpack(out, lambda: ["mmdebstrap"]))
+        return str(unpacked / "root" / "usr" / "bin" / "mmdebstrap")
 
     # -- the parts
 
@@ -221,10 +230,10 @@ class Builder:
                 subprocess.run(["dpkg-deb", "-x", package, out / "root"], check=True)
         return out / "root"
 
-    def _unpack_root(self, release: str, out: Path) -> None:
+    def _unpack_root(self, program: str, release: str, out: Path) -> None:
         say(f"making a root file system of Debian {release}")
         options = ["--variant=extract", "--skip=download/empty", f"--include={','.join(BARE_PACKAGES)}", "--quiet"]
-        command = ["mmdebstrap", *options, release, str(out), *filter(None, [DEBIAN_MIRROR])]
+        command = [program, *options, release, str(out), *filter(None, [DEBIAN_MIRROR])]
         made = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
         if made.returncode:
             raise CannotBuild(f"mmdebstrap makes no {release}: {made.stderr.strip()[-200:]}")
@@ -232,7 +241,7 @@ class Builder:
         authorities = sorted((out / "usr/share/ca-certificates/mozilla").glob("*.crt"))
         (out / "etc/ssl/certs/ca-certificates.crt").write_text("".join(path.read_text() for path in authorities))
 
-    def _make_image_parts(self, out: Path) -> None:
+    def _make_image_parts(self, program: str, out: Path) -> None:
         say("fetching the wheels of the image")
         # Those that pip of that Debian would choose there; its Python need not be this machine's.
         only = ["--only-binary=:all:", "--python-version", IMAGE_PYTHON]
@@ -246,7 +255,7 @@ class Builder:
             say(f"making {name}, a root file system of Debian {IMAGE_RELEASE} with {', '.join(packages)}")
             options = ["--variant=minbase", "--quiet", f"--include={','.join(packages)}", *slim]
             mirror = filter(None, [DEBIAN_MIRROR])
-            self._try(["mmdebstrap", *options, IMAGE_RELEASE, str(out / name), *mirror], "mmdebstrap", environment)
+            self._try([program, *options, IMAGE_RELEASE, str(out / name), *mirror], "mmdebstrap", environment)
 
     def _try(self, command: list[str], what: str, environment: dict[str, str] | None = None) -> None:
         """What fetches something: once more where it failed, for networks do that."""

@@ -1,6 +1,6 @@
 """The library in a root file system of the oldest Debian that can be had, with nothing there but its own C library.
 
-The root is made once by mmdebstrap and kept in the user's cache folder; without root rights, mmdebstrap or a Debian
+The root is made once by mmdebstrap and kept in the user's cache folder; without root rights or a Debian
 mirror the test is skipped. That the library needs nothing newer than glibc 2.17 is checked by its symbols
 (tests/libhook/hooks/test_guest.py).
 """
@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from bench.bed import HOOK, Bed
+from tests.e2e.build import Builder, CannotBuild
 from tests.libhook.processes.conftest import enter
 
 RELEASES = ("buster", "bullseye")  # oldest first; a mirror drops the old ones in time
@@ -24,7 +25,7 @@ MIRROR = os.environ.get("GEMINI_DEBIAN_MIRROR")  # else mmdebstrap's own choice
 HERE = Path(__file__).resolve().parent
 
 
-def made(release: str, cache: Path) -> bool:
+def made(release: str, cache: Path, program: str) -> bool:
     """Is the release's root in the cache, or could it be made?"""
     done = cache / release
     if done.is_dir():
@@ -33,7 +34,7 @@ def made(release: str, cache: Path) -> bool:
     fresh = cache / f".{release}-{os.getpid()}"
     packages = f"{PYTHONS[release]}-minimal,lib{PYTHONS[release]}-stdlib"
     options = ["--variant=extract", "--skip=download/empty", f"--include={packages}", "--quiet"]
-    command = ["mmdebstrap", *options, release, str(fresh), *filter(None, [MIRROR])]
+    command = [program, *options, release, str(fresh), *filter(None, [MIRROR])]
     try:
         subprocess.run(command, check=True, capture_output=True, timeout=90, stdin=subprocess.DEVNULL)
         fresh.rename(done)
@@ -44,11 +45,13 @@ def made(release: str, cache: Path) -> bool:
 
 @pytest.fixture(scope="module")
 def old_root(may_mount: None) -> tuple[Path, str]:
-    if shutil.which("mmdebstrap") is None:
-        pytest.skip("needs mmdebstrap")
+    try:
+        program = Builder().mmdebstrap()
+    except CannotBuild as why:
+        pytest.skip(str(why))
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gemini-old-systems"
     for release in RELEASES:
-        if made(release, cache):
+        if made(release, cache, program):
             return cache / release, f"/usr/bin/{PYTHONS[release]}"
     pytest.skip("no Debian mirror has one of " + ", ".join(RELEASES))
 

@@ -17,7 +17,7 @@ from typing import Any
 from gemini.cli.problem import Problem
 from gemini.kube import names
 
-DEFAULT_CONFIG = Path.home() / ".kube" / "config"
+DEFAULT_CONFIG = Path(os.path.expanduser("~/.kube/config"))  # which, unlike Path.home(), needs no home
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -81,8 +81,10 @@ async def _read(args: argparse.Namespace, cluster: Any) -> list[dict[str, Any]]:
                         "the cluster knows no Device objects; apply deploy/kustomize/base, then start the reporter"
                     ) from None
         found = await client.get("/api/v1/events", fieldSelector=f"reason={names.NOT_ENFORCED}")
-    except ApiFault as error:
+    except Refused as error:
         raise Problem(f"the API server: {error}") from None
+    except ApiFault as error:
+        raise Problem(f"the API server: {error}; is it up, and does {config} name the right one?") from None
     finally:
         await client.close()
     items = found.get("items")

@@ -91,12 +91,16 @@ class Client:
 
         config: Any = importlib.import_module("kubernetes.aio.config")
         if kubeconfig is not None and not any(Path(part).is_file() for part in kubeconfig.split(os.pathsep)):
-            raise FileNotFoundError("there is no such file")
+            there = any(Path(part).exists() for part in kubeconfig.split(os.pathsep))
+            raise FileNotFoundError("this is no file" if there else "there is no such file")
         settings = client.Configuration()
         if kubeconfig is None:
             config.load_incluster_config(client_configuration=settings)
         else:
-            await config.load_kube_config(config_file=kubeconfig, context=context, client_configuration=settings)
+            try:
+                await config.load_kube_config(config_file=kubeconfig, context=context, client_configuration=settings)
+            except (TypeError, AttributeError):  # YAML, but of another shape
+                raise ValueError("this is no kubeconfig") from None
         settings.connection_pool_maxsize = CONNECTIONS
         # Proxies of the environment are looked up here, once. Left to aiohttp they are looked up for every request, and
         # so is ~/.netrc, by a thread of its own: a third of a call's time.

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -105,3 +108,39 @@ def test_a_cluster_without_device_objects_is_told_how_to_get_them(
     del server["/apis/gemini.io/v1alpha1/devices"]
     assert main(["kubectl", "--kubeconfig", kubeconfig]) == 1
     assert "knows no Device objects; apply deploy/kustomize/base" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("hello", "this is no kubeconfig; give --kubeconfig FILE"),
+        ("[]", "this is no kubeconfig; give --kubeconfig FILE"),
+        (None, "this is no file; give --kubeconfig FILE"),
+    ],
+)
+def test_a_kubeconfig_that_is_none_is_one_line(
+    text: str | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "config"
+    path.mkdir() if text is None else path.write_text(text)
+    assert main(["kubectl", "--kubeconfig", str(path)]) == 1
+    assert capsys.readouterr().err == f"gemini: {path}: {said}\n"
+
+
+def test_a_server_that_is_down_is_one_line_with_the_mend(
+    kubeconfig: str, server: dict[str, list[Object]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as held:  # a port that nobody listens on
+        held.bind(("127.0.0.1", 0))
+        text = (
+            Path(kubeconfig).read_text().replace(server["url"][0]["url"], f"http://127.0.0.1:{held.getsockname()[1]}")
+        )
+        Path(kubeconfig).write_text(text)
+        assert main(["kubectl", "--kubeconfig", kubeconfig]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(f"; is it up, and does {kubeconfig} name the right one?")
+
+
+def test_no_home_is_no_traceback() -> None:
+    program = "import os, pwd; pwd.getpwuid = {}.__getitem__; del os.environ['HOME']; import gemini.cli.kubectl"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # they bring numpy: only once the options are right
 
 DEFAULT = "a:0.5:0.6,b:0.3:1.0,c:0.2:0.2"
 BASELINE_SECONDS = 6.0
+PICTURES = (".png", ".svg", ".pdf", ".jpg")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +39,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tenants", metavar="SPEC", default=DEFAULT, help=f"name:request:limit,... ({DEFAULT})")
     parser.add_argument("--kernel-us", metavar="U", type=float, default=100.0, help="length of a kernel (100)")
     parser.add_argument("--json", metavar="FILE", help="write the figures to this file, - for stdout")
-    parser.add_argument("--plot", metavar="FILE", default="gemini-demo.png", help="the picture (gemini-demo.png)")
+    parser.add_argument(
+        "--plot", metavar="FILE", default="gemini-demo.png", help="the picture (gemini-demo.png); empty: none"
+    )
     parser.add_argument("--no-baseline", action="store_true", help="leave out the run without Gemini")
     add_node(parser)
 
@@ -65,6 +68,9 @@ def main(args: argparse.Namespace) -> int:
     tenants = parse_tenants(args.tenants)
     if not 1 <= args.seconds <= 86400:
         raise Problem(f"--seconds {args.seconds:g}: give a number of seconds from 1 to 86400", 2)
+    if not 0 <= args.kernel_us <= 1e9:
+        raise Problem(f"--kernel-us {args.kernel_us:g}: give microseconds from 0 to 1000000000", 2)
+    check_files(args)
     if not LOAD.exists():
         raise Problem(f"{LOAD} is not there; run make build, or reinstall the package")
     from gemini.cli.stage import Stage
@@ -73,6 +79,22 @@ def main(args: argparse.Namespace) -> int:
     with ExitStack() as undo:
         node = set_up(args, undo)
         return perform(args, undo.enter_context(Stage(node, tenants, args.kernel_us)))
+
+
+def check_files(args: argparse.Namespace) -> None:
+    """What is to be written at the end can be, as far as that is known before the run."""
+    for option, target in (("--json", None if args.json == "-" else args.json), ("--plot", args.plot)):
+        if not target:
+            continue
+        path = Path(target)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Problem(f"{option} {target}: {error.strerror}; name a file that can be written") from None
+        if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise Problem(f"{option} {target} cannot be written; name a file that can")
+    if args.plot and Path(args.plot).suffix.lower() not in PICTURES:
+        raise Problem(f"--plot {args.plot} is no picture's name; let it end in one of {' '.join(PICTURES)}", 2)
 
 
 def set_up(args: argparse.Namespace, undo: ExitStack) -> Node:

@@ -20,14 +20,14 @@ from gemini.kube import names
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    from gemini.reporter import app
+    from gemini.reporter import options
 
-    app.configure(parser)
+    options.configure(parser)
     parser.add_argument("--sim", metavar="SPEC", nargs="?", const="", help="the node's cards are simulated ones")
 
 
 def main(args: argparse.Namespace) -> int:
-    from gemini.reporter import app
+    from gemini.reporter import app, options
 
     if args.sim is not None:
         simulate(args.sim)
@@ -38,7 +38,7 @@ def main(args: argparse.Namespace) -> int:
 
     try:
         asyncio.run(app.run(args, ready))
-    except app.CannotReport as error:
+    except options.CannotReport as error:
         raise Problem(str(error)) from None
     return 0
 

@@ -207,28 +207,6 @@ def replace(path: Path, given: Any) -> None:
     path.with_suffix(".new").rename(path)
 
 
-@pytest.mark.parametrize(
-    ("words", "mend"),
-    [
-        (["--slots", "0"], "give 1 or more"),
-        (["--look-seconds", "nan"], "give 0.1 or more"),
-        (["--recover-seconds", "-1"], "give 0 or more"),
-        (["--ignore-xids", "13,x"], "give numbers with commas"),
-        (["--kubeconfig", "/nonexistent"], "give --kubeconfig FILE"),
-    ],
-)
-def test_bad_options_are_one_line_with_the_mend(
-    words: list[str], mend: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from gemini.cli.main import main
-
-    assert main(["reporter", *words]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("gemini: ")
-    assert mend in said
-    assert said.count("\n") == 1
-
-
 def test_reporter_told_to_simulate_sees_simulated_cards(machine: str) -> None:
     """Without LD_LIBRARY_PATH, as a container starts it."""
     program = "import sys; from gemini.cli.reporter import simulate; simulate(sys.argv[1]); "

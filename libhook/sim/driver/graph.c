@@ -4,24 +4,8 @@
 
 #include "libhook/sim/driver/queue.h"
 
-struct CUuserObject_st {
-    struct slab_head head;
-    void *value;
-    CUhostFn destroy;
-    unsigned int references;
-};
-
 struct CUgraph_st *graph_make(void) {
     return slab_take(SLAB_GRAPH, sizeof(struct CUgraph_st));
-}
-
-static void drop_object(struct CUuserObject_st *object, unsigned int count) {
-    object->references -= count < object->references ? count : object->references;
-    if (object->references)
-        return;
-    if (object->destroy)
-        object->destroy(object->value);
-    slab_give(SLAB_USER_OBJECT, object);
 }
 
 static void end_node(struct CUgraphNode_st *node) {
@@ -34,7 +18,7 @@ void graph_end(struct CUgraph_st *graph) {
     for (size_t i = 0; i < graph->nodes; i++)
         end_node(graph->node[i]);
     for (size_t i = 0; i < graph->objects; i++)
-        drop_object(graph->object[i], 1);
+        object_drop(graph->object[i], 1);
     free(graph->node);
     free(graph->object);
     slab_give(SLAB_GRAPH, graph);
@@ -392,68 +376,4 @@ CUresult cuGraphDestroyNode(CUgraphNode handle) {
     end_node(node);
     pthread_mutex_unlock(&driver.lock);
     return CUDA_SUCCESS;
-}
-
-/* ---- objects that live as long as a graph ---- */
-
-static CUresult object_of(CUuserObject handle, unsigned int count, struct CUuserObject_st **out) {
-    INIT();
-    NEED(slab_has(SLAB_USER_OBJECT, handle) && count, CUDA_ERROR_INVALID_VALUE);
-    *out = handle;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuUserObjectCreate(CUuserObject *out, void *value, CUhostFn destroy, unsigned int count, unsigned int flags) {
-    INIT();
-    NEED(out && destroy && count && flags == 1, CUDA_ERROR_INVALID_VALUE);
-    struct CUuserObject_st *object = slab_take(SLAB_USER_OBJECT, sizeof(*object));
-    NEED(object, CUDA_ERROR_OUT_OF_MEMORY);
-    object->value = value;
-    object->destroy = destroy;
-    object->references = count;
-    *out = object;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuUserObjectRetain(CUuserObject handle, unsigned int count) {
-    struct CUuserObject_st *object;
-    TRY(object_of(handle, count, &object));
-    object->references += count;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuUserObjectRelease(CUuserObject handle, unsigned int count) {
-    struct CUuserObject_st *object;
-    TRY(object_of(handle, count, &object));
-    drop_object(object, count);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphRetainUserObject(CUgraph handle, CUuserObject object_handle, unsigned int count, unsigned int flags) {
-    struct CUgraph_st *graph;
-    struct CUuserObject_st *object;
-    NEED(flags <= 1, CUDA_ERROR_INVALID_VALUE);
-    TRY(graph_of(handle, &graph));
-    TRY(object_of(object_handle, count, &object));
-    struct CUuserObject_st **grown = realloc(graph->object, (graph->objects + count) * sizeof(*grown));
-    NEED(grown, CUDA_ERROR_OUT_OF_MEMORY);
-    graph->object = grown;
-    for (unsigned int i = 0; i < count; i++)
-        graph->object[graph->objects++] = object;
-    object->references += flags ? 0 : count; /* flag 1: the references are handed over */
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphReleaseUserObject(CUgraph handle, CUuserObject object_handle, unsigned int count) {
-    struct CUgraph_st *graph;
-    struct CUuserObject_st *object;
-    TRY(graph_of(handle, &graph));
-    TRY(object_of(object_handle, count, &object));
-    for (size_t i = graph->objects; i-- > 0 && count;)
-        if (graph->object[i] == object) {
-            graph->object[i] = graph->object[--graph->objects];
-            drop_object(object, 1);
-            count--;
-        }
-    return count ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }

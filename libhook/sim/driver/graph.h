@@ -62,6 +62,9 @@ CUresult graph_run(struct CUstream_st *stream, struct CUgraphNode_st *const *ord
 CUresult graph_of(CUgraph handle, struct CUgraph_st **out);
 CUresult node_of(CUgraphNode handle, struct CUgraphNode_st **out);
 
+/* object.c: `count` references fewer; with the last the program's function is called. */
+void object_drop(struct CUuserObject_st *object, unsigned int count);
+
 /* exec.c: the node of the executable graph that was made from this one. */
 CUresult exec_node(CUgraphExec handle, CUgraphNode original, CUgraphNodeType type, struct CUgraphNode_st **out);
 

@@ -3,56 +3,12 @@
  * for each. On the device all contexts of a process are one for the time slices: a process is scheduled, not its
  * contexts.
  */
-#include <stdlib.h>
-
 #include "libhook/sim/driver/array.h"
 #include "libhook/sim/driver/capture.h"
 #include "libhook/sim/driver/module.h"
 #include "libhook/sim/driver/pool.h"
 #include "libhook/sim/driver/queue.h"
 #include "libhook/sim/driver/stream.h"
-
-struct change {
-    CUdevice device;
-    uint64_t bytes;
-    bool take;
-    int contexts;
-};
-
-static int account(struct sim_state *state, void *argument) {
-    const struct change *change = argument;
-    uint32_t device = driver.physical[change->device];
-    int at = engine_client(state, driver.seat.owner, device, true);
-    if (at < 0)
-        return -1;
-    struct sim_client *client = &state->client[at];
-    if (change->take) {
-        uint64_t used = engine_memory_used(state, device);
-        if (change->bytes > spec()->memory_bytes || used > spec()->memory_bytes - change->bytes)
-            return -1;
-        client->memory_bytes += change->bytes;
-    } else {
-        client->memory_bytes -= change->bytes < client->memory_bytes ? change->bytes : client->memory_bytes;
-    }
-    client->contexts += (uint32_t)change->contexts;
-    return 0;
-}
-
-/* The card is given out in pages of 2 MiB; small allocations share one. */
-static uint64_t room(uint64_t bytes) {
-    uint64_t step = bytes > 1 << 20 ? 2 << 20 : 512;
-    return bytes > UINT64_MAX - step ? bytes : (bytes + step - 1) / step * step;
-}
-
-CUresult card_take(CUdevice device, uint64_t bytes) {
-    struct change change = {device, room(bytes), true, 0};
-    return sim_commit(&driver.seat, account, &change) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
-}
-
-void card_give(CUdevice device, uint64_t bytes) {
-    struct change change = {device, room(bytes), false, 0};
-    sim_commit(&driver.seat, account, &change);
-}
 
 static const size_t limits[LIMITS] = {1024 /* stack */, 7 << 20 /* printf */, 8 << 20 /* heap */, 2, 2048, 64};
 
@@ -68,31 +24,12 @@ static uint64_t set_aside(int limit, size_t value) {
         cuDeviceGetAttribute(&threads, 39, 0);
         each = (uint64_t)multiprocessors * (uint64_t)threads;
     }
-    return __builtin_mul_overflow(value - limits[limit], each, &bytes) ? UINT64_MAX : room(bytes);
-}
-
-struct figures {
-    CUdevice device;
-    uint64_t used;
-};
-
-static int read_figures(struct sim_state *state, void *argument) {
-    struct figures *figures = argument;
-    figures->used = engine_memory_used(state, driver.physical[figures->device]);
-    return 0;
-}
-
-void card_figures(CUdevice device, uint64_t *used, uint64_t *total) {
-    struct figures figures = {device, 0};
-    sim_commit(&driver.seat, read_figures, &figures);
-    *used = figures.used;
-    *total = spec()->memory_bytes;
+    return __builtin_mul_overflow(value - limits[limit], each, &bytes) ? UINT64_MAX : card_room(bytes);
 }
 
 /* With driver.lock held. */
 static CUresult make(CUdevice device, unsigned int flags, bool primary, struct CUctx_st **out) {
-    struct change change = {device, spec()->context_bytes, true, 1};
-    NEED(!sim_commit(&driver.seat, account, &change), CUDA_ERROR_OUT_OF_MEMORY);
+    TRY(card_change(device, spec()->context_bytes, true, 1));
     struct CUctx_st *ctx = slab_take(SLAB_CONTEXT, sizeof(*ctx));
     NEED(ctx, CUDA_ERROR_OUT_OF_MEMORY);
     ctx->device = device;
@@ -122,10 +59,10 @@ static void end(struct CUctx_st *ctx) {
         stream_end(stream);
     }
     queue_end_context(ctx);
-    struct change change = {ctx->device, spec()->context_bytes, false, -1};
+    uint64_t bytes = spec()->context_bytes;
     for (int limit = 0; limit < LIMITS; limit++)
-        change.bytes += set_aside(limit, ctx->limit[limit]);
-    sim_commit(&driver.seat, account, &change);
+        bytes += set_aside(limit, ctx->limit[limit]);
+    card_change(ctx->device, bytes, false, -1);
     driver.contexts[ctx->device]--;
     slab_give(SLAB_CONTEXT, ctx);
     pthread_mutex_unlock(&driver.lock);
@@ -328,8 +265,8 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
     uint64_t wanted = set_aside(limit, value);
     pthread_mutex_lock(&driver.lock);
     uint64_t held = set_aside(limit, ctx->limit[limit]);
-    struct change change = {ctx->device, wanted > held ? wanted - held : held - wanted, wanted > held, 0};
-    CUresult result = sim_commit(&driver.seat, account, &change) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    uint64_t bytes = wanted > held ? wanted - held : held - wanted;
+    CUresult result = card_change(ctx->device, bytes, wanted > held, 0);
     if (!result)
         ctx->limit[limit] = value;
     pthread_mutex_unlock(&driver.lock);

@@ -189,15 +189,17 @@ static inline bool device_exists(CUdevice device) {
 
 /* context.c */
 void context_forget_all(void);
-void context_free_if_unused(struct CUctx_st *ctx);
 
 /* visible.c: which cards CUDA_VISIBLE_DEVICES leaves, in which order. Fills driver.devices and driver.physical. */
 void visible_devices(const char *list);
 
-/* memory accounting on the card, shared by all processes; 0 or CUDA_ERROR_OUT_OF_MEMORY. Above 1 MiB in pages of 2 MiB,
- * so what was taken at once must be given back at once. */
+/* card.c: memory accounting on the card, shared by all processes; 0 or CUDA_ERROR_OUT_OF_MEMORY. Above 1 MiB in pages of
+ * 2 MiB (card_room), so what was taken at once must be given back at once. */
 CUresult card_take(CUdevice device, uint64_t bytes);
 void card_give(CUdevice device, uint64_t bytes);
+/* The same of exactly so many bytes, with as many contexts more or fewer. */
+CUresult card_change(CUdevice device, uint64_t bytes, bool take, int contexts);
+uint64_t card_room(uint64_t bytes);
 void card_figures(CUdevice device, uint64_t *used, uint64_t *total);
 
 #endif

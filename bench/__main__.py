@@ -1,7 +1,8 @@
 """`python -m bench [NAME]...`: the named benches one after another, all of them when none is named.
 
 Each bench's JSON goes to out/bench/NAME.json, its progress to stderr; at the end stands one table of goal versus
-measured and which rows fall short. The exit status is 0 where all that was claimed held.
+measured and which rows fall short. The exit status is 0 where all that was claimed held. All of them take hours: with
+`--table` nothing is run, and the table is of what lies in out/bench, from however many runs, with its commits.
 """
 
 from __future__ import annotations
@@ -62,6 +63,20 @@ def run(name: str, options: list[str]) -> tuple[int, dict[str, Any] | None]:
     return bench.returncode, answer
 
 
+def kept() -> dict[str, dict[str, Any]]:
+    """What lies in out/bench, by bench."""
+    files = {name: OUT / f"{name}.json" for name in BENCHES}
+    return {name: json.loads(file.read_text()) for name, file in files.items() if file.exists()}
+
+
+def table(answers: dict[str, dict[str, Any]], broken: list[str]) -> list[str]:
+    """Goals versus measured of these benches, and what else did not hold."""
+    rows = [{**row, "bench": name} for name, answer in answers.items() for row in answer.get("rows", [])]
+    others = [(name, *one) for name, answer in answers.items() for one in answer["passed"].items()]
+    failed = [f"{name}: {text}" for name, text, held in others if not held and not text.startswith("row ")]
+    return [*goals.lines(rows, broken), *(f"did not hold: {text}" for text in failed)]
+
+
 def main() -> int:
     words = sys.argv[1:]
     names = [word for word in words if not word.startswith("-")] or list(BENCHES)
@@ -70,20 +85,22 @@ def main() -> int:
     if unknown:
         print(f"bench: {unknown[0]} is no bench; there are {', '.join(BENCHES)}", file=sys.stderr)
         return 2
-    status, rows, broken, failed = 0, [], [], []
+    status, answers, broken = 0, {}, []
+    if "--table" in options:
+        answers = {name: answer for name, answer in kept().items() if name in names}
+        status = int(not all(held for answer in answers.values() for held in answer["passed"].values()))
+        commits = sorted({answer["commit"] for answer in answers.values()})
+        print(f"measured before, at {', '.join(commits) or 'no commit: there is nothing in ' + str(OUT)}")
+        names = []
     for name in names:
         print(f"--- {name}", file=sys.stderr, flush=True)
         result, answer = run(name, options)
         status = max(status, result)
         if answer is None:
             broken.append(name)
-            continue
-        rows += [{**row, "bench": name} for row in answer.get("rows", [])]
-        others = {text: held for text, held in answer["passed"].items() if not text.startswith("row ")}
-        failed += [f"{name}: {text}" for text, held in others.items() if not held]
-    print("\n".join(goals.lines(rows, broken)))
-    for text in failed:
-        print(f"did not hold: {text}")
+        else:
+            answers[name] = answer
+    print("\n".join(table(answers, broken)))
     print(f"JSON of each bench: {OUT}")
     return status
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from bench import __main__ as bench_main
 from bench import goals
 from tests.bench.running import ROOT, answer_of
 
@@ -50,3 +53,19 @@ def test_an_unknown_bench_is_refused_in_one_line() -> None:
     done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_table_is_made_of_what_was_kept_without_running_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = goals.claim("closed.due", 0.8, "1/0.1", "it pauses", 0.9).as_json()
+    answer = {"commit": "abc1234", "rows": [row], "passed": {"row 17: due": False, "nobody dies": False}}
+    (tmp_path / "closed_loop.json").write_text(json.dumps(answer))
+    monkeypatch.setattr(bench_main, "OUT", tmp_path)
+    monkeypatch.setattr(bench_main, "run", lambda name, options: pytest.fail(f"{name} was run"))
+    monkeypatch.setattr(sys, "argv", ["bench", "--table"])
+    assert bench_main.main() == 1
+    said = capsys.readouterr().out
+    assert "measured before, at abc1234" in said
+    assert "row 17 1/0.1: it pauses" in said
+    assert "did not hold: closed_loop: nobody dies" in said

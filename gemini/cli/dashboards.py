@@ -10,9 +10,12 @@ Prometheus operator, and a ConfigMap for each dashboard with the label that Graf
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 
 from gemini.cli.problem import Problem
+
+NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")  # an RFC 1123 label
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +36,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     if not 0.1 <= args.scrape_interval <= 300:
         raise Problem(f"--scrape-interval {args.scrape_interval:g}: give seconds from 0.1 to 300", 2)
+    if args.namespace is not None and not NAMESPACE.fullmatch(args.namespace):
+        raise Problem(f"--namespace {args.namespace!r} is no namespace; use small letters, digits and -", 2)
     try:
         import grafana_foundation_sdk  # noqa: F401
         import yaml  # noqa: F401

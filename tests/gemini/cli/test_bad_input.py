@@ -56,6 +56,7 @@ def refused(done: subprocess.CompletedProcess[str], status: int, *holds: str) ->
         (["demo", "--sim", "--seconds", "1", "--plot", "x.xyz"], 2, ["--plot x.xyz", ".png"]),
         (["demo", "--sim", "--seconds", "1", "--json", "/tmp"], 1, ["--json /tmp", "cannot be written"]),
         (["demo", "--sim", "--seconds", "1", "--plot", "/etc/passwd/x.png"], 1, ["--plot /etc/passwd/x.png"]),
+        (["dashboards", "--out", "x", "--kubernetes", "--namespace", "No Such"], 2, ["--namespace 'No Such'"]),
         (["set", "a"], 2, ["nothing to change"]),
         (["set", "a", "--request", "0.6", "--limit", "0.5"], 2, ["0.6", "0.5"]),
         (["top", "--interval", "0"], 2, ["--interval 0"]),

@@ -1,9 +1,8 @@
 """The book of shares: who holds how much of which device. Exact integers, one row of arrays for each node.
 
 Pure and synchronous. Nodes of equal shape stand together in a Block, whose arrays the allocator scans in one go. What a
-device holds for a pod is always + max(sum of apps, largest init), core, memory and slots each: kept per pod as the
-three parts, so that a release takes back exactly what was put in. The book does not depend on the order of events:
-holdings of a node or device that is not (or no longer) known are kept, and count when it comes (back).
+device holds for a pod says holding.py. The book does not depend on the order of events: holdings of a node or device
+that is not (or no longer) known are kept, and count when it comes (back).
 
 `place` refuses what would promise a device twice. Records of what already runs (`strict=False`) are taken as they are.
 """
@@ -16,13 +15,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from gemini.placement.holding import Holding
 from gemini.placement.index import NameIndex
-from gemini.placement.model import GPU, Device, Grant, Node, Placement, Role
+from gemini.placement.model import GPU, Device, Node, Placement
 from gemini.placement.shape import CORE, MEMORY, SLOTS, Bools, Ints, Shape, Traits, traits_of
 from gemini.placement.tree import Tree
 from gemini.placement.written import Written, WrittenIndex
 
-Where = tuple[str, int]  # type, minor
 # So many names are looked up one by one: an index for all at once pays from here on, and from where the names that are
 # known do not stay in the processor's cache.
 FEW, SOME, CACHED = 32, 512, 2_000
@@ -30,48 +29,6 @@ FEW, SOME, CACHED = 32, 512, 2_000
 
 class Overbooked(ValueError):
     """A placement that the devices have no room for, or that names devices which are not there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """(core, memory, slots) of one device held by one pod, by when it is held."""
-
-    always: tuple[int, int, int] = (0, 0, 0)
-    apps: tuple[int, int, int] = (0, 0, 0)
-    init: tuple[int, int, int] = (0, 0, 0)
-
-    def total(self) -> tuple[int, int, int]:
-        parts = zip(self.always, self.apps, self.init, strict=True)
-        core, memory, slots = (a + max(b, c) for a, b, c in parts)
-        return core, memory, slots
-
-    def plus(self, grant: Grant) -> Held:
-        more = (grant.core, grant.memory, 1)
-        if grant.role is Role.ALWAYS:
-            return Held(_sum(self.always, more), self.apps, self.init)
-        if grant.role is Role.APP:
-            return Held(self.always, _sum(self.apps, more), self.init)
-        core, memory, slots = (max(a, b) for a, b in zip(self.init, more, strict=True))
-        return Held(self.always, self.apps, (core, memory, slots))
-
-
-def _sum(a: tuple[int, int, int], b: tuple[int, int, int]) -> tuple[int, int, int]:
-    return a[0] + b[0], a[1] + b[1], a[2] + b[2]
-
-
-@dataclass(frozen=True, slots=True)
-class Holding:
-    """A placed pod. `initialized`: its init containers have ended and hold nothing any more."""
-
-    placement: Placement
-    initialized: bool = False
-
-    def devices(self) -> dict[Where, Held]:
-        held: dict[Where, Held] = defaultdict(Held)
-        for grant in self.placement.grants:
-            if not (self.initialized and grant.role is Role.INIT):
-                held[grant.type, grant.minor] = held[grant.type, grant.minor].plus(grant)
-        return dict(held)
 
 
 class Block:

@@ -12,7 +12,8 @@ from gemini.kube.allocation import annotations_of, placement_of
 from gemini.kube.pod import PodSpec, parse_ask, parse_pod
 from gemini.kube.spelling import InvalidPod
 from gemini.placement.allocate import Allocator
-from gemini.placement.book import Book, Holding
+from gemini.placement.book import Book
+from gemini.placement.holding import Holding
 from gemini.placement.model import Node, Placement
 from tests.gemini.placement.bed import box, cards, gpu, node, pod
 

@@ -111,7 +111,7 @@ class Binder:
             if held is not None and self._promises.ledger.entered(node, held.placement):
                 return held.placement
             mark = self._promises.ledger.mark(node)
-            if held is not None:  # chosen from an older book: look whether it still fits, or choose anew
+            if held is not None and not self._stands(held.placement):  # chosen from an older book
                 self._again(pod, held.placement, node)
             placement = self._reserve(pod, node)
             try:
@@ -125,6 +125,11 @@ class Binder:
                 raise
         self._promises.drop(placement)
         raise Refusal(f"other replicas keep promising cards of {node}; the pod is tried again")
+
+    def _stands(self, placement: Placement) -> bool:
+        """Whether what was chosen before is as good as chosen now: the book, as it is now, has room for all that is in
+        it, this included, and no preemptor waits for some of that."""
+        return not self.cluster.nominated and self.cluster.book.bears(placement)
 
     def _again(self, pod: PodView, placement: Placement, node: str) -> None:
         """Gives the pod's promise back; a group's cards are the pod's all the same, if they are free still."""

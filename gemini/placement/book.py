@@ -279,6 +279,12 @@ class Book:
         self._enter(self.holdings[pod], 1)
         return True
 
+    def bears(self, placement: Placement) -> bool:
+        """Whether the devices that a placed pod holds are in service, and no more of them is promised than there is."""
+        site = self._sites.get(placement.node)
+        cells = [self._cell(site, grant.type, grant.minor) if site is not None else None for grant in placement.grants]
+        return all(at is not None and _borne(*at) for at in cells)
+
     def holders(self, node: str, kind: str, minor: int) -> list[str]:
         """The pods that hold something of a device."""
         here = self._on_node.get(node, ())
@@ -360,3 +366,8 @@ class Book:
                     if at and at[0].used[CORE, at[1], at[2]] < at[0].shape.total[CORE, at[2]]:
                         result[:, column] += 1
         return result
+
+
+def _borne(block: Block, row: int, column: int) -> bool:
+    """Whether a device is in service, and no more of it is promised than it has."""
+    return bool(block.usable[row, column] and (block.used[:, row, column] <= block.shape.total[:, column]).all())

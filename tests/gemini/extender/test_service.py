@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from gemini.extender.service import UNSEEN_NS
 from gemini.extender.state import DEVICE, NODE, POD
 from gemini.kube.client import Refused, Unanswered
 from gemini.kube.device import write_device
+from gemini.kube.names import ALLOCATION
 from gemini.placement.written import Written
 from tests.gemini.extender import binders
 from tests.gemini.extender.world import GIB, Replica, World, cards, node_object, pod_object
@@ -194,6 +197,32 @@ def test_pods_that_are_on_their_way_to_one_node_do_not_meet_there() -> None:
     replica.watch()
     assert len(replica.cluster.reservations) == 0
     replica.cluster.book.check()
+
+
+@pytest.mark.parametrize("change", ["nothing", "promised", "unhealthy", "gone"])
+def test_what_filter_chose_is_bound_only_where_it_is_as_good_as_chosen_now(change: str) -> None:
+    names = [f"n{i}" for i in range(8)]
+    made = world(*names)
+    replica = Replica(made, policies=("binpack", "minor"), shortlist=3)
+    pod = made.put(POD, pod_object("p", gpu_request="0.4"))
+    own = {"allocation": json.dumps({"gpu": [{"minor": 0, "resources": {"gemini.io/gpu-core": 80}}]})}
+
+    async def run() -> None:
+        replica.watch()
+        assert (await replica.filter(pod, *names)).passed == ["n0"]
+        if change == "promised":
+            bound = pod_object("q", **own)
+            made.put(POD, {**bound, "spec": {**bound["spec"], "nodeName": "n0"}})
+        elif change != "nothing":
+            both = cards("n0").devices
+            left = (replace(both[0], health=False), both[1]) if change == "unhealthy" else both[1:]
+            made.put(DEVICE, write_device(replace(cards("n0"), devices=left)))
+        replica.watch()
+        assert await replica.bind(pod, "n0") == ""
+
+    asyncio.run(run())
+    record = json.loads(made.pod_of("uid-p")["metadata"]["annotations"][ALLOCATION])
+    assert [entry["minor"] for entry in record["gpu"]] == [0 if change == "nothing" else 1]
 
 
 def test_cards_of_a_pod_that_is_not_bound_where_it_was_sent_are_free_again() -> None:

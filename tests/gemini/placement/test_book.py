@@ -59,6 +59,24 @@ def test_records_of_what_runs_are_taken_as_they_are() -> None:
     assert book.snapshot()["n1", "gpu", 0] == (0, 0, 0, 0)
 
 
+def test_a_book_bears_what_is_in_it_as_long_as_no_more_is_promised_than_there_is() -> None:
+    book = Book([a_node("n1", 2)])
+    mine = hold("a", "n1", 0, 60, 500)
+    book.place(mine)
+    assert book.bears(mine)
+    for more in (hold("b", "n1", 0, 41), hold("b", "n1", 0, 0, 501)):
+        book.place(more, strict=False)
+        assert not book.bears(mine)
+        book.release("b")
+    book.place(hold("b", "n1", 1, 101), strict=False)
+    assert book.bears(mine)
+    for node in (a_node("n1", 0), Node("n1", (Device(0, memory=1000, cordoned=True),))):
+        book.put_node(node)
+        assert not book.bears(mine)
+    book.drop_node("n1")
+    assert not book.bears(mine)
+
+
 def test_init_containers_give_back_when_they_have_ended() -> None:
     book = Book([a_node("n1", 1)])
     grants = (Grant("gpu", 0, 60, 600, 0, Role.INIT), Grant("gpu", 0, 20, 200, 1, Role.APP))

@@ -22,7 +22,7 @@ from gemini.placement.written import Written
 UNRESOLVABLE = frozenset({"Invalid", "InsufficientDevices", "ModelMismatch", "UuidMismatch", "Unhealthy", "Cordoned"})
 NO_ROOM = ("NoRoom", "no cards here that would do")  # where nobody asks for more
 LISTED = b'"NodeNames":['  # as Go writes it
-MANY = 12 << 10  # bytes of names; from here on, about 1,000 names, no strings are made of them
+MANY = 6 << 10  # bytes of names; from here on, about 350 names, no strings are made of them
 CUT = b"the names that stood here"  # and in no body
 MAX_SCORE = 10  # extender/v1 MaxExtenderPriority
 

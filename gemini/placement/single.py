@@ -12,7 +12,7 @@ from gemini.placement.book import Block
 from gemini.placement.model import Ask, Grant, Placement, Role, Want
 from gemini.placement.policies import POLICIES
 from gemini.placement.scan import NEEDS_KEPT, most_used, need_of
-from gemini.placement.shape import CORE, MEMORY, SLOTS, Shape
+from gemini.placement.shape import CORE, MEMORY, Shape
 
 PLACES = 1e9  # numbers of policies are compared as np.round(number, 9) leaves them
 
@@ -25,6 +25,7 @@ class Made:
         self.need: list[list[int]] = need.tolist()
         self.most: list[list[int]] = most_used(shape, need).tolist()
         self.weights: list[list[int]] = shape.weights.tolist()
+        self.score: list[int] = (need.astype(shape.weights.dtype) * shape.weights).sum(axis=0).tolist()  # of the need
         self.denominator = float(shape.denominator)
 
 
@@ -42,6 +43,12 @@ class Single:
 
     def __init__(self, want: Want, role: Role, signs: tuple[int, ...]) -> None:
         self.want, self.role, self.signs = want, role, signs
+        self._last: tuple[Shape, Made] | None = None
+
+    def _made_of(self, shape: Shape) -> Made:
+        if self._last is None or self._last[0] is not shape:  # to look a want up is to hash all that it says
+            self._last = shape, made_of(self.want, shape)
+        return self._last[1]
 
     def serves(self, block: Block) -> bool:
         """Whether the nodes of a block leave it simple."""
@@ -50,35 +57,26 @@ class Single:
 
     def look(self, block: Block, row: int) -> tuple[int, int]:
         """The column of the card that the node would give, -1 for none, and the card's score with the pod on it."""
-        made = made_of(self.want, block.shape)
+        made = self._made_of(block.shape)
         core, memory, slots = block.used[:, row].tolist()
-        usable: list[bool] = block.usable[row].tolist()
+        of_core, of_memory, of_slots = made.weights
         sign = self.signs[0] if self.signs else 0
         found, least = -1, 0
-        for column in range(len(usable)):
-            if (
-                not usable[column]
-                or core[column] > made.most[CORE][column]
-                or memory[column] > made.most[MEMORY][column]
-                or slots[column] > made.most[SLOTS][column]
-            ):
-                continue
-            score = (
-                (core[column] + made.need[CORE][column]) * made.weights[CORE][column]
-                + (memory[column] + made.need[MEMORY][column]) * made.weights[MEMORY][column]
-                + (slots[column] + made.need[SLOTS][column]) * made.weights[SLOTS][column]
-            )
-            if found < 0 or sign * score < sign * least:
-                found, least = column, score
+        at_most = zip(block.usable[row].tolist(), core, memory, slots, *made.most, strict=True)
+        for column, (usable, c, m, s, most_core, most_memory, most_slots) in enumerate(at_most):
+            if usable and c <= most_core and m <= most_memory and s <= most_slots:
+                score = c * of_core[column] + m * of_memory[column] + s * of_slots[column] + made.score[column]
+                if found < 0 or sign * score < sign * least:
+                    found, least = column, score
         return found, least
 
     def numbers(self, block: Block, score: int) -> list[float]:
         """What each policy says of that score."""
-        denominator = made_of(self.want, block.shape).denominator
+        denominator = self._made_of(block.shape).denominator
         return [float(round(float(sign * score) / denominator * PLACES)) / PLACES for sign in self.signs]
 
     def placement(self, pod: str, node: str, block: Block, column: int) -> Placement:
-        need = made_of(self.want, block.shape).need
+        need = self._made_of(block.shape).need
         minor = block.shape.minors[column]
         grant = Grant(self.want.type, minor, need[CORE][column], need[MEMORY][column], 0, self.role)
         return Placement(pod, node, (grant,))

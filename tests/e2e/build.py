@@ -169,10 +169,10 @@ class Builder:
 
     def _build_controlplane(self, module: Path, out: Path) -> None:
         listed = self._go(module, "list", "-m", "-json", "k8s.io/kubernetes", "sigs.k8s.io/kwok")
-        decoder, versions, folders = json.JSONDecoder(), {}, {}
+        decoder, versions = json.JSONDecoder(), {}
         while listed := listed.lstrip():
             one, end = decoder.raw_decode(listed)
-            versions[one["Path"]], folders[one["Path"]] = one["Version"], one.get("Dir", "")
+            versions[one["Path"]] = one["Version"]
             listed = listed[end:]
         kubernetes = versions["k8s.io/kubernetes"]
         major, minor = kubernetes.lstrip("v").split(".")[:2]
@@ -184,8 +184,11 @@ class Builder:
             f"sigs.k8s.io/kwok/pkg/consts.Version={versions['sigs.k8s.io/kwok']}",
         ])  # fmt: skip
         (out / "server").rename(out / "etcd")
-        stages = Path(folders["sigs.k8s.io/kwok"]) / "kustomize/stage"
+        # Only now: before the build has fetched it, a module has no folder.
+        stages = Path(self._go(module, "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok").strip()) / "kustomize/stage"
         files = [path for part in KWOK_STAGES for path in sorted((stages / part).glob("*.yaml"))]
+        if not files:
+            raise CannotBuild(f"there are no stages for kwok in {stages}")
         texts = [path.read_text() for path in files if path.name != "kustomization.yaml"]
         (out / "kwok-stages.yaml").write_text("\n---\n".join(texts))
 

@@ -57,6 +57,15 @@ class Limits(Accounts):
         seat.throttled = not rested
         seat.resume_ns = 0 if rested else seat.full_enough_ns(need_ns)
 
+    def _hold_back(self) -> None:
+        """A hand-over is nobody's time: beside others a limit is a part of the time that is held, as a share is. So
+        nothing flows into the buckets meanwhile. Who paid for his own hand-overs instead paid for more than his part of
+        them where his turns are short, or where turns alternate with those of one that owns more.
+        """
+        for seat in self.seats.values():
+            if seat.limit_ppm < WHOLE_PPM:
+                seat.credit -= self.hop_ns * seat.limit_ppm
+
     def _company(self, seat: Seat) -> tuple[int, int]:
         """How many others may come, and the cap where one of them should not wait behind a long queue of kernels; 0:
         none such.

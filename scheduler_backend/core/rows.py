@@ -154,8 +154,8 @@ class Rows(Grants):
         self.quota_until_ns = now_ns + quota_ns
         self.hop_ns = self._hop_of(seat, quota_ns)
         self.charge_from_ns = now_ns + self.hop_ns
-        if self.contended and seat.limit_ppm < WHOLE_PPM:
-            seat.drain(self.hop_ns)  # a limit is a part of the card's time, hand-overs included
+        if self.contended:
+            self._hold_back()
         self.closing_ns = self.settled_until_ns = self.silent = 0
         self._busy_ns = self._launches = 0
         seat.woken = False

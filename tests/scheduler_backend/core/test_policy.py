@@ -65,6 +65,24 @@ def test_always_busy_tenants_get_what_they_are_owed(case, hop_us):
     assert sum(busy) >= (0.985 if hop_us == 35 else 0.95)
 
 
+LIMITED_CASES = {
+    "limits bind": BUSY_CASES["limits bind"][0],
+    "best effort": BUSY_CASES["best effort, unequal"][0],
+    "one at its limit beside a busy one": [("a", 0.3, 0.3), ("b", 0.5, 1)],
+}
+
+
+@pytest.mark.parametrize("case", LIMITED_CASES)
+@pytest.mark.parametrize("hop_us", [35, 75, 100])
+def test_over_ten_seconds_whoever_is_at_a_limit_pays_for_its_part_of_the_hand_overs(case, hop_us):
+    programs = [Program(spec(*tenant)) for tenant in LIMITED_CASES[case]]
+    run = sim.Simulation(programs, hop_ns=hop_us * 1000, overuse_ns=100_000)
+    run.run(14)
+    assert sim.percentile(run.errors_pp(owed(programs), 1, 14, 10), 0.99) <= 0.1
+    for program, share in zip(programs, run.shares(1, 14), strict=True):
+        assert share <= program.spec.limit_ppm / 1e6
+
+
 CLOSED_LOOPS = {
     # burst, gap, request of the one; of the other; the least share of each; the most hand-overs a second
     "1/1 ms beside 50/2 ms": ((1, 1, 0.5), (50, 2, 0.5), (0.38, 0.50)),

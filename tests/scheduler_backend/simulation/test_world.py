@@ -67,7 +67,8 @@ def test_what_really_runs_is_what_was_promised() -> None:
     timeline = Timeline()
     World(programs, watchers=[timeline]).run(11)
     shares = [timeline.share(name, 1, 11) for name in "abc"]
-    assert shares == pytest.approx([0.5, 0.3, 0.2], abs=0.005)
+    assert [share / sum(shares) for share in shares] == pytest.approx([0.5, 0.3, 0.2], abs=0.001)
+    assert sum(shares) >= 0.985
 
 
 def test_tenants_that_rest_at_their_limits_do_not_cut_each_others_grants_to_pieces() -> None:

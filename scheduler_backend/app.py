@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,9 @@ class Daemon:
         self._end = asyncio.Event()
         self._file_stamp = _stamp(settings.config)
         self._idle_since = time.monotonic()
+        self._control = settings.state_dir / "control.sock"
+        self._control_file: tuple[int, int, int] | None = None  # the one that we made
+        self._superseded: Problem | None = None
 
     async def run(self, on_ready: Any = None) -> None:
         """Serve until SIGTERM, SIGINT, POST /shutdown or idle exit. Raises Problem where it cannot start."""
@@ -51,8 +54,7 @@ class Daemon:
         descriptors.raise_limit()
         if len(self.gpus) > MOST_GPUS:
             raise Problem(f"this node has {len(self.gpus)} GPUs; one daemon serves {MOST_GPUS}")
-        control = settings.state_dir / "control.sock"
-        _check_path(control)
+        _check_path(self._control)
         with contextlib.ExitStack() as stack:
             state_dir = StateDir(settings.state_dir, self._tell_ready if settings.wait else None)
             stack.callback(state_dir.close)
@@ -85,14 +87,20 @@ class Daemon:
             server.on_change = registry.save
             registry.restore(saved)
             registry.apply(settings.tenants)
-            runners = [await _serve_control(server, registry, self._end, control)]
+            runners = [await self._serve_control(server, registry)]
             try:
                 if settings.metrics_port is not None:
                     runners.append(await _serve_port(server, settings.metrics_host, settings.metrics_port))
                 for number in (signal.SIGTERM, signal.SIGINT):
                     loop.add_signal_handler(number, self._end.set)
                 loop.add_signal_handler(signal.SIGHUP, self._reload, registry)
-                housekeeping = asyncio.create_task(self._housekeeping(server, registry, recorder))
+
+                async def stay() -> None:
+                    if self._keep_place(state_dir, registry, recorder):
+                        with contextlib.suppress(Problem):  # tried again
+                            runners.append(await self._serve_control(server, registry))
+
+                housekeeping = asyncio.create_task(self._housekeeping(server, registry, recorder, stay))
                 gc.collect()
                 gc.freeze()  # what is here stays; collections look at what came since
                 gc.set_threshold(50_000, 50, 100)  # housekeeping collects
@@ -105,8 +113,29 @@ class Daemon:
             finally:
                 for runner in reversed(runners):
                     await runner.cleanup()
-                with contextlib.suppress(OSError):
-                    control.unlink()
+                if _stamp(self._control) == self._control_file:  # not another daemon's
+                    with contextlib.suppress(OSError):
+                        self._control.unlink()
+        if self._superseded is not None:
+            raise self._superseded
+
+    async def _serve_control(self, server: Server, registry: Registry) -> web.AppRunner:
+        runner = await _serve_control(server, registry, self._end, self._control)
+        self._control_file = _stamp(self._control)
+        return runner
+
+    def _keep_place(self, state_dir: StateDir, registry: Registry, recorder: trace.Recorder) -> bool:
+        """Where somebody removed the state directory, or the control socket in it: have them again. Whether the socket
+        is to be made anew."""
+        try:
+            if state_dir.keep():
+                registry.save()
+                recorder.begin_anew()
+        except Problem as error:
+            self._superseded = error
+            self._end.set()
+            return False
+        return not self._control.exists()
 
     def _tell_ready(self) -> None:
         path = self.settings.ready_file
@@ -130,10 +159,13 @@ class Daemon:
         except Problem as error:
             log.error("reload-refused reason=%s", error)
 
-    async def _housekeeping(self, server: Server, registry: Registry, recorder: trace.Recorder) -> None:
+    async def _housekeeping(
+        self, server: Server, registry: Registry, recorder: trace.Recorder, stay: Callable[[], Awaitable[None]]
+    ) -> None:
         collected = time.monotonic()
         while True:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
+            await stay()
             if (now := time.monotonic()) - collected > GARBAGE_SECONDS:
                 gc.collect()
                 collected = now

@@ -27,6 +27,16 @@ EPOCH_BLOCK = 1_000_000
 FORMAT = 1
 
 
+def same_file(descriptor: int, path: Path) -> bool:
+    """Does this path name the open file still?"""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return False
+    known = os.fstat(descriptor)
+    return (found.st_dev, found.st_ino) == (known.st_dev, known.st_ino)
+
+
 @dataclass
 class Saved:
     """The content of state.json."""
@@ -47,6 +57,7 @@ class StateDir:
     def __init__(self, path: Path, wait: Callable[[], None] | None = None) -> None:
         self.path = path
         self._file = path / "state.json"
+        self._told_lost = False
         try:
             path.mkdir(parents=True, exist_ok=True, mode=0o755)
             (path / "tenants").mkdir(exist_ok=True)
@@ -68,8 +79,41 @@ class StateDir:
             log.warning("waiting state_dir=%s pid=%s", path, pid)
             fcntl.flock(self._lock, fcntl.LOCK_EX)  # nothing is there yet that a signal would have to tidy
             log.warning("took-over state_dir=%s pid=%s", path, pid)
+        self._sign()
+
+    def _sign(self) -> None:
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+
+    def keep(self) -> bool:
+        """Take the directory anew where somebody removed it; whether that was so. Raises Problem where another daemon
+        has taken it since: two of them would give the same cards out twice.
+        """
+        if same_file(self._lock, self.path / "daemon.lock"):
+            return False
+        try:
+            (self.path / "tenants").mkdir(parents=True, exist_ok=True)
+            fresh = os.open(self.path / "daemon.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            if not self._told_lost:
+                log.error("state-dir-lost path=%s error=%s", self.path, error)
+            self._told_lost = True
+            return False
+        self._told_lost = False
+        try:
+            fcntl.flock(fresh, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            pid = os.pread(fresh, 32, 0).decode(errors="replace").strip() or "?"
+            os.close(fresh)
+            raise Problem(
+                f"state directory {self.path} was removed, and another daemon (pid {pid}) was started on it; "
+                f"this one ends, so that no card is given out twice"
+            ) from None
+        os.close(self._lock)
+        self._lock = fresh
+        self._sign()
+        log.warning("state-dir-made-anew path=%s", self.path)
+        return True
 
     def load(self) -> Saved:
         """What the last daemon left; what is fresh otherwise."""

@@ -8,6 +8,7 @@ bound is moved to `.1`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections import deque
@@ -85,10 +86,18 @@ class Recorder:
         if self._rest:
             return False
         if self._written >= self._most_bytes:
-            os.close(self._fd)
-            os.replace(self.path, self.path.with_name(self.path.name + ".1"))
-            self._open(int(self._header.get("part", 0)) + 1)
+            self.begin_anew()
         return bool(self._pending)
+
+    def begin_anew(self) -> None:
+        """The next part of the trace begins; the one before it is kept beside it, if nobody removed it."""
+        if self.path is None:
+            return
+        if self._fd >= 0:
+            os.close(self._fd)
+        with contextlib.suppress(OSError):
+            os.replace(self.path, self.path.with_name(self.path.name + ".1"))
+        self._open(int(self._header.get("part", 0)) + 1)
 
     def close(self) -> None:
         """Write the rest and close."""

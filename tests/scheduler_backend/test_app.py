@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from libhook.core import lib
+from scheduler_backend.trace import read
 from tests.scheduler_backend.rig import ROOT, Rig, is_prepared, wait_for
 
 
@@ -83,6 +86,56 @@ def test_sigterm_ends_it_cleanly_and_leaves_no_socket(rig: Rig) -> None:
     assert not (rig.state_dir / "control.sock").exists()
     assert "Traceback" not in rig.log()
     assert client.shown() == 0
+
+
+def remove(rig: Rig) -> None:
+    """The state directory goes, but for what this test itself keeps there."""
+    for path in rig.state_dir.iterdir():
+        if path.name not in ("daemon.log", "rig.toml"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def test_a_state_directory_that_somebody_removed_is_had_again(rig: Rig) -> None:
+    """Its lock goes with it: another daemon could be started beside this one, and give the same card out twice."""
+    rig.tenant("a")
+    client = rig.client("a")
+    client.ask()
+    client.grant()
+    remove(rig)
+    wait_for(lambda: (rig.state_dir / "control.sock").exists(), what="control socket")
+    assert "runs on" in refusal(rig)
+    assert [tenant["name"] for tenant in rig.state()["tenants"]] == ["a"]
+    saved = json.loads((rig.state_dir / "state.json").read_text())
+    assert [name for name, *_ in saved["tenants"]] == ["a"]
+    late = rig.client("a")
+    late.ask()
+    late.grant()
+    assert rig.stop(signal.SIGTERM) == 0
+    assert not (rig.state_dir / "control.sock").exists()
+    head, entries = read(rig.state_dir / "trace.jsonl")
+    assert head["part"] == 1  # of the one before it nothing is left
+    assert list(entries)
+
+
+def test_a_control_socket_that_somebody_removed_is_made_anew(rig: Rig) -> None:
+    (rig.state_dir / "control.sock").unlink()
+    wait_for(lambda: (rig.state_dir / "control.sock").exists(), what="control socket")
+    assert rig.http("GET", "/healthz")[0] == 200
+
+
+def test_where_another_daemon_has_taken_the_removed_directory_this_one_ends(rig: Rig) -> None:
+    rig.tenant("a")
+    first = rig.daemon
+    assert first is not None
+    first.send_signal(signal.SIGSTOP)
+    remove(rig)
+    rig.start()
+    first.send_signal(signal.SIGCONT)
+    assert first.wait(60) == 1
+    assert "so that no card is given out twice" in rig.log()
+    assert "Traceback" not in rig.log()
+    assert rig.http("GET", "/healthz")[0] == 200  # and the other one's socket is still there
+    assert rig.stop(signal.SIGTERM) == 0
 
 
 def test_shutdown_by_http(rig: Rig) -> None:

@@ -132,8 +132,7 @@ def judge(name: str, case: Case, runs: Runs) -> list[Claim]:
     cause = (
         f"a service waits {middle(own, 'more_ms_p50'):.2f} ms more than alone at the median, "
         f"{middle(own, 'floor', 'more_ms_p50'):.2f} of them for what the floor has too (a batch kernel that runs, two "
-        "wake-ups, the switch); the rest is the request's way to the daemon and its revocation's to the holder, six "
-        "wake-ups more"
+        "wake-ups, the switch); the rest lies between the request and the end of the revoked holder's work"
     )
     return [
         claim("latency.p99", middle(own, "p99_by_alone"), name, cause, least),

@@ -44,6 +44,7 @@ class Recorder:
             if path.exists():
                 os.replace(path, path.with_name(path.name + ".1"))
             self._open(0)
+            self.flush()  # the header: what reads the file finds a trace from the first moment
 
     def _open(self, part: int) -> None:
         assert self.path is not None
@@ -152,8 +153,12 @@ def read(path: Path) -> tuple[dict[str, Any], Iterator[Entry]]:
         file = path.open(encoding="utf-8")
     except OSError as error:
         raise Problem(f"trace {path}: {error.strerror}; name a trace.jsonl of a daemon's state directory") from None
+    first = file.readline()
+    if not first:
+        file.close()
+        raise Problem(f"{path} is empty: the daemon has not been able to write to it yet; is its disk full?")
     try:
-        head = json.loads(file.readline())
+        head = json.loads(first)
         if head["format"] != FORMAT:
             raise ValueError(head["format"])
     except (ValueError, KeyError, TypeError):

@@ -120,6 +120,18 @@ def test_a_disk_that_takes_nothing_costs_lines_and_nothing_else(tmp_path: Path):
     recorder.close()
 
 
+def test_a_trace_can_be_read_before_anything_happened(tmp_path: Path):
+    recorder = trace.Recorder(tmp_path / "trace.jsonl", trace.header(Policy(), [{}], 0, 0, 0))
+    assert trace.replay(tmp_path / "trace.jsonl") == (0, None)
+    recorder.close()
+
+
+def test_a_trace_that_no_disk_took_says_that_it_is_empty(tmp_path: Path):
+    (tmp_path / "trace.jsonl").touch()
+    with pytest.raises(Problem, match=r"is empty.*disk"):
+        trace.read(tmp_path / "trace.jsonl")
+
+
 def test_an_older_trace_is_kept_beside(tmp_path: Path):
     record(tmp_path / "trace.jsonl")
     size = os.path.getsize(tmp_path / "trace.jsonl")

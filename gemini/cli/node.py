@@ -9,6 +9,7 @@ its last tenant, so one that just answered may be gone at the next question: the
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import http.client
 import json
@@ -21,7 +22,7 @@ import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import libhook
 from gemini.cli.problem import Problem
@@ -162,9 +163,21 @@ def answers(node: Node) -> bool:
     return True
 
 
+def _appending(path: Path) -> IO[bytes]:
+    """The file, open for more; Problem that names it where that may not be."""
+    try:
+        return open(path, "ab")
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise  # it is not the file that is wrong
+        raise Problem(
+            f"{path} cannot be written: {error.strerror}; let its owner remove it, or choose another --state-dir"
+        ) from None
+
+
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    with open(path, "a") as file:
+    with _appending(path) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -178,16 +191,20 @@ def serve_command(node: Node, *options: str) -> list[str]:
 def start_daemon(node: Node, *options: str, detached: bool = True) -> subprocess.Popen[bytes]:
     """Start a daemon and wait until it answers. Problem with its last line where it ends before."""
     log = node.state_dir / "daemon.log"
-    with open(log, "ab") as sink:
+    command = serve_command(node, *options)
+    with _appending(log) as sink:
         begin = sink.tell()
-        daemon = subprocess.Popen(
-            serve_command(node, *options),
-            stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=sink,
-            start_new_session=detached,
-            env={**os.environ, **({} if node.sim is None else {"GEMINI_SIM": node.sim})},
-        )
+        try:
+            daemon = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink,
+                start_new_session=detached,
+                env={**os.environ, **({} if node.sim is None else {"GEMINI_SIM": node.sim})},
+            )
+        except (PermissionError, FileNotFoundError) as error:
+            raise Problem(f"the daemon did not start: {command[0]}: {error.strerror}; run make build anew") from None
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if answers(node):
@@ -210,17 +227,14 @@ def ensure_daemon(node: Node) -> None:
         check_machine(node)
         return
     node.prepare()
-    try:
-        with _locked(node.state_dir / "start.lock"):
-            if not answers(node):
-                need_driver(node)
-                # One that does not answer any more may not have ended yet: ours waits until the place is free.
-                daemon = start_daemon(node, f"--idle-exit={IDLE_EXIT_SECONDS:g}", "--wait")
-                if holder(node) != daemon.pid:  # somebody's gemini serve was faster, and ours would wait for its end
-                    daemon.kill()
-                    daemon.wait()
-    except PermissionError as error:
-        raise Problem(f"{error.filename} cannot be written; choose another --state-dir") from None
+    with _locked(node.state_dir / "start.lock"):
+        if not answers(node):
+            need_driver(node)
+            # One that does not answer any more may not have ended yet: ours waits until the place is free.
+            daemon = start_daemon(node, f"--idle-exit={IDLE_EXIT_SECONDS:g}", "--wait")
+            if holder(node) != daemon.pid:  # somebody's gemini serve was faster, and ours would wait for its end
+                daemon.kill()
+                daemon.wait()
 
 
 def holder(node: Node) -> int:

@@ -136,6 +136,23 @@ def leaving(place: Place) -> Iterator[list[str]]:
         server.shutdown()
 
 
+@pytest.mark.parametrize("name", ["start.lock", "daemon.log"])
+def test_a_file_that_cannot_be_written_is_named(place: Place, name: str) -> None:
+    (place.node.state_dir / name).mkdir(parents=True)  # root may write to everything else
+    with pytest.raises(Problem, match=f"{name} cannot be written: .*; let its owner remove it"):
+        ensure_daemon(place.node)
+
+
+def test_an_interpreter_that_may_not_be_started_is_not_blamed_on_the_state_directory(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module.sys, "executable", str(place.dir))
+    with pytest.raises(Problem) as raised:
+        ensure_daemon(place.node)
+    assert f"the daemon did not start: {place.dir}: Permission denied" in str(raised.value)
+    assert "--state-dir" not in str(raised.value)
+
+
 def test_where_a_daemon_ends_before_it_answers_the_next_one_is_asked(place: Place, leaving: list[str]) -> None:
     (place.node.state_dir / "last").touch()
     log = place.node.state_dir / "daemon.log"

@@ -27,12 +27,27 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class CannotServe(ValueError):
-    """An address or a certificate that cannot be used; one line."""
+    """An address or a certificate that cannot be used; one line. `status` is the exit status."""
+
+    status = 1
+
+
+class WrongUse(CannotServe):
+    """Options that can be used nowhere."""
+
+    status = 2
+
+
+def port_number(text: str) -> int:
+    """A port as an option gives it; 0 is any free one."""
+    if not (text.isascii() and text.isdecimal()) or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port; give a number from 1 to 65535, or 0 for any free one")
+    return int(text)
 
 
 def configure(parser: argparse.ArgumentParser, port: int) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=port, help="port to listen on (default: %(default)s)")
+    parser.add_argument("--port", type=port_number, default=port, help="port to listen on (default: %(default)s)")
     parser.add_argument(
         "--tls-cert", type=Path, metavar="FILE", help="certificate chain, PEM; read again when it changes"
     )
@@ -46,10 +61,10 @@ def configure(parser: argparse.ArgumentParser, port: int) -> None:
 def tls_context(args: argparse.Namespace) -> ssl.SSLContext | None:
     """None where no certificate is given. Raises CannotServe."""
     if (args.tls_cert is None) != (args.tls_key is None):
-        raise CannotServe("--tls-cert and --tls-key go together; give both")
+        raise WrongUse("--tls-cert and --tls-key go together; give both")
     if args.tls_cert is None:
         if args.client_ca is not None:
-            raise CannotServe("--client-ca needs --tls-cert and --tls-key")
+            raise WrongUse("--client-ca needs --tls-cert and --tls-key")
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:

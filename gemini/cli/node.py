@@ -280,7 +280,10 @@ def simulated_cards(sim: str) -> set[str]:
         with Timeline(sim) as timeline:
             return {device.uuid for device in timeline.devices()}
     except OSError as error:
-        raise Problem(f"--sim={sim}: {error.strerror or error}; write it such as gpus=2,memory=80GiB") from None
+        wrong = error.errno == errno.EINVAL
+        raise Problem(
+            f"--sim={sim}: {error.strerror or error}; write it such as gpus=2,memory=80GiB", status=2 if wrong else 1
+        ) from None
 
 
 def need_driver(node: Node) -> None:

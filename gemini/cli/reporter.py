@@ -39,7 +39,7 @@ def main(args: argparse.Namespace) -> int:
     try:
         asyncio.run(app.run(args, ready))
     except options.CannotReport as error:
-        raise Problem(str(error)) from None
+        raise Problem(str(error), error.status) from None
     return 0
 
 

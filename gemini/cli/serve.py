@@ -17,6 +17,7 @@ from gemini.kube import names
 from gemini.plugin.host import Host
 from scheduler_backend import config
 from scheduler_backend.devices import Gpu
+from scheduler_backend.problem import Problem as DaemonProblem
 
 SYSTEM_STATE_DIR = Path("/run/gemini")  # the daemon on it is the machine's own, and its shares are everybody's
 
@@ -26,7 +27,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    settings = config.read_settings(args)
+    try:
+        settings = config.read_settings(args)
+    except DaemonProblem as error:
+        raise Problem(str(error), status=2) from None
     node = Node(settings.state_dir, settings.sim)
     node.prepare()
     need_driver(node)

@@ -30,5 +30,5 @@ def main(args: argparse.Namespace) -> int:
     try:
         serving.run(lambda: app.run(args, ready))
     except serving.CannotServe as error:
-        raise Problem(str(error)) from None
+        raise Problem(str(error), error.status) from None
     return 0

@@ -271,7 +271,7 @@ async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
     try:
         cluster = Cluster(listed(args.policies), frozenset(listed(args.device_types)))
     except UnknownPolicy as error:
-        raise serving.CannotServe(f"--policies: {error}") from None
+        raise serving.WrongUse(f"--policies: {error}") from None
     kubeconfig = args.kubeconfig or os.environ.get("KUBECONFIG")
     try:
         client = await Client.connect(kubeconfig)

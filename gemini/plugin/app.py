@@ -213,7 +213,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="of the socket for these, by a path that is the kubelet's too (default: %(default)s)",
     )
     add("--host", default="127.0.0.1", help="address of /metrics and /readyz (default: %(default)s)")
-    add("--port", type=int, default=PORT, help="their port (default: %(default)s)")  # fmt: skip
+    add("--port", type=serving.port_number, default=PORT, help="their port (default: %(default)s)")  # fmt: skip
 
 
 def _options(args: argparse.Namespace) -> reply.Options:
@@ -233,7 +233,7 @@ def _options(args: argparse.Namespace) -> reply.Options:
 async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
     """Serves until SIGTERM. Raises serving.CannotServe."""
     if not args.node:
-        raise serving.CannotServe("no node is named; give --node NAME, or NODE_NAME from the pod's spec.nodeName")
+        raise serving.WrongUse("no node is named; give --node NAME, or NODE_NAME from the pod's spec.nodeName")
     if not args.kubelet_dir.is_dir():
         raise serving.CannotServe(
             f"{args.kubelet_dir}: there is no such folder; mount the kubelet's, or give --kubelet-dir"

@@ -17,7 +17,15 @@ LOOK_SECONDS = 10.0
 
 
 class CannotReport(ValueError):
-    """An option that cannot be used, or no way to log in; one line."""
+    """No way to log in; one line. `status` is the exit status."""
+
+    status = 1
+
+
+class WrongUse(CannotReport):
+    """An option that can be used nowhere."""
+
+    status = 2
 
 
 @dataclass(frozen=True)
@@ -68,18 +76,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
-    """Raises CannotReport."""
+    """Raises WrongUse."""
     node = args.node or os.environ.get("NODE_NAME") or socket.gethostname()
     if args.slots is not None and args.slots < 1:
-        raise CannotReport(f"--slots: {args.slots} tenants of a card make no sense; give 1 or more")
+        raise WrongUse(f"--slots: {args.slots} tenants of a card make no sense; give 1 or more")
     if args.look_seconds < 0.1 or not args.look_seconds < float("inf"):
-        raise CannotReport(f"--look-seconds: {args.look_seconds:g} is no time to wait; give 0.1 or more")
+        raise WrongUse(f"--look-seconds: {args.look_seconds:g} is no time to wait; give 0.1 or more")
     if not 0 <= args.recover_seconds < float("inf"):
-        raise CannotReport(f"--recover-seconds: {args.recover_seconds:g} is no time to wait; give 0 or more")
+        raise WrongUse(f"--recover-seconds: {args.recover_seconds:g} is no time to wait; give 0 or more")
     words = [word.strip() for word in args.ignore_xids.split(",") if word.strip()]
     for word in words:
         if not (word.isdecimal() or word == "all"):
-            raise CannotReport(f"--ignore-xids: {word!r} is no Xid; give numbers with commas, such as 13,31, or 'all'")
+            raise WrongUse(f"--ignore-xids: {word!r} is no Xid; give numbers with commas, such as 13,31, or 'all'")
     ignored = frozenset(range(1024)) if "all" in words else frozenset(map(int, words))
     recover = round(args.recover_seconds * SECOND) or None
     return Settings(

@@ -145,7 +145,7 @@ async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
     """Serves until SIGTERM. Raises serving.CannotServe."""
     context = serving.tls_context(args)
     if context is None:
-        raise serving.CannotServe("the API server speaks to webhooks by HTTPS only; give --tls-cert and --tls-key")
+        raise serving.WrongUse("the API server speaks to webhooks by HTTPS only; give --tls-cert and --tls-key")
     kubeconfig = args.kubeconfig or os.environ.get("KUBECONFIG")
     client: Client | None = None
     try:

@@ -15,7 +15,7 @@ from gemini.cli.node import HOOK, SIM, Node, need_driver
 from gemini.cli.problem import Problem
 from gemini.kube import names
 from gemini.plugin.host import Host
-from scheduler_backend import config
+from scheduler_backend import config, descriptors
 from scheduler_backend.devices import Gpu
 from scheduler_backend.problem import Problem as DaemonProblem
 
@@ -31,6 +31,7 @@ def main(args: argparse.Namespace) -> int:
         settings = config.read_settings(args)
     except DaemonProblem as error:
         raise Problem(str(error), status=2) from None
+    check_descriptors()
     node = Node(settings.state_dir, settings.sim)
     node.prepare()
     need_driver(node)
@@ -38,6 +39,17 @@ def main(args: argparse.Namespace) -> int:
 
     app.serve(settings, publisher(settings))
     return 0
+
+
+def check_descriptors() -> None:
+    """Problem where so few files may be opened that the daemon would listen to nobody; the event loop ends in several
+    lines where they do not even do for it."""
+    descriptors.raise_limit()
+    if (left := descriptors.left()) < descriptors.RESERVE:
+        raise Problem(
+            f"Too many open files: {left} more may be opened, the daemon needs {descriptors.RESERVE}; "
+            "raise the limit of open files (ulimit -n)"
+        )
 
 
 def publisher(settings: config.Settings) -> cdi.Folder:

@@ -26,6 +26,7 @@ from typing import IO, Any
 
 import libhook
 from gemini.cli.problem import Problem
+from gemini.units import format_size
 
 LIB = Path(libhook.__file__).resolve().parent / "lib"
 HOOK = LIB / "libgemini_hook.so"
@@ -256,6 +257,22 @@ def register(node: Node, spec: Mapping[str, Any], *, any_machine: bool = False) 
         f"the daemon at {node.control} ended {REGISTER_TRIES} times before it had taken the tenant "
         f"{spec['name']}; see {node.state_dir / 'daemon.log'}"
     )
+
+
+def beyond_cards(node: Node, memory_bytes: int, gpus: Sequence[str]) -> str | None:
+    """One line where a tenant's memory is more than each of its cards has; None: it bounds the tenant on one at least.
+    `gpus`: UUIDs of its cards."""
+    if not memory_bytes:
+        return None
+    try:
+        cards = [d for d in ask(node, "GET", "/state").get("devices", []) if d["uuid"] in gpus]
+    except NoDaemon:  # the tenant waits for the next one
+        return None
+    largest = max(cards, key=lambda d: int(d.get("memory_bytes") or 0), default=None)
+    if largest is None or not 0 < int(largest.get("memory_bytes") or 0) < memory_bytes:
+        return None
+    wanted, there = format_size(memory_bytes), format_size(largest["memory_bytes"])
+    return f"memory {wanted} is more than {largest['name']} has ({there}); give less, or it may take the whole card"
 
 
 def check_machine(node: Node) -> None:

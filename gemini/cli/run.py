@@ -19,7 +19,7 @@ import subprocess
 from collections.abc import Sequence
 from types import FrameType
 
-from gemini.cli.node import HOOK, Node, ask, register, tenant_environment, tenant_path
+from gemini.cli.node import HOOK, Node, ask, beyond_cards, register, tenant_environment, tenant_path
 from gemini.cli.options import add_node, add_shares, card, node_of
 from gemini.cli.problem import Problem
 from gemini.units import parse_size, resolve_shares
@@ -73,6 +73,8 @@ def main(args: argparse.Namespace) -> int:
     tenant = register(node, spec)
     visible = [str(gpu) for gpu in tenant.get("gpus", [])] if args.gpu else []
     try:
+        if (note := beyond_cards(node, memory_bytes, tenant.get("gpus", []))) is not None:
+            print_line(note)
         environment = tenant_environment(node, tenant["socket"], (request, limit), memory_bytes, visible)
         return supervise(command, program, {**os.environ, **environment}, cores)
     finally:

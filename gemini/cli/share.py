@@ -17,7 +17,7 @@ import sys
 from typing import Any
 
 from gemini import cdi
-from gemini.cli.node import Node, ask, register, tenant_path
+from gemini.cli.node import Node, ask, beyond_cards, register, tenant_path
 from gemini.cli.options import add_node, add_shares, card, node_of
 from gemini.cli.problem import Problem
 from gemini.kube import names
@@ -58,6 +58,8 @@ def make(node: Node, args: argparse.Namespace) -> int:
         "share": True,
     }  # fmt: skip
     made = register(node, spec, any_machine=node.sim is None)  # the container gets the daemon's own cards
+    if (note := beyond_cards(node, memory_bytes, made.get("gpus", []))) is not None:
+        print(f"gemini: {note}", file=sys.stderr)
     published = made.get("published")
     if published is None:
         raise Problem(f"the daemon at {node.control} makes no CDI devices; start it with gemini serve")

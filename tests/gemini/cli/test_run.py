@@ -150,6 +150,16 @@ def test_a_daemon_of_another_machine_is_refused(place: Place) -> None:
     assert "another simulated machine" in other.stderr
 
 
+@pytest.mark.parametrize(
+    ("memory", "said"), [("8GiB", ""), ("999PiB", "more than NVIDIA H200 (simulated) has (8 GiB)")]
+)
+def test_memory_beyond_the_card_is_said_in_one_line(place: Place, memory: str, said: str) -> None:
+    done = place.gemini("run", "--memory", memory, "--", "true")
+    assert done.returncode == 0
+    assert len(done.stderr.splitlines()) == bool(said), done.stderr
+    assert said in done.stderr
+
+
 def test_a_simulated_machine_that_is_none_is_refused(place: Place) -> None:
     place.sim = f"nonsense=3,id={place.id}"
     done = place.gemini("run", "--", "true")

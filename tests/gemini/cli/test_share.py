@@ -98,6 +98,12 @@ def test_a_share_in_use_is_removed_only_by_force(place: Place) -> None:
     assert devices(place) == []
 
 
+def test_a_share_of_more_memory_than_the_card_has_is_made_with_a_word(place: Place) -> None:
+    added = share(place, "add", "vast", "--memory", "9GiB", f"--sim={place.sim}")
+    assert added.returncode == 0
+    assert "memory 9 GiB is more than NVIDIA H200 (simulated) has (8 GiB)" in added.stderr
+
+
 def test_what_is_wrong_is_said_in_one_line(place: Place) -> None:
     serve(place)
     for words, hold in (

@@ -48,10 +48,10 @@ def of_several(quota_ns: int, cap_ns: int, count: int) -> tuple[int, int]:
     work of all of them: as many caps as there are processes, of which all but one would come after the grant's end. So
     they are told of that much less, and where the caps of many would fill half of the quota, the caps are smaller.
     """
-    if count < 2:
+    if count < 2 or quota_ns <= 0:
         return quota_ns, cap_ns
     cap_ns = max(1, min(cap_ns, quota_ns // (2 * count)))
-    return quota_ns - (count - 1) * cap_ns, cap_ns
+    return max(0, quota_ns - (count - 1) * cap_ns), cap_ns
 
 
 def turn(quota_ns: int, request_ppm: int, sum_ppm: int, count: int) -> int:

@@ -106,6 +106,10 @@ class AnyOrder(RuleBasedStateMachine):
             return
         self.recorder.record(self.now_ns, event, actions)
         for action in actions:
+            if isinstance(action, ev.Grant | ev.Extend | ev.Prepare):  # what the wire can carry
+                assert action.quota_ns >= 0, action
+                assert action.lease_ns >= 0, action
+                assert action.cap_ns > 0, action
             if isinstance(action, ev.Grant):
                 assert self.pages[self.node.clients[action.client][0], action.gpu] == action.epoch
                 assert action.quota_ns > 0

@@ -42,3 +42,11 @@ def test_work_in_flight_of_all_fits_into_the_quota_and_takes_half_of_it_at_most(
     assert of_several(900, 100, count) == (told, cap)
     assert told + max(0, count - 1) * cap <= 900
     assert told >= 450 or cap == 1
+
+
+@pytest.mark.parametrize("quota_ns", [0, 1, 2, 5])
+@pytest.mark.parametrize("count", [1, 2, 3, 100])
+def test_of_a_quota_that_is_over_nobody_is_told_of_less_than_nothing(quota_ns: int, count: int):
+    told, cap = of_several(quota_ns, 100, count)
+    assert 0 <= told <= quota_ns
+    assert cap >= 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -95,14 +96,21 @@ def remove(rig: Rig) -> None:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
+def answers(rig: Rig) -> bool:
+    with contextlib.suppress(OSError):
+        return rig.http("GET", "/healthz")[0] == 200
+    return False
+
+
 def test_a_state_directory_that_somebody_removed_is_had_again(rig: Rig) -> None:
     """Its lock goes with it: another daemon could be started beside this one, and give the same card out twice."""
-    rig.tenant("a")
+    path = rig.tenant("a")
     client = rig.client("a")
     client.ask()
     client.grant()
     remove(rig)
-    wait_for(lambda: (rig.state_dir / "control.sock").exists(), what="control socket")
+    wait_for(lambda: answers(rig), what="answer of the daemon")
+    wait_for(lambda: os.path.exists(path) and os.path.exists(f"{path}.page"), what="sockets of the tenant")
     assert "runs on" in refusal(rig)
     assert [tenant["name"] for tenant in rig.state()["tenants"]] == ["a"]
     saved = json.loads((rig.state_dir / "state.json").read_text())
@@ -119,8 +127,7 @@ def test_a_state_directory_that_somebody_removed_is_had_again(rig: Rig) -> None:
 
 def test_a_control_socket_that_somebody_removed_is_made_anew(rig: Rig) -> None:
     (rig.state_dir / "control.sock").unlink()
-    wait_for(lambda: (rig.state_dir / "control.sock").exists(), what="control socket")
-    assert rig.http("GET", "/healthz")[0] == 200
+    wait_for(lambda: answers(rig), what="answer of the daemon")
 
 
 def test_where_another_daemon_has_taken_the_removed_directory_this_one_ends(rig: Rig) -> None:

@@ -88,19 +88,22 @@ class Outbox(ABC):
 
     # --- writes -----------------------------------------------------------------------------------------------------
     def _send(self, endpoint: Endpoint, route: bytes, frame: bytes) -> bool:
-        router = endpoint.router
+        router, sent = endpoint.router, True
         try:
             _send_frame(router, route, _MORE)
             _send_frame(router, frame, NOBLOCK)
         except zmq.ZMQError as error:
+            sent = False
             if error.errno == zmq.EHOSTUNREACH:  # closed; what came before it was is told anew by the next Hello
                 endpoint.leave(route)
             elif error.errno != zmq.EAGAIN:
                 log.error("send tenant=%s error=%s", endpoint.name, error)
+        if router.closed:
             return False
+        # The descriptor tells of each change once, and a send has taken that in, also one that failed.
         if not endpoint.draining and cast(int, router.get(EVENTS)) & POLLIN:
             self._look_again(endpoint)
-        return True
+        return sent
 
     def _to_client(self, number: int, write: Callable[[Any, int, int], bytes], action: Any) -> None:
         client = self.clients.get(number)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import zmq
 
 from bench import flood
 from scheduler_backend.endpoint import CONNECTIONS_AT_ONCE, Endpoint
+from scheduler_backend.outbox import Outbox
 from tests.scheduler_backend.rig import wait_for
 
 
@@ -55,6 +58,18 @@ def test_who_is_in_stays_in_while_nobody_new_comes_in(endpoint: Endpoint) -> Non
         assert answers(endpoint)
         one.sendall(flood.frame(b"again"))
         assert heard(endpoint) == [route, b"again"]
+
+
+def test_a_send_to_who_is_gone_does_not_hide_what_there_is_to_read(endpoint: Endpoint) -> None:
+    """The socket's descriptor tells of a change once; a send takes it in, and a message stayed unread until the next."""
+    looked: list[Endpoint] = []
+    with flood.greeted(str(endpoint.socket_path)) as one:
+        one.sendall(flood.frame(b"hello"))
+        wait_for(lambda: select.select([endpoint.fd], [], [], 0)[0], what="sign of a message")
+        outbox = SimpleNamespace(_look_again=looked.append)
+        assert not Outbox._send(outbox, endpoint, b"nobody", b"revoked")  # type: ignore[arg-type]
+        wait_for(lambda: endpoint.router.get(zmq.EVENTS) & zmq.POLLIN, what="message")
+    assert looked == [endpoint]
 
 
 def test_a_wall_ends_its_connections_and_can_be_opened(endpoint: Endpoint) -> None:

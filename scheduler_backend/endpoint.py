@@ -40,8 +40,8 @@ class Client:
     """One process of a tenant, from its first Hello to its death; it may reconnect in between."""
 
     __slots__ = (
-        "devices", "gpus", "library", "nonce", "number", "peer", "pid", "program", "returned", "route", "taken",
-        "tenant", "uuids",
+        "devices", "gpus", "hello_serial", "library", "nonce", "number", "peer", "pid", "program", "returned", "route",
+        "taken", "tenant", "uuids",
     )  # fmt: skip
 
     def __init__(self, number: int, tenant: str, nonce: int) -> None:
@@ -49,6 +49,7 @@ class Client:
         self.tenant = tenant
         self.nonce = nonce
         self.route: bytes | None = None  # its connection, as the ROUTER names it
+        self.hello_serial = 0  # of the Hello that was said there
         self.peer: Peer | None = None  # known by the page socket
         self.pid = 0  # as it says; for people, until the peer is known
         self.program = ""

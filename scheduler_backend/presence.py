@@ -43,6 +43,9 @@ class Presence(Handovers):
         if other is not None and other.nonce != hello.nonce:
             raise wire.BadFrame("a second Hello on one connection names another client")
         client = endpoint.by_nonce.get(hello.nonce)
+        if client is not None and client.route not in (None, route) and hello.serial < client.hello_serial:
+            endpoint.leave(route)  # said before the one that was heard, on a connection that it has left since
+            return
         fresh = client is None
         if client is None:
             if len(endpoint.by_nonce) >= MOST_CLIENTS:
@@ -53,7 +56,7 @@ class Presence(Handovers):
         if client.route is not None and client.route != route:
             endpoint.by_route.pop(client.route, None)
             endpoint.leave(client.route)  # its Hello tells anew all that may still come there
-        client.route = route
+        client.route, client.hello_serial = route, hello.serial
         endpoint.left.pop(route, None)
         endpoint.by_route[route] = client
         client.program, client.library, client.uuids = hello.program, hello.library, hello.uuids

@@ -39,6 +39,7 @@ class Hello(NamedTuple):
     uuids: tuple[bytes, ...]
     held: tuple[int, ...]  # by device
     memory: tuple[int, ...]
+    serial: int = 0  # of the message: the process counts all that it says, on whatever connection
 
 
 def decode(frame: bytes) -> tuple[int, Any]:
@@ -61,6 +62,7 @@ def hello_of(message: Any) -> Hello:
         tuple(bytes(message.uuid[device]) for device in range(count)),
         tuple(message.held_epoch[device] if again else 0 for device in range(count)),
         tuple(message.memory_bytes[device] if again else 0 for device in range(count)),
+        message.header.serial,
     )
 
 

@@ -436,6 +436,23 @@ def test_what_comes_late_on_a_connection_that_was_left_is_not_taken_for_nonsense
     assert "refused" not in rig.log()
 
 
+def test_a_hello_of_a_connection_that_was_left_does_not_take_the_place_of_a_later_one(rig: Rig) -> None:
+    """A daemon that stood still finds several connections of one process, and reads them in no order of time."""
+    rig.tenant("a")
+    old = rig.client("a", page=False, hello=False)
+    new = rig.client("a", page=False, hello=False, nonce=old.nonce)
+    new.serial = 10
+    new.hello()
+    new.expect(lib.WIRE_WELCOME)
+    old.serial = 5
+    old.hello()  # read late
+    other = rig.client("a", page=False)  # what was said before is read when this one is welcome
+    new.ask()
+    new.grant()
+    other.close()
+    assert "refused" not in rig.log()
+
+
 def test_a_client_with_a_routing_id_of_its_own_may_come_back_with_it(rig: Rig) -> None:
     rig.tenant("a")
     first = rig.client("a", page=False, routing_id=b"mine")

@@ -61,7 +61,7 @@ def test_who_is_in_stays_in_while_nobody_new_comes_in(endpoint: Endpoint) -> Non
 
 
 def test_a_send_to_who_is_gone_does_not_hide_what_there_is_to_read(endpoint: Endpoint) -> None:
-    """The socket's descriptor tells of a change once; a send takes it in, and a message stayed unread until the next."""
+    """The descriptor tells of a change once; a send takes it in, and a message stayed unread until the next."""
     looked: list[Endpoint] = []
     with flood.greeted(str(endpoint.socket_path)) as one:
         one.sendall(flood.frame(b"hello"))

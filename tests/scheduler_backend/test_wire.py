@@ -53,9 +53,9 @@ def test_a_hello_counts_what_is_held_only_in_a_reconnection():
     message = core.new(lib.WIRE_HELLO, 1, client_nonce=5, pid=6, device_count=1, program=b"python")
     message.uuid[0] = bytes(range(16))
     message.held_epoch[0], message.memory_bytes[0] = 3, 4
-    assert wire.hello_of(message) == wire.Hello(5, 6, "python", "", (bytes(range(16)),), (0,), (0,))
+    assert wire.hello_of(message) == wire.Hello(5, 6, "python", "", (bytes(range(16)),), (0,), (0,), 1)
     message.flags = lib.WIRE_HELLO_AGAIN
-    assert wire.hello_of(message)[5:] == ((3,), (4,))
+    assert wire.hello_of(message)[5:] == ((3,), (4,), 1)
 
 
 @pytest.mark.parametrize(("contended", "joined"), [(True, False), (False, True)])

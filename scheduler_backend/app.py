@@ -43,6 +43,7 @@ class Daemon:
         self.publisher = publisher
         self._end = asyncio.Event()
         self._file_stamp = _stamp(settings.config)
+        self._in_effect = config.fixed_options(settings.config) if settings.config is not None else {}
         self._idle_since = time.monotonic()
         self._control = settings.state_dir / "control.sock"
         self._control_file: tuple[int, int, int] | None = None  # the one that we made
@@ -156,6 +157,8 @@ class Daemon:
             _, _, tenants = config.read_file(self.settings.config)
             registry.apply(tenants)
             log.info("reloaded config=%s tenants=%d", self.settings.config, len(tenants))
+            if changed := config.changed_options(self._in_effect, config.fixed_options(self.settings.config)):
+                log.warning("needs-restart config=%s keys=%s", self.settings.config, ",".join(changed))
         except Problem as error:
             log.error("reload-refused reason=%s", error)
 

@@ -268,6 +268,17 @@ def read_file(path: Path) -> tuple[dict[str, Any], Policy, tuple[TenantSettings,
     return values, policy, tenants
 
 
+def fixed_options(path: Path) -> dict[str, Any]:
+    """What the file says of everything that holds until the daemon ends, by the keys as written; raises Problem."""
+    values, policy, _ = read_file(path)
+    return {**values, **{key: getattr(policy, name) for key, (name, _) in POLICY.items()}}
+
+
+def changed_options(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """The keys whose values differ, sorted: what takes effect with a restart only."""
+    return sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
+
+
 def _tenants(raw: object, where: str) -> tuple[TenantSettings, ...]:
     if not isinstance(raw, dict):
         raise Problem(f"{where} is no table; write [tenants.NAME]")

@@ -160,6 +160,17 @@ def test_it_ends_by_itself_some_time_after_the_last_tenant() -> None:
         assert rig.daemon.wait(60) == 0
 
 
+def test_options_that_a_reload_cannot_change_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "gemini.toml"
+    file.write_text("quota_ms = 10\n[tenants.a]\nrequest = 0.5\n")
+    with Rig("--config", str(file)) as rig:
+        file.write_text("quota_ms = 20\nmetrics_port = 0\n[tenants.a]\nrequest = 0.4\n")
+        wait_for(lambda: "needs-restart" in rig.log(), what="word of it")
+        assert rig.log().rstrip().endswith(f"needs-restart config={file} keys=metrics_port,quota_ms")
+        assert rig.of("a")["request"] == 0.4
+        assert rig.state()["quota_ms"] == 10
+
+
 def test_shares_of_the_file_are_read_again_when_it_changes_and_on_sighup(tmp_path: Path) -> None:
     file = tmp_path / "gemini.toml"
     file.write_text("[tenants.a]\nrequest = 0.5\n[tenants.b]\nrequest = 0.5\n")

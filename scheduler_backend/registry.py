@@ -164,6 +164,11 @@ class Registry:
                 self.server.start_tenant(spec)
             elif running[spec.name] != spec:
                 self.server.change_tenant(spec)
+            largest = max(self.server.gpus[gpu].memory_bytes for gpu in spec.gpus)
+            if spec.memory_bytes > largest > 0:
+                log.warning(
+                    "memory-above-card tenant=%s memory_bytes=%d card_bytes=%d", spec.name, spec.memory_bytes, largest
+                )
             self.registrations.setdefault(spec.name, Registration()).configured = True
         for name, registration in self.registrations.items():
             if name not in specs:

@@ -171,6 +171,17 @@ def test_options_that_a_reload_cannot_change_are_named(tmp_path: Path) -> None:
         assert rig.state()["quota_ms"] == 10
 
 
+def test_memory_above_the_cards_in_the_file_is_warned_of(tmp_path: Path) -> None:
+    file = tmp_path / "gemini.toml"
+    file.write_text('[tenants.a]\nmemory = "999TiB"\n[tenants.b]\nmemory = "80GiB"\n')
+    with Rig("--config", str(file)) as rig:
+        said = [line for line in rig.log().splitlines() if "memory-above-card" in line]
+        assert [line.split("memory-above-card ")[1] for line in said] == [
+            f"tenant=a memory_bytes={999 << 40} card_bytes={80 << 30}"
+        ]
+        assert rig.of("a")["memory_limit_bytes"] == 999 << 40
+
+
 def test_shares_of_the_file_are_read_again_when_it_changes_and_on_sighup(tmp_path: Path) -> None:
     file = tmp_path / "gemini.toml"
     file.write_text("[tenants.a]\nrequest = 0.5\n[tenants.b]\nrequest = 0.5\n")

@@ -23,10 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from scheduler_backend.core.policy import MS, ORDERINGS, Policy
-from scheduler_backend.core.tenant import WHOLE_PPM, TenantSpec
+from scheduler_backend.core.tenant import WHOLE_PPM, InvalidSpec, TenantSpec, share_text, validate
 from scheduler_backend.problem import Problem
 
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)B?\s*")
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGTPE]?)(i?)B?\s*")
+LEAST_TRACE_BYTES = 64 << 10  # the opening of a file takes up to 4 KiB, and events are written a hundred at a time
 
 
 def parse_share(value: object, what: str) -> int:
@@ -120,6 +121,13 @@ def _count(value: object, what: str) -> int:
     raise Problem(f"{what} {value!r} is no count; give a whole number from 0 to 1000")
 
 
+def _trace_bytes(value: object, what: str) -> int:
+    size = parse_bytes(value, what)
+    if size < LEAST_TRACE_BYTES:
+        raise Problem(f"{what} {value!r} is too little for a trace; give 64KiB or more, or trace = false")
+    return size
+
+
 def _ordering(value: object, what: str) -> str:
     if isinstance(value, str) and value in ORDERINGS:
         return value
@@ -166,7 +174,7 @@ DAEMON: dict[str, tuple[Reader, str]] = {
     "sim": (_text, "simulated GPUs, such as gpus=2,memory=80GiB; empty: one"),
     "idle_exit_seconds": (_seconds, "end so many seconds after the last tenant"),
     "trace": (_flag, "record events and actions in trace.jsonl"),
-    "trace_bytes": (parse_bytes, "the most that trace.jsonl grows to"),
+    "trace_bytes": (_trace_bytes, "the most that trace.jsonl grows to, 64KiB at least"),
     "log": (_level, "error, warning, info or debug"),
     "cdi_dir": (
         _path,

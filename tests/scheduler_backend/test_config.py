@@ -62,6 +62,7 @@ def test_tenants_of_the_file(tmp_path: Path):
         ("[tenants.a]\nspeed = 1", (), r"tenants.a.speed is unknown"),
         ('[tenants.a]\nmemory = "4Q"', (), r"memory '4Q' is no size"),
         ('[tenants.a]\nclass = "fast"', (), r"class 'fast' is unknown"),
+        ("trace_bytes = 1", (), r"trace_bytes 1 is too little for a trace; give 64KiB"),
         ("", ("--metrics-port", "http"), r"--metrics-port 'http' is no port"),
         ("", ("--metrics-port", "70000"), r"70000 is no port"),
         ("", ("--idle-exit", "-1"), r"--idle-exit -1 is no time"),
@@ -88,7 +89,15 @@ def test_shares(text: object, ppm: int):
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("4Gi", 4 << 30), ("4GiB", 4 << 30), ("4G", 4 * 10**9), ("512Mi", 512 << 20), (7, 7), ("1.5k", 1500)],
+    [
+        ("4Gi", 4 << 30),
+        ("4GiB", 4 << 30),
+        ("4G", 4 * 10**9),
+        ("512Mi", 512 << 20),
+        (7, 7),
+        ("1.5k", 1500),
+        ("2Pi", 2 << 50),
+    ],
 )
 def test_sizes(text: object, size: int):
     assert config.parse_bytes(text, "memory") == size

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import uvloop
 from aiohttp import web
@@ -256,15 +256,23 @@ def serve(settings: Settings, publisher: Publisher | None = None) -> None:
     uvloop.run(main())
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise Problem(f"{message}; see {self.prog} --help")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """`python -m scheduler_backend`: the exit status."""
-    parser = argparse.ArgumentParser(prog="gemini serve", description=__doc__, allow_abbrev=False)
+    """`python -m scheduler_backend`: the exit status, 2 for wrong options or config, 1 for another Problem."""
+    parser = _Parser(prog="python -m scheduler_backend", description=__doc__, allow_abbrev=False)
     config.configure(parser)
+    status = 2
     try:
-        serve(config.read_settings(parser.parse_args(arguments)))
+        settings = config.read_settings(parser.parse_args(arguments))
+        status = 1
+        serve(settings)
     except Problem as error:
         print(f"gemini: {error}", file=sys.stderr)
-        return 1
+        return status
     except KeyboardInterrupt:
         return 130
     return 0

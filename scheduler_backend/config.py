@@ -51,7 +51,7 @@ def parse_bytes(value: object, what: str) -> int:
     match = _SIZE.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise Problem(f"{what} {value!r} is no size; write it such as 4GiB, 512Mi or 4G")
-    power = " KMGT".index(match[2].upper()) if match[2] else 0
+    power = " KMGTPE".index(match[2].upper()) if match[2] else 0
     size = int(Decimal(match[1]) * (1024 if match[3] else 1000) ** power)
     if size >= 1 << 63:
         raise Problem(f"{what} {value!r} is more than any card has; write it such as 4GiB")
@@ -300,12 +300,30 @@ def _tenants(raw: object, where: str) -> tuple[TenantSettings, ...]:
         service = entry.get("class", "batch")
         if service not in ("latency", "batch"):
             raise Problem(f"{where}.{name}.class {service!r} is unknown; there are latency, batch")
-        gpus = entry.get("gpus", [])
+        given = entry.get("gpus", [])
+        gpus = tuple(given) if isinstance(given, list) else (given,)
+        if not all(type(gpu) in (int, str) for gpu in gpus) or len({str(gpu) for gpu in gpus}) < len(gpus):
+            raise Problem(f"{where}.{name}.gpus {given!r} is no list of GPUs, each once; give indices or UUIDs, as [0]")
         request, limit = resolve(entry.get("request"), entry.get("limit"), name)
         memory = parse_bytes(entry.get("memory", 0), f"{where}.{name}.memory")
-        found.append(
-            TenantSettings(
-                name, request, limit, memory, service == "latency", tuple(gpus) if isinstance(gpus, list) else (gpus,)
-            )
-        )
+        try:
+            validate(TenantSpec(name, request, limit, memory), 1)
+        except InvalidSpec as error:
+            raise Problem(f"{where}.{name}: {error}") from None
+        found.append(TenantSettings(name, request, limit, memory, service == "latency", gpus))
+    _check_sums(found, where)
     return tuple(found)
+
+
+def _check_sums(tenants: list[TenantSettings], where: str) -> None:
+    """Raise Problem where more than the whole of a card is promised, whatever cards there are: by `gpus` as written."""
+    named = sorted({str(gpu) for tenant in tenants for gpu in tenant.gpus})
+    for gpu in ("", *named):
+        on_it = [
+            tenant for tenant in tenants if tenant.request_ppm and (not tenant.gpus or gpu in map(str, tenant.gpus))
+        ]
+        promised = sum(tenant.request_ppm for tenant in on_it)
+        if promised > WHOLE_PPM:
+            requests = " + ".join(f"{tenant.name} {share_text(tenant.request_ppm)}" for tenant in on_it)
+            card = f"GPU {gpu}" if gpu else "each GPU"
+            raise Problem(f"{where}: {requests} promise {share_text(promised)} of {card}; lower them to 1 together")

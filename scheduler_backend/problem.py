@@ -4,4 +4,5 @@ from __future__ import annotations
 
 
 class Problem(ValueError):
-    """The daemon cannot do this. Whoever started it prints the text and ends with status 1."""
+    """The daemon cannot do this. Whoever started it prints the text and ends with status 2 where the options or the
+    config file are wrong in themselves, else with 1."""

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -180,6 +181,21 @@ def test_memory_above_the_cards_in_the_file_is_warned_of(tmp_path: Path) -> None
             f"tenant=a memory_bytes={999 << 40} card_bytes={80 << 30}"
         ]
         assert rig.of("a")["memory_limit_bytes"] == 999 << 40
+
+
+def test_wrong_use_is_one_line_and_status_2_and_what_cannot_be_done_1(tmp_path: Path) -> None:
+    file = tmp_path / "gemini.toml"
+    file.write_text("[tenants.a]\nrequest = 0.6\n[tenants.b]\nrequest = 0.6\n")
+    (tmp_path / "file").touch()
+    for words, status in (
+        (["--nonsense"], 2),
+        (["--log", "loud"], 2),
+        (["--config", str(file)], 2),
+        (["--sim", "--state-dir", str(tmp_path / "file" / "state")], 1),
+    ):
+        command = [sys.executable, "-m", "scheduler_backend", *words]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, done.stderr.count("\n")) == (status, 1), done.stderr
 
 
 def test_shares_of_the_file_are_read_again_when_it_changes_and_on_sighup(tmp_path: Path) -> None:

@@ -47,6 +47,13 @@ def test_tenants_of_the_file(tmp_path: Path):
     assert b.spec(int, 2).gpus == (0, 1)
 
 
+def test_cards_of_their_own_may_be_promised_wholly_each(tmp_path: Path):
+    text = (
+        "[tenants.a]\nrequest = 0.9\ngpus = [0]\n[tenants.b]\nrequest = 0.9\ngpus = [1]\n[tenants.c]\nrequest = 0.1\n"
+    )
+    assert [tenant.request_ppm for tenant in settings(tmp_path, text).tenants] == [900_000, 900_000, 100_000]
+
+
 @pytest.mark.parametrize(
     ("text", "words", "match"),
     [
@@ -63,6 +70,16 @@ def test_tenants_of_the_file(tmp_path: Path):
         ('[tenants.a]\nmemory = "4Q"', (), r"memory '4Q' is no size"),
         ('[tenants.a]\nclass = "fast"', (), r"class 'fast' is unknown"),
         ("trace_bytes = 1", (), r"trace_bytes 1 is too little for a trace; give 64KiB"),
+        ("[tenants.a]\nrequest = 1.5", (), r"tenants.a: request 1.5 is not within 0..1"),
+        ('[tenants."a b"]\nrequest = 0.5', (), r"tenant name 'a b' is not valid"),
+        ("[tenants.a]\ngpus = [0, 0]", (), r"tenants.a.gpus \[0, 0\] is no list of GPUs, each once"),
+        ("[tenants.a]\ngpus = true", (), r"tenants.a.gpus True is no list"),
+        ("[tenants.a]\nrequest = 0.6\n[tenants.b]\nrequest = 0.7", (), r"a 0.6 \+ b 0.7 promise 1.3 of each GPU"),
+        (
+            "[tenants.a]\nrequest = 0.6\n[tenants.b]\nrequest = 0.6\ngpus = [1]",
+            (),
+            r"tenants: a 0.6 \+ b 0.6 promise 1.2 of GPU 1; lower them to 1 together",
+        ),
         ("", ("--metrics-port", "http"), r"--metrics-port 'http' is no port"),
         ("", ("--metrics-port", "70000"), r"70000 is no port"),
         ("", ("--idle-exit", "-1"), r"--idle-exit -1 is no time"),

@@ -129,6 +129,21 @@ def test_the_daemon_refuses_in_one_line(tmp_path: Path, words: list[str], status
     refused(gemini("serve", "--state-dir", str(tmp_path / "s"), "--sim", *words), status, hold)
 
 
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("[tenants.a]\nrequest = 0.6\n[tenants.b]\nrequest = 0.6\n", ["a 0.6 + b 0.6", "1.2", "lower"]),
+        ("[tenants.a]\nrequest = 1.5\n", ["tenants.a", "1.5", "0..1"]),
+        ("trace_bytes = 1\n", ["trace_bytes 1 ", "64KiB"]),
+    ],
+)
+def test_a_config_file_that_is_wrong_in_itself_is_wrong_use(tmp_path: Path, text: str, holds: list[str]) -> None:
+    file = tmp_path / "gemini.toml"
+    file.write_text(text)
+    done = gemini("serve", "--state-dir", str(tmp_path / "s"), "--sim", "--config", str(file))
+    refused(done, 2, str(file), *holds)
+
+
 def test_the_load_generator_refuses_in_one_line() -> None:
     for words in (["--seconds", "x"], ["--streams", "0"], ["--kernel-us", "nan"], ["word"]):
         done = gemini("load", *words)

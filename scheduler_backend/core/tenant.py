@@ -1,7 +1,7 @@
 """What a tenant was promised, as data, and what makes such a promise valid.
 
 Shares are parts per million of one GPU's time, memory is bytes: exact integers, so that sums can be compared. The texts
-that people write ("30%", "4GiB") are read in scheduler_backend/units.py.
+that people write ("30%", "4GiB") are read in scheduler_backend/config.py and gemini/units.py.
 """
 
 from __future__ import annotations

@@ -18,14 +18,15 @@ class Limits(Accounts):
     def _bucket(self, seat: Seat) -> tuple[int, int]:
         """Depth of its bucket, and how much must be in it before a throttled tenant may run again.
 
-        Beside others: who idles may save one quota; who waits one and a half, or a wait would cost it its share; and so
-        much must be there that what flows in while each of the others holds once still fits. Alone there is no
-        hand-over to pay for, and a smooth pace matters: steps so long that it pauses for about alone_stall_ns.
+        Beside others: who idles may save one quota; who waits a tenth more, or a wait would cost it its share, and
+        what it saves beyond that it runs at once later, too far past its limit for half a second; and so much must be
+        there that what flows in while each of the others holds once still fits. Alone there is no hand-over to pay
+        for, and a smooth pace matters: steps so long that it pauses for about alone_stall_ns.
         """
         policy = self.policy
         others, _ = self._company(seat)
         if others:
-            waits_ns = policy.quota_ns * 3 // 2
+            waits_ns = policy.quota_ns * 11 // 10
             need_ns = waits_ns * WHOLE_PPM // (WHOLE_PPM + others * seat.limit_ppm)
             return waits_ns if seat.state is State.WAITING else policy.quota_ns, min(need_ns, policy.quota_ns * 9 // 10)
         depth_ns = policy.quota_ns * 6 // 5

@@ -224,11 +224,15 @@ def test_a_limit_pays_for_its_hand_overs_beside_others():
     while bench.machine.holder is a:
         turns(bench, 1)
     since_ns, a.credit, a.filled_ns = bench.now_ns, 0, bench.now_ns
+    ended = 0
     while bench.machine.holder is not a:
         turns(bench, 1)
-    began_ns = bench.now_ns
+        ended += 1
+    held_ns = -bench.now_ns
     turns(bench, 1)
-    assert a.credit_ns == pytest.approx((bench.now_ns - since_ns) // 2 - (bench.now_ns - began_ns), abs=2)
+    held_ns += bench.now_ns - 200_000
+    hand_overs_ns = (ended + 1) * 200_000
+    assert a.credit_ns == pytest.approx((bench.now_ns - since_ns - hand_overs_ns) // 2 - held_ns, abs=2)
 
 
 @pytest.mark.parametrize(("rests_ms", "quota_ms"), [(1, 5), (4.9, 5), (7, 7), (8.9, 8.9), (30, 9)])

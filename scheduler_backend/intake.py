@@ -61,7 +61,11 @@ class Intake(Presence):
             except zmq.ZMQError as error:
                 log.error("receive tenant=%s error=%s", endpoint.name, error)
                 return
-            endpoint.allowance.take(self._receive(endpoint, frames))
+            try:
+                endpoint.allowance.take(self._receive(endpoint, frames))
+            except Exception:  # a fault of ours; its descriptor would be silent about what lies behind
+                self._look_again(endpoint)
+                raise
             if endpoint.paused:
                 return
             if endpoint.said_hello:  # a turn of its own

@@ -15,6 +15,7 @@ import zmq
 
 from bench import flood
 from scheduler_backend.endpoint import CONNECTIONS_AT_ONCE, Endpoint
+from scheduler_backend.intake import Intake
 from scheduler_backend.outbox import Outbox
 from tests.scheduler_backend.rig import wait_for
 
@@ -65,10 +66,29 @@ def test_a_send_to_who_is_gone_does_not_hide_what_there_is_to_read(endpoint: End
     looked: list[Endpoint] = []
     with flood.greeted(str(endpoint.socket_path)) as one:
         one.sendall(flood.frame(b"hello"))
+        heard(endpoint)  # a connection that comes shows at the descriptor, too
+        endpoint.router.get(zmq.EVENTS)
+        one.sendall(flood.frame(b"more"))
         wait_for(lambda: select.select([endpoint.fd], [], [], 0)[0], what="sign of a message")
         outbox = SimpleNamespace(_look_again=looked.append)
         assert not Outbox._send(outbox, endpoint, b"nobody", b"revoked")  # type: ignore[arg-type]
         wait_for(lambda: endpoint.router.get(zmq.EVENTS) & zmq.POLLIN, what="message")
+    assert looked == [endpoint]
+
+
+def test_a_message_that_cannot_be_handled_does_not_hide_those_behind_it(endpoint: Endpoint) -> None:
+    """The descriptor tells of a change once: the next message stayed unread until one more came."""
+    looked: list[Endpoint] = []
+
+    def fault(endpoint: Endpoint, frames: list[bytes]) -> int:
+        raise RuntimeError("a fault of ours")
+
+    intake = SimpleNamespace(_receive=fault, _look_again=looked.append)
+    with flood.greeted(str(endpoint.socket_path)) as one:
+        one.sendall(flood.frame(b"first") + flood.frame(b"second"))
+        wait_for(lambda: endpoint.router.get(zmq.EVENTS) & zmq.POLLIN, what="message")
+        with pytest.raises(RuntimeError):
+            Intake._readable(intake, endpoint)  # type: ignore[arg-type]
     assert looked == [endpoint]
 
 

@@ -57,8 +57,9 @@ def middle(runs: Sequence[dict[str, Any]], *keys: str) -> float | None:
 
 
 def compile_program(source: Path, target: Path, *more: str) -> Path:
-    """A small C program, linked against the simulated driver; made anew when the source is newer."""
-    if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+    """A small C program, linked against the simulated driver; made anew when it or a header beside it changed."""
+    newest = max(path.stat().st_mtime for path in (source, *source.parent.glob("*.h")))
+    if not target.exists() or target.stat().st_mtime < newest:
         target.parent.mkdir(parents=True, exist_ok=True)
         flags = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}"]
         libraries = more or (f"-L{LIB / 'sim'}", "-l:libcuda.so.1", "-lpthread")

@@ -12,69 +12,23 @@
  * sleep, one futex wake, and the card's switch. First COUNT bursts alone, then COUNT beside the batch. Prints when
  * each burst began (CLOCK_MONOTONIC) and what it took, from before its first launch until the synchronise was done, in
  * nanoseconds, first those alone.
- * Linked against libcuda.so.1.
  */
 #define _GNU_SOURCE
 #include <linux/futex.h>
 #include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "libhook/driver/cuda_abi.h"
+#include "bench/spin.h"
 
 #define BURST_KERNEL_NS 100000
 #define LEAD_US 60 /* a timed sleep and a launch together, on a small VM: with less the card idles between two */
 #define WARM_UP 10
 
 enum turn { BATCH, WANTED, LATENCY }; /* whose the card is */
-
-static const char ptx[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
-                          ".visible .entry gemini_spin(.param .u64 gemini_spin_param_0)\n{\n    ret;\n}\n";
-static CUfunction function;
-static CUstream stream;
-
-static void need(CUresult result, const char *what) {
-    if (result) {
-        fprintf(stderr, "%s: %d\n", what, (int)result);
-        exit(1);
-    }
-}
-
-static uint64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static void rest_ns(uint64_t ns) {
-    struct timespec away = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
-    nanosleep(&away, NULL);
-}
-
-static void start(void) {
-    CUcontext context;
-    CUmodule module;
-
-    prctl(PR_SET_TIMERSLACK, 1UL);
-    need(cuInit(0), "cuInit");
-    need(cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
-    need(cuCtxSetCurrent(context), "cuCtxSetCurrent");
-    need(cuModuleLoadData(&module, ptx), "cuModuleLoadData");
-    need(cuModuleGetFunction(&function, module, "gemini_spin"), "cuModuleGetFunction");
-    need(cuStreamCreate(&stream, 0), "cuStreamCreate");
-}
-
-static void launch(uint64_t kernel_ns) {
-    void *arguments[] = {&kernel_ns};
-    need(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL), "cuLaunchKernel");
-}
 
 static void hand_over(uint32_t *turn, uint32_t whose) {
     __atomic_store_n(turn, whose, __ATOMIC_SEQ_CST);
@@ -133,6 +87,7 @@ int main(int argc, char **argv) {
     if (turn == MAP_FAILED)
         return 1;
     *turn = LATENCY;
+    prctl(PR_SET_TIMERSLACK, 1UL); /* the child's too */
     pid_t child = fork();
     if (child < 0)
         return 1;

@@ -11,28 +11,15 @@ annotations, for that is how a pod looks after admission.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 
 from gemini.kube import names, quantity
 from gemini.kube.quantity import shown
-from gemini.kube.spelling import (
-    GPUSHARE_UNITS,
-    MEBI,
-    S2_ALIASES,
-    S2_DOMAINS,
-    S2_KEYS,
-    InvalidPod,
-    Said,
-    annotation_share,
-    cards,
-    first_share_resource,
-    label_share,
-    read,
-    resource_share,
-)
-from gemini.placement.model import GPU, WHOLE, Ask, Role, Tenant, Want
+from gemini.kube.spelling import GPUSHARE_UNITS, MEBI, S2_ALIASES, S2_KEYS, InvalidPod, read
+from gemini.kube.tenants import Builder, Share, Source, one_of, policies
+from gemini.placement.model import GPU, Ask, Role
 from gemini.units import BadValue
 
 _WORKLOADS = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController")
@@ -43,16 +30,6 @@ class Container:
     name: str
     role: Role
     cpu_bind: int = 0  # cores nearest to the card; 0: not bound
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What the runtime must know of a tenant beyond its cards. Percent of a card's time."""
-
-    request: int
-    limit: int
-    tenant_class: str | None
-    spelling: str  # the domain whose language the pod spoke
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +46,6 @@ class PodSpec:
     def wanted(self) -> bool:
         """Whether the pod wants any device at all."""
         return bool(self.ask.tenants)
-
-
-@dataclass
-class _Source:
-    """One container as it stands in the pod."""
-
-    name: str
-    path: str
-    role: Role
-    resources: dict[str, object]
-    own: dict[str, object] = field(default_factory=dict)  # `<key>.<container>` annotations, by key
 
 
 def parse_pod(pod: object, types: Collection[str] = names.DEVICE_TYPES, name: str | None = None) -> PodSpec:
@@ -123,7 +89,7 @@ def parse_ask(
     types: Collection[str] = names.DEVICE_TYPES,
 ) -> PodSpec:
     """The spec of a pod with one container, given as annotations and resources alone. Raises InvalidPod."""
-    source = _Source("main", "", Role.APP, _resources(resources, "resources"))
+    source = Source("main", "", Role.APP, _resources(resources, "resources"))
     return _parse(name, annotations, labels, [source], types)
 
 
@@ -191,7 +157,7 @@ def _mapping(value: object, where: str) -> dict[str, object]:
     return value
 
 
-def _source(entry: object, path: str, init: bool) -> _Source:
+def _source(entry: object, path: str, init: bool) -> Source:
     container = _mapping(entry, path)
     name = container.get("name")
     if not isinstance(name, str) or not name:
@@ -199,7 +165,7 @@ def _source(entry: object, path: str, init: bool) -> _Source:
     role = Role.APP
     if init:
         role = Role.ALWAYS if container.get("restartPolicy") == "Always" else Role.INIT
-    return _Source(name, path, role, _resources(container.get("resources"), f"{path}.resources"))
+    return Source(name, path, role, _resources(container.get("resources"), f"{path}.resources"))
 
 
 def _resources(value: object, path: str) -> dict[str, object]:
@@ -224,30 +190,30 @@ def _same_amount(a: object, b: object) -> bool:
         return a == b
 
 
-def _parse(name: str, annotations: object, labels: object, sources: list[_Source], types: Collection[str]) -> PodSpec:
+def _parse(name: str, annotations: object, labels: object, sources: list[Source], types: Collection[str]) -> PodSpec:
     on_pod = _read_annotations(_mapping(annotations, "metadata.annotations"), sources)
     tags = _mapping(labels, "metadata.labels")
     for key in tags:
         if key.startswith(f"{names.DOMAIN}/"):
             raise InvalidPod(shown(key), "is read as an annotation, not as a label; move it to metadata.annotations")
     for source in sources:
-        _check_resource_names(source, types)
+        _check_resourcenames_in(source, types)
         if names.ALIYUN_GPU_MEM in source.resources and names.ALIYUN_GPU_COUNT in tags:
             source.resources.setdefault(names.ALIYUN_GPU_COUNT, tags[names.ALIYUN_GPU_COUNT])  # ACK says it in a label
-    pod_policies = _policies(on_pod.get(names.GPU_POLICY), names.GPU_POLICY)
-    unit = _one_of(on_pod.get(names.GPUSHARE_UNIT), names.GPUSHARE_UNIT, tuple(GPUSHARE_UNITS)) or MEBI
-    builder = _Builder(on_pod, tags, sources, types, unit)
+    pod_policies = policies(on_pod.get(names.GPU_POLICY), names.GPU_POLICY)
+    unit = one_of(on_pod.get(names.GPUSHARE_UNIT), names.GPUSHARE_UNIT, tuple(GPUSHARE_UNITS)) or MEBI
+    builder = Builder(on_pod, tags, sources, types, unit)
     tenants, shares = builder.tenants()
     group, size = _group(on_pod, tags)
     binds = [_cpu_bind(source, on_pod) for source in sources]
     containers = tuple(Container(s.name, s.role, bind) for s, bind in zip(sources, binds, strict=True))
     ask = Ask(name, tuple(tenants), pod_policies, group, size)
     spec = PodSpec(name, containers, ask, tuple(shares), unit)
-    builder.check_injected(spec)
+    _check_injected(spec, sources, builder.annotated)
     return spec
 
 
-def _read_annotations(given: dict[str, object], sources: list[_Source]) -> dict[str, object]:
+def _read_annotations(given: dict[str, object], sources: list[Source]) -> dict[str, object]:
     """Ours, by key: those of the pod; those of a container go to its source."""
     on_pod: dict[str, object] = {}
     by_name = {source.name: source for source in sources}
@@ -274,7 +240,7 @@ def _read_annotations(given: dict[str, object], sources: list[_Source]) -> dict[
     return on_pod
 
 
-def _check_resource_names(source: _Source, types: Collection[str]) -> None:
+def _check_resourcenames_in(source: Source, types: Collection[str]) -> None:
     for key in source.resources:
         domain, _, rest = key.partition("/")
         kind = rest in S2_KEYS or rest in types
@@ -290,27 +256,7 @@ def _check_resource_names(source: _Source, types: Collection[str]) -> None:
             raise InvalidPod(shown(key), f"is not known; use {names.ALIYUN_GPU_MEM} and {names.ALIYUN_GPU_COUNT}")
 
 
-def _names(value: object, key: str) -> frozenset[str]:
-    if value is None:
-        return frozenset()
-    if not isinstance(value, str):
-        raise InvalidPod(key, f"{shown(value)} is not text; write names with commas between")
-    items = [item.strip() for item in value.split(",")]
-    if not all(items):
-        raise InvalidPod(key, f"{shown(value)} has an empty name; write names with commas between")
-    return frozenset(items)
-
-
-def _policies(value: object, key: str) -> tuple[str, ...] | None:
-    """Policy names in order. Whether they exist is for the allocator's table to say."""
-    if value is None:
-        return None
-    _names(value, key)
-    assert isinstance(value, str)
-    return tuple(item.strip() for item in value.split(","))
-
-
-def _cpu_bind(source: _Source, on_pod: Mapping[str, object]) -> int:
+def _cpu_bind(source: Source, on_pod: Mapping[str, object]) -> int:
     value = source.own.get(names.CPU_BIND, on_pod.get(names.CPU_BIND))
     return 0 if value is None else read(names.CPU_BIND, value, lambda v: quantity.parse_whole(v, 1))
 
@@ -353,169 +299,16 @@ def _kubeshare_group(labels: Mapping[str, object]) -> tuple[str | None, int]:
     return name.strip(), max(1, int(threshold * heads + Fraction(1, 2)))
 
 
-# ---- from containers to tenants
-
-
-class _Builder:
-    """Finds for each container who said its share, and makes the tenants in the order in which they are placed."""
-
-    def __init__(
-        self,
-        on_pod: dict[str, object],
-        labels: dict[str, object],
-        sources: list[_Source],
-        types: Collection[str],
-        unit: str,
-    ) -> None:
-        self.on_pod = on_pod
-        self.unit = unit
-        self.labels = labels
-        self.sources = sources
-        self.types = types
-        self.annotated: set[str] = set()  # containers whose share stands in annotations or labels
-
-    def tenants(self) -> tuple[list[Tenant], list[Share]]:
-        pod_says = any(key in self.on_pod for key in names.SHARE_KEYS)
-        labels_say = any(key in self.labels for key in names.SHARED_SHARE_KEYS)
-        if pod_says and labels_say:
-            key = next(k for k in names.SHARED_SHARE_KEYS if k in self.labels)
-            raise InvalidPod(key, f"the share is said in {names.DOMAIN} annotations too; keep one of the two")
-        common: list[str] = []
-        built: list[tuple[Tenant, Share]] = []
-        for source in self.sources:
-            own = any(key in source.own for key in names.SHARE_KEYS)
-            annotated = own or pod_says or labels_say
-            # Ours beside annotations are allowed as what admission made of them; check_injected looks at that.
-            ours = S2_DOMAINS[0] + "/gpu"
-            asked = {k: v for k, v in source.resources.items() if not (annotated and k.startswith(ours))}
-            said = resource_share(asked, self.unit)
-            if said is not None and annotated:
-                spoken = "labels" if labels_say and not own else "annotations"
-                problem = f"the share of container {source.name} is said in {spoken} too; keep one of the two"
-                raise InvalidPod(first_share_resource(source.resources), problem)
-            if own and labels_say:
-                key = next(k for k in names.SHARE_KEYS if k in source.own)
-                problem = "KubeShare's labels speak of all containers; keep one of the two"
-                raise InvalidPod(f"{key}.{source.name}", problem)
-            if own:
-                said = annotation_share({**_inherited(self.on_pod, source.own), **source.own})
-            if annotated:
-                self.annotated.add(source.name)
-            if said is None and (pod_says or labels_say):
-                self._no_choice_of_its_own(source)
-                common.append(source.name)
-            extra = self._other_devices(source, self._joint_of(source) if said or annotated else ())
-            if said is not None:
-                built.append(self._tenant((source.name,), source, source.role, said, extra))
-            elif extra:
-                plain = Share(0, WHOLE, None, names.DOMAIN)
-                built.append((Tenant((source.name,), source.role, extra), plain))
-        for key in (names.JOINT, names.GPU_TOPOLOGY):
-            if key in self.on_pod and not any(w.type == GPU for t, _ in built for w in t.wants) and not common:
-                raise InvalidPod(key, f"is said of cards, but the pod wants none; add {names.GPU_REQUEST}")
-        if common:
-            said = annotation_share(self.on_pod) if pod_says else label_share(self.labels)
-            first = next(s for s in self.sources if s.name == common[0])
-            shared = self._tenant(tuple(common), first, Role.ALWAYS, said, ())
-            built.insert(0, shared)
-        return [tenant for tenant, _ in built], [share for _, share in built]
-
-    def check_injected(self, spec: PodSpec) -> None:
-        """Resources of ours beside annotations must be what admission would write."""
-        expected = injected(spec)
-        for source in self.sources:
-            if source.name not in self.annotated:
+def _check_injected(spec: PodSpec, sources: list[Source], annotated: Collection[str]) -> None:
+    """Resources of ours beside annotations must be what admission would write."""
+    expected = injected(spec)
+    for source in sources:
+        if source.name not in annotated:
+            continue
+        for key in (names.RESOURCE_GPU, names.RESOURCE_CORE, names.RESOURCE_MEMORY, names.RESOURCE_RATIO):
+            if key not in source.resources:
                 continue
-            for key in (names.RESOURCE_GPU, names.RESOURCE_CORE, names.RESOURCE_MEMORY, names.RESOURCE_RATIO):
-                if key not in source.resources:
-                    continue
-                amount = read(key, source.resources[key], quantity.parse_whole)
-                if amount and amount != expected.get(source.name, {}).get(key):
-                    problem = f"the share of container {source.name} is said in annotations too; keep one of the two"
-                    raise InvalidPod(key, f"{amount}: {problem}")
-
-    def _no_choice_of_its_own(self, source: _Source) -> None:
-        for key in names.CHOICE_KEYS:
-            if key in source.own:
-                mend = f"write {key} for the pod, or give the container a share of its own"
-                raise InvalidPod(f"{key}.{source.name}", f"the container uses the pod's share; {mend}")
-
-    def _choices(self, source: _Source, single: bool) -> dict[str, object]:
-        own = source.own if single else {}
-        return {key: own.get(key, self.on_pod.get(key)) for key in names.CHOICE_KEYS}
-
-    def _joint_of(self, source: _Source) -> frozenset[str]:
-        return _names(source.own.get(names.JOINT, self.on_pod.get(names.JOINT)), names.JOINT)
-
-    def _tenant(
-        self, containers: tuple[str, ...], source: _Source, role: Role, said: Said, extra: tuple[Want, ...]
-    ) -> tuple[Tenant, Share]:
-        single = role is not Role.ALWAYS or len(containers) == 1
-        choices = self._choices(source, single)
-        uuids = _names(choices[names.GPU_UUID], names.GPU_UUID)
-        excluded = _names(choices[names.GPU_UUID_EXCLUDE], names.GPU_UUID_EXCLUDE)
-        if both := sorted(uuids & excluded):
-            raise InvalidPod(names.GPU_UUID_EXCLUDE, f"{shown(both[0])} is wanted by {names.GPU_UUID} too; keep one")
-        models = _names(choices[names.GPU_MODEL], names.GPU_MODEL)
-        if said.spelling == names.KUBESHARE and names.SHARED_MODEL in self.labels:
-            if models:
-                raise InvalidPod(names.SHARED_MODEL, f"the model is said in {names.GPU_MODEL} too; keep one of the two")
-            models = _names(self.labels[names.SHARED_MODEL], names.SHARED_MODEL)
-        scope = _one_of(choices[names.GPU_TOPOLOGY], names.GPU_TOPOLOGY, names.SCOPES)
-        tenant_class = _one_of(choices[names.GPU_CLASS], names.GPU_CLASS, names.POLICY_CLASSES)
-        users = [s for s in self.sources if s.name in containers]
-        want = said.want
-        gpu = Want(
-            GPU, want.count, want.core, want.memory, want.ratio, want.follows, want.by_memory,
-            models, uuids, excluded, scope, self._joint(choices[names.JOINT], users),
-        )  # fmt: skip
-        own_policies = _policies(source.own.get(names.GPU_POLICY), names.GPU_POLICY) if single else None
-        tenant = Tenant(containers, role, (gpu, *extra), own_policies)
-        return tenant, Share(gpu.core, said.limit, tenant_class, said.spelling)
-
-    def _joint(self, value: object, users: Sequence[_Source]) -> tuple[tuple[str, int], ...]:
-        result = []
-        for device in sorted(_names(value, names.JOINT)):
-            if device == GPU or device not in self.types:
-                known = ", ".join(sorted(self.types))
-                raise InvalidPod(names.JOINT, f"{shown(device)} is no device type beside gpu; use one of {known}")
-            core = 0
-            for source in users:
-                for key, amount in _of_type(source.resources, device):
-                    core = max(core, read(key, amount, quantity.parse_whole))
-                    if core > WHOLE:
-                        problem = f"{shown(amount)} is above {WHOLE}, one device of each switch; write at most {WHOLE}"
-                        raise InvalidPod(key, problem)
-            result.append((device, core or WHOLE))
-        return tuple(result)
-
-    def _other_devices(self, source: _Source, claimed: Collection[str]) -> tuple[Want, ...]:
-        wants = []
-        for device in sorted(self.types):
-            said = _of_type(source.resources, device)
-            if len(said) > 1:
-                raise InvalidPod(said[1][0], f"{said[0][0]} says the same; keep one of the two")
-            if said and device not in claimed:
-                count, core = cards(*said[0])
-                if core:
-                    wants.append(Want(device, count, core))
-        return tuple(wants)
-
-
-def _inherited(on_pod: Mapping[str, object], own: Mapping[str, object]) -> dict[str, object]:
-    """The pod's share keys that a container's own do not replace; memory and ratio are one matter."""
-    memory = (names.GPU_MEMORY, names.GPU_MEMORY_RATIO)
-    replaced = set(own) | (set(memory) if any(key in own for key in memory) else set())
-    return {key: on_pod[key] for key in names.SHARE_KEYS if key in on_pod and key not in replaced}
-
-
-def _of_type(resources: Mapping[str, object], device: str) -> list[tuple[str, object]]:
-    return [(f"{d}/{device}", resources[f"{d}/{device}"]) for d in S2_DOMAINS if f"{d}/{device}" in resources]
-
-
-def _one_of(value: object, key: str, allowed: Sequence[str]) -> str | None:
-    if value is None:
-        return None
-    if not isinstance(value, str) or value.strip() not in allowed:
-        raise InvalidPod(key, f"{shown(value)} is not known; use one of {', '.join(allowed)}")
-    return value.strip()
+            amount = read(key, source.resources[key], quantity.parse_whole)
+            if amount and amount != expected.get(source.name, {}).get(key):
+                problem = f"the share of container {source.name} is said in annotations too; keep one of the two"
+                raise InvalidPod(key, f"{amount}: {problem}")

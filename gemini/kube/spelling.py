@@ -2,7 +2,7 @@
 
 Pure. annotation_share reads our own annotations, label_share KubeShare's labels, resource_share the resources of a
 container: ours and the fine-grained ones of the proposal (S2) under three domains, gpushare's, and NVIDIA's. Which of
-them a container may use, and for whom it speaks, is pod.py's matter.
+them a container may use, and for whom it speaks, is tenants.py's matter.
 """
 
 from __future__ import annotations

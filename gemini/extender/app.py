@@ -32,7 +32,8 @@ from gemini.extender.service import SHORTLIST, Service
 from gemini.extender.shown import by_reason, dry_run_json, figures, state_json, summary
 from gemini.extender.state import BUDGET, CLAIM, DEVICE, KINDS, NODE, POD, Cluster
 from gemini.kube import names
-from gemini.kube.client import ApiFault, Client, follow
+from gemini.kube.client import ApiFault, Client
+from gemini.kube.follow import follow
 from gemini.placement.allocate import UnknownPolicy
 from gemini.plain import Answer, Plain
 

@@ -11,7 +11,6 @@ Unanswered: then what was asked may or may not have been done.
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import os
 from collections.abc import AsyncIterator, Mapping
@@ -354,44 +353,6 @@ class Client:
                 if error.status != 409:
                     raise
         await self.call("PATCH", f"{path}/{quote(name)}", news)
-
-
-async def follow(
-    client: Client, kind: str, cluster: Any, synced: asyncio.Event | None = None, log: Any = None, **query: str
-) -> None:
-    """Keeps `cluster` in step with all objects of a kind, for ever: list, watch, and list again where that must be.
-
-    `cluster` has replace(kind, objects, version) and apply(kind, event, object). `query` narrows the objects, such as
-    fieldSelector="spec.nodeName=n1".
-    """
-    version, wait = "", 0.1
-    while True:
-        try:
-            if not version:
-                items, version = await client.all_of(kind, **query)
-                cluster.replace(kind, items, version_number(version))
-                if synced is not None:
-                    synced.set()
-                wait = 0.1
-            async for event, item in client.watch(kind, version, **query):
-                if event != "BOOKMARK":
-                    try:
-                        cluster.apply(kind, event, item)
-                    except Exception:  # one object must not end the watch: it would be there again after a restart
-                        if log is None:
-                            raise
-                        log.exception("watch kind=%s event=%s failed on an object", kind, event)
-                version = str((item.get("metadata") or {}).get("resourceVersion") or version)
-                wait = 0.1
-        except TooOld:
-            version = ""
-        except ApiFault as error:
-            if log is not None:
-                log.warning("watch kind=%s error=%s retry_seconds=%.1f", kind, error, wait)
-            if isinstance(error, Refused):
-                version = ""
-            await asyncio.sleep(wait)
-            wait = min(wait * 2, 10.0)
 
 
 def _answer(method: str, path: str, status: int, text: bytes) -> Object:

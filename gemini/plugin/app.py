@@ -31,7 +31,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 import libhook
 from gemini import serving
 from gemini.kube import names
-from gemini.kube.client import Client, follow
+from gemini.kube.client import Client
+from gemini.kube.follow import follow
 from gemini.kube.kubelet_api import (
     HEALTHY,
     PLUGIN_FOLDER,

@@ -53,7 +53,7 @@ class View:
         self.pods: dict[str, PodClaims] = {}
         self.changed: Callable[[], None] = lambda: None
 
-    # ---- what is watched (gemini.kube.client.follow)
+    # ---- what is watched (gemini.kube.follow)
 
     def replace(self, kind: str, objects: Iterable[Mapping[str, Any]], version: int = 0) -> None:
         if kind == DEVICE:

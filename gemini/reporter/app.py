@@ -28,7 +28,8 @@ from gemini.extender.state import Cluster
 from gemini.kube import names
 from gemini.kube.checkpoint import BadCheckpoint, read_checkpoint
 from gemini.kube.claim import keeps_promises, slice_name, slice_object
-from gemini.kube.client import ApiFault, Client, Refused, follow
+from gemini.kube.client import ApiFault, Client, Refused
+from gemini.kube.follow import follow
 from gemini.kube.kubelet_api import stub, v1
 from gemini.kube.life import gone
 from gemini.placement.model import GPU

@@ -1,58 +1,14 @@
-"""The client against an API server of this test's own on loopback: lists, watches that break, bindings, leases."""
+"""The client against an API server of this test's own on loopback: lists, bindings, leases, late watches."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp import web
 
-from gemini.kube.client import Client, Refused, TooOld, Unanswered, follow
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-def talked(handle: Handler, talk: Callable[[Client], Awaitable[None]], folder: Path) -> list[tuple[str, str, Any]]:
-    """Runs `talk` against `handle`; the calls that came."""
-    calls: list[tuple[str, str, Any]] = []
-
-    async def note(request: web.Request) -> web.StreamResponse:
-        body = await request.text()
-        calls.append((request.method, request.path_qs, json.loads(body) if body else None))
-        assert request.headers["Authorization"] == "Bearer secret"
-        return await handle(request)
-
-    async def run() -> None:
-        application = web.Application()
-        application.router.add_route("*", "/{path:.*}", note)
-        runner = web.AppRunner(application, shutdown_timeout=0.1)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        host, port = runner.addresses[0]
-        kubeconfig = {
-            "apiVersion": "v1", "kind": "Config", "current-context": "c",
-            "clusters": [{"name": "c", "cluster": {"server": f"http://{host}:{port}"}}],
-            "users": [{"name": "u", "user": {"token": "secret"}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        }  # fmt: skip
-        (folder / "kubeconfig").write_text(json.dumps(kubeconfig))
-        client = await Client.connect(str(folder / "kubeconfig"))
-        try:
-            await talk(client)
-        finally:
-            await client.close()
-            await runner.cleanup()
-
-    asyncio.run(run())
-    return calls
-
-
-def item(name: str, version: int) -> dict[str, Any]:
-    return {"metadata": {"name": name, "resourceVersion": str(version)}}
+from gemini.kube.client import Client, Refused, TooOld, Unanswered
+from tests.gemini.kube.apiserver import item, talked
 
 
 def test_list_reads_page_by_page(tmp_path: Path) -> None:
@@ -126,58 +82,6 @@ def test_lease_is_created_then_replaced_by_version(tmp_path: Path) -> None:
     assert [method for method, _, _ in calls] == ["GET", "POST", "PUT"]
     assert calls[2][2]["metadata"]["resourceVersion"] == "5"
     assert calls[2][2]["metadata"]["managedFields"] == [{}]  # what Kubernetes takes for: keep none
-
-
-class Seen:
-    def __init__(self, until: int) -> None:
-        self.events: list[Any] = []
-        self.until, self.done = until, asyncio.Event()
-
-    def replace(self, kind: str, objects: list[Any], version: int) -> None:
-        self._note(("list", version, [o["metadata"]["name"] for o in objects]))
-
-    def apply(self, kind: str, event: str, given: Any) -> None:
-        self._note((event, given["metadata"]["name"]))
-
-    def _note(self, entry: Any) -> None:
-        self.events.append(entry)
-        if len(self.events) >= self.until:
-            self.done.set()
-
-
-def test_follow_goes_on_after_a_closed_watch_and_lists_again_when_it_must(tmp_path: Path) -> None:
-    watches = 0
-
-    async def handle(request: web.Request) -> web.StreamResponse:
-        nonlocal watches
-        if "watch" not in request.query:
-            return web.json_response({"metadata": {"resourceVersion": "10"}, "items": [item("a", 1)]})
-        watches += 1
-        lines = {
-            1: [{"type": "ADDED", "object": item("b", 11)}, {"type": "BOOKMARK", "object": item("", 15)}],
-            2: [{"type": "ERROR", "object": {"code": 410, "message": "Forcing pods watcher close"}}],
-            3: [{"type": "DELETED", "object": item("a", 12)}],
-        }.get(watches)
-        reply = web.StreamResponse()
-        await reply.prepare(request)
-        for line in lines or ():
-            await reply.write(json.dumps(line).encode() + b"\n")
-        if watches == 1:
-            assert request.query["resourceVersion"] == "10"
-        elif watches == 2:
-            assert request.query["resourceVersion"] == "15"
-        elif lines is None:
-            await asyncio.sleep(600)
-        return reply
-
-    async def talk(client: Client) -> None:
-        seen = Seen(4)
-        task = asyncio.create_task(follow(client, "Pod", seen, asyncio.Event()))
-        await asyncio.wait_for(seen.done.wait(), 60)
-        task.cancel()
-        assert seen.events == [("list", 10, ["a"]), ("ADDED", "b"), ("list", 10, ["a"]), ("DELETED", "a")]
-
-    talked(handle, talk, tmp_path)
 
 
 def test_watch_that_is_too_old_says_so(tmp_path: Path) -> None:

@@ -1,0 +1,47 @@
+"""Keeping what one knows of the objects of a kind in step with the API server: list, watch, and again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from gemini.kube.client import ApiFault, Client, Refused, TooOld
+from gemini.kube.quantity import version_number
+
+
+async def follow(
+    client: Client, kind: str, cluster: Any, synced: asyncio.Event | None = None, log: Any = None, **query: str
+) -> None:
+    """Keeps `cluster` in step with all objects of a kind, for ever: list, watch, and list again where that must be.
+
+    `cluster` has replace(kind, objects, version) and apply(kind, event, object). `query` narrows the objects, such as
+    fieldSelector="spec.nodeName=n1".
+    """
+    version, wait = "", 0.1
+    while True:
+        try:
+            if not version:
+                items, version = await client.all_of(kind, **query)
+                cluster.replace(kind, items, version_number(version))
+                if synced is not None:
+                    synced.set()
+                wait = 0.1
+            async for event, item in client.watch(kind, version, **query):
+                if event != "BOOKMARK":
+                    try:
+                        cluster.apply(kind, event, item)
+                    except Exception:  # one object must not end the watch: it would be there again after a restart
+                        if log is None:
+                            raise
+                        log.exception("watch kind=%s event=%s failed on an object", kind, event)
+                version = str((item.get("metadata") or {}).get("resourceVersion") or version)
+                wait = 0.1
+        except TooOld:
+            version = ""
+        except ApiFault as error:
+            if log is not None:
+                log.warning("watch kind=%s error=%s retry_seconds=%.1f", kind, error, wait)
+            if isinstance(error, Refused):
+                version = ""
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, 10.0)

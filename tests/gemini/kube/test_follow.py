@@ -1,0 +1,66 @@
+"""Following a kind against an API server whose watches break."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from gemini.kube.client import Client
+from gemini.kube.follow import follow
+from tests.gemini.kube.apiserver import item, talked
+
+
+class Seen:
+    def __init__(self, until: int) -> None:
+        self.events: list[Any] = []
+        self.until, self.done = until, asyncio.Event()
+
+    def replace(self, kind: str, objects: list[Any], version: int) -> None:
+        self._note(("list", version, [o["metadata"]["name"] for o in objects]))
+
+    def apply(self, kind: str, event: str, given: Any) -> None:
+        self._note((event, given["metadata"]["name"]))
+
+    def _note(self, entry: Any) -> None:
+        self.events.append(entry)
+        if len(self.events) >= self.until:
+            self.done.set()
+
+
+def test_follow_goes_on_after_a_closed_watch_and_lists_again_when_it_must(tmp_path: Path) -> None:
+    watches = 0
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        nonlocal watches
+        if "watch" not in request.query:
+            return web.json_response({"metadata": {"resourceVersion": "10"}, "items": [item("a", 1)]})
+        watches += 1
+        lines = {
+            1: [{"type": "ADDED", "object": item("b", 11)}, {"type": "BOOKMARK", "object": item("", 15)}],
+            2: [{"type": "ERROR", "object": {"code": 410, "message": "Forcing pods watcher close"}}],
+            3: [{"type": "DELETED", "object": item("a", 12)}],
+        }.get(watches)
+        reply = web.StreamResponse()
+        await reply.prepare(request)
+        for line in lines or ():
+            await reply.write(json.dumps(line).encode() + b"\n")
+        if watches == 1:
+            assert request.query["resourceVersion"] == "10"
+        elif watches == 2:
+            assert request.query["resourceVersion"] == "15"
+        elif lines is None:
+            await asyncio.sleep(600)
+        return reply
+
+    async def talk(client: Client) -> None:
+        seen = Seen(4)
+        task = asyncio.create_task(follow(client, "Pod", seen, asyncio.Event()))
+        await asyncio.wait_for(seen.done.wait(), 60)
+        task.cancel()
+        assert seen.events == [("list", 10, ["a"]), ("ADDED", "b"), ("list", 10, ["a"]), ("DELETED", "a")]
+
+    talked(handle, talk, tmp_path)

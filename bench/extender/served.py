@@ -5,7 +5,8 @@
 Everything is the product's but the API server, which is a dictionary here: row 16 (cluster.py) has a real one. Half of
 all core is held by bound pods before it starts. Prints its URL, then serves until its standard input ends.
 Besides the product's own paths: GET /bench/handled gives and forgets (start_ns, ns) of each call of the filter handler,
-bytes of the request to bytes of the answer; GET /bench/bound gives the records of all that was bound.
+bytes of the request to bytes of the answer; GET /bench/bound gives the records of all that was bound; POST
+/bench/nothing is answered as the verbs are, with nothing.
 """
 
 from __future__ import annotations
@@ -203,7 +204,8 @@ async def serve(args: argparse.Namespace) -> None:
     application.router.add_get("/bench/bound", bound)
     gc.collect()
     gc.freeze()  # as the program does once everything was listed
-    async with serving.listening(application, "127.0.0.1", 0, verbs=app.verbs()) as url:
+    verbs = {**app.verbs(), "/bench/nothing": lambda body: (200, b"{}")}
+    async with serving.listening(application, "127.0.0.1", 0, verbs=verbs) as url:
         print(url.rpartition(":")[2], flush=True)
         ended = asyncio.Event()
         asyncio.get_running_loop().add_reader(sys.stdin.fileno(), ended.set)

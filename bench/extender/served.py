@@ -24,7 +24,7 @@ import orjson
 import uvloop
 from aiohttp import web
 
-from gemini import serving
+from gemini import heap, serving
 from gemini.extender.app import App
 from gemini.extender.service import Service
 from gemini.extender.state import DEVICE, KINDS, NODE, POD, Cluster
@@ -219,6 +219,7 @@ def main() -> int:
     parser.add_argument("--pods", type=int, default=1000)
     parser.add_argument("--policies", default="", help=f"some of {', '.join(POLICIES)}")
     args = parser.parse_args()
+    heap.keep_freed()  # as the program does
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(args))
     return 0

@@ -24,7 +24,7 @@ from pathlib import Path
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from gemini import serving
+from gemini import heap, serving
 from gemini.extender import codec
 from gemini.extender.announce import Announcer
 from gemini.extender.promises import Verdict
@@ -268,6 +268,7 @@ def listed(text: str) -> list[str]:
 
 async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
     """Serves until SIGTERM. Raises serving.CannotServe."""
+    heap.keep_freed()
     context = serving.tls_context(args)
     try:
         cluster = Cluster(listed(args.policies), frozenset(listed(args.device_types)))

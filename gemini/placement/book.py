@@ -319,13 +319,13 @@ class Book:
         site = self._sites.get(node)
         if site is None:
             raise Overbooked(f"there is no node {node}")
-        for (kind, minor), held in holding.devices().items():
+        for (kind, minor), held in holding.amounts().items():
             at = self._cell(site, kind, minor)
             if at is None:
                 raise Overbooked(f"node {node} has no {kind} {minor}")
             block, row, column = at
-            for k, amount in enumerate(held.total()):
-                free = int(block.shape.total[k, column] - block.used[k, row, column])
+            left = (block.shape.total[:, column] - block.used[:, row, column]).tolist()
+            for k, (amount, free) in enumerate(zip(held, left, strict=True)):
                 if amount > free:
                     what = ("core", "bytes of memory", "slots")[k]
                     raise Overbooked(f"{kind} {minor} of {node}: {amount} {what} wanted, {max(free, 0)} free")
@@ -343,12 +343,12 @@ class Book:
         self.version += 1
         self._changed.pop(holding.placement.node, None)
         self._changed[holding.placement.node] = self.version
-        for (kind, minor), held in holding.devices().items():
+        for (kind, minor), held in holding.amounts().items():
             at = self._cell(site, kind, minor)
             if at is None:
                 continue
             block, row, column = at
-            for k, amount in enumerate(held.total()):
+            for k, amount in enumerate(held):
                 block.used[k, row, column] += sign * amount
             block.holders[row, column] += sign
 

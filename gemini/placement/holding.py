@@ -12,17 +12,18 @@ from dataclasses import dataclass
 from gemini.placement.model import Grant, Placement, Role
 
 Where = tuple[str, int]  # type, minor
+Amounts = tuple[int, int, int]  # core, memory, slots
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
     """(core, memory, slots) of one device held by one pod, by when it is held."""
 
-    always: tuple[int, int, int] = (0, 0, 0)
-    apps: tuple[int, int, int] = (0, 0, 0)
-    init: tuple[int, int, int] = (0, 0, 0)
+    always: Amounts = (0, 0, 0)
+    apps: Amounts = (0, 0, 0)
+    init: Amounts = (0, 0, 0)
 
-    def total(self) -> tuple[int, int, int]:
+    def total(self) -> Amounts:
         parts = zip(self.always, self.apps, self.init, strict=True)
         core, memory, slots = (a + max(b, c) for a, b, c in parts)
         return core, memory, slots
@@ -37,7 +38,7 @@ class Held:
         return Held(self.always, self.apps, (core, memory, slots))
 
 
-def _sum(a: tuple[int, int, int], b: tuple[int, int, int]) -> tuple[int, int, int]:
+def _sum(a: Amounts, b: Amounts) -> Amounts:
     return a[0] + b[0], a[1] + b[1], a[2] + b[2]
 
 
@@ -47,6 +48,14 @@ class Holding:
 
     placement: Placement
     initialized: bool = False
+
+    def amounts(self) -> dict[Where, Amounts]:
+        """What is held of each device in all."""
+        if len(self.placement.grants) == 1:  # as most pods: there is nothing to add up
+            (grant,) = self.placement.grants
+            ended = self.initialized and grant.role is Role.INIT
+            return {} if ended else {(grant.type, grant.minor): (grant.core, grant.memory, 1)}
+        return {where: held.total() for where, held in self.devices().items()}
 
     def devices(self) -> dict[Where, Held]:
         held: dict[Where, Held] = defaultdict(Held)

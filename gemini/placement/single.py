@@ -8,6 +8,8 @@ same floating point (test_single.py and test_standing.py compare the two); whate
 
 from __future__ import annotations
 
+import numpy as np
+
 from gemini.placement.book import Block
 from gemini.placement.model import Ask, Grant, Placement, Role, Want
 from gemini.placement.policies import POLICIES
@@ -24,8 +26,8 @@ class Made:
         need = need_of(want, shape)
         self.need: list[list[int]] = need.tolist()
         self.most: list[list[int]] = most_used(shape, need).tolist()
-        self.weights: list[list[int]] = shape.weights.tolist()
-        self.score: list[int] = (need.astype(shape.weights.dtype) * shape.weights).sum(axis=0).tolist()  # of the need
+        of_need = (need.astype(shape.weights.dtype) * shape.weights).sum(axis=0)
+        self.scored: list[list[int]] = np.vstack([shape.weights, of_need]).T.tolist()  # what used adds up with, and to
         self.denominator = float(shape.denominator)
 
 
@@ -58,14 +60,13 @@ class Single:
     def look(self, block: Block, row: int) -> tuple[int, int]:
         """The column of the card that the node would give, -1 for none, and the card's score with the pod on it."""
         made = self._made_of(block.shape)
-        core, memory, slots = block.used[:, row].tolist()
-        of_core, of_memory, of_slots = made.weights
         sign = self.signs[0] if self.signs else 0
         found, least = -1, 0
-        at_most = zip(block.usable[row].tolist(), core, memory, slots, *made.most, strict=True)
-        for column, (usable, c, m, s, most_core, most_memory, most_slots) in enumerate(at_most):
-            if usable and c <= most_core and m <= most_memory and s <= most_slots:
-                score = c * of_core[column] + m * of_memory[column] + s * of_slots[column] + made.score[column]
+        cards = zip(block.usable[row].tolist(), *block.used[:, row].tolist(), *made.most, strict=True)
+        for column, (usable, core, memory, slots, most_core, most_memory, most_slots) in enumerate(cards):
+            if core <= most_core and memory <= most_memory and slots <= most_slots and usable:
+                of_core, of_memory, of_slots, of_need = made.scored[column]
+                score = core * of_core + memory * of_memory + slots * of_slots + of_need
                 if found < 0 or sign * score < sign * least:
                     found, least = column, score
         return found, least

@@ -29,6 +29,14 @@ def test_what_is_held_is_always_and_the_greater_of_apps_and_init(
     assert held.total() == total
 
 
+@pytest.mark.parametrize("initialized", [False, True])
+@pytest.mark.parametrize("roles", [(), (ALWAYS,), (APP,), (INIT,), (INIT, APP), (ALWAYS, APP, INIT)])
+def test_amounts_are_what_each_device_adds_up_to(roles: tuple[Role, ...], initialized: bool) -> None:
+    grants = tuple(Grant("gpu", i % 2, 10 + i, 2 * i, i, role) for i, role in enumerate(roles))
+    holding = Holding(Placement("p", "n", grants), initialized)
+    assert holding.amounts() == {where: held.total() for where, held in holding.devices().items()}
+
+
 def test_init_containers_that_have_ended_hold_nothing() -> None:
     grants = (Grant("gpu", 0, 20, 2, 0, APP), Grant("gpu", 0, 50, 1, 1, INIT), Grant("rdma", 1, 10, 0, 1, INIT))
     placement = Placement("p", "n", grants)

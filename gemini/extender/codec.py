@@ -14,8 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import orjson
 
+from gemini.placement.shape import Ints
 from gemini.placement.written import Written
 
 # Reasons that no eviction mends: kube-scheduler need not try to preempt on such nodes.
@@ -103,7 +105,7 @@ def write_filter(
         "Error": "",
     }
     if isinstance(rest, Written) and written:
-        answer["FailedNodes"] = orjson.Fragment(b"{%b}" % rest.each_with(orjson.dumps(no_room)))
+        answer["FailedNodes"] = orjson.Fragment(b"{%b}" % rest.each_with(b":" + orjson.dumps(no_room)))
     if isinstance(passed, Written):
         answer["NodeNames"] = orjson.Fragment(b"[%b]" % passed.text)
     elif request.nodes is None:
@@ -119,18 +121,22 @@ def write_filter_error(text: str) -> bytes:
     )
 
 
-def write_scores(request: FilterRequest, ranks: Sequence[int]) -> bytes:
+def write_scores(request: FilterRequest, ranks: Ints) -> bytes:
     """Ranks in the order of the request's names (0 is best, -1 is none) as scores: the best alone gets the most, the
-    others what is left, evenly by rank, down to 0 for the worst. Who is not named has 0, says kube-scheduler (in
-    prioritizeNodes): in a large cluster most nodes are alike, and need no 400 lines for each pod."""
-    worst = max(ranks, default=0)
+    others what is left, evenly by rank, down to 0 for the worst. The best stand first. Who is not named has 0, says
+    kube-scheduler (in prioritizeNodes): in a large cluster most nodes are alike, and need no 400 lines for each pod."""
+    worst = int(ranks.max(initial=0))
     if worst <= 0:
         return b"[]"
-    score = {rank: MAX_SCORE if rank == 0 else (MAX_SCORE - 1) * (worst - rank) // worst for rank in {*ranks}}
-    above = {rank: points for rank, points in score.items() if rank >= 0 and points}
-    return orjson.dumps(
-        [{"Host": name, "Score": above[rank]} for name, rank in zip(request.names, ranks, strict=True) if rank in above]
-    )
+    scores = np.where(ranks > 0, (MAX_SCORE - 1) * (worst - ranks) // worst, np.where(ranks == 0, MAX_SCORE, 0))
+    written = request.names if isinstance(request.names, Written) else Written.of(request.names)
+    if written is None:
+        some = zip(request.names, scores.tolist(), strict=True)
+        best = sorted(((name, score) for name, score in some if score), key=lambda one: -one[1])
+        return orjson.dumps([{"Host": name, "Score": score} for name, score in best])
+    parts = zip(range(MAX_SCORE, 0, -1), written.parted(MAX_SCORE - scores, MAX_SCORE + 1), strict=False)
+    listed = (part.each_with(b',"Score":%d}' % score, b'{"Host":') for score, part in parts if len(part))
+    return b"[%b]" % b",".join(listed)
 
 
 def read_bind(body: bytes) -> BindRequest:

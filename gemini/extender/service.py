@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
 from typing import Any
 
+import numpy as np
+
 from gemini.extender import codec, preempt
 from gemini.extender.binder import Binder
 from gemini.extender.claims import Claims
@@ -27,7 +29,7 @@ from gemini.kube.client import ApiFault, Refused
 from gemini.kube.device import template_node
 from gemini.placement.allocate import Allocator, UnknownPolicy
 from gemini.placement.book import Book
-from gemini.placement.shape import Bools
+from gemini.placement.shape import Bools, Ints
 from gemini.placement.written import Written
 
 log = logging.getLogger("gemini.extender")
@@ -209,6 +211,8 @@ class Service:
         return Verdict([name for name in asked if name not in failed], failed)
 
     def _alone(self, pod: PodView, asked: Sequence[str], everything: bool, short: bool) -> Verdict:
+        if not self.cluster.nominated:  # as nearly always
+            return self._judged(pod, asked, everything, short)
         with self.cluster.fenced(pod):
             return self._judged(pod, asked, everything, short)
 
@@ -221,7 +225,7 @@ class Service:
             if len(self._short) > REMEMBERED:
                 self._short.popitem(last=False)
             if len(best) == 1 and pod.uid not in self.cluster.book.holdings:  # it is there where we know it as bound
-                placement = allocator.choose(pod.spec.ask, best)
+                placement = standing.choose(pod.spec.ask, best[0])
                 if placement is not None:
                     self.cluster.reservations.await_binding(placement, self._clock_ns() + AWAITED_NS)
             return Verdict(best, {})
@@ -247,13 +251,12 @@ class Service:
                 )
         return Verdict(passed, failed, cards)
 
-    def prioritize(self, request: FilterRequest) -> list[int]:
+    def prioritize(self, request: FilterRequest) -> Ints:
         """For each node asked about its rank, 0 is best, -1 is none."""
         pod = self.view(request.pod)
         if pod.spec is None or pod.uid in self.cluster.reservations:
-            return [0] * len(request.names)
-        ranks: list[int] = self.cluster.standings.of(pod.spec.ask).ranks(request.names).tolist()
-        return ranks
+            return np.zeros(len(request.names), dtype=np.int64)
+        return self.cluster.standings.of(pod.spec.ask).ranks(request.names)
 
     def preempt(self, request: PreemptRequest) -> dict[str, Victims]:
         """Node -> victims; nodes where evicting would not help are left out."""
@@ -272,7 +275,8 @@ def _parted(names: Sequence[str], fits: Bools) -> tuple[Sequence[str], Sequence[
     """Those that fit, and the others."""
     if not isinstance(names, Written):
         return list(compress(names, fits.tolist())), list(compress(names, (~fits).tolist()))
-    return names.only(fits), names.only(~fits)
+    left, passed = names.parted(fits.view(np.int8), 2)
+    return passed, left
 
 
 def prefers(pod: Mapping[str, Any]) -> bool:

@@ -18,7 +18,7 @@ import numpy as np
 
 from gemini.placement import policies as table
 from gemini.placement.allocate import Allocator, Trial
-from gemini.placement.model import Ask
+from gemini.placement.model import Ask, Placement
 from gemini.placement.shape import Array, Bools, Ints
 from gemini.placement.single import single_of
 
@@ -83,14 +83,14 @@ class Standing:
 
     def fits(self, names: Collection[str]) -> Bools:
         """For each name whether that node can take the pod."""
-        result: Bools = self._possible[self._book.ordinals(names)]
+        result: Bools = self._possible.take(self._book.ordinals(names))
         return result
 
     def ranks(self, names: Collection[str]) -> Ints:
         """For each name the rank of what its node would give: 0 is best, equal is equal, -1: it cannot take the pod."""
         if self._ranks is None:
             self._ranks = self._ranked()
-        result: Ints = self._ranks[self._book.ordinals(names)]
+        result: Ints = self._ranks.take(self._book.ordinals(names))
         return result
 
     def _ranked(self) -> Ints:
@@ -110,7 +110,7 @@ class Standing:
         None: they are too few for a choice.
         """
         ordinals = self._book.ordinals(names)
-        fit = np.flatnonzero(self._possible[ordinals])
+        fit = self._possible.take(ordinals).nonzero()[0]
         if len(fit) <= most:
             return None
         if avoid:
@@ -118,11 +118,20 @@ class Standing:
             fit = np.array(welcome) if welcome else fit
         if not self._policies:
             return [names[at] for at in fit[:most].tolist()]
-        left = ordinals[fit]
+        left = ordinals.take(fit)
         for numbers in self._numbers:
-            of = numbers[left]
-            left = left[of == of.min()]
-        return [str(self._book.names[left.min()])]
+            of = numbers.take(left)
+            left = left[of == np.minimum.reduce(of)]
+        return [str(self._book.names[np.minimum.reduce(left)])]
+
+    def choose(self, ask: Ask, node: str) -> Placement | None:
+        """What a node gives a pod of this kind, by the book as it is now; None: it cannot take the pod."""
+        single = self._single
+        at = self._book.row(node, single.want.type) if single is not None else None
+        if single is None or at is None or not single.serves(at[0]):
+            return self._allocator.choose(ask, [node])
+        column, _ = single.look(*at)
+        return single.placement(ask.pod, node, at[0], column) if column >= 0 else None
 
 
 def _numbers(trial: Trial, ordinals: Ints, policy: str) -> Array:

@@ -176,7 +176,7 @@ def test_complaint_12_forty_pods_at_once_are_filtered_ranked_and_bound_in_second
         for _ in range(10):  # as the scheduler tries again where another pod was faster
             passed = (await replica.filter(pod)).passed
             ranks = replica.service.prioritize(FilterRequest(pod, tuple(passed)))
-            error = await replica.bind(pod, passed[ranks.index(min(ranks))])
+            error = await replica.bind(pod, passed[int(ranks.argmin())])
             if not error:
                 break
         return error

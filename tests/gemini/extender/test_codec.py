@@ -69,7 +69,7 @@ def test_many_names_are_answered_as_they_are_written() -> None:
     assert (answer["NodeNames"], answer["FailedNodes"]) == (MANY[::2], dict.fromkeys(MANY[1::2], no_room))
     both = json.loads(codec.write_filter(request, [], {MANY[0]: ("Full", "it is")}, request.names.only(~even)))
     assert both["FailedNodes"] == {MANY[0]: "Full: it is"} | dict.fromkeys(MANY[1::2], no_room)
-    scores = json.loads(codec.write_scores(request, [0, *[1] * (len(MANY) - 2), -1]))
+    scores = json.loads(codec.write_scores(request, np.array([0, *[1] * (len(MANY) - 2), -1])))
     assert scores == [{"Host": MANY[0], "Score": 10}]
 
 
@@ -106,10 +106,23 @@ def test_names_as_they_are_written_are_those_of_json(given_body: bytes, monkeypa
 
 def test_scores_put_the_best_alone_on_top_and_leave_out_who_has_none() -> None:
     request = codec.read_filter(body(Pod=POD, NodeNames=["a", "b", "c", "d"]))
-    scores = json.loads(codec.write_scores(request, [2, 0, 1, -1]))
+    scores = json.loads(codec.write_scores(request, np.array([2, 0, 1, -1])))
     assert [(s["Host"], s["Score"]) for s in scores] == [("b", 10), ("c", 4)]
-    assert json.loads(codec.write_scores(request, [0] * 4)) == []
-    assert json.loads(codec.write_scores(request, [-1] * 4)) == []
+    assert json.loads(codec.write_scores(request, np.zeros(4, dtype=np.int64))) == []
+    assert json.loads(codec.write_scores(request, np.full(4, -1))) == []
+
+
+@pytest.mark.parametrize("names", [MANY, [f"n{i}" for i in range(len(MANY))], [f"\u00e4{i}" for i in range(40)], ["a"]])
+def test_scores_are_those_of_each_name_however_it_is_written(names: list[str]) -> None:
+    ranks = np.random.default_rng(1).integers(-1, 20, len(names))
+    ranks[0] = 0
+    worst = ranks.max()
+    said = [10 if rank == 0 else 0 if rank < 0 else 9 * (worst - rank) // worst for rank in ranks.tolist()]
+    scored = [(name, score) for name, score in zip(names, said, strict=True) if score]
+    expected = sorted(scored, key=lambda one: -one[1])
+    for text in (plain(Pod=POD, NodeNames=names), body(Pod=POD, NodeNames=names)):
+        answer = json.loads(codec.write_scores(codec.read_filter(text), ranks))
+        assert [(one["Host"], one["Score"]) for one in answer] == (expected if worst > 0 else [])
 
 
 def test_a_bind_names_pod_and_node() -> None:

@@ -80,6 +80,9 @@ def test_what_is_kept_is_what_would_be_worked_out_anew(policies: list[str], says
             chosen = run.allocator.choose(ask, some)
             assert chosen is not None
             assert ranks[best[0]] == ranks[chosen.node] == min(ranks[name] for name in left)
+            assert known.choose(ask, best[0]) == run.allocator.choose(ask, best)
+        for name in rng.sample(names, 3):
+            assert known.choose(ask, name) == run.allocator.choose(ask, [name])
     assert len(kept) == 1
 
 

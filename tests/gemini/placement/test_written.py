@@ -41,6 +41,16 @@ def test_names_of_one_length_are_found_as_others_are(length: int) -> None:
     assert list(written(names)) == names
 
 
+def test_names_that_differ_from_all_known_ones_where_those_are_alike_are_not_found() -> None:
+    names = [f"cluster-one-node-{i:04}" for i in range(1000)]
+    index = WrittenIndex(written(names), range(1000))
+    assert index.find(written(names)).tolist() == list(range(1000))
+    for other in ("Cluster-one-node-", "cluster-two-node-", "cluster-one-nodf-"):
+        assert index.find(written([name.replace("cluster-one-node-", other) for name in names])).max() == -1
+    one = WrittenIndex(written(names[:1]), [7])
+    assert one.find(written(names[:3])).tolist() == [7, -1, -1]
+
+
 def test_all_names_of_a_large_cluster_are_found() -> None:
     names = [f"node-{i}" for i in range(20_000)]
     index = WrittenIndex(written(names), range(len(names)))
@@ -82,4 +92,9 @@ def test_those_that_are_marked_are_names_again(marked: list[tuple[str, bool]]) -
     index = WrittenIndex(written(sorted({name for name, _ in marked} | {"other"})), range(len(dict(marked)) + 1))
     assert index.find(only).tolist() == (index.find(written(kept)).tolist() if kept else [])
     assert only[:2] == kept[:2]
-    assert json.loads(b"{%b}" % only.each_with(b'"full"')) == dict.fromkeys(kept, "full")
+    left, parted = names.parted(np.array([mark for _, mark in marked], dtype=np.int64), 2)
+    assert (list(parted), parted.text, len(left)) == (kept, only.text, len(names) - len(kept))
+    assert list(left) == [name for name, mark in marked if not mark]
+    whole = b",".join(b'{"Host":%b}' % json.dumps(name).encode() for name in kept)
+    assert parted.each_with(b"}", b'{"Host":') == whole
+    assert json.loads(b"{%b}" % only.each_with(b':"full"')) == dict.fromkeys(kept, "full")

@@ -60,12 +60,13 @@ class Carrier:
         epoch: int,
         not_before_ns: int,
         wanting_from_ns: int,
+        by_message: bool,
     ) -> None:
         """When `holder_epoch` has drained by what comes from `channel`, show `epoch` in the page that follows.
 
         Not before that time, and for a holder that wants more at once not before `wanting_from_ns`. Instead of all
         orders of this GPU, or `behind` them: then it counts, and that time is from, when the last of them was carried
-        out for a holder that wanted more.
+        out for a holder that wanted more. by_message: who is next has no page, and waits for our word.
         """
         if channel >= 0 and self._carrier != ffi.NULL:
             lib.carrier_prepare(
@@ -81,6 +82,7 @@ class Carrier:
                 epoch,
                 not_before_ns,
                 wanting_from_ns,
+                by_message,
             )
 
     def take_back(self, gpu: int) -> list[Any]:

@@ -115,6 +115,7 @@ class Handovers(Outbox):
                     order.epoch,
                     order.not_before_ns,
                     order.wanting_from_ns,
+                    not all(map(self._reads_page, order.clients)),
                 )
 
     def _set_clock(self) -> None:
@@ -142,9 +143,13 @@ class Handovers(Outbox):
         if not self._lines.setdefault(action.gpu, Line()).put(action):
             return  # only when it may be carried out has changed
         for number in action.clients:
-            client = self.clients.get(number)
-            if client is not None and client.peer is not None and client.peer.channel >= 0:
+            if self._reads_page(number):
                 self._to_client(number, wire.prepared_grant, grant_of(action, number))
+
+    def _reads_page(self, number: int) -> bool:
+        """Does this client see by itself that its turn has come?"""
+        client = self.clients.get(number)
+        return client is not None and client.peer is not None and client.peer.channel >= 0
 
     def _unprepare(self, action: ev.Unprepare) -> None:
         self._lines[action.gpu].drop(action)

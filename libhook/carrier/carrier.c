@@ -32,6 +32,7 @@ struct order {
     uint64_t holder_epoch, next_epoch;
     uint64_t not_before_ns;
     uint64_t wanting_from_ns; /* of one behind another: from when that is carried out on */
+    bool by_message;          /* who is next waits for the interpreter's word */
 };
 
 /* The orders of one GPU: those before `next` were carried out and not told yet. */
@@ -101,7 +102,7 @@ static void forget(struct carrier *carrier, int number) {
 /*
  * `said` is the Return behind the holder's word, or NULL: from now on it is ours to tell, and the holder sees that. What
  * stands behind this order was decided for a holder that wants more: where it is `idle`, nothing does any more. While
- * there is more to carry out nobody is woken to hear of it.
+ * there is more to carry out nobody is woken to hear of it, but for one that must tell it to who is next.
  */
 static void carry_out(struct carrier *carrier, struct line *line, bool idle, const struct wire_return *said) {
     struct order *order = &line->order[line->next];
@@ -121,7 +122,9 @@ static void carry_out(struct carrier *carrier, struct line *line, bool idle, con
     wire_page_store_epoch(order->holder_page, order->holder_slot, 0);
     wire_page_store_epoch(order->next_page, order->next_slot, order->next_epoch);
     syscall(SYS_futex, &order->next_page->gpu[order->next_slot].epoch, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-    if (!said || line->next == line->count)
+    if (order->by_message)
+        tell_in(carrier->done_fd, 1);
+    else if (!said || line->next == line->count)
         tell_in(carrier->done_fd, said ? TAKEN_NS : TOLD_NS);
 }
 
@@ -287,7 +290,7 @@ void carrier_forget(struct carrier *carrier, int number) {
 
 int carrier_prepare(struct carrier *carrier, uint32_t gpu, bool behind, int number, struct wire_page *holder_page,
     uint32_t holder_slot, uint64_t holder_epoch, struct wire_page *next_page, uint32_t next_slot, uint64_t next_epoch,
-    uint64_t not_before_ns, uint64_t wanting_from_ns) {
+    uint64_t not_before_ns, uint64_t wanting_from_ns, bool by_message) {
     int result = -EINVAL;
 
     if (gpu >= CARRIER_GPUS || number < 0 || number >= CARRIER_CLIENTS || holder_slot >= WIRE_MAX_DEVICES ||
@@ -307,7 +310,8 @@ int carrier_prepare(struct carrier *carrier, uint32_t gpu, bool behind, int numb
             .holder_epoch = holder_epoch,
             .next_epoch = next_epoch,
             .not_before_ns = not_before_ns,
-            .wanting_from_ns = wanting_from_ns};
+            .wanting_from_ns = wanting_from_ns,
+            .by_message = by_message};
         result = 0;
         if (!behind && fits(line, number, client->drained, client->idle)) /* it was quicker: its Return is a message */
             carry_out(carrier, line, client->idle, NULL);

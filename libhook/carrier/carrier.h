@@ -36,7 +36,7 @@ struct carrier;
 /* Starts the thread. NULL: no thread, memory or descriptors; errno says which. */
 struct carrier *carrier_start(void);
 /* A timerfd (the carrier's) that is readable soon after an order was carried out, if nobody asked before: after TAKEN_NS
- * where the Return came with the word, after TOLD_NS where it should come by itself. */
+ * where the Return came with the word, after TOLD_NS where it should come by itself, at once for an order by_message. */
 int carrier_done_fd(const struct carrier *carrier);
 /* Ends the thread and frees all; what was prepared is not carried out any more. */
 void carrier_stop(struct carrier *carrier);
@@ -49,10 +49,11 @@ void carrier_forget(struct carrier *carrier, int number);
  * `wanting_from_ns`. It replaces all orders of this GPU; or, `behind` them, it counts once the last of them was carried
  * out for a holder that wanted more, and wanting_from_ns from then on. Returns 0, or -EINVAL: numbers out of range or
  * not listened to, CARRIER_AHEAD orders there already, or none to stand behind, or one that does not
- * show `holder_epoch`, or it was carried out meanwhile. */
+ * show `holder_epoch`, or it was carried out meanwhile. `by_message`: the next has no page and hears of it only from the
+ * interpreter, so that is told at once. */
 int carrier_prepare(struct carrier *carrier, uint32_t gpu, bool behind, int number, struct wire_page *holder_page,
     uint32_t holder_slot, uint64_t holder_epoch, struct wire_page *next_page, uint32_t next_slot, uint64_t next_epoch,
-    uint64_t not_before_ns, uint64_t wanting_from_ns);
+    uint64_t not_before_ns, uint64_t wanting_from_ns, bool by_message);
 
 /* One that was carried out. */
 struct carrier_done {

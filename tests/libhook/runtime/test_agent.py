@@ -143,7 +143,7 @@ def test_a_return_is_kept_for_a_moment_where_the_next_tenant_runs_already(daemon
                 continue
             epoch += 1
             daemon.grant(peer, epoch, quota_ms=5)
-            lib.carrier_prepare(carrier, 0, False, number, page.page, 3, epoch, following, 3, 1000 + epoch, 0, 0)
+            lib.carrier_prepare(carrier, 0, False, number, page.page, 3, epoch, following, 3, 1000 + epoch, 0, 0, False)
         assert sum(one >= 400_000 for one in kept) == 3, kept
     finally:
         lib.carrier_stop(carrier)
@@ -170,7 +170,7 @@ def test_a_return_goes_with_its_word_and_as_a_message_only_where_that_was_not_ta
         while len(taken - told) < 3 and epoch < 400:
             epoch += 1
             daemon.grant(peer, epoch, quota_ms=5)
-            lib.carrier_prepare(carrier, 0, False, number, page.page, 3, epoch, following, 3, 1000 + epoch, 0, 0)
+            lib.carrier_prepare(carrier, 0, False, number, page.page, 3, epoch, following, 3, 1000 + epoch, 0, 0, False)
             deadline = time.monotonic() + PATIENCE_S
             while epoch not in taken | told:
                 assert time.monotonic() < deadline, daemon.story[-12:]
@@ -184,7 +184,7 @@ def test_a_return_goes_with_its_word_and_as_a_message_only_where_that_was_not_ta
                 if not lib.wire_page_load_epoch(page.page, 3):  # carried out, but by a word that had no order yet
                     told.add(daemon.expect(lib.WIRE_RETURN)[1].epoch)
                     continue
-                lib.carrier_prepare(carrier, 0, False, number, page.page, 3, epoch, following, 3, 1000 + epoch, 0, 0)
+                lib.carrier_prepare(carrier, 0, False, number, page.page, 3, epoch, following, 3, 1000 + epoch, 0, 0, False)
                 with contextlib.suppress(TimeoutError):
                     _, kind, message = daemon.receive(0.01)
                     if kind == lib.WIRE_RETURN:

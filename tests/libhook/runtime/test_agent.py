@@ -184,7 +184,9 @@ def test_a_return_goes_with_its_word_and_as_a_message_only_where_that_was_not_ta
                 if not lib.wire_page_load_epoch(page.page, 3):  # carried out, but by a word that had no order yet
                     told.add(daemon.expect(lib.WIRE_RETURN)[1].epoch)
                     continue
-                lib.carrier_prepare(carrier, 0, False, number, page.page, 3, epoch, following, 3, 1000 + epoch, 0, 0, False)
+                lib.carrier_prepare(
+                    carrier, 0, False, number, page.page, 3, epoch, following, 3, 1000 + epoch, 0, 0, False
+                )
                 with contextlib.suppress(TimeoutError):
                     _, kind, message = daemon.receive(0.01)
                     if kind == lib.WIRE_RETURN:

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gemini.cli import nvml
-from gemini.cli.node import HOOK, SIM, Node, answers, ask
+from gemini.cli.node import HOOK, SIM, Node, answers, ask, simulated_cards
 from gemini.cli.options import add_node, node_of
 from gemini.cli.preload import problem_of
 from gemini.cli.problem import Problem, cause_of
@@ -101,6 +101,11 @@ def driver(node: Node) -> Iterator[Line]:
             except OSError as error:
                 yield FAIL, f"simulated {name}: {error}; run make build"
                 return
+        try:
+            simulated_cards(node.sim)
+        except Problem as problem:
+            yield FAIL, f"driver: {problem}"
+            return
         yield OK, f"driver: simulated ({node.sim})"
         return
     for name in ("libcuda.so.1", "libnvidia-ml.so.1"):

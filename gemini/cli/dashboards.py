@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from pathlib import Path
 
+from gemini.cli.options import folder
 from gemini.cli.problem import Problem
 
 NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")  # an RFC 1123 label
@@ -20,7 +20,7 @@ NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")  # an RFC 1123 lab
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--out", metavar="DIR", type=Path, required=True, help="where the files go; made if need be")
+    add("--out", metavar="DIR", type=folder, required=True, help="where the files go; made if need be")
     add(
         "--scrape-interval", metavar="S", type=float, default=15.0,
         help="how often your Prometheus scrapes, in seconds: rates and waiting times follow from it (15)",
@@ -38,6 +38,8 @@ def main(args: argparse.Namespace) -> int:
         raise Problem(f"--scrape-interval {args.scrape_interval:g}: give seconds from 0.1 to 300", 2)
     if args.namespace is not None and not NAMESPACE.fullmatch(args.namespace):
         raise Problem(f"--namespace {args.namespace!r} is no namespace; use small letters, digits and -", 2)
+    if args.namespace is not None and not args.kubernetes:
+        raise Problem(f"--namespace {args.namespace} is of objects; add --kubernetes, or leave it out", 2)
     try:
         import grafana_foundation_sdk  # noqa: F401
         import yaml  # noqa: F401

@@ -89,9 +89,10 @@ def check_files(args: argparse.Namespace) -> None:
         path = Path(target)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            can = not path.is_dir() and os.access(path if path.exists() else path.parent, os.W_OK)
         except OSError as error:
             raise Problem(f"{option} {target}: {error.strerror}; name a file that can be written") from None
-        if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        if not can:
             raise Problem(f"{option} {target} cannot be written; name a file that can")
     if args.plot and Path(args.plot).suffix.lower() not in PICTURES:
         raise Problem(f"--plot {args.plot} is no picture's name; let it end in one of {' '.join(PICTURES)}", 2)

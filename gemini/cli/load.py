@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from gemini.cli.node import LOAD, sim_environment, simulation
+from gemini.cli.node import LOAD, sim_environment, simulated_cards, simulation
 from gemini.cli.problem import Problem
 from gemini.units import parse_size
 
@@ -40,5 +40,7 @@ def main(args: argparse.Namespace) -> int:
     if args.alloc is not None:
         options.append(f"--alloc={parse_size(args.alloc, '--alloc')}")
     sim = simulation(args.sim)
+    if sim is not None:
+        simulated_cards(sim)
     environment = {**os.environ, **({} if sim is None else sim_environment(sim))}
     os.execve(LOAD, [str(LOAD), *options], environment)

@@ -134,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except (Problem, BadValue, DaemonProblem) as problem:
-        print(f"gemini: {problem}", file=sys.stderr)
+        print("gemini:", " ".join(str(problem).split()), file=sys.stderr)
         if name == "run":
             return OWN_FAILURE
         return problem.status if isinstance(problem, Problem) else 2 if isinstance(problem, BadValue) else 1

@@ -152,7 +152,7 @@ def tenant_path(name: str) -> str:
     """Where the daemon answers for this tenant, whatever name a person wrote."""
     if name in ("", ".", ".."):  # no path holds these; and nobody is called so
         raise Problem(f"there is no tenant {name!r}; gemini ps names those that there are")
-    return f"/tenants/{urllib.parse.quote(name, safe='')}"
+    return f"/tenants/{urllib.parse.quote(name, safe='', errors='surrogateescape')}"
 
 
 def answers(node: Node) -> bool:
@@ -293,14 +293,15 @@ def simulated_cards(sim: str) -> set[str]:
     """UUIDs of a simulated machine, which is made if need be; Problem where its text says no machine."""
     from libhook.observer import Timeline
 
+    mend = "write it such as gpus=2,memory=80GiB"
+    if "=" not in sim or not sim.isprintable():  # an observer would take it for the name of a machine that runs
+        raise Problem(f"--sim={sim!r} says no machine; {mend}", status=2)
     try:
         with Timeline(sim) as timeline:
             return {device.uuid for device in timeline.devices()}
     except OSError as error:
         wrong = error.errno == errno.EINVAL
-        raise Problem(
-            f"--sim={sim}: {error.strerror or error}; write it such as gpus=2,memory=80GiB", status=2 if wrong else 1
-        ) from None
+        raise Problem(f"--sim={sim}: {error.strerror or error}; {mend}", status=2 if wrong else 1) from None
 
 
 def need_driver(node: Node) -> None:

@@ -8,8 +8,15 @@ from pathlib import Path
 from gemini.cli.node import Node, default_state_dir, simulation
 
 
+def folder(text: str) -> Path:
+    """A folder that was named; an empty text, as of a variable that is not set, would be the current one."""
+    if not text:
+        raise argparse.ArgumentTypeError("'' is no folder; name one")
+    return Path(text)
+
+
 def add_node(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--state-dir", metavar="DIR", type=Path, help="where the daemon's sockets and state lie")
+    parser.add_argument("--state-dir", metavar="DIR", type=folder, help="where the daemon's sockets and state lie")
     parser.add_argument(
         "--sim", metavar="SPEC", nargs="?", const="",
         help="use a simulated GPU; SPEC such as gpus=2,memory=80GiB,name=NVIDIA H200",

@@ -6,16 +6,23 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).resolve().parents[3]
 GEMINI = [sys.executable, "-m", "gemini"]
 
 
 def gemini(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """In a folder of no worth: what is taken by mistake may write there."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("GEMINI_")} | environment
-    return subprocess.run([*GEMINI, *words], capture_output=True, text=True, env=env, timeout=120, check=False)
+    env["PYTHONPATH"] = str(ROOT)
+    with tempfile.TemporaryDirectory() as folder:
+        return subprocess.run(
+            [*GEMINI, *words], capture_output=True, text=True, env=env, timeout=120, check=False, cwd=folder
+        )
 
 
 def refused(done: subprocess.CompletedProcess[str], status: int, *holds: str) -> None:
@@ -56,9 +63,17 @@ def refused(done: subprocess.CompletedProcess[str], status: int, *holds: str) ->
         (["demo", "--sim", "--seconds", "1", "--plot", "x.xyz"], 2, ["--plot x.xyz", ".png"]),
         (["demo", "--sim", "--seconds", "1", "--json", "/tmp"], 1, ["--json /tmp", "cannot be written"]),
         (["demo", "--sim", "--seconds", "1", "--plot", "/etc/passwd/x.png"], 1, ["--plot /etc/passwd/x.png"]),
-        (["dashboards", "--out", "x", "--kubernetes", "--namespace", "No Such"], 2, ["--namespace 'No Such'"]),
+        (["dashboards", "--out", "/proc/none", "--kubernetes", "--namespace", "No Such"], 2, ["--namespace 'No Such'"]),
         (["set", "a"], 2, ["nothing to change"]),
         (["set", "a", "--request", "0.6", "--limit", "0.5"], 2, ["0.6", "0.5"]),
+        (["set", "\udcff", "--request", "0.1", "--state-dir", "/none"], 1, ["no daemon"]),
+        (["ps", "--state-dir="], 2, ["--state-dir", "''", "folder"]),
+        (["dashboards", "--out="], 2, ["--out", "''", "folder"]),
+        (["dashboards", "--out", "/proc/none", "--namespace", "y"], 2, ["--namespace y", "--kubernetes"]),
+        (["run", "--sim=\udcff", "--", "true"], 125, ["--sim", "gpus=2"]),
+        (["load", "--sim=nonsense"], 2, ["--sim='nonsense'", "gpus=2"]),
+        (["trace", "replay", "a\nb"], 1, ["a b", "No such file"]),
+        (["demo", "--sim", "--seconds", "1", "--json", "a" * 300], 1, ["--json aaa", "name a file"]),
         (["top", "--interval", "0"], 2, ["--interval 0"]),
         (["top", "--interval", "nan"], 2, ["--interval nan"]),
         (["top", "--interval", "1e400"], 2, ["--interval inf"]),

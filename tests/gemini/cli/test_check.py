@@ -50,6 +50,13 @@ def test_mps_and_other_interposers_are_said(monkeypatch: pytest.MonkeyPatch, tmp
     assert verdicts == {"/usr/lib/libvgpu.so": check.WARN, "/usr/lib/libjemalloc.so": check.OK}
 
 
+def test_a_simulated_machine_that_is_none_is_said() -> None:
+    ((verdict, text),) = check.driver(Node(Path("/"), "nonsense"))
+    assert verdict == check.FAIL
+    assert "--sim='nonsense'" in text
+    assert "gpus=2" in text
+
+
 def test_a_left_over_socket_and_a_long_path_are_said(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(tmp_path / "control.sock"))

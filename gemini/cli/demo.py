@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # they bring numpy: only once the options are right
 
 DEFAULT = "a:0.5:0.6,b:0.3:1.0,c:0.2:0.2"
 BASELINE_SECONDS = 6.0
+LEFT_SECONDS = 60  # that a daemon stays whose demo was killed
 PICTURES = (".png", ".svg", ".pdf", ".jpg")
 
 
@@ -116,7 +117,7 @@ def set_up(args: argparse.Namespace, undo: ExitStack) -> Node:
     undo.callback(shutil.rmtree, folder, ignore_errors=True)
     node = Node(folder, sim)
     need_driver(node)
-    undo.callback(end, start_daemon(node))
+    undo.callback(end, start_daemon(node, f"--idle-exit={LEFT_SECONDS}"))
     return node
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ctypes
 import os
 import re
 import shutil
@@ -19,6 +18,7 @@ import subprocess
 from collections.abc import Sequence
 from types import FrameType
 
+from gemini.cli.bound import bound_to_us
 from gemini.cli.node import HOOK, Node, ask, beyond_cards, register, tenant_environment, tenant_path
 from gemini.cli.options import add_node, add_shares, card, node_of
 from gemini.cli.problem import Problem
@@ -26,7 +26,6 @@ from gemini.units import parse_size, resolve_shares
 
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH, signal.SIGCONT)
 FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)  # reach the whole foreground group; when sent to us alone, forwarded
-PR_SET_PDEATHSIG = 1
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -105,14 +104,10 @@ def supervise(command: Sequence[str], program: str, environment: dict[str, str],
         elif child.poll() is None and not (number in FROM_TERMINAL and os.isatty(0)):
             child.send_signal(number)
 
-    libc = ctypes.CDLL(None, use_errno=True)
-    parent = os.getpid()
+    bind = bound_to_us()  # whoever kills `gemini run` with SIGKILL means the command too
 
     def before_exec() -> None:
-        # Whoever kills `gemini run` with SIGKILL means the command too.
-        libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-        if os.getppid() != parent:
-            os._exit(125)
+        bind()
         if cores is not None:
             os.sched_setaffinity(0, cores)
 

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from gemini import shares, stamps
+from gemini.cli.bound import bound_to_us
 from gemini.cli.node import LOAD, Node, ask, tenant_environment
 from gemini.cli.problem import Problem
 
@@ -114,7 +115,7 @@ class Stage:
         for name in ("LD_PRELOAD", "GEMINI_SOCKET"):
             environment.pop(name, None)
         if governed:
-            spec = {"name": tenant.name, "request": tenant.request, "limit": tenant.limit}
+            spec = {"name": tenant.name, "request": tenant.request, "limit": tenant.limit, "pid": os.getpid()}
             made = ask(self.node, "POST", "/tenants", spec)
             environment |= tenant_environment(self.node, made["socket"], (tenant.request, tenant.limit))
         words = [str(LOAD), f"--kernel-us={self.kernel_us:g}", "--seconds=0"]
@@ -127,6 +128,7 @@ class Stage:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is ours to pass on
+            preexec_fn=bound_to_us(),
         )
 
     def _stop(self, governed: bool) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
-from tests.gemini.cli.conftest import Place
+from gemini.cli.node import ask, ensure_daemon
+from tests.gemini.cli.conftest import Place, until
 
 
 @pytest.mark.flaky(reruns=4)
@@ -32,3 +34,26 @@ def test_three_tenants_get_their_shares_and_a_plot(place: Place) -> None:
     assert set(answer["handover_us"]) == {"p50", "p99"}
     bare = answer["baseline"]["shares"]
     assert all(share == pytest.approx(1 / 3, abs=0.1) for share in bare.values())
+
+
+def loads_of(pid: int) -> set[int]:
+    """The load generators that a process has started and that run."""
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            name, _, rest = (folder / "stat").read_text().partition("(")[2].rpartition(")")
+        except OSError:
+            continue
+        if name == "gemini-load" and int(rest.split()[1]) == pid:
+            found.add(int(folder.name))
+    return found
+
+
+def test_a_demo_that_is_killed_leaves_neither_loads_nor_tenants(place: Place) -> None:
+    ensure_daemon(place.node)
+    demo = place.start("demo", "--seconds", "600", "--no-baseline", "--plot", "")
+    until(lambda: len(loads_of(demo.pid)) == 3)
+    loads = loads_of(demo.pid)
+    demo.kill()
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in loads))
+    until(lambda: not ask(place.node, "GET", "/state")["tenants"])

@@ -92,7 +92,7 @@ class Binder:
         reservations = self.cluster.reservations
         await self._promises.look_for_others(node)
         held = reservations.of(pod.uid)
-        if held is not None and self.cluster.taken(held.placement):
+        if held is not None and self.cluster.foreign.taken(held.placement):
             self._promises.drop(held.placement)
             raise Refusal("another device plugin gave out the cards that were held; the pod is tried again")
         if held is not None and held.awaited and held.placement.node != node:  # the scheduler may do as it likes
@@ -166,9 +166,9 @@ class Binder:
     def _reserve_for_vendor(self, pod: PodView, node: str) -> Placement:
         """Which card the pod gets its kubelet and another device plugin will say: until then it may be any that they
         have left. So nobody may share one."""
-        if sharers := self.cluster.sharers(node):
+        if sharers := self.cluster.foreign.sharers(node):
             raise Refusal(shared_node(sharers))
-        placement = Placement(pod.uid, node, self.cluster.open_cards(node))
+        placement = Placement(pod.uid, node, self.cluster.foreign.open_cards(node))
         try:
             self.cluster.reservations.put(placement, self._promises.clock_ns() + BIND_NS)
         except Overbooked as error:

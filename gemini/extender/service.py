@@ -207,7 +207,9 @@ class Service:
     def _for_vendor(self, asked: Sequence[str]) -> Verdict:
         """The nodes for a pod that came past the webhook, and so is served by another device plugin: where nobody
         shares a card."""
-        failed = {name: ("Shared", shared_node(sharers)) for name in asked if (sharers := self.cluster.sharers(name))}
+        failed = {
+            name: ("Shared", shared_node(sharers)) for name in asked if (sharers := self.cluster.foreign.sharers(name))
+        }
         return Verdict([name for name in asked if name not in failed], failed)
 
     def _alone(self, pod: PodView, asked: Sequence[str], everything: bool, short: bool) -> Verdict:

@@ -7,10 +7,8 @@ the one known is passed over (its resourceVersion; the API server's are comparab
 
 A pod holds its devices from the moment it is bound with our record until its containers are gone: a pod that is being
 deleted still holds them, one that ended (Succeeded, Failed) holds them only while a container is still said to run.
-Cards that other device plugins gave out (the Device's devices-checkpoints) are wholly held by them. Between a pod's
-binding and the report of what its kubelet gave it, it may have any card of the node, and so holds all of them. A
-ResourceClaim holds what was allocated to it from the moment that the extender has promised it. A node without a Device
-object, or a Device without its node, takes nobody.
+Cards that other device plugins gave out are foreign.py's. A ResourceClaim holds what was allocated to it from the
+moment that the extender has promised it. A node without a Device object, or a Device without its node, takes nobody.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from gemini.extender.foreign import ForeignCards, discard
 from gemini.extender.podview import PodView, mapping, view_of
 from gemini.extender.reserve import GroupKey, Reservations
 from gemini.kube import names
@@ -29,13 +28,12 @@ from gemini.kube.device import Reported, cordoned, read_device
 from gemini.kube.quantity import version_number
 from gemini.placement.allocate import Allocator
 from gemini.placement.book import Book
-from gemini.placement.model import GPU, WHOLE, Device, Grant, Placement
+from gemini.placement.model import Placement
 from gemini.placement.standing import Standings
 
 NODE, DEVICE, POD, CLAIM, BUDGET = "Node", "Device", "Pod", "ResourceClaim", "PodDisruptionBudget"
 KINDS = (NODE, DEVICE, POD, CLAIM, BUDGET)
 DELETED = "DELETED"
-FOREIGN = "foreign/"  # of the keys in the book of what other device plugins gave out
 ENDED = 20_000  # deleted pods, and allocations of claims that are over, that are remembered
 
 
@@ -52,19 +50,18 @@ class Cluster:
         self.discouraged: set[str] = set()  # nodes that bear a taint PreferNoSchedule
         self.devices: dict[str, Reported] = {}
         self.pods: dict[str, PodView] = {}
+        self.foreign = ForeignCards(self.book, self.devices, self.pods)
         self.budgets: dict[tuple[str, str], dict[str, Any]] = {}
         self.on_node: dict[str, set[str]] = defaultdict(set)  # uids of all pods that are bound and not gone
         self.nominated: set[str] = set()  # uids of waiting pods that preempted
         self._groups: dict[GroupKey, set[str]] = defaultdict(set)
         self._versions: dict[tuple[str, str], int] = {}
         self._come: dict[str, int] = defaultdict(int)  # how far the watch of each kind has come, as a resourceVersion
-        self._awaited: dict[str, set[str]] = defaultdict(set)  # node -> bound pods whose cards another plugin chooses
         self.claims: dict[str, Claim] = {}  # by uid; those that have devices of ours
         self.unanswered: set[str] = set()  # uids of claims that wait for our word
         self._claims_on: dict[str, set[str]] = defaultdict(set)  # node -> uids
         self._releases = 0
         self._ended: dict[str, None] = {}  # uids of deleted pods, oldest first: a read may still show one of them
-        self._foreign: dict[str, dict[str, tuple[Grant, ...]]] = {}  # node -> pod uid -> what another plugin gave it
 
     # ---- events
 
@@ -112,7 +109,7 @@ class Cluster:
         elif kind == DEVICE:
             self.devices[key] = read_device(given)
             self._put_node(key)
-            self._put_foreign(key)
+            self.foreign.report(key)
             self._put_claims(key)
         elif kind == POD:
             self._put_pod(self.view(given))
@@ -128,7 +125,7 @@ class Cluster:
         elif kind == DEVICE:
             self.devices.pop(key, None)
             self._put_node(key)
-            self._put_foreign(key)
+            self.foreign.report(key)
             self._put_claims(key)
         elif kind == POD:
             self._drop_pod(key)
@@ -144,7 +141,7 @@ class Cluster:
     def releases(self) -> int:
         """Grows whenever something was given back, a node has become another, or a group has another member: who waits
         may have room now."""
-        return self._releases + self.reservations.releases
+        return self._releases + self.reservations.releases + self.foreign.releases
 
     def _release(self, key: str) -> None:
         self._releases += self.book.release(key)
@@ -171,42 +168,6 @@ class Cluster:
         if self.book.node(name) != fresh:
             self._releases += 1  # another card, or one in service again
         self.book.put_node(fresh)
-
-    def _put_foreign(self, name: str) -> None:
-        before = self._foreign.pop(name, {})
-        reported = self.devices.get(name)
-        held: dict[str, list[Grant]] = defaultdict(list)
-        if reported is not None:
-            by_uuid = {d.uuid: d for d in reported.node.devices if d.uuid}
-            for pod, uuid in reported.foreign:
-                if uuid in by_uuid:
-                    held[pod].append(_wholly(by_uuid[uuid]))
-        if held:
-            self._foreign[name] = {pod: tuple(grants) for pod, grants in held.items()}
-        for pod in {*before, *held, *self._awaited.get(name, ())}:
-            self._settle_foreign(name, pod)
-
-    def _settle_foreign(self, node: str, pod: str) -> None:
-        """Enters what another plugin gave a pod, as far as the pod's own record does not say it, and says it better.
-        Until all of it has been reported it may be any card of the node."""
-        view, reported = self.pods.get(pod), self.devices.get(node)
-        here = view is not None and view.node == node and not view.gone
-        grants = self._foreign.get(node, {}).get(pod, ())
-        _discard(self._awaited, node, pod)
-        if view is not None and here and view.vendor:
-            self._awaited[node].add(pod)
-            if reported is not None and not all((pod, container) in reported.settled for container in view.vendor):
-                grants = tuple(_wholly(device) for device in reported.node.devices if device.type == GPU)
-        if view is not None and here and view.placement is not None:
-            own = {(grant.type, grant.minor) for grant in view.placement.grants}
-            grants = tuple(grant for grant in grants if (grant.type, grant.minor) not in own)
-        key = foreign_key(node, pod)
-        known = self.book.holdings.get(key)
-        if known is not None and known.placement.grants != grants:
-            self._release(key)
-            known = None
-        if known is None and grants:
-            self.book.place(Placement(key, node, grants), strict=False)
 
     # ---- pods
 
@@ -240,7 +201,7 @@ class Cluster:
             if wanted is not None and held is None:
                 self.book.place(wanted, strict=False, initialized=pod.initialized)
         if pod.node is not None:
-            self._settle_foreign(pod.node, pod.uid)
+            self.foreign.settle(pod.node, pod.uid)
 
     def _drop_pod(self, uid: str) -> None:
         self.reservations.settle(uid)
@@ -249,7 +210,7 @@ class Cluster:
         self._unlink(uid)
         self.pods.pop(uid, None)
         if pod is not None and pod.node is not None:
-            self._settle_foreign(pod.node, uid)  # what was reported counts until the reporter takes it back
+            self.foreign.settle(pod.node, uid)  # what was reported counts until the reporter takes it back
 
     def _unlink(self, uid: str) -> None:
         old = self.pods.get(uid)
@@ -257,9 +218,9 @@ class Cluster:
             return
         self.nominated.discard(uid)
         if old.node is not None:
-            _discard(self.on_node, old.node, uid)
+            discard(self.on_node, old.node, uid)
         if old.group is not None:
-            _discard(self._groups, old.group, uid)
+            discard(self._groups, old.group, uid)
 
     # ---- claims
 
@@ -267,7 +228,7 @@ class Cluster:
         known = self.claims.pop(uid, None)
         self.unanswered.discard(uid)
         if known is not None:
-            _discard(self._claims_on, known.node, uid)
+            discard(self._claims_on, known.node, uid)
             if claim is None or claim.key != known.key:  # that allocation is over
                 self._end(known.key)
                 self.reservations.settle(known.key)
@@ -345,26 +306,6 @@ class Cluster:
         offered = mapping(status.get("capacity"))
         return any(str(offered.get(name, "0")) != "0" for name in names.VENDOR_RESOURCES)
 
-    def sharers(self, node: str) -> list[str]:
-        """Who holds, or is promised, parts of the node's cards by us: of those another device plugin knows nothing."""
-        here = (self.book.holdings[key] for key in self.book.pods_on(node) if not key.startswith(FOREIGN))
-        return [one.placement.pod for one in here if any(kind == GPU for kind, _ in one.devices())]
-
-    def open_cards(self, node: str) -> tuple[Grant, ...]:
-        """The cards that another device plugin may give out next: all but those that it has given out."""
-        site = self.book.node(node)
-        keys = [key for key in self.book.pods_on(node) if key.startswith(FOREIGN)]
-        held = {where for key in keys for where in self.book.holdings[key].devices()}
-        devices = site.devices if site is not None else ()
-        return tuple(_wholly(d) for d in devices if d.type == GPU and (d.type, d.minor) not in held)
-
-    def taken(self, placement: Placement) -> bool:
-        """Whether a card of it is held by a pod that another device plugin serves."""
-        wanted = {(grant.type, grant.minor) for grant in placement.grants}
-        pods = {*self._foreign.get(placement.node, ()), *self._awaited.get(placement.node, ())}
-        held = (self.book.holdings.get(foreign_key(placement.node, pod)) for pod in pods)
-        return any(wanted & set(holding.devices()) for holding in held if holding is not None)
-
     def gone(self, key: str, version: int) -> bool:
         """Whether a pod (its uid), or the allocation of a claim (its key), that was there when the API server's objects
         of the kind had that version is known not to be there any more; 0: of no version."""
@@ -379,8 +320,7 @@ class Cluster:
 
     def picture(self) -> dict[str, Any]:
         """All that follows from the objects, for comparing two extenders; reservations are apart."""
-        foreign = (foreign_key(name, pod) for by in (self._foreign, self._awaited) for name in by for pod in by[name])
-        ours = (*self.pods, *foreign, *(claim.key for claim in self.claims.values()))
+        ours = (*self.pods, *self.foreign.keys(), *(claim.key for claim in self.claims.values()))
         holdings = {
             key: self.book.holdings[key] for key in ours if key in self.book.holdings and key not in self.reservations
         }
@@ -392,10 +332,6 @@ class Cluster:
             "cards": self.book.snapshot(), "holdings": holdings, "groups": groups, "on_node": on_node, "pods": pods,
             "nodes": nodes, "budgets": self.budgets, "nominated": self.nominated,
         }  # fmt: skip
-
-
-def _wholly(device: Device) -> Grant:
-    return Grant(device.type, device.minor, WHOLE, device.memory if device.type == GPU else 0)
 
 
 def key_of(kind: str, given: object) -> str | None:
@@ -412,16 +348,6 @@ def version_of(given: Mapping[str, Any]) -> int:
     return version_number(mapping(given.get("metadata")).get("resourceVersion"))
 
 
-def foreign_key(node: str, pod: str) -> str:
-    return f"{FOREIGN}{node}/{pod}"
-
-
 def _full_name(given: Mapping[str, Any]) -> tuple[str, str]:
     metadata = mapping(given.get("metadata"))
     return str(metadata.get("namespace", "")), str(metadata.get("name", ""))
-
-
-def _discard(index: dict[Any, set[str]], key: Any, uid: str) -> None:
-    index[key].discard(uid)
-    if not index[key]:
-        del index[key]

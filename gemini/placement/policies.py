@@ -33,7 +33,7 @@ class View:
     fits: Bools  # [row, column] the card by itself can take the ask
     # What few policies look at is worked out when they do, [row, column] each:
     now: Callable[[], Ints]  # [3, ...] `before`, with what the pod's earlier tenants hold beside this one
-    after: Callable[[], Ints]  # [3, ...] the same, if the card were taken
+    more: Callable[[], Ints]  # [3, row or 1, column] what the pod would hold of the card in all, if it were taken
     idle: Callable[[], Bools]  # in service, and nobody holds anything of it
     open_siblings: Callable[[], Ints]  # see Book.open_siblings
 
@@ -55,6 +55,10 @@ class View:
             if self.shape.weights[k].any():
                 total = total + used[k] * self.shape.weights[k]
         return np.asarray(total)
+
+    def score_after(self) -> Array:
+        """The same if the card were taken: [row, set]. Scores add up, and the want's is often the same in all rows."""
+        return self.over_sets(self.score(self.before) + self.score(self.more()))
 
 
 Key = Callable[[View], Array]
@@ -95,11 +99,11 @@ class Policy:
 
 
 def _binpack(view: View) -> Array:
-    return -view.over_sets(view.score(view.after()))
+    return -view.score_after()
 
 
 def _spread(view: View) -> Array:
-    return view.over_sets(view.score(view.after()))
+    return view.score_after()
 
 
 def _node_binpack(view: View) -> Array:

@@ -80,7 +80,12 @@ class Fit:
 
     @cached_property
     def after(self) -> Ints:
-        return self.before + (self.need[:, None, :] if self.held is None else self.held)
+        return self.before + self.more
+
+    @property
+    def more(self) -> Ints:
+        """[3, row or 1, column] what the pod would hold of each card, if it were taken."""
+        return self.need[:, None, :] if self.held is None else self.held
 
     @cached_property
     def nobody(self) -> Bools:
@@ -225,14 +230,15 @@ def _score(
 ) -> Scored:
     shape, rows = seen.block.shape, seen.rows
     alive = sets_that_fit(seen, table, want, switches)
-    feasible: Bools = np.asarray(alive.any(axis=1))
+    each = np.arange(len(rows))
+    feasible: Bools = alive[each, alive.argmax(axis=1)]  # any() and min() along few cards take several times as long
     result = Scored(seen, table, feasible, np.zeros(len(rows), dtype=np.int64))
     if own is None or not feasible.any():
         return result
     view = View(
         shape, table, want, seen.before, seen.fits,
         now=lambda: seen.now,
-        after=lambda: seen.after,
+        more=lambda: seen.more,
         idle=lambda: seen.nobody & seen.block.usable[rows],
         open_siblings=lambda: book.open_siblings(seen.block, seen.now),
     )  # fmt: skip
@@ -244,7 +250,7 @@ def _score(
         key = policy.key(view)
         behind = np.iinfo(np.int64).max if key.dtype == np.int64 else key.max() + 1
         masked = np.where(alive, key, behind)
-        numbers[name] = masked.min(axis=1)
+        numbers[name] = masked[each, masked.argmin(axis=1)]
         alive = alive & (masked == numbers[name][:, None])
     result.view = view
     result.best = alive.argmax(axis=1)
@@ -254,7 +260,7 @@ def _score(
             continue
         if name not in numbers:
             key = np.broadcast_to(policy.key(view), alive.shape)
-            numbers[name] = key[np.arange(len(rows)), result.best]
+            numbers[name] = key[each, result.best]
         result.values[name] = numbers[name]
     return result
 

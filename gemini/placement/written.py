@@ -215,10 +215,11 @@ class WrittenIndex:
         if known is not None:
             hit &= known
         found = number.astype(np.int64)
-        missed = np.flatnonzero(~hit)
-        found[missed] = -1
-        for i in missed[number[missed] != self._free].tolist() if self._others else ():
-            found[i] = self._others.get(names.raw(i), -1)
+        missed = (~hit).nonzero()[0]
+        if len(missed):
+            found[missed] = -1
+            for i in missed[number[missed] != self._free].tolist() if self._others else ():
+                found[i] = self._others.get(names.raw(i), -1)
         return found
 
     def _slot(self, words: Sequence[Words], factors: Sequence[np.uint64]) -> Ints:

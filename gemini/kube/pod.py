@@ -197,7 +197,7 @@ def _parse(name: str, annotations: object, labels: object, sources: list[Source]
         if key.startswith(f"{names.DOMAIN}/"):
             raise InvalidPod(shown(key), "is read as an annotation, not as a label; move it to metadata.annotations")
     for source in sources:
-        _check_resourcenames_in(source, types)
+        _check_resource_names(source, types)
         if names.ALIYUN_GPU_MEM in source.resources and names.ALIYUN_GPU_COUNT in tags:
             source.resources.setdefault(names.ALIYUN_GPU_COUNT, tags[names.ALIYUN_GPU_COUNT])  # ACK says it in a label
     pod_policies = policies(on_pod.get(names.GPU_POLICY), names.GPU_POLICY)
@@ -240,7 +240,7 @@ def _read_annotations(given: dict[str, object], sources: list[Source]) -> dict[s
     return on_pod
 
 
-def _check_resourcenames_in(source: Source, types: Collection[str]) -> None:
+def _check_resource_names(source: Source, types: Collection[str]) -> None:
     for key in source.resources:
         domain, _, rest = key.partition("/")
         kind = rest in S2_KEYS or rest in types

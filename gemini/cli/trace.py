@@ -102,7 +102,7 @@ def plot(args: argparse.Namespace) -> int:
         raise Problem(f"--out {args.out}: {error.strerror}; name a file that can be written") from None
     except ValueError as error:
         raise Problem(f"--out {args.out}: {error}; name it .png or .svg", 2) from None
-    print(f"{args.out}: {min(end, last) - begin:.3f} s of {len(rows)} tenants")
+    print(f"{args.out}: {min(end, last) - begin:.3f} s of {len(rows)} tenant{'s' * (len(rows) != 1)}")
     return 0
 
 

@@ -40,11 +40,6 @@ def main(args: argparse.Namespace) -> int:
         raise Problem(f"--namespace {args.namespace!r} is no namespace; use small letters, digits and -", 2)
     if args.namespace is not None and not args.kubernetes:
         raise Problem(f"--namespace {args.namespace} is of objects; add --kubernetes, or leave it out", 2)
-    try:
-        import grafana_foundation_sdk  # noqa: F401
-        import yaml  # noqa: F401
-    except ImportError as error:
-        raise Problem(f"{error.name} is not installed; pip install 'gemini-gpu[dashboards]'") from None
     from gemini.observability import files
 
     if args.kubernetes:

@@ -46,6 +46,10 @@ EXHAUSTED = {  # what a machine runs out of, and what then helps; any other OSEr
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
     errno.ENFILE: "close something, or raise fs.file-max",
 }
+EXTRAS = {  # what only some commands import -> the part of pyproject.toml's optional-dependencies that brings it
+    **dict.fromkeys(("kubernetes", "orjson", "grpc", "google"), "cluster"),
+    **dict.fromkeys(("grafana_foundation_sdk", "yaml"), "dashboards"),
+}
 SIM_SPEC = re.compile(r"[a-z_]+=")
 OWN_FAILURE = 125  # `gemini run`: Gemini itself could not; as docker run, env and timeout say it
 
@@ -110,6 +114,14 @@ def give_up_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
+def lacking(error: ImportError) -> str:
+    """What this installation lacks, and what brings it."""
+    package = (error.name or "").partition(".")[0]
+    if isinstance(error, ModuleNotFoundError) and package in EXTRAS:
+        return f"{package} is not installed; pip install 'gemini-gpu[{EXTRAS[package]}]'"
+    return f"{cause_of(error)}; gemini check tells what is missing"
+
+
 def answer(words: Sequence[str]) -> int:
     """What the words ask for; whatever goes wrong is raised."""
     if not words or words[0] in ("-h", "--help", "help"):
@@ -139,7 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return OWN_FAILURE
         return problem.status if isinstance(problem, Problem) else 2 if isinstance(problem, BadValue) else 1
     except ImportError as error:
-        print(f"gemini: {cause_of(error)}; gemini check tells what is missing", file=sys.stderr)
+        print(f"gemini: {lacking(error)}", file=sys.stderr)
         return OWN_FAILURE if name == "run" else 1
     except BrokenPipeError:  # `gemini ps | head`
         give_up_output()

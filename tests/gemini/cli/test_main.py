@@ -38,6 +38,24 @@ def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.parametrize(
+    ("words", "module", "extra"),
+    [
+        (["extender"], "orjson", "cluster"),
+        (["reporter"], "orjson", "cluster"),
+        (["kubectl"], "orjson", "cluster"),
+        (["dashboards", "--out", "/proc/none"], "grafana_foundation_sdk", "dashboards"),
+        (["dashboards", "--out", "/proc/none"], "yaml", "dashboards"),
+    ],
+)
+def test_what_a_bare_installation_lacks_is_named_with_what_brings_it(words: list[str], module: str, extra: str) -> None:
+    program = f"import sys; sys.modules[{module!r}] = None; from gemini.cli.main import main; sys.exit(main({words!r}))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert f"{module} is not installed; pip install 'gemini-gpu[{extra}]'" in done.stderr
+
+
 def test_version_and_help_need_no_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("gemini ")

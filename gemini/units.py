@@ -76,8 +76,8 @@ def parse_size(text: str, what: str = "size") -> int:
 def format_size(size_bytes: int) -> str:
     """Bytes as a person reads them: `80 GiB`, `1.5 GiB`, `0`."""
     value = float(size_bytes)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if value < 1024 or unit == "TiB":
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"):
+        if value < 1024 or unit == "EiB":
             return f"{value:.3g} {unit}" if value < 1000 else f"{value:.0f} {unit}"
         value /= 1024
     raise AssertionError("unreachable")

@@ -40,11 +40,13 @@ COMMANDS = {  # name -> (module, what it does)
     "dashboards": ("gemini.cli.dashboards", "alert rules for Prometheus, dashboards for Grafana"),
     "check": ("gemini.cli.check", "what is wrong on this machine, and what to do about it"),
 }
-EXHAUSTED = {  # what a machine runs out of, and what then helps; any other OSError that nobody expected is our mistake
+# What a machine runs out of or has no room for, and what then helps. Any other OSError that nobody expected is our own.
+EXHAUSTED = {
     errno.ENOSPC: "make room there",
     errno.EDQUOT: "make room there",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
     errno.ENFILE: "close something, or raise fs.file-max",
+    errno.ENAMETOOLONG: "give a shorter one",
 }
 EXTRAS = {  # what only some commands import -> the part of pyproject.toml's optional-dependencies that brings it
     **dict.fromkeys(("kubernetes", "orjson", "grpc", "google"), "cluster"),
@@ -124,6 +126,8 @@ def lacking(error: ImportError) -> str:
 
 def answer(words: Sequence[str]) -> int:
     """What the words ask for; whatever goes wrong is raised."""
+    if len(words) > 1 and words[0] == "help" and words[1] in COMMANDS:
+        return dispatch(words[1], ["--help"])
     if not words or words[0] in ("-h", "--help", "help"):
         print(usage())
         return 0 if words else 2

@@ -78,12 +78,14 @@ def test_any_number_of_bytes_is_a_size(size: int) -> None:
 
 
 def test_sizes_and_shares_are_shown_short() -> None:
-    assert [format_size(n) for n in (0, 1023, 1 << 30, 80 << 30, 3 << 29)] == [
+    assert [format_size(n) for n in (0, 1023, 1 << 30, 80 << 30, 3 << 29, 999 << 50, 7 << 60)] == [
         "0 B",
         "1023 B",
         "1 GiB",
         "80 GiB",
         "1.5 GiB",
+        "999 PiB",
+        "7 EiB",
     ]
     assert [format_share(x) for x in (0, 0.3, 1.0, 0.125)] == ["0", "0.3", "1", "0.125"]
 

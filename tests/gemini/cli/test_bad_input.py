@@ -88,6 +88,7 @@ def refused(done: subprocess.CompletedProcess[str], status: int, *holds: str) ->
         (["device-plugin"], 2, ["--node NAME"]),
         (["device-plugin", "--node", "n", "--port", "x"], 2, ["--port", "'x'"]),
         (["device-plugin", "--node", "n", "--kubelet-dir", "/none"], 1, ["/none"]),
+        (["device-plugin", "--node", "n", "--kubelet-dir", "a" * 300], 1, ["aaa", "File name too long", "shorter"]),
         (["reporter", "--slots", "0"], 2, ["--slots"]),
         (["reporter", "--look-seconds", "nan"], 2, ["--look-seconds"]),
         (["reporter", "--recover-seconds", "-1"], 2, ["--recover-seconds"]),
@@ -203,3 +204,4 @@ def test_help_lists_every_command_and_each_has_help() -> None:
         shown = gemini(name, "--help")
         assert shown.returncode == 0, shown.stderr
         assert f"gemini {name}" in shown.stdout
+    assert gemini("help", "run").stdout == gemini("run", "--help").stdout

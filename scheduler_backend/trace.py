@@ -150,7 +150,7 @@ def _tuples(value: Any) -> Any:
 def read(path: Path) -> tuple[dict[str, Any], Iterator[Entry]]:
     """The header and the entries of a trace; raises Problem for what is none. A last line cut off is left out."""
     try:
-        file = path.open(encoding="utf-8")
+        file = path.open(encoding="utf-8", errors="replace")  # of another kind of file
     except OSError as error:
         raise Problem(f"trace {path}: {error.strerror}; name a trace.jsonl of a daemon's state directory") from None
     first = file.readline()

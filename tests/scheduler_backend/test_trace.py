@@ -84,9 +84,10 @@ def test_a_line_that_was_cut_off_ends_the_trace_and_a_damaged_one_is_named(tmp_p
     path.write_text("".join([*lines[:3], "garbage\n", *lines[4:]]))
     with pytest.raises(Problem, match=r":4 is no event"):
         trace.replay(path)
-    path.write_text("not json\n")
-    with pytest.raises(Problem, match="no trace"):
-        trace.read(path)
+    for other in (b"not json\n", b"\x89PNG\r\n\x1a\n\xff\n"):
+        path.write_bytes(other)
+        with pytest.raises(Problem, match="no trace"):
+            trace.read(path)
     with pytest.raises(Problem, match="No such file"):
         trace.read(tmp_path / "none")
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from scheduler_backend import devices
 from scheduler_backend.config import TenantSettings, parse_bytes, resolve
-from scheduler_backend.core.tenant import InvalidSpec, TenantSpec, validate, validate_sum
+from scheduler_backend.core.tenant import InvalidSpec, TenantSpec, share_text, validate, validate_sum
 from scheduler_backend.peers import Peer
 from scheduler_backend.persist import EPOCH_BLOCK, Saved, StateDir
 from scheduler_backend.problem import Problem
@@ -25,6 +25,16 @@ from scheduler_backend.server import Server
 log = logging.getLogger("gemini.registry")
 
 _KEYS = {"name", "request", "limit", "memory_bytes", "latency", "gpus", "pid", "class", "share"}
+
+
+def _told(spec: TenantSpec, field_name: str) -> str:
+    """A field of a promise as a person writes it."""
+    value = getattr(spec, field_name)
+    if field_name.endswith("_ppm"):
+        return f"{field_name.removesuffix('_ppm')} {share_text(value)}"
+    if field_name == "latency":
+        return "class latency" if value else "class batch"
+    return f"{field_name} {value}"
 
 
 class Conflict(Problem):
@@ -78,7 +88,7 @@ class Registry:
         if existing is not None and existing != spec:
             differs = next(name for name in spec._fields if getattr(spec, name) != getattr(existing, name))
             raise Conflict(
-                f"tenant {spec.name} exists with {differs} {getattr(existing, differs)}, not {getattr(spec, differs)}; "
+                f"tenant {spec.name} exists with {_told(existing, differs)}, not {_told(spec, differs)}; "
                 f"choose another name, or change it with gemini set"
             )
         owner = peer_uid if "pid" in body else None

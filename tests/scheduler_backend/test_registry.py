@@ -82,7 +82,7 @@ def test_equal_specs_share_and_others_conflict(rig: Rig) -> None:
     assert rig.tenant("a", 0.25) == rig.tenant("a", 0.25)
     status, answer = rig.http("POST", "/tenants", {"name": "a", "request": 0.3})
     assert status == 409
-    assert "exists with request_ppm 250000" in answer["error"]
+    assert "exists with request 0.25, not request 0.3;" in answer["error"]
 
 
 @pytest.mark.parametrize(

@@ -198,6 +198,13 @@ POLICY: dict[str, tuple[str, Reader]] = {
 _TENANT_KEYS = ("request", "limit", "memory", "class", "gpus")
 
 
+def folder(text: str) -> Path:
+    """A folder that was named; an empty text, as of a variable that is not set, would be the current one."""
+    if not text:
+        raise argparse.ArgumentTypeError("'' is no folder; name one")
+    return Path(text)
+
+
 def default_state_dir() -> Path:
     """/run/gemini for root, else below XDG_RUNTIME_DIR, else in /tmp."""
     if os.geteuid() == 0:
@@ -209,7 +216,7 @@ def default_state_dir() -> Path:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the daemon's options to a parser."""
     parser.add_argument("--config", metavar="FILE", type=Path, help="TOML file with settings and tenants")
-    parser.add_argument("--state-dir", metavar="DIR", type=Path, help="where sockets and state lie")
+    parser.add_argument("--state-dir", metavar="DIR", type=folder, help="where sockets and state lie")
     parser.add_argument("--metrics-port", metavar="N", help=DAEMON["metrics_port"][1])
     parser.add_argument("--metrics-host", metavar="ADDRESS", help=DAEMON["metrics_host"][1])
     parser.add_argument("--wait", action="store_true", default=None, help=DAEMON["wait"][1])
@@ -218,7 +225,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--idle-exit", metavar="S", dest="idle_exit_seconds", help=DAEMON["idle_exit_seconds"][1])
     parser.add_argument("--no-trace", dest="trace", action="store_false", default=None, help="record no trace.jsonl")
     parser.add_argument("--log", metavar="LEVEL", help=DAEMON["log"][1])
-    parser.add_argument("--cdi-dir", metavar="DIR", type=Path, help=DAEMON["cdi_dir"][1])
+    parser.add_argument("--cdi-dir", metavar="DIR", type=folder, help=DAEMON["cdi_dir"][1])
 
 
 def read_settings(args: argparse.Namespace) -> Settings:

@@ -12,8 +12,8 @@ from __future__ import annotations
 import argparse
 import re
 
-from gemini.cli.options import folder
 from gemini.cli.problem import Problem
+from scheduler_backend.config import folder
 
 NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")  # an RFC 1123 label
 

@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from gemini.cli.node import Node, default_state_dir, simulation
-
-
-def folder(text: str) -> Path:
-    """A folder that was named; an empty text, as of a variable that is not set, would be the current one."""
-    if not text:
-        raise argparse.ArgumentTypeError("'' is no folder; name one")
-    return Path(text)
+from scheduler_backend.config import folder
 
 
 def add_node(parser: argparse.ArgumentParser) -> None:

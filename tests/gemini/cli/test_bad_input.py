@@ -138,6 +138,7 @@ def test_no_driver_and_no_simulation_is_said(tmp_path: Path) -> None:
         (["--config", "/etc/passwd"], 2, "/etc/passwd is no TOML"),
         (["--sim=gpus=nine"], 2, "nine"),
         (["--nonsense"], 2, "--nonsense"),
+        (["--state-dir="], 2, "--state-dir: ''"),
         (["--metrics-host", "192.0.2.1", "--metrics-port", "0"], 1, "192.0.2.1"),
     ],
 )

@@ -2,8 +2,8 @@
 
 What it makes, all ignored by git, below libhook/:
 
-    _core_api.abi3.so           the Python extension over core/ and carrier/, for any Python from 3.11 on (without
-                                Python.h: ABI mode, _core_abi.py and lib/libgemini_core.so)
+    _core_api.abi3.so           the Python extension over core/, carrier/ and placement/, for any Python from
+                                3.11 on (without Python.h: ABI mode, _core_abi.py and lib/libgemini_core.so)
     lib/libgemini_hook.so       the preload library: core/ driver/ runtime/ hooks/
     lib/sim/libcuda.so.1        the simulated driver: sim/driver/ and core it shares
     lib/sim/libnvidia-ml.so.1   the simulated NVML: sim/nvml/
@@ -15,7 +15,7 @@ and beside the Python modules that libhook/compiled.py names, what mypyc makes o
 `--sanitize address,undefined` or `--sanitize thread` makes the shared libraries and the load generator once more with
 gcc's sanitizers in them, in build/sanitize/NAME (docs/proof.md); `preloaded` says how such a library is preloaded.
 
-The declarations that Python sees are the parts of core/*.h and carrier/*.h between "cffi: begin" and "cffi: end".
+The declarations that Python sees are the parts of the headers there between "cffi: begin" and "cffi: end".
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from libhook import compiled
 ROOT = Path(__file__).resolve().parent
 LIB = ROOT / "lib"
 CFLAGS = ["-std=gnu11", "-O2", "-g", "-fPIC", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", f"-I{ROOT.parent}"]
-PYTHON_DIRS = ("core", "carrier")
+PYTHON_DIRS = ("core", "carrier", "placement")
 HOOK_DIRS = ("core", "driver", "runtime", "hooks")
 # Both the library and the simulated driver export cu*: each must reach its own functions, whoever else defines them.
 BIND_INSIDE = "-Wl,-Bsymbolic-functions"

@@ -134,7 +134,9 @@ def write_scores(request: FilterRequest, ranks: Ints) -> bytes:
         some = zip(request.names, scores.tolist(), strict=True)
         best = sorted(((name, score) for name, score in some if score), key=lambda one: -one[1])
         return orjson.dumps([{"Host": name, "Score": score} for name, score in best])
-    parts = zip(range(MAX_SCORE, 0, -1), written.parted(MAX_SCORE - scores, MAX_SCORE + 1), strict=False)
+    parts = zip(
+        range(MAX_SCORE, 0, -1), written.parted((MAX_SCORE - scores).astype(np.int8), MAX_SCORE + 1), strict=False
+    )
     listed = (part.each_with(b',"Score":%d}' % score, b'{"Host":') for score, part in parts if len(part))
     return b"[%b]" % b",".join(listed)
 

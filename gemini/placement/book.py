@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gemini.placement.holding import Holding
-from gemini.placement.index import NameIndex
 from gemini.placement.model import GPU, Device, Node, Placement
 from gemini.placement.shape import CORE, MEMORY, SLOTS, Bools, Ints, Shape, Traits, traits_of
 from gemini.placement.tree import Tree
@@ -109,8 +108,7 @@ class Book:
         self._changed: dict[str, int] = {}  # node -> the version of its last change, the latest at the end
         self._sites: dict[str, _Site] = {}
         self._ordinals = _Ordinals()
-        self._index: NameIndex | None = None  # name -> ordinal; None: to be made when somebody asks
-        self._written: WrittenIndex | None = None  # the same for names as they are written
+        self._index: WrittenIndex | None = None  # name -> ordinal; None: to be made when somebody asks
         self._on_node: dict[str, set[str]] = defaultdict(set)
         self._put_all(list(nodes))
 
@@ -131,16 +129,15 @@ class Book:
 
     def ordinals(self, names: Collection[str]) -> Ints:
         """The same of each name; for many names at once."""
-        if isinstance(names, Written):
-            if self._written is None and (known := Written.of(self._sites.keys())) is not None:
-                self._written = WrittenIndex(known, [site.ordinal for site in self._sites.values()])
-            if self._written is not None:
-                return self._written.find(names)
-        if len(names) < (SOME if len(self._ordinals) <= CACHED else FEW):
-            return np.fromiter(map(self._ordinals.__getitem__, names), np.int64, len(names))
-        if self._index is None:
-            self._index = NameIndex(self._sites.keys(), [site.ordinal for site in self._sites.values()])
-        return self._index.find(names)
+        if not isinstance(names, Written) and len(names) < (SOME if len(self._ordinals) <= CACHED else FEW):
+            return self._one_by_one(names)
+        if self._index is None and (known := Written.of(self._sites.keys())) is not None:
+            self._index = WrittenIndex(known, [site.ordinal for site in self._sites.values()])
+        asked = names if isinstance(names, Written) else Written.of(names)
+        return self._one_by_one(names) if self._index is None or asked is None else self._index.find(asked)
+
+    def _one_by_one(self, names: Collection[str]) -> Ints:
+        return np.fromiter(map(self._ordinals.__getitem__, names), np.int64, len(names))
 
     def row(self, name: str, kind: str) -> tuple[Block, int] | None:
         site = self._sites.get(name)
@@ -169,7 +166,7 @@ class Book:
             self._clear(old)
         site = _Site(node, ordinal)
         if old is None:
-            self._index = self._written = None
+            self._index = None
         self._sites[node.name] = site
         self._ordinals[node.name] = ordinal
         for kind in sorted({d.type for d in node.devices}):
@@ -185,7 +182,7 @@ class Book:
             self.version += 1
             self.layout = self.version
             self._clear(site)
-            self._index = self._written = None
+            self._index = None
             self._changed.pop(name, None)
             del self._ordinals[name]
             self.names[site.ordinal] = None

@@ -13,6 +13,7 @@ BELOW = {
     "runtime": {"core", "driver"},
     "hooks": {"core", "driver", "runtime"},
     "carrier": {"core"},
+    "placement": set(),
     "sim/model": set(),
     "sim/driver": {"driver", "sim/model"},
     "sim/nvml": {"driver", "sim/model"},

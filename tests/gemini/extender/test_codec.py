@@ -63,11 +63,11 @@ def test_many_names_are_answered_as_they_are_written() -> None:
     assert isinstance(request.names, Written)
     assert (request.pod, list(request.names), request.nodes) == (POD, MANY, None)
     assert json.loads(codec.write_filter(request, request.names, {}))["NodeNames"] == MANY
-    even = np.arange(len(MANY)) % 2 == 0
-    answer = json.loads(codec.write_filter(request, request.names.only(even), {}, request.names.only(~even)))
+    even, odd = request.names.parted(np.arange(len(MANY), dtype=np.int8) % 2, 2)
+    answer = json.loads(codec.write_filter(request, even, {}, odd))
     no_room = ": ".join(codec.NO_ROOM)
     assert (answer["NodeNames"], answer["FailedNodes"]) == (MANY[::2], dict.fromkeys(MANY[1::2], no_room))
-    both = json.loads(codec.write_filter(request, [], {MANY[0]: ("Full", "it is")}, request.names.only(~even)))
+    both = json.loads(codec.write_filter(request, [], {MANY[0]: ("Full", "it is")}, odd))
     assert both["FailedNodes"] == {MANY[0]: "Full: it is"} | dict.fromkeys(MANY[1::2], no_room)
     scores = json.loads(codec.write_scores(request, np.array([0, *[1] * (len(MANY) - 2), -1])))
     assert scores == [{"Host": MANY[0], "Score": 10}]

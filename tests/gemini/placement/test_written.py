@@ -87,14 +87,17 @@ def test_whatever_is_not_plainly_names_is_left_to_json(text: bytes) -> None:
 def test_those_that_are_marked_are_names_again(marked: list[tuple[str, bool]]) -> None:
     names = written([name for name, _ in marked])
     kept = [name for name, mark in marked if mark]
-    only = names.only(np.array([mark for _, mark in marked], dtype=bool))
+    marks = np.array([mark for _, mark in marked], dtype=np.int8)
+    left, only = names.parted(marks, 2)
     assert (list(only), len(only), json.loads(b"[%b]" % only.text)) == (kept, len(kept), kept)
     index = WrittenIndex(written(sorted({name for name, _ in marked} | {"other"})), range(len(dict(marked)) + 1))
     assert index.find(only).tolist() == (index.find(written(kept)).tolist() if kept else [])
     assert only[:2] == kept[:2]
-    left, parted = names.parted(np.array([mark for _, mark in marked], dtype=np.int64), 2)
-    assert (list(parted), parted.text, len(left)) == (kept, only.text, len(names) - len(kept))
     assert list(left) == [name for name, mark in marked if not mark]
+    for part in (only, left):
+        again = Written.of(list(part)) if len(part) else part
+        assert again is not None
+        assert (again.text, again.ends.tolist()) == (part.text, part.ends.tolist())
     whole = b",".join(b'{"Host":%b}' % json.dumps(name).encode() for name in kept)
-    assert parted.each_with(b"}", b'{"Host":') == whole
+    assert only.each_with(b"}", b'{"Host":') == whole
     assert json.loads(b"{%b}" % only.each_with(b':"full"')) == dict.fromkeys(kept, "full")

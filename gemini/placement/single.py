@@ -1,12 +1,15 @@
-"""A want of one card on one node, in plain integers: what the scan says of it, without its arrays.
+"""A want of one card, card by card: what the scan says of it, without its arrays.
 
-Pure. The scan (scan.py) is made for thousands of nodes. Between two pods of one kind something changes on one node, or
-on a few, and for these sixty operations on arrays cost far more than what is in them. Most asks are simple: one card,
-any card, by policies that look at the card's own score alone. Those are answered here, by the same integers and the
-same floating point (test_single.py and test_standing.py compare the two); whatever is not simple is the scan's.
+Pure. The scan (scan.py) takes sixty operations on arrays, whatever they hold: far too many for the few nodes where
+something changes between two pods of one kind, and ten times what one pass over all cards costs. Most asks are simple:
+one card, any card, by policies that look at the card's own score alone. Those are answered here, in C
+(libhook/placement/standing.c), by the same integers and the same floating point (test_single.py and test_standing.py
+compare the two); whatever is not simple is the scan's.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +17,8 @@ from gemini.placement.book import Block
 from gemini.placement.model import Ask, Grant, Placement, Role, Want
 from gemini.placement.policies import POLICIES
 from gemini.placement.scan import NEEDS_KEPT, most_used, need_of
-from gemini.placement.shape import CORE, MEMORY, Shape
+from gemini.placement.shape import CORE, MEMORY, Array, Ints, Shape
+from libhook.core import ffi, lib
 
 PLACES = 1e9  # numbers of policies are compared as np.round(number, 9) leaves them
 
@@ -25,9 +29,9 @@ class Made:
     def __init__(self, want: Want, shape: Shape) -> None:
         need = need_of(want, shape)
         self.need: list[list[int]] = need.tolist()
-        self.most: list[list[int]] = most_used(shape, need).tolist()
-        of_need = (need.astype(shape.weights.dtype) * shape.weights).sum(axis=0)
-        self.scored: list[list[int]] = np.vstack([shape.weights, of_need]).T.tolist()  # what used adds up with, and to
+        of_need = (need * shape.weights).sum(axis=0)
+        columns = zip(most_used(shape, need).T.tolist(), shape.weights.T.tolist(), of_need.tolist(), strict=True)
+        self.cards = ffi.new("struct standing_card[]", list(columns))
         self.denominator = float(shape.denominator)
 
 
@@ -46,6 +50,7 @@ class Single:
     def __init__(self, want: Want, role: Role, signs: tuple[int, ...]) -> None:
         self.want, self.role, self.signs = want, role, signs
         self._last: tuple[Shape, Made] | None = None
+        self._found, self._score = ffi.new("int64_t *"), ffi.new("int64_t *")
 
     def _made_of(self, shape: Shape) -> Made:
         if self._last is None or self._last[0] is not shape:  # to look a want up is to hash all that it says
@@ -54,27 +59,38 @@ class Single:
 
     def serves(self, block: Block) -> bool:
         """Whether the nodes of a block leave it simple."""
-        traits = block.shape.traits
-        return not (self.want.whole and (traits.strict or traits.partitions))
+        shape = block.shape
+        if self.want.whole and (shape.traits.strict or shape.traits.partitions):
+            return False
+        return shape.exact is np.int64  # else scores are integers of Python's
 
     def look(self, block: Block, row: int) -> tuple[int, int]:
         """The column of the card that the node would give, -1 for none, and the card's score with the pod on it."""
-        made = self._made_of(block.shape)
-        sign = self.signs[0] if self.signs else 0
-        found, least = -1, 0
-        cards = zip(block.usable[row].tolist(), *block.used[:, row].tolist(), *made.most, strict=True)
-        for column, (usable, core, memory, slots, most_core, most_memory, most_slots) in enumerate(cards):
-            if core <= most_core and memory <= most_memory and slots <= most_slots and usable:
-                of_core, of_memory, of_slots, of_need = made.scored[column]
-                score = core * of_core + memory * of_memory + slots * of_slots + of_need
-                if found < 0 or sign * score < sign * least:
-                    found, least = column, score
-        return found, least
+        self._look(block, row, 1, self._found, self._score)
+        return self._found[0], self._score[0]
+
+    def look_all(self, block: Block) -> tuple[Ints, Ints]:
+        """The same for each row of a block."""
+        columns, scores = np.empty((2, len(block.devices)), dtype=np.int64)
+        self._look(block, 0, len(columns), *(ffi.from_buffer("int64_t[]", array) for array in (columns, scores)))
+        return columns, scores
+
+    def _look(self, block: Block, row: int, rows: int, found: Any, scores: Any) -> None:
+        made, count = self._made_of(block.shape), block.shape.count
+        used, usable = ffi.from_buffer("int64_t[]", block.used), ffi.from_buffer("bool[]", block.usable)
+        at, sign = row * count, self.signs[0] if self.signs else 0
+        lib.standing_look(made.cards, count, usable + at, used + at, len(usable), rows, sign, found, scores)
 
     def numbers(self, block: Block, score: int) -> list[float]:
         """What each policy says of that score."""
         denominator = self._made_of(block.shape).denominator
         return [float(round(float(sign * score) / denominator * PLACES)) / PLACES for sign in self.signs]
+
+    def numbers_of_all(self, block: Block, scores: Ints) -> Array:
+        """The same of each of many scores, by policy."""
+        signs = np.array(self.signs, dtype=np.int64)[:, None]
+        result: Array = np.round((signs * scores).astype(np.float64) / self._made_of(block.shape).denominator, 9)
+        return result
 
     def placement(self, pod: str, node: str, block: Block, column: int) -> Placement:
         need = self._made_of(block.shape).need

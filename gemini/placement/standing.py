@@ -21,6 +21,7 @@ from gemini.placement.allocate import Allocator, Trial
 from gemini.placement.model import Ask, Placement
 from gemini.placement.shape import Array, Bools, Ints
 from gemini.placement.single import single_of
+from libhook.core import ffi, lib
 
 KEPT = 64  # kinds of ask
 FEW = 32  # changed nodes; that many are looked at one by one
@@ -37,6 +38,7 @@ class Standing:
         self._possible: Bools = np.zeros(1, dtype=bool)  # by ordinal; the last is for names that are not known
         self._numbers: Array = np.zeros((0, 0))  # by policy and ordinal: less is better
         self._ranks: Ints | None = None  # by ordinal
+        self._best = ffi.new("int64_t *")
 
     def refresh(self) -> None:
         """Brings it up to the book as it is now."""
@@ -46,17 +48,19 @@ class Standing:
         if book.layout > self._version or book.tree is not None:
             count = len(book.names)
             self._possible, self._numbers = np.zeros(count + 1, dtype=bool), np.zeros((len(self._policies), count))
-            self._try(book.present)
+            self._look_everywhere()
         else:
             changed = list(book.changed_since(self._version))
-            if not self._mend(changed):
+            if self._single is not None and len(changed) > FEW:
+                self._look_everywhere()
+            elif not self._mend(changed):
                 self._try(self._allocator.among(np.fromiter(map(book.ordinal, changed), np.int64, len(changed))))
         self._version, self._ranks = book.version, None
 
     def _mend(self, changed: Sequence[str]) -> bool:
         """Looks at a few nodes one by one, where the ask is simple; whether it is."""
         single, book = self._single, self._book
-        if single is None or len(changed) > FEW:
+        if single is None:
             return False
         for name in changed:
             ordinal, at = book.ordinal(name), book.row(name, single.want.type)
@@ -72,6 +76,21 @@ class Standing:
                 for i, number in enumerate(single.numbers(block, score)):
                     self._numbers[i, ordinal] = number
         return True
+
+    def _look_everywhere(self) -> None:
+        """Looks at all nodes, a shape at a time where that leaves the ask simple."""
+        single, left = self._single, self._book.present
+        if single is not None:
+            left = np.zeros_like(left)
+            for block in self._book.blocks[single.want.type].values():
+                if not single.serves(block):
+                    left[block.ordinal] = True
+                    continue
+                columns, scores = single.look_all(block)
+                self._possible[block.ordinal] = columns >= 0
+                self._numbers[:, block.ordinal] = single.numbers_of_all(block, scores)
+        if left.any():
+            self._try(left)
 
     def _try(self, asked: Bools) -> None:
         """Looks at the nodes that are marked, all at once."""
@@ -110,19 +129,35 @@ class Standing:
         None: they are too few for a choice.
         """
         ordinals = self._book.ordinals(names)
+        if self._policies:
+            return self._shortest(ordinals, most, avoid)
         fit = self._possible.take(ordinals).nonzero()[0]
         if len(fit) <= most:
             return None
         if avoid:
             welcome = [at for at in fit.tolist() if names[at] not in avoid]
             fit = np.array(welcome) if welcome else fit
-        if not self._policies:
-            return [names[at] for at in fit[:most].tolist()]
-        left = ordinals.take(fit)
-        for numbers in self._numbers:
-            of = numbers.take(left)
-            left = left[of == np.minimum.reduce(of)]
-        return [str(self._book.names[np.minimum.reduce(left)])]
+        return [names[at] for at in fit[:most].tolist()]
+
+    def _shortest(self, ordinals: Ints, most: int, avoid: Collection[str]) -> list[str] | None:
+        if self._best_of(self._possible, ordinals) <= most:
+            return None
+        best = self._best[0]
+        if avoid:
+            welcome = self._possible.copy()
+            welcome[[self._book.ordinal(name) for name in avoid]] = False
+            if self._best_of(welcome, ordinals):
+                best = self._best[0]
+        return [str(self._book.names[best])]
+
+    def _best_of(self, possible: Bools, ordinals: Ints) -> int:
+        """How many can take the pod; the best of them is in self._best then."""
+        policies, nodes = self._numbers.shape
+        found: int = lib.standing_best(
+            ffi.from_buffer("bool[]", possible), ffi.from_buffer("double[]", self._numbers), policies, nodes,
+            ffi.from_buffer("int64_t[]", ordinals), len(ordinals), self._best,
+        )  # fmt: skip
+        return found
 
     def choose(self, ask: Ask, node: str) -> Placement | None:
         """What a node gives a pod of this kind, by the book as it is now; None: it cannot take the pod."""

@@ -13,6 +13,8 @@ from scheduler_backend.core.policy import SCALE, Policy, virtual
 from scheduler_backend.core.seat import Member, Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
 
+HOP_DIVISOR = 16  # the part of what the last grant was charged that may pass for its messages' time
+
 
 class Accounts:
     """One GPU's token and its tenants' books. `epochs` numbers grants; it is the node's, for epochs never repeat."""
@@ -135,10 +137,11 @@ class Accounts:
         """What lies between our view of a grant, `span_ns`, and the client's own (receipt to drain confirmed): two
         messages.
 
-        They are charged to nobody: the least of all tenants', and hop_most_ns at most, of each grant. One of 0.7 has
-        two turns in a row where one of 0.3 never has, and would pay for fewer hand-overs than its part of the time. A
-        limited tenant alone would pay for them with its limit at each of its steps, each time for two wake-ups of a
-        daemon that has slept since: its own are not charged, up to hop_alone_most_ns (see _hop_of).
+        They are charged to nobody: of each grant what the tenant's own take, hop_most_ns at most. One of 0.7 has two
+        turns in a row where one of 0.3 never has, and would pay for fewer hand-overs than its part of the time; one
+        without a page would pay for its slower way. A limited tenant alone would pay for them with its limit at each
+        of its steps, each time for two wake-ups of a daemon that has slept since: its own are not charged, up to
+        hop_alone_most_ns (see _hop_of).
         """
         if held_ns > 0:
             most_ns = self.policy.hop_most_ns if self.contended else self.policy.hop_alone_most_ns
@@ -147,12 +150,17 @@ class Accounts:
             self._hops[seat.name] = hop_ns if known_ns is None else (3 * known_ns + hop_ns) // 4
 
     def _hop_of(self, seat: Seat, quota_ns: int) -> int:
-        """What of a grant of this quota is not charged. A client's word for it: so at most hop_most_ns, or alone a
-        fifth of the quota where that is more, for one that lies would pass its limit by as much."""
-        policy = self.policy
-        if self.contended:
-            return min(policy.hop_most_ns, *self._hops.values()) if self._hops else 0
-        return min(self._hops.get(seat.name, 0), max(policy.hop_most_ns, quota_ns // 5))
+        """What of a grant of this quota is not charged. It is a client's word, so what it may gain by a lie is bounded.
+
+        Beside others: hop_most_ns, and a part of what its last grant was charged, or grants given back at once would
+        cost nothing; but what the quickest needs is granted to all. Alone: a fifth of the quota, or hop_most_ns where
+        that is more, for one that lies would pass its limit by as much.
+        """
+        policy, own_ns = self.policy, self._hops.get(seat.name, 0)
+        if not self.contended:
+            return min(own_ns, max(policy.hop_most_ns, quota_ns // 5))
+        least_ns = min(self._hops.values(), default=0)
+        return min(policy.hop_most_ns, max(least_ns, min(own_ns, seat.held_ns // HOP_DIVISOR)))
 
     def _charge_stray(self, seat: Seat, member: Member, busy_ns: int, held_ns: int) -> None:
         """Who overran is charged on while the token is elsewhere; who lost its lease, for the work it then reports.

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from scheduler_backend.core.events import Prepare
-from scheduler_backend.core.policy import SCALE, Policy, moved_on, pick, virtual
+from scheduler_backend.core.policy import HANDOVER_NS, SCALE, Policy, moved_on, pick, virtual
 from scheduler_backend.core.seat import Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
 
@@ -113,7 +113,7 @@ def orders_behind(machine: Books, order: Prepare) -> list[Prepare]:
     virtual_now = moved_on([*waiting, holder], virtual_now, policy)
     found: list[Prepare] = []
     while len(found) + 1 < policy.ahead and len(order.clients) == 1:
-        at_ns, arrived = at_ns + order.quota_ns + policy.hop_most_ns, arrived + 1
+        at_ns, arrived = at_ns + order.quota_ns + HANDOVER_NS, arrived + 1
         turn = machine.seats[order.tenant]
         waiting.remove(turn)
         held.append(_Turn(turn, order.quota_ns, order.quota_ns, at_ns, arrived))

@@ -15,6 +15,7 @@ from scheduler_backend.core.tenant import WHOLE_PPM, TenantSpec
 
 SCALE = WHOLE_PPM << 20
 MS = 1_000_000
+HANDOVER_NS = 300_000  # what the messages of a hand-over take, where one is planned for
 
 
 class Policy(NamedTuple):
@@ -48,7 +49,7 @@ class Policy(NamedTuple):
         400_000  # who has rested at its limit but for this may be next: drains end before their quota
     )
     alone_stall_ns: int = 12 * MS  # a limited tenant alone runs and pauses in steps of about this
-    hop_most_ns: int = 300_000  # of the messages' time that is not charged
+    hop_most_ns: int = 500_000  # of the messages' time that is not charged
     hop_alone_most_ns: int = 1 * MS  # the same of a limited tenant alone: nobody else waits, the daemon sleeps deeper
     recall_ns: int = 200 * MS  # a refusal of memory waits so long for unused credit of siblings, who may lack a CPU
 
@@ -186,7 +187,7 @@ def _comes_too_late(promised: Sequence[S], first: S, policy: Policy, now_ns: int
     needed only where no time is left for anybody else's quota; the rest is left to virtual time, which is smoother.
     """
     due = sorted(seat.due_ns for seat in promised if seat.due_ns <= now_ns and seat is not first)
-    turn_ns = policy.quota_ns + policy.hop_most_ns
+    turn_ns = policy.quota_ns + HANDOVER_NS
     latest_ns = now_ns - (others - 1) * turn_ns
     return any(due_ns < latest_ns + turns * turn_ns for turns, due_ns in enumerate(due))
 

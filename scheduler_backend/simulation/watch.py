@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from scheduler_backend.core import events as ev
-from scheduler_backend.core.policy import MS
+from scheduler_backend.core.policy import HANDOVER_NS, MS
 from scheduler_backend.core.tenant import WHOLE_PPM
 from scheduler_backend.simulation.library import VALVE_NS
 from scheduler_backend.simulation.process import Process
@@ -48,7 +48,7 @@ class Waits:
     Who left during the wait counts too.
     """
 
-    def __init__(self, programs: Sequence[Program], handover_ns: int = 300_000) -> None:
+    def __init__(self, programs: Sequence[Program], handover_ns: int = HANDOVER_NS) -> None:
         self.kernels: dict[str, int] = {}
         for program in programs:
             self.know(program)

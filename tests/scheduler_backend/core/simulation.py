@@ -3,7 +3,8 @@
 Each tenant is one client that runs a program: always busy, or bursts of GPU work with host time between them. A
 client behaves like the library: it works from the receipt of a Grant to the end of its quota (and `overuse` beyond,
 for work that was launched), gives back at once when its burst is done, and drains when it is asked to. Every message
-takes `hop`. What each client really ran is kept as a timeline, and shares are judged by that alone.
+takes `hop`, and more where its program says so. What each client really ran is kept as a timeline, and shares are
+judged by that alone.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class Program:
     gap_ns: int = 0
     start_ns: int = 0
     stop_ns: int = BUSY
+    hop_ns: int = 0  # what each of its messages takes longer than others'
+    lies: bool = False  # says that nearly all of its grant's time was the messages'
     # state
     left_ns: int = 0
     epoch: int = 0  # held
@@ -95,7 +98,7 @@ class Simulation:
         for action in self.node.handle(event, self.now_ns):
             if isinstance(action, ev.Grant | ev.Extend | ev.Revoke):
                 self.messages += 1
-                self._at(self.now_ns + self.hop_ns, self._receive, action.client, action)
+                self._at(self.now_ns + self._hop_ns(action.client), self._receive, action.client, action)
                 self.grants += isinstance(action, ev.Grant)
             elif isinstance(action, ev.WakeAt):
                 self._wake = action.at_ns
@@ -108,8 +111,11 @@ class Simulation:
         if at_ns == self._wake:
             self._handle(ev.Tick())
 
-    def _send(self, event: ev.Event) -> None:
-        self._at(self.now_ns + self.hop_ns, self._handle, event)
+    def _send(self, event: ev.TokenAsked | ev.TokenRenewed | ev.TokenReturned) -> None:
+        self._at(self.now_ns + self._hop_ns(event.client), self._handle, event)
+
+    def _hop_ns(self, client: int) -> int:
+        return self.hop_ns + self.programs[client].hop_ns
 
     # --- a client
     def _join(self, number: int) -> None:
@@ -190,7 +196,7 @@ class Simulation:
                 ran_ns,
                 1,
                 *self._estimates(program),
-                self.now_ns - program.granted_ns,
+                1 if program.lies else self.now_ns - program.granted_ns,
             )
         )
         program.asked_ns = self.now_ns

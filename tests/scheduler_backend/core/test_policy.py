@@ -83,6 +83,31 @@ def test_over_ten_seconds_whoever_is_at_a_limit_pays_for_its_part_of_the_hand_ov
         assert share <= program.spec.limit_ppm / 1e6
 
 
+@pytest.mark.parametrize("requests", [(0.6, 0.4), (0.4, 0.6), (0.5, 0.5), (0.4, 0.3, 0.2, 0.1)])
+@pytest.mark.parametrize("own_us", [100, 200])
+def test_who_hears_later_than_the_others_does_not_pay_for_it(requests, own_us):
+    programs = [Program(spec(f"t{i}", request)) for i, request in enumerate(requests)]
+    programs[0].hop_ns = own_us * 1000
+    run = sim.Simulation(programs, hop_ns=35_000)
+    run.run(11)
+    shares = run.shares(1, 11)
+    assert shares[0] / sum(shares) == pytest.approx(requests[0], abs=1.5e-3)
+
+
+@pytest.mark.parametrize("burst_ms", [0.3, 1, 4, 0])
+@pytest.mark.parametrize("requests", [(0.5, 0.5), (0.2, 0.8), (0.8, 0.2), (0.3, 0.3, 0.4)])
+def test_who_lies_about_how_late_it_hears_takes_little_from_the_others(requests, burst_ms):
+    programs = [Program(spec(f"t{i}", request)) for i, request in enumerate(requests)]
+    programs[0].lies = True
+    if burst_ms:
+        programs[0].burst_ns, programs[0].gap_ns = int(burst_ms * MS), 10_000
+    run = sim.Simulation(programs, hop_ns=35_000)
+    run.run(11)
+    shares = run.shares(1, 11)
+    for share, request in zip(shares[1:], requests[1:], strict=True):
+        assert share / sum(shares) >= request - 0.0125
+
+
 CLOSED_LOOPS = {
     # burst, gap, request of the one; of the other; the least share of each; the most hand-overs a second
     "1/1 ms beside 50/2 ms": ((1, 1, 0.5), (50, 2, 0.5), (0.38, 0.50)),

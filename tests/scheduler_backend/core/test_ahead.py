@@ -145,7 +145,7 @@ def owed_much() -> Bench:
     carried(bench)
     bench.do(ev.TokenReturned(1, 0, 1, True))
     bench.at(20)
-    assert (bench.machine.prepared.tenant, bench.machine.prepared.wanting_from_ns) == ("a", 13.4 * MS)
+    assert (bench.machine.prepared.tenant, bench.machine.prepared.wanting_from_ns) == ("a", 12.5 * MS)
     carried(bench)
     bench.do(ev.TokenReturned(2, 0, 2, True))
     return bench

@@ -337,6 +337,15 @@ def test_without_the_page_the_messages_alone_are_right(folder: Path, start: Star
         daemon.close()
 
 
+def open_files(pid: int) -> set[str]:
+    """What its descriptors are; one that is closed meanwhile is none."""
+    found = set()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found.add(str(link.readlink()))
+    return found
+
+
 def test_a_forked_child_is_a_client_of_its_own(daemon: Daemon, start: Start) -> None:
     client = start("fork")
     served = Served(daemon)
@@ -354,9 +363,8 @@ def test_a_forked_child_is_a_client_of_its_own(daemon: Daemon, start: Start) -> 
     assert message.flags == 0
     daemon.welcome(child)
     # Neither end of the parent's sockets is open in the child.
-    inherited = [os.readlink(f"/proc/{hello.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{hello.pid}/fd")]
-    childs = [os.readlink(f"/proc/{message.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{message.pid}/fd")]
-    assert not {name for name in inherited if name.startswith("socket")} & set(childs)
+    inherited, childs = open_files(hello.pid), open_files(message.pid)
+    assert not {name for name in inherited if name.startswith("socket")} & childs
     served.epoch = 5
     served.serve(client)
     assert client.finish() == {"child": 0}

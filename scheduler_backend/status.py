@@ -169,6 +169,7 @@ async def _body(request: web.Request) -> dict[str, Any]:
 
 def read_application(server: Server) -> web.Application:
     """What may be asked over TCP too."""
+    info.build()  # it asks git where this is a checkout: not while somebody waits for a grant
 
     async def show_state(_request: web.Request) -> web.Response:
         await server.outside.look()

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from libhook import info
+from scheduler_backend import status
 from tests.scheduler_backend.rig import ROOT, Rig, wait_for
 
 
@@ -44,6 +46,13 @@ def test_the_state_has_the_shape_of_ps(rig: Rig) -> None:
     client.give_back(grant.epoch)
     for name in "ab":
         rig.http("DELETE", f"/tenants/{name}")
+
+
+def test_what_this_build_is_was_found_out_before_anybody_asks(rig: Rig) -> None:
+    """In a checkout git is asked, for 20 to 30 ms: in the middle of work nobody would be granted anything meanwhile."""
+    info.build.cache_clear()
+    status.read_application(rig)  # type: ignore[arg-type]  # it is only kept
+    assert info.build.cache_info().currsize == 1
 
 
 def test_health_version_and_what_is_not_there(rig: Rig) -> None:

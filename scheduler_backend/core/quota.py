@@ -9,8 +9,8 @@ turns over the window, and by more where the turns of several fall together. Equ
 owns little comes seldom, at distances that differ by a whole turn of somebody else. So a turn is nine tenths of the
 quota, which leaves room for overuse, and in proportion for less than an equal part, down to half of that. In a model of
 47 mixes of 2 to 32 tenants, 99th percentile of the error over 1 s, worst mix: 1.35 percentage points with turns of one
-whole quota for all, 0.92 with turns half as much shorter as now. Now, in six unequal ones of those: at most 0.68, where
-those had 0.91; over half a second the worst of all 1.5, not 2.0; 110 to 128 hand-overs a second, not 98 to 117.
+whole quota for all, 0.92 with turns half as much shorter as now. In six unequal mixes: at most 0.68 now, 0.91 with
+those; over half a second the worst of all 1.5, not 2.0; 110 to 160 hand-overs a second, not 98 to 127.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from scheduler_backend.core.accounts import Accounts
 from scheduler_backend.core.policy import virtual
-from scheduler_backend.core.quota import turn
+from scheduler_backend.core.quota import turn, whole_turn
 from scheduler_backend.core.seat import Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
 
@@ -111,12 +111,15 @@ class Limits(Accounts):
 
     def _share_turns(self) -> None:
         """Somebody came, changed or went: how long the turns of those with processes are now."""
-        requests = [seat.request_ppm for seat in self.seats.values() if seat.members and seat.request_ppm]
+        promised = [seat for seat in self.seats.values() if seat.members and seat.request_ppm]
+        requests = [seat.request_ppm for seat in promised]
         sum_ppm, count = sum(requests), len(requests)
         self.resident_ppm = sum_ppm or WHOLE_PPM
+        bound = any(seat.limit_ppm * sum_ppm <= seat.request_ppm * WHOLE_PPM for seat in promised)
+        whole_ns = whole_turn(self.policy.quota_ns, requests, bound)
         for seat in self.seats.values():
             if seat.members:
-                seat.turn_ns = turn(self.policy.quota_ns, seat.request_ppm, sum_ppm, count)
+                seat.turn_ns = turn(whole_ns, seat.request_ppm, sum_ppm, count)
 
     def _until_resumed(self, seat: Seat, quota_ns: int, start_ns: int) -> int:
         """No longer than until a tenant has rested enough at its limit that would come then: a wait could cost it its

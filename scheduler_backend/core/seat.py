@@ -12,7 +12,7 @@ from collections import deque
 from enum import Enum
 
 from scheduler_backend.core.policy import Policy, virtual
-from scheduler_backend.core.quota import Bursts, contended_quota, turn
+from scheduler_backend.core.quota import Bursts, contended_quota, whole_turn
 from scheduler_backend.core.tenant import WHOLE_PPM, TenantSpec
 from scheduler_backend.core.window import Window
 
@@ -91,7 +91,7 @@ class Seat:
         self.resume_ns = 0  # when it will be, if throttled
         self.credit = policy.quota_ns * WHOLE_PPM  # ns x ppm; below 0 is debt
         self.filled_ns = now_ns
-        self.turn_ns = turn(policy.quota_ns, 0, 0, 0)  # while it is always busy, and others are there
+        self.turn_ns = whole_turn(policy.quota_ns, (), bound=False)  # while it is always busy, and others are there
         self._of_burst = self._of_turn = self._of_ppm = -1  # of which `_length` is the quota's virtual time
         self._length = 0
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler_backend.core.quota import Bursts, contended_quota, of_several, turn
+from scheduler_backend.core.quota import Bursts, contended_quota, of_several, turn, whole_turn
 
 
 def test_the_burst_is_smoothed_with_rate_one_half_and_unknown_changes_nothing():
@@ -32,7 +32,22 @@ def test_a_quarter_is_added_within_bounds(burst: int, quota: int):
     ],
 )
 def test_who_owns_less_than_an_equal_part_has_shorter_turns(request_ppm: int, requests: list[int], length: int):
-    assert turn(1000, request_ppm, sum(requests), len(requests)) == length
+    assert turn(900, request_ppm, sum(requests), len(requests)) == length
+
+
+@pytest.mark.parametrize(
+    ("requests", "bound", "length"),
+    [
+        ([], False, 900),
+        ([300_000], False, 900),
+        ([700_000, 300_000], False, 900),
+        ([200_000] * 5, False, 900),
+        ([400_000, 300_000, 300_000], False, 800),
+        ([400_000, 300_000, 300_000], True, 900),
+    ],
+)
+def test_three_that_own_unequal_parts_have_shorter_turns(requests: list[int], bound: bool, length: int):
+    assert whole_turn(1000, requests, bound) == length
 
 
 @pytest.mark.parametrize(

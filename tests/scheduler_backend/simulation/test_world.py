@@ -79,6 +79,8 @@ HALF_SECONDS = {
     "limits": ([("a", 0.3, 0.4), ("b", 0.3, 1.0), ("c", 0.1, 0.1)], 1.5),
     # where who owns little has turns nearly as long as who owns much, they fall together: 2.0 pp
     "unequal": ([("a", 0.4, 1.0), ("b", 0.3, 1.0), ("c", 0.2, 1.0), ("d", 0.1, 1.0)], 1.6),
+    # with whole turns of nine tenths of a quota: 1.55 pp
+    "nearly equal": ([("a", 0.35, 1.0), ("b", 0.3, 1.0), ("c", 0.2, 1.0), ("d", 0.15, 1.0)], 1.3),
 }
 
 

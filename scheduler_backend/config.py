@@ -195,6 +195,7 @@ POLICY: dict[str, tuple[str, Reader]] = {
     )
     for name in Policy._fields
 }
+MOST_BYTES = 1 << 20  # of a file: thousands of tenants; /dev/zero has no end
 _TENANT_KEYS = ("request", "limit", "memory", "class", "gpus")
 
 
@@ -255,7 +256,11 @@ def _number(value: object) -> object:
 def read_file(path: Path) -> tuple[dict[str, Any], Policy, tuple[TenantSettings, ...]]:
     """The daemon's values, the policy and the tenants of a TOML file; raises Problem naming the line or the key."""
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            text = file.read(MOST_BYTES + 1)
+        if len(text) > MOST_BYTES:
+            raise Problem(f"config {path} is longer than {MOST_BYTES >> 10} KiB; name a TOML file with settings")
+        raw = tomllib.loads(text.decode("utf-8"))
     except OSError as error:
         raise Problem(f"config {path}: {error.strerror}; name a file that can be read") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -24,6 +24,7 @@ from scheduler_backend.problem import Problem
 
 FORMAT = 1
 _MOST_PENDING = 50_000  # events kept while the disk does not take them
+_MOST_LINE = 16 << 20  # characters of a line that are read: an event has some thousands; /dev/zero has no line's end
 _AT_ONCE = 100  # events written by one flush: half a millisecond of the loop
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
@@ -153,7 +154,7 @@ def read(path: Path) -> tuple[dict[str, Any], Iterator[Entry]]:
         file = path.open(encoding="utf-8", errors="replace")  # of another kind of file
     except OSError as error:
         raise Problem(f"trace {path}: {error.strerror}; name a trace.jsonl of a daemon's state directory") from None
-    first = file.readline()
+    first = file.readline(_MOST_LINE)
     if not first:
         file.close()
         raise Problem(f"{path} is empty: the daemon has not been able to write to it yet; is its disk full?")
@@ -167,8 +168,9 @@ def read(path: Path) -> tuple[dict[str, Any], Iterator[Entry]]:
 
     def entries() -> Iterator[Entry]:
         with file:
-            for number, line in enumerate(file, start=2):
-                if not line.endswith("\n"):
+            lines = iter(lambda: file.readline(_MOST_LINE), "")
+            for number, line in enumerate(lines, start=2):
+                if len(line) < _MOST_LINE and not line.endswith("\n"):
                     return
                 try:
                     now_ns, name, fields, actions = json.loads(line)

@@ -97,6 +97,11 @@ def test_a_file_that_is_not_there(tmp_path: Path):
         config.read_file(tmp_path / "none.toml")
 
 
+def test_a_file_without_end_is_not_read_to_its_end():
+    with pytest.raises(Problem, match=r"config /dev/zero is longer than 1024 KiB"):
+        config.read_file(Path("/dev/zero"))
+
+
 @pytest.mark.parametrize(
     ("text", "ppm"), [(0.3, 300_000), ("30%", 300_000), ("0.3", 300_000), (1, 1_000_000), ("0.0000005", 0), (0, 0)]
 )

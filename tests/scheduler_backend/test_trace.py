@@ -92,6 +92,18 @@ def test_a_line_that_was_cut_off_ends_the_trace_and_a_damaged_one_is_named(tmp_p
         trace.read(tmp_path / "none")
 
 
+def test_a_line_without_end_is_not_read_to_its_end(tmp_path: Path):
+    with pytest.raises(Problem, match="/dev/zero is no trace"):
+        trace.read(Path("/dev/zero"))
+    path = tmp_path / "trace.jsonl"
+    record(path)
+    with path.open("r+b") as file:
+        file.seek(0, os.SEEK_END)
+        file.truncate(file.tell() + (1 << 40))
+    with pytest.raises(Problem, match=r"is no event of a trace"):
+        trace.replay(path)
+
+
 def test_a_trace_that_has_grown_to_its_bound_goes_on_in_a_new_file(tmp_path: Path):
     path = tmp_path / "trace.jsonl"
     recorder = trace.Recorder(path, trace.header(Policy(), [{}], 0, 0, 0), most_bytes=3000)

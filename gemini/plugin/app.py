@@ -52,6 +52,7 @@ from gemini.plugin.shell import Plugin, Shell
 from gemini.plugin.slots import CORE, TooManySlots, gpushare
 from gemini.plugin.turn import Turn
 from gemini.plugin.view import DEVICE, POD, Refusal, View
+from scheduler_backend.config import folder
 
 PORT = 8792
 LIB = Path(libhook.__file__).resolve().parent / "lib"
@@ -139,10 +140,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(
         "--unit", choices=sorted(GPUSHARE_UNITS), default="MiB", help="of one aliyun.com/gpu-mem (default: %(default)s)"
     )
-    add("--state-dir", type=Path, default=STATE_DIR, metavar="DIR", help="the daemon's (default: %(default)s)")
+    add("--state-dir", type=folder, default=STATE_DIR, metavar="DIR", help="the daemon's (default: %(default)s)")
     add(
         "--install-dir",
-        type=Path,
+        type=folder,
         default=INSTALL_DIR,
         metavar="DIR",
         help="where the library is put for containers to mount; not on a file system that forbids execution, as "
@@ -156,7 +157,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--cdi", action="store_true", help="give the library and the socket by CDI devices instead of mounts")
     add(
         "--cdi-dir",
-        type=Path,
+        type=folder,
         default=Path("/var/run/cdi"),
         metavar="DIR",
         help="where the runtime looks for CDI files (default: %(default)s)",
@@ -186,7 +187,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--ready-file", type=Path, metavar="FILE", help="make this file once the plugin is registered, or waits to be")
     add(
         "--kubelet-dir",
-        type=Path,
+        type=folder,
         default=Path(PLUGIN_FOLDER),
         metavar="DIR",
         help="the kubelet's folder of device plugins (default: %(default)s)",
@@ -201,14 +202,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--no-claims", action="store_true", help="leave ResourceClaims of the class gemini.io to nobody")
     add(
         "--registry-dir",
-        type=Path,
+        type=folder,
         default=Path(REGISTRY_FOLDER),
         metavar="DIR",
         help="where the kubelet looks for plugins that serve ResourceClaims (default: %(default)s)",
     )
     add(
         "--driver-dir",
-        type=Path,
+        type=folder,
         default=DRIVER_FOLDER,
         metavar="DIR",
         help="of the socket for these, by a path that is the kubelet's too (default: %(default)s)",

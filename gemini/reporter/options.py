@@ -11,6 +11,7 @@ from pathlib import Path
 from gemini.kube.kubelet_api import PLUGIN_FOLDER, POD_RESOURCES_SOCKET
 from gemini.reporter import sysfs
 from gemini.reporter.health import IGNORED_XIDS, SECOND
+from scheduler_backend.config import folder
 
 CHECKPOINT = f"{PLUGIN_FOLDER}/kubelet_internal_checkpoint"
 LOOK_SECONDS = 10.0
@@ -71,7 +72,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="the kubelet's PodResources (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--sys", type=Path, metavar="DIR", default=sysfs.SYS, help="where sysfs is mounted (default: %(default)s)"
+        "--sys", type=folder, metavar="DIR", default=sysfs.SYS, help="where sysfs is mounted (default: %(default)s)"
     )
 
 

@@ -34,6 +34,8 @@ def rig() -> Iterator[Rig]:
         (["--node", "n", "--kubelet-dir", "/tmp", "--kubeconfig", "/nowhere"], "give --kubeconfig FILE"),
         (["--mode", "card"], "invalid choice: 'card'"),
         (["--unit", "TiB"], "invalid choice: 'TiB'"),
+        (["--node", "n", "--state-dir", ""], "argument --state-dir: '' is no folder; name one"),
+        (["--node", "n", "--kubelet-dir", ""], "argument --kubelet-dir: '' is no folder; name one"),
     ],
 )
 def test_bad_options_are_one_line_with_the_mend(

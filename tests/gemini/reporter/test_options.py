@@ -37,6 +37,7 @@ def test_xids_and_recovery_are_read() -> None:
         (["--slots", "0"], 2, "give 1 or more"),
         (["--look-seconds", "nan"], 2, "give 0.1 or more"),
         (["--recover-seconds", "-1"], 2, "give 0 or more"),
+        (["--sys", ""], 2, "'' is no folder; name one"),
         (["--ignore-xids", "13,x"], 2, "give numbers with commas"),
         (["--kubeconfig", "/nonexistent"], 1, "give --kubeconfig FILE"),
     ],

@@ -75,6 +75,8 @@ def inventory(sim: str | None) -> list[Gpu]:
                 )
             )
     except pynvml.NVMLError as error:
+        if sim is not None:
+            raise Problem(f"--sim={sim!r} says no machine: {error}; write it such as gpus=2,memory=80GiB") from None
         raise Problem(f"no GPU: NVML says {error}; install NVIDIA's driver, or add --sim for a simulated GPU") from None
     if not gpus:
         raise Problem("NVML shows no GPU; see nvidia-smi, or add --sim for a simulated one")

@@ -198,6 +198,14 @@ def test_wrong_use_is_one_line_and_status_2_and_what_cannot_be_done_1(tmp_path: 
         assert (done.returncode, done.stderr.count("\n")) == (status, 1), done.stderr
 
 
+def test_a_text_that_says_no_simulated_machine_is_named_with_one_that_does(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "scheduler_backend", "--state-dir", str(tmp_path), "--sim=gpus=x"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "--sim='gpus=x' says no machine" in done.stderr
+    assert "write it such as gpus=2,memory=80GiB" in done.stderr
+
+
 def test_shares_of_the_file_are_read_again_when_it_changes_and_on_sighup(tmp_path: Path) -> None:
     file = tmp_path / "gemini.toml"
     file.write_text("[tenants.a]\nrequest = 0.5\n[tenants.b]\nrequest = 0.5\n")

@@ -42,6 +42,10 @@ class Probe:
         answer = self._process.communicate(timeout=10)[0]
         self.stalls = [(begin, end) for begin, end in json.loads(answer or "[]")]
 
+    def excuses(self, off_pp: float, window_seconds: float) -> bool:
+        """Can its stalls have put a share off by so much over such a window? Each takes as long as it was, at most."""
+        return bool(self.stalls) and sum(end - begin for begin, end in self.stalls) >= off_pp * window_seconds * 1e7
+
     def stalled(self, starts_ns: np.ndarray, window_ns: int | np.ndarray) -> np.ndarray:
         """For each window [start, start + window_ns): does it hold a stall?"""
         hit = starts_ns < starts_ns

@@ -2,8 +2,8 @@
 
 The judge looks at those tenants that are still alive: over half a second that begins one second after the fault is over
 (or was detected) each is within 2 percentage points of its share (bench/spent.py), and what the daemon counts of its
-memory is what the simulated driver holds. Windows in which the jitter probe saw the machine itself stall are listed,
-and another is taken.
+memory is what the simulated driver holds, at three moments in a row. Where a share is off by no more than the stalls of
+the machine itself, as the jitter probe saw them, can have done, the window is listed, and another is taken.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class Scene:
             found = 100 * shares.errors(np.array([took[name] for name in names]), owed)
             worst = float(found.max())
             windows.append({"error_pp": dict(zip(names, map(float, found), strict=True)), "stalls_ms": seen})
-            if worst <= ALLOWED_PP or not seen:
+            if worst <= ALLOWED_PP or not probe.excuses(worst - ALLOWED_PP, WINDOW_SECONDS):
                 break
         if worst > ALLOWED_PP:
             failed.append(f"a share is off by {worst:.2f} pp")
@@ -162,10 +162,15 @@ class Scene:
         return {"failed": failed, "windows": windows, "judged_after_s": time.monotonic() - over, **self.notes}
 
     def _ledger(self) -> str | None:
-        """The daemon's book of each living tenant against the driver's; None where they agree within 3 s."""
+        """The daemon's book of each living tenant against the driver's; None where they agree within 3 s.
+
+        At three moments in a row, for memory comes and goes: a block too many could be one that is under way at one.
+        """
         books: dict[str, tuple[int, int]] = {}
+        agreed = 0
 
         def agree() -> bool:
+            nonlocal agreed
             held = self.bed.timeline.memory(0)
             for tenant in self.bed.state()["tenants"]:
                 name = tenant["name"]
@@ -175,7 +180,9 @@ class Scene:
             again = self.bed.timeline.memory(0)
             if again != held:
                 return False
-            return len(books) == len(self.shares) and all(daemon == real for daemon, real in books.values())
+            same = len(books) == len(self.shares) and all(daemon == real for daemon, real in books.values())
+            agreed = agreed + 1 if same else 0
+            return agreed >= 3
 
         try:
             wait_for(agree, 3, "agreement of the books")

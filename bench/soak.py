@@ -5,9 +5,10 @@
 Two tenants are busy throughout; guests join, leave, are killed, frozen and resumed, change their shares, one after the
 other at random, and the daemon itself is killed and started again in the first quarter. After each event, a second
 later, all tenants that are there are measured against their shares over one second (bench/spent.py); where they are off
-and the machine itself stalled another second is taken, six at most. Whenever the guests have all left, the daemon's
-memory, descriptors and threads are noted: over what is left of the run none of them may grow. The seed is in the JSON:
-the same seed makes the same events. Of each second that is off the traces and logs are kept in out/soak.
+by no more than stalls of the machine itself can have done, another second is taken, six at most. Whenever the guests
+have all left, the daemon's memory, descriptors and threads are noted: over what is left of the run none of them may
+grow. The seed is in the JSON: the same seed makes the same events. Of each second that is off the traces and logs are
+kept in out/soak.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ class Soak:
             taken = {name: took[name] for name in self.shares}
             found = 100 * shares.errors(np.array(list(taken.values())), owed)
             errors.append(float(found.max()))
-            if errors[-1] <= ALLOWED_PP or not probe.stalls:
+            if errors[-1] <= ALLOWED_PP or not probe.excuses(errors[-1] - ALLOWED_PP, WINDOW_SECONDS):
                 break
         off = {}
         if errors[-1] > ALLOWED_PP:

@@ -19,3 +19,12 @@ def test_the_probe_is_a_process_that_answers() -> None:
     with Probe() as probe:
         pass
     assert all(end > begin for begin, end in probe.stalls)
+
+
+def test_stalls_excuse_an_error_of_their_own_length_and_no_more() -> None:
+    probe = Probe()
+    assert not probe.excuses(0.0, 0.5), "there was none"
+    probe.stalls = [(0, 3_000_000), (9_000_000, 11_000_000)]
+    assert probe.excuses(1.0, 0.5), "5 ms of 500"
+    assert not probe.excuses(1.01, 0.5)
+    assert probe.excuses(0.5, 1.0)

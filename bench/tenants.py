@@ -124,6 +124,8 @@ def main() -> int:
         if args.tenants * PROCESSES == 256:
             claims.append(claim("tenants.join", run["served"]))
         passed["all that joined are known to the daemon"] = run["clients"] == args.tenants * PROCESSES
+        x, y = run["busy_shares_after"].values()
+        passed["the busy two are within 2 pp of each other's share after"] = abs(x - y) <= 0.02
     return report("What do many tenants cost the node?", figures, passed, claims)
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from libhook import core
 from libhook.core import ffi, lib
 
-CLIENTS = 64  # connections that `many` keeps, each with its own name
+CLIENTS = 64  # connections that `many` and `recalls` keep, each with its own name
 
 # ZMTP 3.1, NULL mechanism: what a DEALER says; libzmq takes messages only once it has said its own part.
 _READY = b"\x05READY" + b"\x0bSocket-Type" + struct.pack(">I", 6) + b"DEALER" + b"\x08Identity" + struct.pack(">I", 0)
@@ -140,6 +140,25 @@ def many(path: str, uuid: bytes) -> Iterator[None]:
         yield
 
 
+def recalls(path: str, uuid: bytes) -> Iterator[None]:
+    """One process asks for more memory than there is, again and again, and all others are asked for theirs."""
+    asked = core.encode(core.new(lib.WIRE_MEM_RESERVE, 9, device=0, **{"bytes": 1 << 40}))
+    holds = core.encode(core.new(lib.WIRE_MEM_RELEASE, 9, device=0, flags=lib.WIRE_MEM_RELEASE_WHOLE, **{"bytes": 1}))
+    answer = core.encode(core.new(lib.WIRE_MEM_RELEASE, 9, device=0, flags=lib.WIRE_MEM_RELEASE_RECALLED))
+    clients: list[Client] = []
+    while True:
+        for number in range(CLIENTS):
+            if number == len(clients):
+                clients.append(Client(path, uuid))
+                clients[number].say(holds)
+            elif not (clients[0].say(asked) and clients[number].say(answer)):
+                for client in clients:
+                    client.close()
+                clients = []
+                break
+        yield
+
+
 def hellos(path: str, uuid: bytes) -> Iterator[None]:
     """Ever new processes, as it says."""
     while True:
@@ -192,7 +211,7 @@ def nonsense(path: str, uuid: bytes) -> Iterator[None]:
 
 
 WAYS: dict[str, Callable[[str, bytes], Iterator[None]]] = {
-    way.__name__: way for way in (burn, messages, many, hellos, drained, connections, pages, nonsense, memory)
+    way.__name__: way for way in (burn, messages, many, hellos, drained, connections, pages, nonsense, memory, recalls)
 }
 
 

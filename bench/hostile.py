@@ -30,7 +30,7 @@ from bench.tenants import cpu_ns
 
 ALLOWED_PP = 1.0
 VICTIMS = (("a", 0.5, 1.0), ("b", 0.3, 1.0))
-HOSTILE = 0.2
+HOSTILE, MEMORY = 0.2, 1 << 30
 TURN_SECONDS, SETTLE_SECONDS = 1.0, 0.15
 
 
@@ -95,7 +95,7 @@ def measure(way: str, seconds: float, tenants: int) -> dict[str, Any]:
     """Turns of burning and of flooding, one after the other."""
     with Bed() as bed:
         bed.start_loads(*VICTIMS, options=("--seconds", 0))
-        paths = [bed.tenant(f"hostile{number}", HOSTILE / tenants, 1.0) for number in range(tenants)]
+        paths = [bed.tenant(f"hostile{number}", HOSTILE / tenants, 1.0, memory=MEMORY) for number in range(tenants)]
         uuid = bed.timeline.devices()[0].uuid.removeprefix("GPU-").replace("-", "")
         bed.sample(1.0)
         turns: dict[str, list[dict[str, Any]]] = {"burn": [], way: []}

@@ -24,10 +24,6 @@ class Allowance:
         """Take what whole() said is there."""
         self.left -= count
 
-    def give(self, count: int = 1) -> None:
-        """Let so many more be taken, soon: what is above the burst is lost with the next look."""
-        self.left += count
-
     def lacks_seconds(self) -> float:
         """How long it takes until one may be taken again."""
         return max(0.0, 1 - self.left) / self.rate

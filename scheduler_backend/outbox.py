@@ -162,9 +162,6 @@ class Outbox(ABC):
         self._to_client(action.client, wire.mem_reply, action)
 
     def _mem_recall(self, action: ev.MemRecall) -> None:
-        client = self.clients.get(action.client)
-        if client is not None:
-            self.endpoints[client.tenant].allowance.give()  # its answer was asked for; unheard, memory is refused
         self._to_client(action.client, wire.mem_recall, action)
 
     def _welcome(self, action: ev.Welcome) -> None:

@@ -4,21 +4,29 @@ A process reserves before it allocates and may get some credit beyond, so that s
 daemon cannot see which part of it is unused; so before anyone is refused, all siblings that hold anything are asked for
 it, and the refusal waits for their answers, or their death (one that ended a moment ago may not have been noticed yet),
 or recall_ns: a frozen process must not freeze others.
+
+A process is asked once at a time: whoever begins to wait meanwhile waits for that answer, and then for one of his own,
+as the first may have given back no more than was asked for. So the recalls are as many as the answers, whoever asks.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from scheduler_backend.core import events as ev
+
+MOST_WAITING: Final = 256  # reservations of one tenant and GPU; more are refused at once, for each answer looks at all
 
 
 class _Pending:
     """A reservation that does not fit yet."""
 
-    __slots__ = ("asked", "event", "until_ns")
+    __slots__ = ("asked", "behind", "event", "until_ns")
 
-    def __init__(self, event: ev.MemoryAsked, asked: set[int], until_ns: int) -> None:
+    def __init__(self, event: ev.MemoryAsked, asked: set[int], behind: set[int], until_ns: int) -> None:
         self.event = event
         self.asked = asked  # siblings that have not answered
+        self.behind = behind  # those of them who were asked for others before: their next answer is not the one
         self.until_ns = until_ns
 
 
@@ -29,14 +37,11 @@ class Account:
         self.gpu = gpu
         self.limit_bytes = limit_bytes  # 0: not limited; may be lowered below what is used
         self.held: dict[int, int] = {}  # client -> bytes, allocated or credit
+        self.used_bytes = 0  # by all processes, credit included
         self.refusals = 0
         self._recall_ns = recall_ns
         self._pending: list[_Pending] = []
-
-    @property
-    def used_bytes(self) -> int:
-        """By all processes, credit included."""
-        return sum(self.held.values())
+        self._recalled: set[int] = set()  # clients that were asked and have not answered
 
     @property
     def wake_ns(self) -> int:
@@ -45,6 +50,11 @@ class Account:
 
     def join(self, client: int, held_bytes: int) -> None:
         """A process came, with what it says it holds (after a reconnection; the daemon may be the one who forgot)."""
+        self._recalled.discard(client)  # what it was asked on another connection it will not answer
+        self._hold(client, held_bytes)
+
+    def _hold(self, client: int, held_bytes: int) -> None:
+        self.used_bytes += held_bytes - self.held.get(client, 0)
         self.held[client] = held_bytes
 
     def ask(self, event: ev.MemoryAsked, now_ns: int) -> list[ev.Action]:
@@ -53,28 +63,44 @@ class Account:
         if reply is not None:
             return [reply]
         asked = {client for client, held in self.held.items() if held > 0 and client != event.client}
-        if not asked:
+        if not asked or len(self._pending) >= MOST_WAITING:
             return [self._refuse(event)]
-        missing = self.used_bytes + event.needed_bytes - self.limit_bytes
-        self._pending.append(_Pending(event, asked, now_ns + self._recall_ns))
-        return [ev.MemRecall(client, self.gpu, missing) for client in sorted(asked)]
+        behind = asked & self._recalled
+        self._pending.append(_Pending(event, asked, behind, now_ns + self._recall_ns))
+        return self._recall(asked - behind)
+
+    def _recall(self, clients: set[int]) -> list[ev.Action]:
+        """Ask these for what all lack who wait."""
+        self._recalled |= clients
+        missing = self.used_bytes + sum(pending.event.needed_bytes for pending in self._pending) - self.limit_bytes
+        return [ev.MemRecall(client, self.gpu, missing) for client in sorted(clients)]
 
     def release(self, event: ev.MemoryReleased, now_ns: int) -> list[ev.Action]:
         """Bytes came back; more than were held is as many as were held. The whole: what the process says it holds."""
         client = event.client
         held = self.held.get(client, 0)
-        self.held[client] = event.freed_bytes if event.whole else held - min(event.freed_bytes, held)
-        if event.recalled:
-            for pending in self._pending:
+        self._hold(client, event.freed_bytes if event.whole else held - min(event.freed_bytes, held))
+        if not event.recalled:
+            return self.settle(now_ns)
+        self._recalled.discard(client)
+        holds = self.held[client] > 0
+        for pending in self._pending:
+            if not (holds and client in pending.behind):
                 pending.asked.discard(client)
-        return self.settle(now_ns)
+            pending.behind.discard(client)
+        actions = self.settle(now_ns)
+        if any(client in pending.asked for pending in self._pending):
+            actions += self._recall({client})
+        return actions
 
     def leave(self, client: int, now_ns: int) -> list[ev.Action]:
         """A process died: all its bytes are back."""
-        self.held.pop(client, None)
+        self.used_bytes -= self.held.pop(client, 0)
+        self._recalled.discard(client)
         self._pending = [pending for pending in self._pending if pending.event.client != client]
         for pending in self._pending:
             pending.asked.discard(client)
+            pending.behind.discard(client)
         return self.settle(now_ns)
 
     def settle(self, now_ns: int) -> list[ev.Action]:
@@ -102,7 +128,7 @@ class Account:
             credit = min(credit, left // max(1, len(self.held)))
         taken = event.needed_bytes + credit
         if taken:
-            self.held[event.client] = self.held.get(event.client, 0) + taken
+            self._hold(event.client, self.held.get(event.client, 0) + taken)
         return ev.MemReply(event.client, self.gpu, event.serial, True, credit, self.limit_bytes, used + taken)
 
     def _refuse(self, event: ev.MemoryAsked) -> ev.MemReply:
@@ -112,4 +138,7 @@ class Account:
     def check(self) -> None:
         """Assert the invariants."""
         assert all(held >= 0 for held in self.held.values()), "a process holds less than nothing"
+        assert self.used_bytes == sum(self.held.values()), "the sum is not that of what they hold"
         assert all(pending.event.client in self.held for pending in self._pending), "a dead process waits for memory"
+        assert self._recalled <= self.held.keys(), "a dead process is to answer"
+        assert all(pending.behind <= pending.asked for pending in self._pending), "behind whom it does not wait for"

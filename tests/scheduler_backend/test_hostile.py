@@ -25,7 +25,7 @@ from tests.scheduler_backend.serve import GPUS
 def rig() -> Iterator[Rig]:
     with Rig() as made:
         for name in ("victim", "other", "hostile"):
-            made.tenant(name, request=0.3)
+            made.tenant(name, request=0.3, memory_bytes=1 << 30)
         yield made
 
 
@@ -93,6 +93,11 @@ def test_what_one_tenant_floods_is_read_at_a_bounded_rate(rig: Rig) -> None:
 
     with flooding(rig, "messages"):
         wait_for(lambda: pauses() > 3, what="pause of the one who floods")
+
+
+def test_who_has_its_siblings_asked_for_memory_may_say_no_more_for_that(rig: Rig) -> None:
+    with flooding(rig, "recalls"):
+        wait_for(lambda: rig.of("hostile")["flood_pauses"] > 3, what="pause of the one who floods")
 
 
 @pytest.mark.flaky(reruns=2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scheduler_backend.core import events as ev
-from scheduler_backend.core.ledger import Account
+from scheduler_backend.core.ledger import MOST_WAITING, Account
 
 MS = 1_000_000
 
@@ -48,6 +48,69 @@ def test_a_siblings_unused_credit_is_recalled_before_anyone_is_refused():
     assert made.release(ev.MemoryReleased(1, 0, 30, True), 1) == [ev.MemReply(2, 0, 9, True, 0, 100, 90)]
     assert ask(made, 2, 20) == [ev.MemRecall(1, 0, 10)]  # again: it may have kept what it freed since
     assert made.release(ev.MemoryReleased(1, 0, 0, True), 2) == [ev.MemReply(2, 0, 9, False, 0, 100, 90)]
+
+
+def test_a_sibling_is_asked_once_at_a_time_whoever_asks():
+    made = account(100, 1, 2, 3)
+    made.join(1, 50)
+    made.join(2, 50)
+    assert ask(made, 3, 10) == [ev.MemRecall(1, 0, 10), ev.MemRecall(2, 0, 10)]
+    assert ask(made, 3, 20) == []  # for what it lacks, once they have answered
+    assert ask(made, 1, 5) == []
+    assert made.release(ev.MemoryReleased(2, 0, 0, True), 1) == [ev.MemRecall(2, 0, 35)]
+    assert made.release(ev.MemoryReleased(2, 0, 40, True), 2) == [
+        ev.MemReply(3, 0, 9, True, 0, 100, 70),
+        ev.MemReply(3, 0, 9, True, 0, 100, 90),
+        ev.MemReply(1, 0, 9, True, 0, 100, 95),
+    ]
+    made.check()
+
+
+def test_who_was_asked_for_another_is_asked_again_before_a_refusal():
+    made = account(100, 1, 2)
+    ask(made, 1, 40, 60)
+    made.join(1, 100)
+    ask(made, 2, 20)
+    ask(made, 2, 30)
+    assert made.release(ev.MemoryReleased(1, 0, 20, True), 1) == [
+        ev.MemReply(2, 0, 9, True, 0, 100, 100),
+        ev.MemRecall(1, 0, 30),
+    ]
+    assert made.release(ev.MemoryReleased(1, 0, 0, True), 2) == [ev.MemReply(2, 0, 9, False, 0, 100, 100)]
+
+
+def test_who_has_given_all_back_is_not_asked_again():
+    made = account(100, 1, 2, 3)
+    made.join(1, 50)
+    made.join(2, 50)
+    ask(made, 3, 90)
+    ask(made, 3, 80)
+    assert made.release(ev.MemoryReleased(1, 0, 50, True), 1) == []
+    assert made.release(ev.MemoryReleased(2, 0, 10, True), 2) == [
+        ev.MemReply(3, 0, 9, False, 0, 100, 40),
+        ev.MemRecall(2, 0, 20),
+    ]
+    made.check()
+
+
+def test_one_that_never_answered_is_asked_again_once_it_is_back():
+    made = account(100, 1, 2)
+    ask(made, 1, 100)
+    ask(made, 2, 60)
+    made.settle(20 * MS)
+    assert ask(made, 2, 60, now_ns=20 * MS) == []
+    made.join(1, 100)
+    assert ask(made, 2, 60, now_ns=21 * MS) == [ev.MemRecall(1, 0, 120)]
+    made.check()
+
+
+def test_only_so_many_wait_for_a_recall():
+    made = account(100, 1, 2)
+    ask(made, 1, 100)
+    for _ in range(MOST_WAITING):
+        assert not any(isinstance(action, ev.MemReply) for action in ask(made, 2, 1))
+    assert ask(made, 2, 1) == [ev.MemReply(2, 0, 9, False, 0, 100, 100)]
+    assert len(made.settle(20 * MS)) == MOST_WAITING
 
 
 def test_a_sibling_that_died_unnoticed_is_waited_for():

@@ -19,6 +19,7 @@ MAX_DEVICES: int = lib.WIRE_MAX_DEVICES
 HELLO: int = lib.WIRE_HELLO
 STATS: int = lib.WIRE_STATS
 _ERROR_TEXT = 159  # bytes of wire_error.text, less its NUL
+_MOST = (1 << 64) - 1  # a field's: sums of what clients say may be more
 
 
 class BadFrame(ValueError):
@@ -189,14 +190,15 @@ def mem_reply(action: ev.MemReply, device: int, serial: int) -> bytes:
         granted=int(action.granted),
         credit_bytes=action.credit_bytes,
         limit_bytes=action.limit_bytes,
-        used_bytes=action.used_bytes,
+        used_bytes=min(action.used_bytes, _MOST),
     )
     return bytes(ffi.buffer(message))
 
 
 def mem_recall(action: ev.MemRecall, device: int, serial: int) -> bytes:
     """The frame of a MemRecall."""
-    return bytes(ffi.buffer(core.new(lib.WIRE_MEM_RECALL, serial, device=device, **{"bytes": action.wanted_bytes})))
+    wanted = min(action.wanted_bytes, _MOST)
+    return bytes(ffi.buffer(core.new(lib.WIRE_MEM_RECALL, serial, device=device, **{"bytes": wanted})))
 
 
 class WelcomeDevice(NamedTuple):
@@ -225,7 +227,7 @@ def welcome(
     for index, device in enumerate(devices):
         row = message.device[index]
         row.memory_limit_bytes = device.limit_bytes
-        row.memory_used_bytes = device.used_bytes
+        row.memory_used_bytes = min(device.used_bytes, _MOST)
         row.page_slot = device.slot
         row.managed = int(device.managed)
     return bytes(ffi.buffer(message))

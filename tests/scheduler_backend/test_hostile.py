@@ -128,6 +128,18 @@ def test_a_tenant_that_connects_without_end_is_shut_out_and_its_processes_are_no
         assert polite.grant()
 
 
+def test_who_says_that_it_holds_more_than_can_be_told_is_told_the_most(rig: Rig) -> None:
+    liars = [rig.client("hostile") for _ in range(2)]
+    for liar in liars:
+        liar.send(
+            lib.WIRE_MEM_RELEASE, device=liar.device(0), flags=lib.WIRE_MEM_RELEASE_WHOLE, **{"bytes": (1 << 64) - 1}
+        )
+    liars[0].send(lib.WIRE_MEM_RESERVE, device=liars[0].device(0))
+    assert liars[0].expect(lib.WIRE_MEM_REPLY).used_bytes == (1 << 64) - 1
+    assert rig.client("hostile", page=False), "and others of it are welcome"
+    assert "Traceback" not in rig.log()
+
+
 def test_nobody_can_write_shrink_or_grow_the_page(rig: Rig) -> None:
     client = rig.client("hostile")
     fd = client.page_fd

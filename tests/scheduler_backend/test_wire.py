@@ -93,3 +93,11 @@ def test_the_daemons_other_messages_pass_the_clients_check():
 def test_the_reasons_of_a_revoke_are_the_wires():
     names = ("NEWCOMER", "PREEMPT", "LIMIT", "LEASE", "SHUTDOWN")
     assert [getattr(ev, name) for name in names] == [getattr(lib, f"WIRE_REVOKE_{name}") for name in names]
+
+
+def test_a_sum_of_lies_that_no_field_holds_is_as_much_as_one_holds():
+    most = (1 << 64) - 1
+    _, reply = core.decode(wire.mem_reply(ev.MemReply(7, 0, 9, True, 0, 0, most + 1), 4, 5))
+    _, recall = core.decode(wire.mem_recall(ev.MemRecall(7, 0, most + 1), 4, 5))
+    _, welcome = core.decode(wire.welcome(1, 2, "a", (1, 1), False, [wire.WelcomeDevice(1, most + 1, 0, True)]))
+    assert [reply.used_bytes, recall.bytes, welcome.device[0].memory_used_bytes] == [most] * 3

@@ -101,10 +101,10 @@ class Waits:
 
 
 class Gaps:
-    """The longest time for which each process, on each of its GPUs, did no work between two pieces of it."""
+    """For how long each process, on each of its GPUs, did no work: between two pieces of it, and before the first."""
 
     def __init__(self) -> None:
-        self.longest: dict[tuple[str, int, int], int] = {}
+        self.longest: dict[tuple[str, int, int], int] = {}  # of those that went on: who stands still is in pauses()
         self._last: dict[tuple[str, int, int], int] = {}
 
     def on_actions(self, world: World, event: ev.Event, actions: list[ev.Action]) -> None:
@@ -116,6 +116,16 @@ class Gaps:
         self.longest[key] = max(self.longest.get(key, 0), start_ns - self._last.get(key, process.program.start_ns))
         self._last[key] = end_ns
 
-    def worst_ns(self, now_ns: int) -> int:
-        """Of all processes that ever worked, up to now."""
-        return max(max(longest, now_ns - self._last[key]) for key, longest in self.longest.items())
+    def pauses(self, world: World) -> dict[tuple[str, int, int], int]:
+        """The longest of each, up to now: with that of who is there and has not gone on since, or never worked."""
+        pauses = dict(self.longest)
+        for process in world.processes.values():
+            for gpu in process.lanes:
+                key = (process.name, process.number, gpu)
+                since_ns = self._last.get(key, process.program.start_ns)
+                pauses[key] = max(pauses.get(key, 0), world.now_ns - since_ns)
+        return pauses
+
+    def worst_ns(self, world: World) -> int:
+        """Of all processes that ever worked or should have, up to now."""
+        return max(self.pauses(world).values(), default=0)

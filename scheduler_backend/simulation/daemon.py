@@ -206,6 +206,10 @@ class Daemon(ABC):
         if not line.orders or order.gpu in self.stopped or not self.network.behind:
             self.at(self.now_ns + self.network.taken_ns, self._told_late)
 
+    def untold(self, tenant: str, gpu: int) -> bool:
+        """Has the carrier handed it the token, which the node does not know yet?"""
+        return any((one.order.tenant, one.order.gpu) == (tenant, gpu) for one in self._carried)
+
     def _told_late(self) -> None:
         if self._carried and not self.down:
             self._tell_carried()

@@ -43,10 +43,11 @@ MIXES = {
 @pytest.mark.parametrize("mix", MIXES)
 def test_nothing_deadlocks_and_nobody_starves(mix: str) -> None:
     programs = MIXES[mix]
-    gaps, waits, timeline = Gaps(), Waits(programs), Timeline()
+    gaps, waits, timeline = Gaps(), Waits(), Timeline()
     gpus = 1 + max(gpu for program in programs for gpu in program.spec.gpus)
     world = World(programs, gpus=gpus, watchers=[gaps, waits, timeline])
     world.run(6)
+    waits.end(world)
     everybody = {(process.name, process.number, gpu) for process in world.processes.values() for gpu in process.lanes}
     assert set(gaps.longest) == everybody, "somebody never ran"
     assert len(everybody) == sum(len(program.spec.gpus) for program in programs), "somebody never came"

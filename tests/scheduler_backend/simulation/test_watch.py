@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from scheduler_backend.core import events as ev
+from scheduler_backend.core.policy import MS
 from scheduler_backend.simulation.programs import SECOND, Program, spec
-from scheduler_backend.simulation.watch import Gaps
+from scheduler_backend.simulation.watch import Gaps, Waits
 from scheduler_backend.simulation.world import World
 
 
@@ -25,3 +27,58 @@ def test_who_never_works_pauses_since_its_start() -> None:
     world.run(3)
     assert gaps.longest == {}
     assert gaps.pauses(world) == {("a", 1, 0): 3 * SECOND}
+
+
+def test_who_is_never_handed_the_token_is_late_at_the_end() -> None:
+    waits = Waits()
+    world = World([Program(spec("a", 0.5)), Program(spec("b", 0.5))], watchers=[waits])
+    world.run(1)
+    world._give = lambda *_: None  # type: ignore[method-assign]  # the daemon hears nothing any more
+    world.run(1)
+    assert waits.waits > 100
+    assert not waits.late
+    waits.end(world)
+    assert any("waits still" in case for case in waits.late)
+
+
+def test_who_waits_without_the_daemons_knowing_is_late_at_the_end() -> None:
+    waits = Waits()
+    programs = [Program(spec(name, 0.5), "closed_loop", 5 * MS, 5 * MS) for name in "ab"]
+    world = World(programs, watchers=[waits])
+    deliver = world._deliver
+
+    def lose(process: object, connection: int, event: ev.Event) -> None:
+        if not (isinstance(event, ev.TokenAsked) and event.client == 2 and world.now_ns > SECOND):
+            deliver(process, connection, event)  # type: ignore[arg-type]
+
+    world._deliver = lose  # type: ignore[method-assign]
+    world.run(3)
+    waits.end(world)
+    assert len(waits.late) == 1
+    assert "b waits at GPU 0" in waits.late[0]
+
+
+def test_a_world_at_its_end_has_nobody_late_whoever_waits_then() -> None:
+    for now_ms in range(1000, 1040):
+        waits = Waits()
+        world = World(
+            [Program(spec("a", 0.5)), Program(spec("b", 0.3)), Program(spec("c", 0.2, 0.2))], watchers=[waits]
+        )
+        world.run(now_ms / 1000)
+        before = waits.waits
+        waits.end(world)
+        assert waits.waits > before
+        assert not waits.late, waits.late[0]
+
+
+def test_a_kernel_longer_than_a_quota_is_waited_for_and_counted() -> None:
+    """Three come at once with kernels of 100 ms: whatever the order, the last waits for two of them."""
+    waits = Waits()
+    programs = [Program(spec(name, 0.3), kernel_ns=100 * MS) for name in "abc"]
+    World(programs, watchers=[waits]).run(3)
+    assert waits.past_quotas
+    assert not waits.late, waits.late[0]
+    short = Waits()
+    World([Program(spec(name, 0.3), kernel_ns=MS) for name in "abc"], watchers=[short]).run(3)
+    assert short.waits > 100
+    assert not short.past_quotas

@@ -52,15 +52,18 @@ MIXES = {
 @pytest.mark.parametrize("mix", MIXES)
 def test_nobody_with_a_request_and_headroom_waits_longer_than_its_bound(mix: str, prepared: bool) -> None:
     programs = MIXES[mix]
-    waits = Waits(programs)
-    World(programs, network=Network(prepared=prepared), watchers=[waits]).run(4)
+    waits = Waits()
+    world = World(programs, network=Network(prepared=prepared), watchers=[waits])
+    world.run(4)
+    waits.end(world)
     assert waits.waits > 100
     assert not waits.late, waits.late[0]
+    assert not waits.past_quotas
 
 
 def test_without_the_bound_a_small_tenant_waits_longer_than_that() -> None:
     programs = MIXES["a small one beside three large ones"]
-    waits = Waits(programs)
+    waits = Waits()
     World(programs, policy=Policy(ordering="finish"), watchers=[waits]).run(4)
     assert waits.late
 

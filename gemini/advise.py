@@ -49,8 +49,8 @@ class Use:
 
 
 def observe(node: Node, entries: Iterable[Any], name: str) -> Use | None:
-    """Run a trace through a fresh node and note what this tenant did; None where the trace does not know it."""
-    spec: TenantSpec | None = None
+    """Run a trace through the node of its beginning and note what this tenant did; None where neither knows it."""
+    spec: TenantSpec | None = node.tenants.get(name)
     began_ns = last_ns = 0
     rows: dict[int, list[float]] = {}
     peak = refusals = 0

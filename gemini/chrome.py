@@ -38,6 +38,11 @@ class Exporter:
         self._held: dict[tuple[str, int], tuple[int, int]] = {}  # tenant, gpu -> begin, free before
         self._last_ns = started_ns
 
+    def begins_with(self, tenants: dict[int, str], held: dict[tuple[str, int], int]) -> None:
+        """What was so before the first entry: the clients' tenants, and who held which GPU since when, in ns."""
+        self._tenants.update(tenants)
+        self._held.update({key: (begin_ns, 0) for key, begin_ns in held.items()})
+
     def events(self, entries: Iterable[Entry]) -> Iterator[TraceEvent]:
         for index, gpu in enumerate(self._gpus):
             yield meta("process_name", index + 1, 0, f"GPU {index} {gpu.get('name', '')}".strip())

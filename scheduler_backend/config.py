@@ -174,7 +174,7 @@ DAEMON: dict[str, tuple[Reader, str]] = {
     "sim": (_text, "simulated GPUs, such as gpus=2,memory=80GiB; empty: one"),
     "idle_exit_seconds": (_seconds, "end so many seconds after the last tenant"),
     "trace": (_flag, "record events and actions in trace.jsonl"),
-    "trace_bytes": (_trace_bytes, "the most that trace.jsonl grows to, 64KiB at least"),
+    "trace_bytes": (_trace_bytes, "trace.jsonl of this size goes on in a new part, 64KiB at least"),
     "log": (_level, "error, warning, info or debug"),
     "cdi_dir": (
         _path,

@@ -53,7 +53,7 @@ class Outbox(ABC):
         self.loop, self.gpus, self.recorder = loop, gpus, recorder
         self.incarnation = incarnation
         self.started_ns = started_ns
-        self.node = Node(len(gpus), policy, last_epoch, started_ns)
+        self.node = recorder.node = Node(len(gpus), policy, last_epoch, started_ns)
         self.endpoints: dict[str, Endpoint] = {}
         self.clients: dict[int, Client] = {}
         self.tallies: dict[tuple[str, int], SeatTally] = {}

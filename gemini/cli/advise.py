@@ -2,8 +2,8 @@
 
     gemini advise NAME [--trace FILE] [--state-dir DIR]
 
-Reads the daemon's trace (trace.jsonl in its state directory, the one since it started) and recommends request, limit
-and memory, each with its reason. It changes nothing: gemini set does.
+Reads the daemon's trace (trace.jsonl in its state directory, and the part before it in trace.jsonl.1) and recommends
+request, limit and memory, each with its reason. It changes nothing: gemini set does.
 """
 
 from __future__ import annotations
@@ -26,16 +26,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     from gemini import advise
     from scheduler_backend import trace
-    from scheduler_backend.core.node import Node
-    from scheduler_backend.core.policy import Policy
+    from scheduler_backend.problem import Problem as DaemonProblem
 
     path = args.trace or Path(node_of(args).state_dir) / "trace.jsonl"
-    head, entries = trace.read(path)
-    if head.get("part"):
-        raise Problem(f"{path} is part {head['part']} of a longer trace; give the one that begins it with --trace")
-    known = {name: value for name, value in head["policy"].items() if name in Policy._fields}
-    node = Node(len(head["gpus"]), Policy(**known), head["last_epoch"], head["started_ns"])
-    use = advise.observe(node, entries, args.name)
+    head, entries = trace.read_joined(path)
+    node = trace.node_of(path, head)
+    try:
+        use = advise.observe(node, entries, args.name)
+    except DaemonProblem:
+        raise
+    except trace.OUT_OF_STEP as error:
+        raise Problem(
+            f"{path} is damaged, or of another version: an event does not follow from those before it "
+            f"({type(error).__name__}); record a new one, or name another with --trace"
+        ) from None
     if use is None:
         raise Problem(f"{path} knows no tenant {args.name}; gemini ps names those that there are")
     found = advise.advise(use)

@@ -7,7 +7,7 @@
 A plot shows who held the card when, half a second of it: the last, or that which begins S seconds after the daemon.
 
 A replay exits 0 when every action is the same, and 1 when one differs, which it names; so does one with a constant of
-the policy changed.
+the policy changed. Each part of a long trace (trace.jsonl.1 is the one before) replays by itself.
 """
 
 from __future__ import annotations
@@ -60,7 +60,15 @@ def trace_events(path: Path) -> Iterator[dict[str, Any]]:
         for name, kind in vars(events).items()
         if isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
     }
-    return Exporter(head.get("gpus", []), head["started_ns"], fields).events(entries)
+    exporter = Exporter(head.get("gpus", []), head["started_ns"], fields)
+    if "state" in head:
+        node = trace.node_of(path, head)
+        holders = [(machine.holder, machine) for machine in node.machines]
+        exporter.begins_with(
+            {client: tenant for client, (tenant, _) in node.clients.items()},
+            {(seat.name, machine.gpu): machine.granted_ns for seat, machine in holders if seat is not None},
+        )
+    return exporter.events(entries)
 
 
 def export(args: argparse.Namespace) -> int:

@@ -81,3 +81,15 @@ def test_each_tenant_has_a_named_thread_per_gpu() -> None:
     threads = {event["args"]["name"]: event["tid"] for event in events if event["name"] == "thread_name"}
     assert sorted(threads) == ["a", "b"]
     assert len(set(threads.values())) == 2
+
+
+def test_who_held_where_a_part_begins_has_held_since_its_grant() -> None:
+    exporter = Exporter([{"name": "card"}], 1000, FIELDS)
+    exporter.begins_with({5: "a"}, {("a", 0): 2000})
+    charged = ["a", 0, 3, 5000, 0, 0, 1]
+    found = list(
+        exporter.events([Entry(7000, Tick(), [("Revoke", [5, 0, 3, 2])]), Entry(8000, Tick(), [("Charged", charged)])])
+    )
+    (token,) = [event for event in found if event["name"] == "token"]
+    assert (token["ts"], token["dur"]) == (1.0, 6.0)
+    assert [event["args"]["reason"] for event in found if event["name"] == "revoked"] == ["preempted"]

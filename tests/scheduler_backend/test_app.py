@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from libhook.core import lib
-from scheduler_backend.trace import read
-from tests.scheduler_backend.rig import ROOT, Rig, is_prepared, wait_for
+from scheduler_backend.problem import Problem
+from scheduler_backend.trace import read, replay
+from tests.scheduler_backend.rig import PATIENT, ROOT, Rig, is_prepared, wait_for
 
 
 @pytest.fixture
@@ -124,6 +125,29 @@ def test_a_state_directory_that_somebody_removed_is_had_again(rig: Rig) -> None:
     head, entries = read(rig.state_dir / "trace.jsonl")
     assert head["part"] == 1  # of the one before it nothing is left
     assert list(entries)
+    assert replay(rig.state_dir / "trace.jsonl")[1] is None
+
+
+def test_each_part_of_a_long_trace_replays(rig: Rig) -> None:
+    rig.restart(signal.SIGTERM, f"{PATIENT}trace_bytes = 65536\n")
+    path = rig.state_dir / "trace.jsonl"
+    one, two = [rig.client(name) for name in "ab" if rig.tenant(name, 0.3)]
+
+    def later_part() -> bool:
+        one.ask()
+        epoch = one.grant().epoch
+        two.ask()
+        one.give_back(epoch)
+        two.give_back(two.grant().epoch)
+        with contextlib.suppress(Problem):  # just now
+            return bool(read(path)[0]["part"] >= 2)
+        return False
+
+    wait_for(later_part, what="third part")
+    assert rig.stop() == 0
+    for part in (path.with_name("trace.jsonl.1"), path):
+        assert read(part)[0]["part"] >= 1
+        assert replay(part)[1] is None
 
 
 def test_a_control_socket_that_somebody_removed_is_made_anew(rig: Rig) -> None:

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from gemini.cli.main import main
 from gemini.cli.node import answers, ask
 from gemini.cli.problem import Problem
 from gemini.cli.trace import constant
+from scheduler_backend import trace
 from tests.gemini import chrome_schema
 from tests.gemini.cli.conftest import Place, until
+from tests.scheduler_backend.test_trace import busy_world
 
 
 def test_the_trace_of_a_demo_exports_and_replays(place: Place) -> None:
@@ -68,11 +71,11 @@ def test_a_trace_without_grants_is_no_picture(place: Place) -> None:
     assert place.gemini("run", "--", "true").returncode == 0
     ask(place.node, "POST", "/shutdown")
     until(lambda: not answers(place.node))
-    trace = place.node.state_dir / "trace.jsonl"
-    done = place.gemini("trace", "plot", str(trace), "--out", str(place.dir / "x.png"))
+    path = place.node.state_dir / "trace.jsonl"
+    done = place.gemini("trace", "plot", str(path), "--out", str(place.dir / "x.png"))
     assert (done.returncode, done.stderr) == (
         1,
-        f"gemini: {trace} tells of no grants; record a run in which somebody used the card\n",
+        f"gemini: {path} tells of no grants; record a run in which somebody used the card\n",
     )
 
 
@@ -83,3 +86,31 @@ def test_bad_traces_are_one_line(place: Place, tmp_path: Path) -> None:
         done = place.gemini("trace", *words)
         assert done.returncode in (1, 2)
         assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_later_part_replays_and_tells_who_held_where_it_begins(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "trace.jsonl"
+    busy_world(path, 1, 60_000)
+    head = json.loads(path.open().readline())
+    assert head["part"] > 0
+    assert main(["trace", "replay", str(path)]) == 0
+    assert "every action the same" in capsys.readouterr().out
+    assert main(["trace", "replay", str(path), "--set", "quota_ms=7"]) == 1
+    assert "recorded" in capsys.readouterr().out
+    assert main(["trace", "export", str(path), "--out", str(tmp_path / "chrome.json")]) == 0
+    document = json.loads((tmp_path / "chrome.json").read_text())
+    assert chrome_schema.check(document) > 50
+    node = trace.node_of(path, head)
+    assert node.machines[0].holder is not None
+    granted_us = (node.machines[0].granted_ns - head["started_ns"]) / 1e3
+    begins = [event["ts"] for event in document["traceEvents"] if event["name"] == "token" and event["pid"] == 1]
+    assert min(begins) == granted_us
+    assert main(["trace", "plot", str(path), "--out", str(tmp_path / "x.png"), "--seconds", "0.1"]) == 0
+    del head["state"]["things"][0]
+    path.write_text(json.dumps(head) + "\n")
+    capsys.readouterr()
+    for words in (["replay", str(path)], ["export", str(path), "--out", str(tmp_path / "y")]):
+        assert main(["trace", *words]) == 1
+        assert "begins with a state that cannot be read" in capsys.readouterr().err

@@ -1,10 +1,12 @@
 """The scheduler on paper: days of many tenants on many cards, the pure machine in its simulation. No process, no clock.
 
-Every node is a world of its own with its own seed. Judged: the invariants, that no two tenants ever work on one card at
-once, and that no tenant of one card with a request and headroom waits longer than its last held time / request + the
-others' quotas + one kernel (a kernel longer than a quota counts in its place: watch.py), those who wait at the end
-included. The baseline is the same day under plain weighted fair queueing (`ordering = "finish"`), in
-short runs. Progress goes to stderr each virtual hour; SIGINT ends the run there and reports what was reached.
+Every node is a world of its own with its own seed. Judged: the invariants, that no two tenants ever work on one card
+at once, and that no tenant of one card with a request and headroom waits longer than its last held time / request +
+the others' quotas + one kernel (a kernel longer than a quota counts in its place: watch.py), those who wait at the
+end included. The baseline is the same day under plain weighted fair queueing (`ordering = "finish"`), in short runs.
+With --trace the nodes' tenants are those that a daemon recorded, for as long as the record is, each node with
+messages that take their own time. Progress goes to stderr each virtual hour; SIGINT ends the run there and reports
+what was reached.
 """
 
 from __future__ import annotations
@@ -12,19 +14,24 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from pathlib import Path
 
 from bench.report import report
 from scheduler_backend.core.policy import Policy
+from scheduler_backend.problem import Problem
 from scheduler_backend.simulation.daemon import Network
+from scheduler_backend.simulation.recorded import Recorded, recorded
 from scheduler_backend.simulation.scenarios import day, trouble
-from scheduler_backend.simulation.watch import Waits
+from scheduler_backend.simulation.watch import Timeline, Waits
 from scheduler_backend.simulation.world import World
 
 
-def node(arguments: argparse.Namespace, seed: int, ordering: str) -> tuple[World, Waits]:
+def node(
+    arguments: argparse.Namespace, record: Recorded | None, seed: int, ordering: str
+) -> tuple[World, Waits, Timeline]:
     """One node's whole time."""
     seconds = arguments.hours * 3600
-    waits = Waits()
+    waits, timeline = Waits(), Timeline()
     network = Network(stall=0.0005, stall_ns=300_000)
     policy = Policy(ordering=ordering)
     world = World(
@@ -32,11 +39,14 @@ def node(arguments: argparse.Namespace, seed: int, ordering: str) -> tuple[World
         gpus=arguments.gpus,
         policy=policy,
         network=network,
-        watchers=[waits],
+        watchers=[waits] if record is None else [waits, timeline],
         seed=seed,
         check_every=arguments.check_every,
     )
-    day(world, arguments.tenants, seconds, seed)
+    if record is not None:
+        record.fill(world)
+    else:
+        day(world, arguments.tenants, seconds, seed)
     if arguments.trouble:
         trouble(world, arguments.trouble, seconds, seed)
     try:
@@ -50,7 +60,18 @@ def node(arguments: argparse.Namespace, seed: int, ordering: str) -> tuple[World
     except KeyboardInterrupt:
         print(f"ended at {world.now_ns / 3.6e12:.2f} h", file=sys.stderr)
     waits.end(world)
-    return world, waits
+    return world, waits, timeline
+
+
+def played(record: Recorded, timeline: Timeline) -> dict[str, dict[str, float]]:
+    """Of each tenant on each card, what it had when it was recorded and what in the simulation."""
+    return {
+        f"{name} on GPU {gpu}": {
+            "recorded": record.share(name, gpu),
+            "simulated": sum(timeline.bins[name, gpu].values()) / 1e9 / record.seconds,
+        }
+        for name, gpu in sorted(record.busy_ns)
+    }
 
 
 def main() -> int:
@@ -64,8 +85,19 @@ def main() -> int:
     parser.add_argument(
         "--trouble", type=float, default=0.0, help="mean seconds between faults; then waits are not judged"
     )
+    parser.add_argument("--trace", type=Path, help="a trace.jsonl: its tenants, GPUs and time instead of those above")
     arguments = parser.parse_args()
+    record = None
+    if arguments.trace:
+        try:
+            record = recorded(arguments.trace)
+        except Problem as problem:
+            parser.error(str(problem))
+        arguments.gpus, arguments.hours = record.gpus, record.seconds / 3600
     figures: dict[str, object] = {}
+    tenants = arguments.gpus * arguments.tenants
+    if record is not None:
+        tenants = len({program.spec.name for program in record.programs})
     late = 0
     for ordering in ("eevdf", "finish"):
         nodes = 1 if ordering == "finish" else arguments.nodes
@@ -74,7 +106,7 @@ def main() -> int:
         worst = (0.0, "")
         reached_ns = 0
         for number in range(nodes):
-            world, judged = node(arguments, arguments.seed + number, ordering)
+            world, judged, timeline = node(arguments, record, arguments.seed + number, ordering)
             events += world.handled
             handovers += world.handovers
             waits += judged.waits
@@ -85,7 +117,7 @@ def main() -> int:
         took = time.process_time() - started
         figures[ordering] = {
             "cards": nodes * arguments.gpus,
-            "tenants": nodes * arguments.gpus * arguments.tenants,
+            "tenants": nodes * tenants,
             "virtual_hours": reached_ns / nodes / 3.6e12,
             "events": events,
             "handovers": handovers,
@@ -97,6 +129,8 @@ def main() -> int:
             "cpu_seconds": took,
             "us_per_event": took / max(1, events) * 1e6,
         }
+        if record is not None and ordering == "eevdf":
+            figures["shares_of_the_last_node"] = played(record, timeline)
         late = late or (late_here if ordering == "eevdf" and not arguments.trouble else 0)
         if arguments.hours > 0.1:
             break  # the baseline shows enough in a short run

@@ -76,7 +76,7 @@ class Library(Daemon):
 
     def _open(self, process: Process, gpu: int, lane: Lane, grant: ev.Grant) -> None:
         lane.gate, lane.epoch, lane.contended = Gate.OPEN, grant.epoch, grant.contended
-        lane.granted_ns = self.now_ns
+        lane.granted_ns, lane.ran_ns = self.now_ns, 0
         lane.quota_until_ns = self.now_ns + grant.quota_ns
         lane.lease_until_ns = self.now_ns + grant.lease_ns
         lane.idle = False
@@ -165,6 +165,7 @@ class Library(Daemon):
         if not process.program.collective:
             lane.left_ns -= self.now_ns - start_ns
         lane.running_since_ns = self.now_ns
+        lane.ran_ns += self.now_ns - start_ns
         for watcher in self.watchers:
             watcher.on_work(self, process, gpu, start_ns, self.now_ns)
 
@@ -223,8 +224,9 @@ class Library(Daemon):
             return
         held_ns = self.now_ns - lane.granted_ns
         burst_ns, gap_ns = self._estimates(process)
+        launches = -(-lane.ran_ns // process.program.kernel_ns)
         said = ev.TokenReturned(
-            process.number, gpu, epoch, more, lane.idle, False, held_ns, 1, burst_ns, gap_ns, held_ns
+            process.number, gpu, epoch, more, lane.idle, False, lane.ran_ns, launches, burst_ns, gap_ns, held_ns
         )
         self._give_back(process, said)
 

@@ -39,6 +39,7 @@ class Lane:
         "lease_until_ns",
         "left_ns",
         "quota_until_ns",
+        "ran_ns",
         "returned",
         "running_since_ns",
         "version",
@@ -55,6 +56,7 @@ class Lane:
         self.lease_until_ns = 0
         self.contended = False
         self.left_ns = 0  # of the burst
+        self.ran_ns = 0  # under this grant
         self.running_since_ns = -1  # its work occupies the card since; -1: it does not
         self.drained_ns = 0  # what its work was when it closed
         self.idle = False
@@ -73,7 +75,7 @@ class Process:
         self.number = number
         self.program = program
         self.name = program.spec.name
-        self.lanes = {gpu: Lane() for gpu in program.spec.gpus}
+        self.lanes = {gpu: Lane() for gpu in program.gpus or program.spec.gpus}
         self.random = random.Random(seed)
         self.steps: Iterator[Step] = KINDS[program.kind](program, self.random)
         self.gap_ns = 0

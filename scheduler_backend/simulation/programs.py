@@ -31,6 +31,7 @@ class Program:
     start_ns: int = 0
     stop_ns: int = ENDLESS
     steps: tuple[Step, ...] = ()  # of kind "recorded"
+    gpus: tuple[int, ...] = ()  # those of the promise that this process uses; none named: all
 
 
 def spec(

@@ -11,7 +11,9 @@ import pytest
 
 from bench import __main__ as bench_main
 from bench import goals
+from scheduler_backend.simulation.programs import Program, spec
 from tests.bench.running import ROOT, answer_of
+from tests.scheduler_backend.simulation.recording import run
 
 SMALL = {
     "launch_overhead": ["--runs=1", "--batches=20"],
@@ -46,6 +48,18 @@ def test_a_bench_runs_through(name: str) -> None:
     for row in answer["rows"]:
         assert row["row"] in goals.ROWS
         assert row["what"] in {goal.what for goal in goals.GOALS.values()}
+
+
+def test_the_scheduler_on_paper_plays_what_a_daemon_recorded(tmp_path: Path) -> None:
+    run(tmp_path / "trace.jsonl", [Program(spec("a", 0.6)), Program(spec("b", 0.3), "closed_loop")], 1, 3)
+    answer, said = answer_of("bench.scale", f"--trace={tmp_path}/trace.jsonl", "--nodes=2")
+    assert answer["eevdf"]["tenants"] == 4, said
+    for share in answer["shares_of_the_last_node"].values():
+        assert share["simulated"] == pytest.approx(share["recorded"], abs=0.05)
+    words = [sys.executable, "-m", "bench.scale", "--trace=none.jsonl"]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 2
+    assert "none.jsonl: No such file" in done.stderr
 
 
 def test_an_unknown_bench_is_refused_in_one_line() -> None:

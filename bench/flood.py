@@ -13,11 +13,13 @@ import secrets
 import socket
 import struct
 import sys
+import time
 from collections.abc import Callable, Iterator
 
 from libhook import core
 from libhook.core import ffi, lib
 
+STANDING_AT_ONCE, STANDING_A_SECOND = 450, 40  # connections that `standing` opens: no more than a tenant may
 CLIENTS = 64  # connections that `many` and `recalls` keep, each with its own name
 
 # ZMTP 3.1, NULL mechanism: what a DEALER says; libzmq takes messages only once it has said its own part.
@@ -159,6 +161,38 @@ def recalls(path: str, uuid: bytes) -> Iterator[None]:
         yield
 
 
+def standing(path: str, uuid: bytes) -> Iterator[None]:
+    """Connections that stay, slowly ever more of them, each full of what waits to be read behind what another says."""
+    octets = frame(core.encode(core.new(lib.WIRE_STATS, 9, device=0)))
+    held: list[socket.socket] = []
+    busy = Client(path, uuid)
+    asked = core.encode(core.new(lib.WIRE_TOKEN_REQUEST, 9, device=0))
+    next_ns = 0
+    while True:
+        if len(held) < STANDING_AT_ONCE or time.monotonic_ns() >= next_ns:
+            next_ns = time.monotonic_ns() + 1_000_000_000 // STANDING_A_SECOND
+            held.append(greeted(path))
+            held[-1].setblocking(False)
+        for one in held:
+            with contextlib.suppress(OSError):
+                one.send(octets)
+        held = [one for one in held if stands(one)]
+        if not busy.say(asked):
+            busy.close()
+            busy = Client(path, uuid)
+        yield
+
+
+def stands(connection: socket.socket) -> bool:
+    """Is it still there? What comes is thrown away."""
+    try:
+        return connection.recv(65536) != b""
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
 def hellos(path: str, uuid: bytes) -> Iterator[None]:
     """Ever new processes, as it says."""
     while True:
@@ -211,7 +245,8 @@ def nonsense(path: str, uuid: bytes) -> Iterator[None]:
 
 
 WAYS: dict[str, Callable[[str, bytes], Iterator[None]]] = {
-    way.__name__: way for way in (burn, messages, many, hellos, drained, connections, pages, nonsense, memory, recalls)
+    way.__name__: way
+    for way in (burn, messages, many, hellos, drained, connections, pages, nonsense, memory, recalls, standing)
 }
 
 

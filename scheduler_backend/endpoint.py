@@ -4,7 +4,8 @@ libzmq accepts whoever comes, on a thread of its own and without end, so a tenan
 processor of everybody's. So the socket's monitor tells of each connection that was accepted, and the file of a socket
 whose tenant has used up what it may make a second is moved to where its containers do not see it, for a while.
 Connections that stand are not touched by that. Who kept another way to the file finds the listener gone, and all
-connections of its tenant with it (libzmq ends them with their listener).
+connections of its tenant with it (libzmq ends them with their listener). The same befalls a tenant with too many
+connections that stand, until it has fewer; what libzmq keeps unread of each is little, the rest stays in the kernel.
 
 No ZMTP heartbeats: libzmq 4.3.5 sends one on a connection whose other end has gone while its messages were not being
 read, and ends the process over it (stream_engine_base.cpp, out_event: assertion !_io_error). A death is seen by the
@@ -16,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import struct
 import time
 from pathlib import Path
 
@@ -28,12 +30,17 @@ from scheduler_backend.peers import PageListener, Peer
 from scheduler_backend.tally import Counters
 
 CONNECTIONS_A_SECOND, CONNECTIONS_AT_ONCE = 50, 512  # of one tenant
+MOST_STANDING = 512  # connections of one tenant: twice its processes, as all may come back before the old ones end
+MOST_UNREAD = 16  # messages of one connection that libzmq keeps; each may take 8 KiB, in the buffer that it came in
+LONGEST_UNREAD_NS, LATE_A_SECOND = 5_000_000_000, 2  # so many new connections then, until all is read
 MESSAGES_A_SECOND, MESSAGES_AT_ONCE = 1000, 1000  # who takes and gives back memory 400 times a second says 800
 MOST_UNHEARD = 4096  # connections of one tenant that are remembered as closed
 HELLOS_A_SECOND, HELLOS_AT_ONCE = 20, 300  # of one tenant: each costs as much as twenty other messages
 COMPLAINTS_A_SECOND = 5  # about one tenant, in the log
 _BACKLOG = 512
-_NOBLOCK = int(zmq.NOBLOCK)
+_MOST_QUEUED = 2 * _BACKLOG  # in it, and before the file was hidden
+_NOBLOCK, _ACCEPTED = int(zmq.NOBLOCK), int(zmq.EVENT_ACCEPTED)
+_MONITORED = struct.Struct("=HI")  # zmq_socket_monitor(3): the event, and the connection's descriptor
 
 
 class Client:
@@ -99,8 +106,10 @@ class Endpoint:
         self.complaints = Allowance(COMPLAINTS_A_SECOND, 4 * COMPLAINTS_A_SECOND)
         self.pauses = 0  # how often it was not read, or not listened to, for having said too much
         self.paused = False
+        self.behind_ns = 0  # since when there has been something unread that it may not say yet; 0: all is read
         self.shut = True  # nobody new is let in for now
         self._bound = False
+        self._standing: set[int] = set()  # libzmq's descriptors of the connections there are
         self.said_hello = False  # just now
         self.told_ungated = False
         self.router: zmq.Socket[bytes] = context.socket(zmq.ROUTER)
@@ -132,11 +141,12 @@ class Endpoint:
         router.setsockopt(zmq.ROUTER_HANDOVER, 1)  # who comes back with its routing id gets it
         router.setsockopt(zmq.MAXMSGSIZE, wire.MAX_SIZE)  # libzmq closes the connection that sends more
         router.setsockopt(zmq.LINGER, 200)
+        router.setsockopt(zmq.RCVHWM, MOST_UNREAD)
         for user in self.users:
             router.setsockopt(zmq.IPC_FILTER_UID, user)
         address = f"inproc://{self.name}-{id(self)}"
         self._monitor.setsockopt(zmq.RCVHWM, 0)  # or libzmq's thread would wait for us to read it
-        router.monitor(address, zmq.EVENT_ACCEPTED)
+        router.monitor(address, zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
         self._monitor.connect(address)
 
     @property
@@ -201,6 +211,8 @@ class Endpoint:
         self._bound = False
         self._unlink()
         self.shut = True
+        self._heed()
+        self._standing.clear()  # of those that end with their listener nothing is told
 
     def _unlink(self) -> None:
         for path in (self.socket_path, self._hidden):
@@ -209,17 +221,33 @@ class Endpoint:
 
     def knocks(self) -> bool:
         """Count who has come in since the last look; whether they may go on like that."""
-        count = 0
+        self._heed()
+        return self.connections.left >= 1 and not self.crowded()
+
+    def _heed(self) -> None:
+        """Take in what the monitor tells."""
+        now_ns, came = time.monotonic_ns(), 0
         with contextlib.suppress(zmq.ZMQError):
-            while self._monitor.recv(_NOBLOCK):
-                count += 1
-        self.connections.whole(time.monotonic_ns())
-        self.connections.take(count // 2)  # two frames each
-        return self.connections.left >= 1
+            while told := self._monitor.recv(_NOBLOCK):
+                event, descriptor = _MONITORED.unpack(told)
+                self._monitor.recv(_NOBLOCK)  # the address
+                if event == _ACCEPTED:
+                    came += 1
+                    self._standing.add(descriptor)
+                else:
+                    self._standing.discard(descriptor)
+        late = self.behind_ns and now_ns - self.behind_ns > LONGEST_UNREAD_NS
+        self.connections.rate = LATE_A_SECOND if late else CONNECTIONS_A_SECOND
+        self.connections.whole(now_ns)
+        self.connections.take(came)
+
+    def crowded(self) -> bool:
+        """Had it as many connections as it may have, at the last look?"""
+        return len(self._standing) >= MOST_STANDING
 
     def knocks_on(self) -> bool:
         """Does somebody come in still, although the file is hidden (more than were in the kernel's queue)?"""
-        return self.connections.left < -2 * _BACKLOG
+        return self.connections.left < -_MOST_QUEUED or len(self._standing) >= MOST_STANDING + _MOST_QUEUED
 
     # --- the end ----------------------------------------------------------------------------------------------------
     def close(self) -> None:

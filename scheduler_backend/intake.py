@@ -57,6 +57,7 @@ class Intake(Presence):
                 while router.get(RCVMORE):
                     frames.append(receive_frame(router, NOBLOCK))
             except zmq.Again:
+                endpoint.behind_ns = 0
                 return
             except zmq.ZMQError as error:
                 log.error("receive tenant=%s error=%s", endpoint.name, error)
@@ -72,6 +73,7 @@ class Intake(Presence):
                 endpoint.said_hello = False
                 break
             if router.closed or not cast(int, router.get(EVENTS)) & POLLIN:
+                endpoint.behind_ns = 0
                 return
         self._look_again(endpoint)
 
@@ -82,6 +84,7 @@ class Intake(Presence):
         """
         endpoint.paused = True
         endpoint.pauses += 1
+        endpoint.behind_ns = endpoint.behind_ns or time.monotonic_ns()
         self.loop.remove_reader(endpoint.fd)
         self.loop.call_later(FLOOD_PAUSE_SECONDS, self._unpause, endpoint)
 

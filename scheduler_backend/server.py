@@ -131,12 +131,19 @@ class Server(Intake):
             return
         endpoint.shut_out()
         endpoint.pauses += 1
-        pause = min(max(OPEN_AGAIN_SECONDS, endpoint.connections.lacks_seconds()), SHUT_OUT_SECONDS)
-        log.warning("shut-out tenant=%s seconds=%.1f reason=connections", endpoint.name, pause)
+        reason, pause = "standing", SHUT_OUT_SECONDS
+        if not endpoint.crowded():
+            reason, pause = "connections", min(max(OPEN_AGAIN_SECONDS, endpoint.connections.lacks_seconds()), pause)
+        log.warning("shut-out tenant=%s seconds=%.1f reason=%s", endpoint.name, pause, reason)
         self.loop.call_later(pause, self._let_in, endpoint)
 
     def _let_in(self, endpoint: Endpoint) -> None:
         if self.endpoints.get(endpoint.name) is not endpoint or self._deaf:
+            return
+        if endpoint.crowded():  # its processes come back; those go of which libzmq has not noticed that they have gone
+            log.warning("walled-up tenant=%s reason=standing", endpoint.name)
+            endpoint.wall_up()
+            self.loop.call_later(OPEN_AGAIN_SECONDS, self._let_in, endpoint)
             return
         try:
             endpoint.open()

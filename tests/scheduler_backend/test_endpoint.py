@@ -14,7 +14,13 @@ import pytest
 import zmq
 
 from bench import flood
-from scheduler_backend.endpoint import CONNECTIONS_AT_ONCE, Endpoint
+from scheduler_backend.endpoint import (
+    CONNECTIONS_A_SECOND,
+    CONNECTIONS_AT_ONCE,
+    LATE_A_SECOND,
+    LONGEST_UNREAD_NS,
+    Endpoint,
+)
 from scheduler_backend.intake import Intake
 from scheduler_backend.outbox import Outbox
 from tests.scheduler_backend.rig import wait_for
@@ -121,6 +127,35 @@ def test_those_who_come_are_counted_and_too_many_are_too_many(endpoint: Endpoint
         assert time.monotonic() < deadline, "a flood that is never noticed"
     assert endpoint.connections.lacks_seconds() > 0
     assert not endpoint.knocks_on()
+
+
+def test_who_has_too_many_connections_that_stand_gets_no_more(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler_backend.endpoint.MOST_STANDING", 3)
+    held = [flood.greeted(str(endpoint.socket_path)) for _ in range(3)]
+    wait_for(lambda: not endpoint.knocks() and endpoint.crowded(), what="three counted")
+    held.pop().close()
+    wait_for(endpoint.knocks, what="one less")
+    held.append(flood.greeted(str(endpoint.socket_path)))
+    wait_for(lambda: not endpoint.knocks() and endpoint.crowded(), what="three counted")
+    endpoint.wall_up()
+    assert endpoint.knocks(), "they ended with their listener"
+    for connection in held:
+        connection.close()
+
+
+def test_while_what_a_tenant_said_stays_unread_it_may_come_in_slowly(endpoint: Endpoint) -> None:
+    endpoint.behind_ns = time.monotonic_ns() - LONGEST_UNREAD_NS - 1
+    endpoint.knocks()
+    assert endpoint.connections.rate == LATE_A_SECOND
+    endpoint.router.get(zmq.EVENTS)
+    readers = SimpleNamespace(_look_again=lambda endpoint: None)
+    Intake._readable(readers, endpoint)  # type: ignore[arg-type]
+    endpoint.knocks()
+    assert (endpoint.behind_ns, endpoint.connections.rate) == (0, CONNECTIONS_A_SECOND), (
+        "there was nothing left to read"
+    )
 
 
 def test_a_file_that_somebody_removed_is_made_anew(endpoint: Endpoint) -> None:

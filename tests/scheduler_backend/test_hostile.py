@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -126,6 +127,30 @@ def test_a_tenant_that_connects_without_end_is_shut_out_and_its_processes_are_no
         wait_for(lambda: "shut-out tenant=hostile" in rig.log(), 60, "end of its welcome")
         polite.ask()
         assert polite.grant()
+
+
+def test_connections_that_stand_and_what_is_unread_in_them_have_an_end(rig: Rig) -> None:
+    assert rig.daemon is not None
+    status, fds = Path(f"/proc/{rig.daemon.pid}/status"), Path(f"/proc/{rig.daemon.pid}/fd")
+    before_kib, most_fds, most_kib = resident_kib(status), 0, 0
+    victim = rig.client("victim")
+    with flooding(rig, "standing"):
+        deadline = time.monotonic() + PATIENCE_S
+        while "walled-up tenant=hostile" not in rig.log():
+            assert time.monotonic() < deadline, f"no end to them: {most_fds} descriptors, {most_kib} KiB"
+            most_fds = max(most_fds, len(os.listdir(fds)))
+            most_kib = max(most_kib, resident_kib(status) - before_kib)
+            victim.ask()
+            victim.give_back(victim.grant().epoch)
+    assert most_fds < 1000
+    assert most_kib < 200 << 10
+    late = rig.client("hostile")
+    late.ask()
+    assert late.grant()
+
+
+def resident_kib(status: Path) -> int:
+    return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmRSS"))
 
 
 def test_who_says_that_it_holds_more_than_can_be_told_is_told_the_most(rig: Rig) -> None:

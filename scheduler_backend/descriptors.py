@@ -1,7 +1,9 @@
 """How many descriptors are left to this process: every client costs a few, and without any the daemon cannot go on.
 
 libzmq ends the process when its accept() finds no descriptor (4.3.5, ipc_listener.cpp), so it must not come to that:
-while fewer than RESERVE are left, the server listens to nobody new. No socket is touched here.
+while fewer than reserve() are left, the server listens to nobody new. libzmq's threads accept by themselves, so that is
+looked at whenever somebody has come, and what is held back does for those who wait in the kernel's queues and come
+before the server can act. No socket is touched here.
 """
 
 from __future__ import annotations
@@ -9,7 +11,9 @@ from __future__ import annotations
 import os
 import resource
 
-RESERVE = 64  # for files, the control socket, and who is accepted before the next look
+FEWEST = 64  # for files and the control socket; with no more the daemon would listen to nobody
+MOST_HELD_BACK = 1024
+_ENDLESS = 1 << 20
 
 
 def raise_limit() -> int:
@@ -23,11 +27,45 @@ def raise_limit() -> int:
     return hard
 
 
-def left() -> int:
-    """How many more may be opened; a large number where /proc does not say."""
-    try:
-        used = len(os.listdir("/proc/self/fd")) - 1  # the listing itself
-    except OSError:
-        return 1 << 20
+def limit() -> int:
+    """How many this process may have; a large number where there is no end to them."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return (1 << 20) if soft == resource.RLIM_INFINITY else soft - used
+    return _ENDLESS if soft == resource.RLIM_INFINITY else soft
+
+
+def reserve() -> int:
+    """So many are held back: a quarter of a low limit."""
+    return min(MOST_HELD_BACK, max(FEWEST, limit() // 4))
+
+
+def used() -> int:
+    """How many are open; 0 where /proc does not say."""
+    try:
+        return len(os.listdir("/proc/self/fd")) - 1  # the listing itself
+    except OSError:
+        return 0
+
+
+def left() -> int:
+    """How many more may be opened."""
+    return limit() - used()
+
+
+class Room:
+    """How many descriptors are left, as far as is known: they are counted only where they may be short."""
+
+    def __init__(self) -> None:
+        self._used = 0
+
+    def count(self) -> bool:
+        """Look; whether as many are left as are held back."""
+        self._used = used()
+        return self._enough()
+
+    def take(self, count: int) -> bool:
+        """So many may have been taken since; whether as many are left as are held back."""
+        self._used += count
+        return self._enough() or self.count()
+
+    def _enough(self) -> bool:
+        return limit() - self._used >= reserve()

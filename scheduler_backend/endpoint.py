@@ -23,7 +23,7 @@ from pathlib import Path
 
 import zmq
 
-from scheduler_backend import wire
+from scheduler_backend import descriptors, wire
 from scheduler_backend.allowance import Allowance
 from scheduler_backend.page import TokenPage
 from scheduler_backend.peers import PageListener, Peer
@@ -37,7 +37,7 @@ MESSAGES_A_SECOND, MESSAGES_AT_ONCE = 1000, 1000  # who takes and gives back mem
 MOST_UNHEARD = 4096  # connections of one tenant that are remembered as closed
 HELLOS_A_SECOND, HELLOS_AT_ONCE = 20, 300  # of one tenant: each costs as much as twenty other messages
 COMPLAINTS_A_SECOND = 5  # about one tenant, in the log
-_BACKLOG = 512
+_BACKLOG = 512  # whoever waits there comes in, also after the file was hidden
 _MOST_QUEUED = 2 * _BACKLOG  # in it, and before the file was hidden
 _NOBLOCK, _ACCEPTED = int(zmq.NOBLOCK), int(zmq.EVENT_ACCEPTED)
 _MONITORED = struct.Struct("=HI")  # zmq_socket_monitor(3): the event, and the connection's descriptor
@@ -109,6 +109,7 @@ class Endpoint:
         self.behind_ns = 0  # since when there has been something unread that it may not say yet; 0: all is read
         self.shut = True  # nobody new is let in for now
         self._bound = False
+        self.came = 0  # connections since the server looked last; it writes 0
         self._standing: set[int] = set()  # libzmq's descriptors of the connections there are
         self.said_hello = False  # just now
         self.told_ungated = False
@@ -189,7 +190,7 @@ class Endpoint:
         try:
             listening.bind(str(self.socket_path))
             self.socket_path.chmod(0o666)  # who may reach it is decided by who sees the folder
-            listening.listen(_BACKLOG)
+            listening.listen(min(_BACKLOG, descriptors.reserve() // 2))
             self.router.setsockopt(zmq.USE_FD, listening.fileno())  # else libzmq removes the file, some time later
             self.router.bind(f"ipc://{self.socket_path}")
         except (OSError, zmq.ZMQError):
@@ -240,6 +241,7 @@ class Endpoint:
         self.connections.rate = LATE_A_SECOND if late else CONNECTIONS_A_SECOND
         self.connections.whole(now_ns)
         self.connections.take(came)
+        self.came += came
 
     def crowded(self) -> bool:
         """Had it as many connections as it may have, at the last look?"""

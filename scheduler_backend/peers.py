@@ -95,7 +95,8 @@ class Peer:
 class PageListener:
     """One tenant's `.page` socket. `on_peer(nonce, peer)` gives the peer that is kept (that one, or
     the same process known before) or None; `listen(peer, connection)` says whether the carrier listens from now on.
-    Where `users` is not empty a process of another user is turned away."""
+    Where `users` is not empty a process of another user is turned away. `room` is asked before each connection is
+    accepted whether there are descriptors for it; they wait in the backlog meanwhile."""
 
     def __init__(
         self,
@@ -106,8 +107,9 @@ class PageListener:
         on_peer: Callable[[int, Peer], Peer | None],
         listen: Callable[[Peer, socket.socket], bool],
         users: frozenset[int] = frozenset(),
+        room: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._users = users
+        self._users, self._room = users, room
         self._allowance = Allowance(_CONNECTIONS_A_SECOND, _AT_ONCE)
         self._loop, self._path, self._page, self._incarnation = loop, path, page, incarnation
         self._on_peer, self._listen = on_peer, listen
@@ -137,7 +139,7 @@ class PageListener:
 
     def _accept(self) -> None:
         for _ in range(_ACCEPTED_A_TURN):
-            if self._allowance.whole(time.monotonic_ns()) < 1:
+            if self._allowance.whole(time.monotonic_ns()) < 1 or not self._room():
                 self._pause()
                 return
             try:

@@ -42,6 +42,7 @@ log = logging.getLogger("gemini.server")
 
 LONGEST_PATH = 107  # bytes of sun_path, less its NUL
 IO_THREADS = 4
+DESCRIPTORS_EACH = 2  # of a connection, here or to the page: its own, and the process's or the carrier's
 OPEN_AGAIN_SECONDS, SHUT_OUT_SECONDS = 0.1, 2.0  # after a tenant's processes came too often, at least and at most
 
 
@@ -65,6 +66,7 @@ class Server(Intake):
         self._context.set(zmq.MAX_SOCKETS, 8192)
         self._tenants = itertools.count(1)
         self._closed = False
+        self._room = descriptors.Room()
         self._deaf = False  # descriptors are short
 
     # --- tenants ----------------------------------------------------------------------------------------------------
@@ -118,12 +120,17 @@ class Server(Intake):
             lambda nonce, peer: self._on_peer(endpoint, nonce, peer),
             lambda peer, connection: self._listen(endpoint, peer, connection),
             endpoint.users,
+            self._room_for_page,
         )
 
     # --- who may come in --------------------------------------------------------------------------------------------
     def _knocked(self, endpoint: Endpoint) -> None:
         """Somebody has connected. A tenant whose processes come ever anew is not listened to for a while."""
-        if endpoint.knocks():
+        welcome = endpoint.knocks()
+        came, endpoint.came = endpoint.came, 0
+        if came and not self._room.take(came * DESCRIPTORS_EACH):
+            self._mind_room(False)
+        if welcome:
             return
         if endpoint.shut:
             if endpoint.knocks_on():
@@ -156,18 +163,12 @@ class Server(Intake):
 
         Where descriptors run out they are taken away until there are some again: who comes then tries again later.
         """
-        short = descriptors.left() < descriptors.RESERVE
-        changed = short != self._deaf
-        if changed:
-            self._deaf = short
-            log.warning("descriptors short=%s; nobody new is listened to while they are", short)
+        self._mind_room(self._room.count())
         for endpoint in self.endpoints.values():
-            if short:
+            if self._deaf:
                 if not endpoint.shut:
                     endpoint.shut_out()
                 continue
-            if changed:
-                self._let_in(endpoint)
             if endpoint.complete():
                 continue
             log.warning("sockets-made-anew tenant=%s folder=%s", endpoint.name, endpoint.folder)
@@ -178,6 +179,24 @@ class Server(Intake):
                     endpoint.listener.reopen()
             except (OSError, zmq.ZMQError) as error:
                 log.error("sockets-lost tenant=%s error=%s", endpoint.name, error)
+
+    def _mind_room(self, room: bool) -> None:
+        """Listen to those who are new; where there is no room for them, to nobody."""
+        if room != self._deaf:
+            return
+        self._deaf = not room
+        log.warning("descriptors short=%s; nobody new is listened to while they are", self._deaf)
+        for endpoint in self.endpoints.values():
+            if room:
+                self._let_in(endpoint)
+            elif not endpoint.shut:
+                endpoint.shut_out()
+
+    def _room_for_page(self) -> bool:
+        """May one more page connection be accepted?"""
+        if not self._deaf and not self._room.take(DESCRIPTORS_EACH):
+            self._mind_room(False)
+        return not self._deaf
 
     # --- changes, and the end ---------------------------------------------------------------------------------------
     def change_tenant(self, spec: TenantSpec) -> None:

@@ -45,9 +45,9 @@ def check_descriptors() -> None:
     """Problem where so few files may be opened that the daemon would listen to nobody; the event loop ends in several
     lines where they do not even do for it."""
     descriptors.raise_limit()
-    if (left := descriptors.left()) < descriptors.RESERVE:
+    if (left := descriptors.left()) < (reserve := descriptors.reserve()):
         raise Problem(
-            f"Too many open files: {left} more may be opened, the daemon needs {descriptors.RESERVE}; "
+            f"Too many open files: {left} more may be opened, the daemon needs {reserve}; "
             "raise the limit of open files (ulimit -n)"
         )
 

@@ -7,6 +7,8 @@ import resource
 import subprocess
 import sys
 
+import pytest
+
 from scheduler_backend import descriptors
 
 
@@ -18,6 +20,28 @@ def test_each_open_descriptor_is_one_less() -> None:
     finally:
         for one in held:
             os.close(one)
+
+
+def test_they_are_counted_where_they_may_be_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = iter((100, 150, 310, 280))
+    limits = [600]
+    monkeypatch.setattr(descriptors, "used", lambda: next(counts))
+    monkeypatch.setattr(descriptors, "limit", lambda: limits[0])
+    room = descriptors.Room()
+    assert room.count()
+    assert room.take(350)  # 150 are held back
+    assert room.take(1), "the others were given back: 150 are used"
+    limits[0] = 400
+    assert not room.take(151)
+    assert room.count()
+
+
+def test_a_quarter_of_a_low_limit_is_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    held_back = []
+    for limit in (100, 1024, 1 << 20):
+        monkeypatch.setattr(descriptors, "limit", lambda limit=limit: limit)
+        held_back.append(descriptors.reserve())
+    assert held_back == [64, 256, 1024]
 
 
 def test_the_soft_limit_is_raised_to_the_hard_one() -> None:

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import mmap
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from bench import flood
 from bench.flood import WAYS
 from bench.tenants import cpu_ns
 from libhook.core import ffi, lib
@@ -151,6 +153,52 @@ def test_connections_that_stand_and_what_is_unread_in_them_have_an_end(rig: Rig)
 
 def resident_kib(status: Path) -> int:
     return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmRSS"))
+
+
+class Short(Rig):
+    """A daemon that may have 450 descriptors."""
+
+    def command(self) -> list[str]:
+        return ["sh", "-c", 'ulimit -n 450; exec "$@"', "sh", *super().command()]
+
+
+@pytest.mark.parametrize("way", ["", ".page"])
+def test_a_burst_of_connections_takes_no_descriptor_that_the_daemon_needs(way: str) -> None:
+    with Short() as rig:
+        assert rig.daemon is not None
+        for name in ("victim", "hostile"):
+            rig.tenant(name, request=0.3)
+        victim = rig.client("victim")
+        folder = rig.state_dir / "tenants" / "hostile"
+        burst: list[socket.socket] = []
+        while len(burst) < 500 and (connection := burst_of_one(folder / f"tenant.sock{way}")):
+            burst.append(connection)
+        burst += [flood.connected(str(folder / "tenant.sock"))]  # with none left libzmq would end the daemon over it
+        wait_for(lambda: "short=True" in rig.log() or rig.daemon.poll() is not None, what="look")  # type: ignore[union-attr]
+        assert rig.daemon.poll() is None, rig.log()
+        victim.ask()
+        assert victim.grant()
+        for connection in burst:
+            connection.close()
+        wait_for(lambda: "short=False" in rig.log(), what="end of the shortage")
+        rig.client("victim")
+
+
+def burst_of_one(path: Path) -> socket.socket | None:
+    """A connection, once there is room in the queue; None where nobody listens any more."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.setblocking(False)
+    deadline = time.monotonic() + 1
+    while time.monotonic() < deadline:
+        try:
+            connection.connect(str(path))
+            return connection
+        except BlockingIOError:
+            time.sleep(0)
+        except OSError:
+            break
+    connection.close()
+    return None
 
 
 def test_who_says_that_it_holds_more_than_can_be_told_is_told_the_most(rig: Rig) -> None:

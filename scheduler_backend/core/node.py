@@ -139,20 +139,26 @@ class Node:
         spec = self.tenants[event.tenant]
         gpus = tuple(gpu for gpu in event.gpus if gpu in spec.gpus)
         event = event._replace(gpus=gpus)
+        _, seen = self.clients.get(event.client, ("", ()))
         self.clients[event.client] = (event.tenant, gpus)
         memory = dict(event.memory)
         for gpu in gpus:
             self.accounts[event.tenant, gpu].join(event.client, memory.get(gpu, 0))
-        return [ev.Welcome(event.client), *self._to_machines(gpus, event, now_ns)]
+        actions: list[ev.Action] = [ev.Welcome(event.client), *self._to_machines(gpus, event, now_ns)]
+        return actions + self._leave(event.client, event.tenant, [gpu for gpu in seen if gpu not in gpus], now_ns)
+
+    def _leave(self, client: int, tenant: str, gpus: Sequence[int], now_ns: int) -> list[ev.Action]:
+        """It has nothing on these GPUs any more."""
+        actions = self._to_machines(gpus, ev.ClientDied(client), now_ns)
+        for gpu in gpus:
+            actions += self._noted((tenant, gpu), self.accounts[tenant, gpu].leave(client, now_ns))
+        return actions
 
     def _die(self, event: ev.ClientDied, now_ns: int) -> list[ev.Action]:
         tenant, gpus = self.clients.pop(event.client, ("", ()))
         if not tenant:  # one of before a restart, which never said Hello
             return self._to_machines(range(len(self.machines)), event, now_ns)
-        actions = self._to_machines(gpus, event, now_ns)
-        for gpu in gpus:
-            actions += self._noted((tenant, gpu), self.accounts[tenant, gpu].leave(event.client, now_ns))
-        return actions
+        return self._leave(event.client, tenant, gpus, now_ns)
 
     def _promise(self, event: ev.TenantAdded | ev.TenantChanged, now_ns: int) -> list[ev.Action]:
         spec = event.spec

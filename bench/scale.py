@@ -33,7 +33,7 @@ def node(
     seconds = arguments.hours * 3600
     waits, timeline = Waits(), Timeline()
     network = Network(stall=0.0005, stall_ns=300_000)
-    policy = Policy(ordering=ordering)
+    policy = (record.policy if record is not None else Policy())._replace(ordering=ordering)
     world = World(
         [],
         gpus=arguments.gpus,
@@ -85,7 +85,7 @@ def main() -> int:
     parser.add_argument(
         "--trouble", type=float, default=0.0, help="mean seconds between faults; then waits are not judged"
     )
-    parser.add_argument("--trace", type=Path, help="a trace.jsonl: its tenants, GPUs and time instead of those above")
+    parser.add_argument("--trace", type=Path, help="a trace.jsonl: its tenants, GPUs, time and policy instead")
     arguments = parser.parse_args()
     record = None
     if arguments.trace:

@@ -15,11 +15,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scheduler_backend.core import events as ev
+from scheduler_backend.core.node import Node
+from scheduler_backend.core.policy import Policy
+from scheduler_backend.core.seat import Standing
 from scheduler_backend.core.tenant import TenantSpec
 from scheduler_backend.problem import Problem
 from scheduler_backend.simulation.programs import ENDLESS, SECOND, Program, Step
 from scheduler_backend.simulation.world import World
-from scheduler_backend.trace import read
+from scheduler_backend.trace import node_of, read_joined
 
 LEAST_NS = 1000  # no burst and no kernel is shorter
 
@@ -28,6 +31,7 @@ class Recorded(NamedTuple):
     """What a trace tells; times count from its start."""
 
     gpus: int
+    policy: Policy  # of the daemon that recorded
     seconds: float  # up to its last event
     programs: list[Program]  # one for each process that ever wanted to launch
     changes: list[tuple[int, TenantSpec]]  # promises that changed, and when, in nanoseconds
@@ -113,13 +117,20 @@ class _Client(NamedTuple):
 class _Reader:
     """Goes through a trace and keeps what each process did."""
 
-    def __init__(self, began_ns: int) -> None:
-        self.began_ns = began_ns
+    def __init__(self, node: Node) -> None:
+        """It begins with the node as it was: empty, but for a later part of a long trace."""
+        self.began_ns = node.machines[0].now_ns
         self.now_ns = 0  # since then
-        self.specs: dict[str, TenantSpec] = {}
+        self.specs: dict[str, TenantSpec] = dict(node.tenants)
         self.clients: dict[int, _Client] = {}
         self.ended: list[tuple[_Client, int]] = []
         self.changes: list[tuple[int, TenantSpec]] = []
+        for number, (tenant, _) in node.clients.items():
+            self.join(tenant, number)
+        for machine in node.machines:
+            for seat in machine.seats.values():
+                for member in (*seat.with_standing(Standing.WAITS), *seat.with_standing(Standing.HOLDS)):
+                    self.clients[member.client].lanes[machine.gpu].ask(0)
 
     def take(self, now_ns: int, event: ev.Event) -> None:
         self.now_ns = max(self.now_ns, now_ns - self.began_ns)
@@ -138,13 +149,17 @@ class _Reader:
             self.specs[event.spec.name] = event.spec
             self.changes.append((self.now_ns, event.spec))
         elif isinstance(event, ev.ClientJoined):
-            client = _Client(event.client, self.specs[event.tenant], defaultdict(_Lane))
-            self.clients.setdefault(event.client, client)  # a Hello said again changes nothing
+            self.join(event.tenant, event.client)
         elif isinstance(event, ev.ClientDied):
             self.die(event.client)
         elif isinstance(event, ev.TenantRemoved):
             for number in [client.number for client in self.clients.values() if client.spec.name == event.name]:
                 self.die(number)
+
+    def join(self, tenant: str, number: int) -> None:
+        if tenant in self.specs:
+            client = _Client(number, self.specs[tenant], defaultdict(_Lane))
+            self.clients.setdefault(number, client)  # a Hello said again changes nothing
 
     def die(self, number: int) -> None:
         client = self.clients.pop(number, None)
@@ -153,11 +168,13 @@ class _Reader:
 
 
 def recorded(path: Path) -> Recorded:
-    """What a trace tells. Raises Problem for one that does not begin at the beginning, or in which nobody works."""
-    head, entries = read(path)
-    if head.get("part"):
-        raise Problem(f"{path} is part {head['part']} of a longer trace; name the one that begins it")
-    reader = _Reader(head["started_ns"])
+    """What a trace tells, with the part before it where that lies beside it and nothing was lost between.
+
+    Raises Problem for what is no trace, or one that does not tell where it begins, or in which nobody works.
+    """
+    head, entries = read_joined(path)
+    node = node_of(path, head)
+    reader = _Reader(node)
     for entry in entries:
         if not any(name == "RemoteProtocolError" for name, _ in entry.actions):
             reader.take(entry.now_ns, entry.event)
@@ -172,7 +189,8 @@ def recorded(path: Path) -> Recorded:
     if not programs:
         raise Problem(f"{path}: no process of this trace ever ran anything")
     programs.sort(key=lambda program: program.start_ns)
-    return Recorded(len(head["gpus"]), reader.now_ns / SECOND, programs, reader.changes, dict(busy_ns))
+    gpus, seconds = len(node.machines), reader.now_ns / SECOND
+    return Recorded(gpus, node.policy, seconds, programs, reader.changes, dict(busy_ns))
 
 
 def _program(client: _Client, stop_ns: int, now_ns: int) -> Program | None:

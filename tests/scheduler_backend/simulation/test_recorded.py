@@ -75,11 +75,31 @@ def test_a_promise_that_changed_changes_again(tmp_path: Path) -> None:
     assert again.share("a", 1, 3) > again.share("a", 4, 6) + 0.15
 
 
+def test_a_later_part_begins_with_who_was_there(tmp_path: Path) -> None:
+    timeline, record = Timeline(), Record(tmp_path / "trace.jsonl", 1)
+    record.recorder._most_bytes = 400_000
+    programs = [Program(spec("a", 0.6)), Program(spec("b", 0.3), "closed_loop", 5 * MS, 15 * MS)]
+    world = World(programs, watchers=[timeline, record])
+    record.recorder.node = world.node
+    world.run(12)
+    record.recorder.close()
+    (tmp_path / "trace.jsonl.1").unlink()
+    part = recorded(tmp_path / "trace.jsonl")
+    assert 0.2 < part.seconds < 11
+    assert [program.spec.name for program in part.programs] == ["a", "b"]
+    again = Timeline(100 * MS)
+    world = World([], watchers=[again], policy=part.policy)
+    part.fill(world)
+    world.run(part.seconds)
+    for name in "ab":
+        assert again.share(name, 0, part.seconds) == pytest.approx(timeline.share(name, 1, 12), abs=0.05)
+
+
 def test_what_is_no_whole_trace_or_tells_of_nobody_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
     run(path, [], 1, 1)
     with pytest.raises(Problem, match="ever ran anything"):
         recorded(path)
     path.write_text(path.read_text().replace('"part":0', '"part":2'))
-    with pytest.raises(Problem, match="part 2"):
+    with pytest.raises(Problem, match="part 2 of a longer trace"):
         recorded(path)

@@ -21,7 +21,7 @@ from aiohttp import web
 from scheduler_backend import config, descriptors, devices, status, trace
 from scheduler_backend.config import Settings
 from scheduler_backend.devices import Gpu
-from scheduler_backend.persist import EPOCH_BLOCK, StateDir
+from scheduler_backend.persist import EPOCH_BLOCK, StateDir, epochs_after
 from scheduler_backend.problem import Problem
 from scheduler_backend.publisher import Publisher
 from scheduler_backend.registry import Registry
@@ -62,10 +62,10 @@ class Daemon:
             saved = state_dir.load()
             started_ns = time.monotonic_ns()
             incarnation = max(saved.incarnation + 1, time.time_ns())
-            last_epoch = saved.reserved_epoch
+            last_epoch = epochs_after(saved)
             saved.reserved_epoch = last_epoch + EPOCH_BLOCK
             saved.incarnation = incarnation
-            state_dir.save(saved)  # before the first epoch is used
+            written = state_dir.save(saved)  # before the first epoch is used
             shown = [{"uuid": gpu.uuid, "name": gpu.name, "simulated": gpu.simulated} for gpu in self.gpus]
             head = trace.header(settings.policy, shown, last_epoch, started_ns, incarnation)
             recorder = trace.Recorder(
@@ -84,7 +84,8 @@ class Daemon:
                 incarnation=incarnation,
             )
             stack.callback(server.close)
-            registry = Registry(server, state_dir, saved.reserved_epoch, self.publisher)
+            reserved_epoch = saved.reserved_epoch if written else last_epoch
+            registry = Registry(server, state_dir, reserved_epoch, self.publisher)
             server.on_change = registry.save
             registry.restore(saved)
             registry.apply(settings.tenants)

@@ -1,8 +1,9 @@
 """What outlives the daemon, in its state directory: the lock, and state.json (epochs, tenants, known clients).
 
 Epochs are reserved in blocks ahead, so that a number that was granted is never granted again, whenever the daemon died.
-The file is replaced in one step. A file that cannot be read is set aside with a word about it: the daemon then starts
-with epochs from the clock, which no earlier incarnation can have reached.
+The file is replaced in one step. It may be missing, or damaged (then it is set aside with a word about it), or what a
+full disk kept of one long ago. So a daemon never begins below the clock's microseconds either, which no earlier one can
+have reached by counting grants (`epochs_after`); what is reserved counts where the clock was set back.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from scheduler_backend.problem import Problem
 
 log = logging.getLogger("gemini.persist")
 
-EPOCH_BLOCK = 1_000_000
+EPOCH_BLOCK = 100_000  # in microseconds less than a daemon takes to start: what is reserved is not ahead of the clock
 FORMAT = 1
 
 
@@ -50,6 +51,12 @@ class Saved:
     shares: list[str] = field(default_factory=list)  # tenants that were added as named shares
 
 
+def epochs_after(saved: Saved) -> int:
+    """The number up to which every epoch may have been granted by a daemon of before; the wall clock's microseconds at
+    least."""
+    return max(saved.reserved_epoch, time.time_ns() // 1000)
+
+
 class StateDir:
     """The daemon's place. Raises Problem where it cannot be had. `wait`: called where a daemon has it,
     whose end is then waited for."""
@@ -58,6 +65,7 @@ class StateDir:
         self.path = path
         self._file = path / "state.json"
         self._told_lost = False
+        self._told_unwritable = False
         try:
             path.mkdir(parents=True, exist_ok=True, mode=0o755)
             (path / "tenants").mkdir(exist_ok=True)
@@ -136,10 +144,10 @@ class StateDir:
             log.warning("state-unreadable file=%s error=%r", self._file, error)
             with contextlib.suppress(OSError):
                 os.replace(self._file, self._file.with_suffix(".bad"))
-            return Saved(reserved_epoch=time.time_ns() // 1000)
+            return Saved()
 
-    def save(self, saved: Saved) -> None:
-        """Replace state.json; on a full disk say so and go on (the next change tries again)."""
+    def save(self, saved: Saved) -> bool:
+        """Replace state.json; whether it was written. On a full disk say so, once, and go on."""
         raw: dict[str, Any] = {
             "format": FORMAT,
             "reserved_epoch": saved.reserved_epoch,
@@ -155,7 +163,14 @@ class StateDir:
             temporary.write_text(json.dumps(raw))
             os.replace(temporary, self._file)
         except OSError as error:
-            log.error("state-unwritable file=%s error=%s", self._file, error)
+            if not self._told_unwritable:
+                log.error("state-unwritable file=%s error=%s", self._file, error)
+            self._told_unwritable = True
+            return False
+        if self._told_unwritable:
+            log.warning("state-written-again file=%s", self._file)
+        self._told_unwritable = False
+        return True
 
     def close(self) -> None:
         """Let another daemon in."""

@@ -213,12 +213,12 @@ class Registry:
                 log.warning("tenant-not-restored tenant=%s reason=%s", spec.name, error)
 
     def save(self) -> None:
-        """Write state.json."""
+        """Write state.json; where it cannot be, nothing counts as reserved by it."""
         if self._loading:
             return
-        epoch = self.server.node.epochs.last
-        if epoch + EPOCH_BLOCK // 2 > self._reserved_epoch:
-            self._reserved_epoch = epoch + EPOCH_BLOCK
+        epoch, reserved = self.server.node.epochs.last, self._reserved_epoch
+        if epoch + EPOCH_BLOCK // 2 > reserved:
+            reserved = epoch + EPOCH_BLOCK
         clients = [
             (
                 client.tenant,
@@ -240,9 +240,8 @@ class Registry:
         ]
         owners = {name: one.owner for name, one in self.server.endpoints.items() if one.owner is not None}
         shares = [name for name, registration in self.registrations.items() if registration.share]
-        self.state_dir.save(
-            Saved(self._reserved_epoch, self.server.incarnation, tenants, pids, clients, owners, shares)
-        )
+        if self.state_dir.save(Saved(reserved, self.server.incarnation, tenants, pids, clients, owners, shares)):
+            self._reserved_epoch = reserved
         self._publish()
 
     def _publish(self) -> None:
@@ -269,7 +268,7 @@ class Registry:
             self.publisher.publish(shares)
 
     def keep_ahead(self) -> None:
-        """Reserve more epochs before they run out; called now and then."""
+        """Reserve more epochs before they run out, again where the last try failed; called now and then."""
         if self.server.node.epochs.last + EPOCH_BLOCK // 2 > self._reserved_epoch:
             self.save()
 

@@ -150,6 +150,39 @@ def test_each_part_of_a_long_trace_replays(rig: Rig) -> None:
         assert replay(part)[1] is None
 
 
+def granted(rig: Rig) -> int:
+    """The epoch of a grant to the process of tenant a, which says Hello anew."""
+    client = rig.client("a", nonce=7)
+    client.ask()
+    return int(client.grant().epoch)
+
+
+def test_epochs_do_not_repeat_where_the_state_was_removed(rig: Rig) -> None:
+    rig.tenant("a")
+    before = granted(rig)
+    rig.stop(signal.SIGKILL)
+    (rig.state_dir / "state.json").unlink()
+    rig.start()
+    rig.tenant("a")
+    assert granted(rig) > before
+
+
+def test_epochs_do_not_repeat_where_the_state_cannot_be_written(rig: Rig) -> None:
+    """What is on the disk is of a daemon long ago, and says so once more to each that starts."""
+    state = rig.state_dir / "state.json"
+    rig.tenant("a")
+    epochs = [granted(rig)]
+    state.with_suffix(".tmp").mkdir()  # what is written to cannot be
+    for _ in range(2):
+        rig.stop(signal.SIGKILL)
+        rig.start()
+        epochs.append(granted(rig))
+    assert epochs == sorted(set(epochs))
+    state.with_suffix(".tmp").rmdir()
+    wait_for(lambda: json.loads(state.read_text())["reserved_epoch"] > epochs[-1], what="reserve on the disk")
+    assert rig.log().count("state-unwritable") == 2, "once by each daemon"
+
+
 def test_a_control_socket_that_somebody_removed_is_made_anew(rig: Rig) -> None:
     (rig.state_dir / "control.sock").unlink()
     wait_for(lambda: answers(rig), what="answer of the daemon")

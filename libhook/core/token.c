@@ -51,7 +51,7 @@ bool token_on_grant(struct token *token, uint64_t epoch, uint64_t quota_ns, uint
         token->state = TOKEN_OPEN;
         token->epoch = epoch;
         token->granted_ns = now_ns;
-        token->revoked = token->idle = false;
+        token->revoked = token->idle = token->former = false;
         token->refresh = true;
         take_figures(token, quota_ns, lease_ns, cap_ns, contended, now_ns);
         return true;
@@ -86,6 +86,11 @@ void token_on_connection(struct token *token) {
     if (token->state == TOKEN_REQUESTED)
         token->state = TOKEN_CLOSED;
     token->renewing = false;
+}
+
+void token_on_daemon(struct token *token) {
+    token->returned = 0;
+    token->former = token->state >= TOKEN_OPEN;
 }
 
 uint64_t token_held(const struct token *token) {
@@ -231,7 +236,8 @@ static uint32_t step_draining(struct token *token, const struct token_view *view
         token->state =
             view->waiting + view->pending ? TOKEN_REQUESTED : TOKEN_CLOSED; /* WANT_MORE is the next request too */
         token->requested_ns = now_ns;
-        token->returned = token->epoch;
+        if (!token->former)
+            token->returned = token->epoch;
         return TOKEN_SEND_RETURN;
     }
     /* What waits behind the undone work in the same stream cannot be what that work waits for. */

@@ -66,7 +66,8 @@ struct token_view {
 struct token {
     enum token_state state;
     uint64_t epoch;
-    uint64_t returned;    /* the last epoch given back: a word of it that comes later is an echo */
+    uint64_t returned;    /* the last epoch of this daemon given back: a word of it that comes later is an echo */
+    bool former;          /* `epoch` is of a daemon of before, whose count says nothing about this one's */
     uint64_t requested_ns;
     bool contended;
     bool revoked;
@@ -105,6 +106,8 @@ bool token_on_extend(struct token *token, uint64_t epoch, uint64_t quota_ns, uin
 bool token_on_revoke(struct token *token, uint64_t epoch);
 /* A new connection: a request that was under way is void, what is held stays held until its lease ends. */
 void token_on_connection(struct token *token);
+/* Another daemon than before welcomed us; what is held stays held, and is given back to it. */
+void token_on_daemon(struct token *token);
 /* Does what is due; returns actions (enum token_action) and sets token->deadline_ns. */
 uint32_t token_step(struct token *token, const struct token_view *view, uint64_t now_ns);
 /* What to tell with TOKEN_SEND_RETURN; valid right after the step that asked for it. */

@@ -136,8 +136,12 @@ static void say_hello(void) {
 }
 
 static void on_welcome(const struct wire_welcome *welcome) {
+    bool another = agent.incarnation != welcome->incarnation;
+
     for (uint32_t i = 0; i < agent.device_count; i++) {
         struct seat *seat = &agent.seats[i];
+        if (another)
+            seat_on_daemon(seat);
         bool managed = i < welcome->device_count && welcome->device[i].managed;
         seat->slot = welcome->device[i].page_slot;
         agent_memory_on_welcome(
@@ -148,7 +152,7 @@ static void on_welcome(const struct wire_welcome *welcome) {
         if (!managed)
             seat_run_free(seat);
     }
-    if (agent.incarnation != welcome->incarnation)
+    if (another)
         log_line(LOG_INFO, "tenant %s of daemon %llx, %u device(s)", welcome->tenant,
             (unsigned long long)welcome->incarnation, agent.device_count);
     agent.incarnation = welcome->incarnation;

@@ -333,6 +333,11 @@ void seat_unprepare(struct seat *seat) {
     gate_disarm(seat->gate);
 }
 
+void seat_on_daemon(struct seat *seat) {
+    seat_unprepare(seat);
+    token_on_daemon(&seat->token);
+}
+
 void seat_run_free(struct seat *seat) {
     token_init(&seat->token);
     POKE(seat->valve_word, 0);

@@ -317,3 +317,32 @@ def test_the_epoch_given_back_last_is_remembered_against_echoes() -> None:
     seat.step(T0 + 10 * MS, drained=True)
     assert seat.step(T0 + 10 * MS) & RETURN or seat.state in ("closed", "requested")
     assert seat.token.returned == 7
+
+
+def give_back(seat: Seat, now: int) -> None:
+    assert seat.step(now, inflight_ns=0, drained=False) & CLOSE
+    seat.step(now)
+    assert seat.step(now, drained=True) == RETURN
+
+
+def test_another_daemons_epochs_are_no_echoes_of_what_was_given_back_before() -> None:
+    seat = Seat().opened(epoch=7)
+    give_back(seat, T0 + 10 * MS)
+    assert seat.token.returned == 7
+    lib.token_on_daemon(seat.token)
+    assert seat.token.returned == 0
+    assert seat.grant(T0 + 20 * MS, epoch=3)
+    give_back(seat, T0 + 30 * MS)
+    assert seat.token.returned == 3
+
+
+def test_what_is_still_held_of_a_daemon_of_before_is_returned_and_not_remembered() -> None:
+    seat = Seat().opened(epoch=7)
+    lib.token_on_daemon(seat.token)
+    assert lib.token_held(seat.token) == 7
+    give_back(seat, T0 + 10 * MS)
+    assert seat.returned().epoch == 7
+    assert seat.token.returned == 0
+    assert seat.grant(T0 + 20 * MS, epoch=3)
+    give_back(seat, T0 + 30 * MS)
+    assert seat.token.returned == 3

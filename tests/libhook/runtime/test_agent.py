@@ -453,6 +453,34 @@ def test_what_is_still_held_at_a_reconnection_is_told(folder: Path, start: Start
         second.close()
 
 
+def test_a_daemon_that_counts_from_anew_is_heard(folder: Path, start: Start) -> None:
+    """Its state was lost. What was given back to the one before is higher than all that it will grant."""
+    first = Daemon(folder / "tenant.sock", incarnation=1)
+    start("busy", 100_000)
+    peer, _ = first.greet()
+    first.expect(lib.WIRE_TOKEN_REQUEST)
+    first.grant(peer, 1000)
+    first.expect(lib.WIRE_RETURN)
+    first.grant(peer, 1001, quota_ms=60_000, lease_ms=60_020, contended=False)
+    first.close()
+    second = Daemon(folder / "tenant.sock", incarnation=2)
+    try:
+        assert second.page
+        second.page.store(1001)
+        peer, again = second.expect(lib.WIRE_HELLO)
+        second.welcome(peer)
+        if again.held_epoch[0]:  # it is given back to this one
+            second.send(peer, lib.WIRE_REVOKE, epoch=1001, reason=lib.WIRE_REVOKE_LEASE)
+            assert second.expect(lib.WIRE_RETURN)[1].epoch == 1001
+        else:
+            second.expect(lib.WIRE_TOKEN_REQUEST)
+        for epoch in (1, 2):
+            second.grant(peer, epoch)
+            assert second.expect(lib.WIRE_RETURN)[1].epoch == epoch
+    finally:
+        second.close()
+
+
 def test_mode_run_goes_on_without_a_daemon_and_obeys_it_when_it_comes(folder: Path, start: Start) -> None:
     client = start("busy", 200, GEMINI_ON_BACKEND_LOSS="run")  # the driver's queue here has no end
     client.until_launched(200)

@@ -141,7 +141,7 @@ static void on_welcome(const struct wire_welcome *welcome) {
     for (uint32_t i = 0; i < agent.device_count; i++) {
         struct seat *seat = &agent.seats[i];
         if (another)
-            seat_on_daemon(seat);
+            seat_on_daemon(seat, &agent.world, gate_now());
         bool managed = i < welcome->device_count && welcome->device[i].managed;
         seat->slot = welcome->device[i].page_slot;
         agent_memory_on_welcome(
@@ -208,10 +208,10 @@ static void on_up(void *context) {
     /* The old daemon's page says nothing any more; the new one's comes by itself if it can. */
     page_disconnect(&agent.page, true);
     for (uint32_t i = 0; i < WIRE_MAX_DEVICES; i++) {
+        seat_unprepare(&agent.seats[i], &agent.world, gate_now());
         if (agent.seats[i].managed)
             page_store_local(&agent.page, agent.seats[i].slot, token_held(&agent.seats[i].token));
         token_on_connection(&agent.seats[i].token);
-        seat_unprepare(&agent.seats[i]);
     }
     page_connect(&agent.page, agent.link.path, agent.nonce);
     mailbox_on_connection();
@@ -223,7 +223,7 @@ static void on_down(void *context, int error) {
     agent.world.connected = false;
     for (uint32_t i = 0; i < agent.device_count; i++) {
         token_on_connection(&agent.seats[i].token);
-        seat_unprepare(&agent.seats[i]);
+        seat_unprepare(&agent.seats[i], &agent.world, gate_now());
     }
     if (agent.ever_up)
         log_line(LOG_WARN, "the daemon at %s is gone (%s); %s", agent.link.path, strerror(-error),

@@ -327,14 +327,17 @@ void seat_stop_admitting(struct seat *seat) {
         gate_close(seat->gate);
 }
 
-void seat_unprepare(struct seat *seat) {
+void seat_unprepare(struct seat *seat, const struct seat_world *world, uint64_t now_ns) {
+    adopt(seat, world, now_ns);
+    if (seat->prepared.epoch && token_held(&seat->token) == 0)
+        gate_close(seat->gate); /* it waits for the page to show that epoch, and nobody would give it back */
     seat->prepared.epoch = 0;
     seat->kept.epoch = 0; /* to a daemon that is gone; Hello tells the next one what is held */
     gate_disarm(seat->gate);
 }
 
-void seat_on_daemon(struct seat *seat) {
-    seat_unprepare(seat);
+void seat_on_daemon(struct seat *seat, const struct seat_world *world, uint64_t now_ns) {
+    seat_unprepare(seat, world, now_ns);
     token_on_daemon(&seat->token);
 }
 

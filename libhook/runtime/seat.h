@@ -50,10 +50,10 @@ uint64_t seat_step(struct seat *seat, const struct seat_world *world, uint64_t n
 /* The valve of another seat: threads that wait here go, until that one has drained. */
 void seat_admit(struct seat *seat);
 void seat_stop_admitting(struct seat *seat);
-/* The daemon is gone or another: what it prepared will not begin. */
-void seat_unprepare(struct seat *seat);
+/* The daemon is gone or another: what it prepared has begun, or will not. */
+void seat_unprepare(struct seat *seat, const struct seat_world *world, uint64_t now_ns);
 /* Another daemon than before welcomed us: nothing that one said or heard of grants counts any more. */
-void seat_on_daemon(struct seat *seat);
+void seat_on_daemon(struct seat *seat, const struct seat_world *world, uint64_t now_ns);
 /* Run free: no daemon and mode `run`, or a device that is not shared. */
 void seat_run_free(struct seat *seat);
 void seat_stats(struct seat *seat, const struct seat_world *world);

@@ -481,6 +481,30 @@ def test_a_daemon_that_counts_from_anew_is_heard(folder: Path, start: Start) -> 
         second.close()
 
 
+def test_what_was_prepared_by_a_daemon_that_is_gone_opens_no_gate(daemon: Daemon, start: Start) -> None:
+    """The connection is cut, and the daemon does not know yet: its thread carries the order out."""
+    client = start("busy", 100_000)
+    peer, _ = daemon.greet()
+    page = daemon.page
+    assert page
+    maps = Path(f"/proc/{client.process.pid}/maps")
+    wait_for(lambda: "memfd:page" in maps.read_text(), PATIENCE_S, "mapping of the page")
+    daemon.expect(lib.WIRE_TOKEN_REQUEST)
+    prepared = {"quota_ns": 10 * MS, "lease_ns": 30 * MS, "cap_ns": MS, "flags": lib.WIRE_GRANT_PREPARED | 1}
+    daemon.send(peer, lib.WIRE_GRANT, epoch=5, **prepared)
+    page.store(5)
+    assert daemon.expect(lib.WIRE_RETURN)[1].epoch == 5
+    daemon.send(peer, lib.WIRE_GRANT, epoch=6, **prepared)
+    daemon.send(peer, lib.WIRE_MEM_RECALL, bytes=1)  # read after it
+    daemon.expect(lib.WIRE_MEM_RELEASE)
+    daemon.socket.close(0)
+    wait_for(lambda: "is gone" in client.log_text(), PATIENCE_S, "word of it")
+    stopped = len(client.work())
+    page.store(6)
+    time.sleep(0.3)  # three times what a waiting thread sleeps before it looks again
+    assert len(client.work()) <= stopped + 1
+
+
 def test_mode_run_goes_on_without_a_daemon_and_obeys_it_when_it_comes(folder: Path, start: Start) -> None:
     client = start("busy", 200, GEMINI_ON_BACKEND_LOSS="run")  # the driver's queue here has no end
     client.until_launched(200)

@@ -168,6 +168,8 @@ class Accounts:
         No time is charged twice: not that in its lease, nor that of a sibling that strayed too, nor that in which its
         tenant held the token again. `held_ns` is from the grant to its drain, as it says; 0: it does not.
         """
+        if not member.stray_since_ns and not busy_ns:
+            return  # it says nothing yet
         begin_ns, end_ns, most_ns = member.lease_until_ns, self.now_ns, busy_ns
         if member.stray_since_ns:
             begin_ns, most_ns = member.stray_since_ns, self.now_ns - member.stray_since_ns

@@ -51,10 +51,14 @@ class Residents(Tenure):
         seat = self.seats[event.tenant]
         epoch = dict(event.held).get(self.gpu, 0)
         known = seat.members.get(event.client)
+        seat.seen_ns = self.now_ns
+        if known is not None and known.standing is Standing.STRAY and known.epoch == epoch:
+            self._charge_stray(seat, known, 0, 0)
+            self._actions.append(ev.Revoke(event.client, self.gpu, epoch, ev.LEASE))
+            return
         if known is not None and not (known.standing is Standing.HOLDS and known.epoch == epoch):
             self._client_died(ev.ClientDied(event.client))  # what it held before is not held any more
             known = None
-        seat.seen_ns = self.now_ns
         if known is not None:
             self._extend(known)
             if self.closing_ns:
@@ -84,8 +88,10 @@ class Residents(Tenure):
         seat = self._clients.pop(event.client, None)
         if seat is not None:
             self.returning.pop(seat.name, None)
-            holds = seat.members[event.client].standing is Standing.HOLDS
-            if not holds and seat.state in (State.HOLDING, State.CLOSING):
+            member = seat.members[event.client]
+            if member.standing is Standing.STRAY:
+                self._charge_stray(seat, member, 0, 0)
+            if member.standing is not Standing.HOLDS and seat.state in (State.HOLDING, State.CLOSING):
                 del seat.members[event.client]
             else:
                 self.move(seat, event)

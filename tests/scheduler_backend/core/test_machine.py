@@ -589,6 +589,62 @@ def test_a_drain_that_renews_keeps_its_lease_until_it_overran():
     assert bench.machine.seats["a"].clock > clock  # charged on until it was back
 
 
+def overran() -> Bench:
+    """At 1011 ms; a's process overran at 1009 ms, and the token has moved on to b."""
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    bench.ask(1)
+    bench.ask(2)
+    for at_ms in range(15, 1005, 15):
+        bench.at(at_ms).do(ev.TokenRenewed(1, 0, 1, True))
+    bench.at(1011)
+    assert of(bench.ticked, ev.Overran)
+    return bench
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [ev.ClientJoined("a", 1, (0,))],
+        [ev.ClientJoined("a", 1, (0,), ((0, 1),))],
+        [ev.ClientDied(1), ev.ClientJoined("a", 1, (0,))],
+    ],
+    ids=["and holds nothing", "and holds it still", "after its connection was taken for ended"],
+)
+def test_who_overran_is_charged_up_to_its_next_hello(events: list[ev.Event]) -> None:
+    bench = overran()
+    seat = bench.machine.seats["a"]
+    clock, since_ns = seat.clock, seat.members[1].stray_since_ns
+    bench.at(1111)
+    for event in events:
+        bench.do(event)
+    assert seat.clock == clock + virtual(1111 * MS - since_ns, 500_000)
+
+
+def test_who_overran_and_says_hello_while_it_drains_is_charged_on() -> None:
+    bench = overran()
+    seat = bench.machine.seats["a"]
+    clock, since_ns = seat.clock, seat.members[1].stray_since_ns
+    for at_ms in (1111, 1211):
+        actions = bench.at(at_ms).do(ev.ClientJoined("a", 1, (0,), ((0, 1),)))
+        assert of(actions, ev.Revoke) == [ev.Revoke(1, 0, 1, ev.LEASE)]
+    bench.at(1311).back(1, epoch=1)
+    assert abs(seat.clock - clock - virtual(1311 * MS - since_ns, 500_000)) <= 4  # in parts, each rounded
+    assert seat.members[1].standing is Standing.QUIET
+
+
+def test_who_lost_its_lease_and_says_hello_while_it_drains_is_charged_for_what_it_ran_since_its_lease() -> None:
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    bench.ask(1)
+    bench.ask(2)
+    lease_ns = bench.machine.seats["a"].members[1].lease_until_ns
+    bench.at(30.001)
+    seat = bench.machine.seats["a"]
+    clock = seat.clock
+    bench.at(50).do(ev.ClientJoined("a", 1, (0,), ((0, 1),)))
+    bench.at(60).do(ev.TokenReturned(1, 0, 1, False, busy_ns=30 * MS, held_ns=lease_ns + 5 * MS))
+    assert seat.clock == clock + virtual(5 * MS, 500_000)
+
+
 def test_a_sibling_is_let_in_for_a_drain_that_may_wait_for_it():
     bench = Bench(("a", 0.5), ("b", 0.5))
     bench.do(ev.ClientJoined("a", 11, (0,)))

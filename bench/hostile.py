@@ -8,7 +8,8 @@ but burns a processor as the flood does: on a machine of two, that costs them to
 turns of a second, so that whatever else the machine does hits both alike. The figure is what the victims lose of the
 card while it floods and not while it burns, in percentage points: the sum of what each has less in the median of the
 turns, where it has less than it asked for (all requests make up the whole card, and the hostile tenant may have its
-own: some floods ask for the token and sit on it). Beside it stands the processor time that the daemon spends on it.
+own: some floods ask for the token and sit on it). Beside it stand the processor time that the daemon spends on it, and
+the memory that it grows by.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from bench.bed import ROOT, Bed
 from bench.flood import WAYS
 from bench.jitter import Probe
 from bench.report import report
-from bench.tenants import cpu_ns
+from bench.tenants import cpu_ns, resident_bytes
 
 ALLOWED_PP = 1.0
 VICTIMS = (("a", 0.5, 1.0), ("b", 0.3, 1.0))
@@ -88,7 +89,12 @@ def turn(bed: Bed, attack: Attack) -> dict[str, Any]:
     record = bed.sample(TURN_SECONDS)
     spent, elapsed_ns = cpu_ns(bed.daemon.pid) - spent, time.monotonic_ns() - began_ns
     attack.tell(signal.SIGSTOP)
-    return {**record.shares(), "utilization": record.utilization(), "daemon_percent": 100 * spent / elapsed_ns}
+    return {
+        **record.shares(),
+        "utilization": record.utilization(),
+        "daemon_percent": 100 * spent / elapsed_ns,
+        "daemon_mib": resident_bytes(bed.daemon.pid) / (1 << 20),
+    }
 
 
 def measure(way: str, seconds: float, tenants: int) -> dict[str, Any]:
@@ -113,6 +119,7 @@ def measure(way: str, seconds: float, tenants: int) -> dict[str, Any]:
         return {
             "lost_pp": sum(lost.values()),
             "lost_pp_of": lost,
+            "daemon_mib_more": max(one["daemon_mib"] for one in turns[way]) - turns["burn"][0]["daemon_mib"],
             "daemon_percent_more": middle[way]["daemon_percent"] - middle["burn"]["daemon_percent"],
             "burning": middle["burn"],
             "flooding": middle[way],
@@ -135,7 +142,9 @@ def main() -> int:
         runs[way] = [measure(way, args.seconds, args.tenants) for _ in range(args.runs)]
         lost[way] = float(np.median([run["lost_pp"] for run in runs[way]]))
         more = float(np.median([run["daemon_percent_more"] for run in runs[way]]))
-        print(f"{way:12} {lost[way]:+.2f} pp, daemon {more:+.1f} % of a core", file=sys.stderr, flush=True)
+        grown = max(run["daemon_mib_more"] for run in runs[way])
+        line = f"{way:12} {lost[way]:+.2f} pp, daemon {more:+.1f} % of a core, {grown:+.0f} MiB"
+        print(line, file=sys.stderr, flush=True)
     passed = {f"{way}: less than 1 pp beyond what burning a processor costs": lost[way] < ALLOWED_PP for way in ways}
     passed["every flood lasted"] = all(run["flooded"] for found in runs.values() for run in found)
     return report("What does a flood cost the others?", {"lost_pp": lost, "runs": runs}, passed)

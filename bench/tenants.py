@@ -38,6 +38,12 @@ def cpu_ns(pid: int) -> int:
     return total
 
 
+def resident_bytes(pid: int) -> int:
+    """What a process has in memory."""
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return int(status["VmRSS"].split()[0]) << 10
+
+
 def of_a_core(bed: Bed, seconds: float) -> dict[str, Any]:
     """The daemon's part of one core over so long, in percent."""
     assert bed.daemon

@@ -17,7 +17,7 @@ import pytest
 
 from bench import flood
 from bench.flood import WAYS
-from bench.tenants import cpu_ns
+from bench.tenants import cpu_ns, resident_bytes
 from libhook.core import ffi, lib
 from scheduler_backend.page import SIZE
 from tests.scheduler_backend.rig import PATIENCE_S, ROOT, Client, Rig, wait_for
@@ -133,26 +133,22 @@ def test_a_tenant_that_connects_without_end_is_shut_out_and_its_processes_are_no
 
 def test_connections_that_stand_and_what_is_unread_in_them_have_an_end(rig: Rig) -> None:
     assert rig.daemon is not None
-    status, fds = Path(f"/proc/{rig.daemon.pid}/status"), Path(f"/proc/{rig.daemon.pid}/fd")
-    before_kib, most_fds, most_kib = resident_kib(status), 0, 0
+    pid = rig.daemon.pid
+    before, most_fds, most_bytes = resident_bytes(pid), 0, 0
     victim = rig.client("victim")
     with flooding(rig, "standing"):
         deadline = time.monotonic() + PATIENCE_S
         while "walled-up tenant=hostile" not in rig.log():
-            assert time.monotonic() < deadline, f"no end to them: {most_fds} descriptors, {most_kib} KiB"
-            most_fds = max(most_fds, len(os.listdir(fds)))
-            most_kib = max(most_kib, resident_kib(status) - before_kib)
+            assert time.monotonic() < deadline, f"no end to them: {most_fds} descriptors, {most_bytes} bytes"
+            most_fds = max(most_fds, len(os.listdir(f"/proc/{pid}/fd")))
+            most_bytes = max(most_bytes, resident_bytes(pid) - before)
             victim.ask()
             victim.give_back(victim.grant().epoch)
     assert most_fds < 1000
-    assert most_kib < 200 << 10
+    assert most_bytes < 200 << 20
     late = rig.client("hostile")
     late.ask()
     assert late.grant()
-
-
-def resident_kib(status: Path) -> int:
-    return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmRSS"))
 
 
 class Short(Rig):

@@ -43,7 +43,8 @@ struct line {
 };
 
 struct client {
-    int fd; /* our copy; -1: free */
+    bool taken; /* the interpreter has this number, and gives it back by carrier_forget */
+    int fd;     /* our copy; -1: the connection has ended */
     uint32_t account;
     uint64_t drained; /* the last epoch that it said, if there was no order for it yet */
     bool idle;        /* ... and that it wants no more */
@@ -82,8 +83,12 @@ static void tell_in(int timer_fd, long ns) {
     timerfd_settime(timer_fd, 0, &at, NULL);
 }
 
-/* With the mutex held. Closing the only copy takes it out of the epoll as well. */
-static void forget(struct carrier *carrier, int number) {
+/*
+ * With the mutex held: listen to it no more. Its number stays taken, for the interpreter does not know yet: were it
+ * given to another, this client would still be known by it, and could say the other's word. Closing the only copy
+ * takes it out of the epoll as well.
+ */
+static void hang_up(struct carrier *carrier, int number) {
     struct client *client = &carrier->client[number];
 
     if (client->fd < 0)
@@ -163,12 +168,12 @@ static bool hear(struct carrier *carrier, int number) {
     if (count < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
     if (count != (ssize_t)sizeof message || message.magic != WIRE_MAGIC) { /* the end, or nonsense */
-        forget(carrier, number);
+        hang_up(carrier, number);
         return false;
     }
     bool idle = message.flags & WIRE_DRAINED_IDLE, returned = message.flags & WIRE_DRAINED_RETURN;
     if (returned && !read_return(client->fd, message.epoch, &said)) {
-        forget(carrier, number);
+        hang_up(carrier, number);
         return false;
     }
     for (int gpu = 0; gpu < CARRIER_GPUS; gpu++)
@@ -185,7 +190,7 @@ static bool hear(struct carrier *carrier, int number) {
         account->strays = 0;
     }
     if (++account->strays > STRAYS_A_SECOND)
-        forget(carrier, number);
+        hang_up(carrier, number);
     return true;
 }
 
@@ -249,7 +254,7 @@ void carrier_stop(struct carrier *carrier) {
     tell(carrier->stop_fd);
     pthread_join(carrier->thread, NULL);
     for (int i = 0; i < CARRIER_CLIENTS; i++)
-        forget(carrier, i);
+        hang_up(carrier, i);
     close(carrier->epoll);
     close(carrier->stop_fd);
     close(carrier->done_fd);
@@ -263,7 +268,7 @@ int carrier_listen(struct carrier *carrier, int fd, uint32_t account) {
     if (copy < 0)
         return -errno;
     pthread_mutex_lock(&carrier->mutex);
-    while (number < CARRIER_CLIENTS && carrier->client[number].fd >= 0)
+    while (number < CARRIER_CLIENTS && carrier->client[number].taken)
         number++;
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = (uint64_t)number};
     if (number == CARRIER_CLIENTS)
@@ -271,7 +276,7 @@ int carrier_listen(struct carrier *carrier, int fd, uint32_t account) {
     else if (epoll_ctl(carrier->epoll, EPOLL_CTL_ADD, copy, &event))
         result = -errno;
     else {
-        carrier->client[number] = (struct client){.fd = copy, .account = account % CARRIER_CLIENTS};
+        carrier->client[number] = (struct client){.taken = true, .fd = copy, .account = account % CARRIER_CLIENTS};
         result = number;
     }
     pthread_mutex_unlock(&carrier->mutex);
@@ -284,7 +289,8 @@ void carrier_forget(struct carrier *carrier, int number) {
     if (number < 0 || number >= CARRIER_CLIENTS)
         return;
     pthread_mutex_lock(&carrier->mutex);
-    forget(carrier, number);
+    hang_up(carrier, number);
+    carrier->client[number].taken = false;
     pthread_mutex_unlock(&carrier->mutex);
 }
 

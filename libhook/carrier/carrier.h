@@ -41,7 +41,8 @@ int carrier_done_fd(const struct carrier *carrier);
 /* Ends the thread and frees all; what was prepared is not carried out any more. */
 void carrier_stop(struct carrier *carrier);
 /* Listen to this page connection (a copy of the descriptor is kept). Connections of one `account` may together say so
- * much and no more; an account is one of CARRIER_CLIENTS numbers. Returns the connection's number, or -errno. */
+ * much and no more; an account is one of CARRIER_CLIENTS numbers. Returns the connection's number, or -errno. The number
+ * is nobody else's until carrier_forget, also where the connection has ended or is not listened to any more. */
 int carrier_listen(struct carrier *carrier, int fd, uint32_t account);
 void carrier_forget(struct carrier *carrier, int number);
 /* When client `number` says that `holder_epoch` has drained, clear its word and show `next_epoch` in the other page.

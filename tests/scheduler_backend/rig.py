@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import http.client
 import json
 import os
@@ -14,6 +15,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -201,6 +203,24 @@ class Client:
         more = b"" if behind is None else core.encode(behind)
         flags |= lib.WIRE_DRAINED_RETURN if more else 0
         self.page_socket.send(struct.pack("<IHHQ", lib.WIRE_MAGIC, slot, flags, epoch) + more)
+
+    def end_page(self) -> None:
+        """End the page connection; the page stays mapped. Returns when the daemon has heard of it."""
+        assert self.page_socket is not None
+        with self.page_socket as connection:
+            connection.shutdown(socket.SHUT_WR)
+            assert connection.recv(1) == b""
+
+    def until_heard(self) -> None:
+        """What was said on the page connection has been taken out of it."""
+        assert self.page_socket is not None
+        unread, connection = bytearray(4), self.page_socket
+
+        def is_read() -> bool:
+            fcntl.ioctl(connection, termios.TIOCOUTQ, unread)
+            return not any(unread)
+
+        wait_for(is_read, what="reader of the page connection")
 
     def shown(self, slot: int = 0) -> int:
         return int(lib.wire_page_load_epoch(self.page, slot))

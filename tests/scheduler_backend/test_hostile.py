@@ -209,6 +209,55 @@ def test_who_says_that_it_holds_more_than_can_be_told_is_told_the_most(rig: Rig)
     assert "Traceback" not in rig.log()
 
 
+def a_turn_is_anothers_to_end(rig: Rig, holder: Client, hostile: Client) -> None:
+    """The victim holds and the other waits; what the hostile one says of that ends nothing, and the victim's own word
+    does."""
+    waiter = rig.client("other")
+    holder.ask()
+    epoch = holder.grant().epoch
+    waiter.ask()
+    prepared = waiter.expect(lib.WIRE_GRANT, prepared=True).epoch
+    hostile.say_drained(epoch, flags=lib.WIRE_DRAINED_IDLE)
+    hostile.until_heard()
+    assert rig.of("victim")["holding"], "the daemon has judged what was said before"
+    assert (holder.shown(), waiter.shown()) == (epoch, 0), "its kernels run"
+    holder.say_drained(epoch, flags=lib.WIRE_DRAINED_IDLE)
+    wait_for(lambda: waiter.shown() == prepared, what="end of the turn by the holder's own word")
+
+
+def test_who_comes_back_to_the_page_socket_does_not_speak_for_who_came_meanwhile(rig: Rig) -> None:
+    hostile = rig.client("hostile", hello=False)
+    hostile.end_page()
+    holder = rig.client("victim")
+    hostile.open_page()  # under its nonce of before
+    a_turn_is_anothers_to_end(rig, holder, hostile)
+
+
+def test_the_end_of_a_process_without_a_page_connection_ends_nobody_elses(rig: Rig) -> None:
+    path = rig.state_dir / "tenants" / "hostile" / "tenant.sock"
+    child = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "from pathlib import Path; from tests.scheduler_backend.rig import Client; import sys\n"
+            "client = Client(Path(sys.argv[1])); client.end_page(); print('ended', flush=True); sys.stdin.read()",
+            str(path),
+        ],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ended\n"
+        holder = rig.client("victim")
+    finally:
+        child.communicate()
+    wait_for(lambda: rig.of("hostile")["clients"] == [], what="end of the hostile process")
+    a_turn_is_anothers_to_end(rig, holder, rig.client("hostile"))
+
+
 def test_nobody_can_write_shrink_or_grow_the_page(rig: Rig) -> None:
     client = rig.client("hostile")
     fd = client.page_fd

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import select
 import socket
@@ -269,6 +270,39 @@ def test_the_end_of_the_connection_ends_the_order(bench: Bench) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.001)
     assert bench.shown() == [7, 0]
+
+
+def ended(bench: Bench) -> int:
+    """The number of a connection that its client has ended, and the carrier has heard of it."""
+    client, number = bench.listen()
+    with client:
+        client.shutdown(socket.SHUT_WR)
+        assert client.recv(1) == b"", "the carrier's copy was the last"
+    return number
+
+
+def test_the_number_of_a_connection_that_ended_is_nobody_elses_until_it_is_given_back(bench: Bench) -> None:
+    gone = ended(bench)
+    client, number = bench.listen()
+    client.close()
+    assert number != gone, "who asks for the order of the one that is gone would mean the other"
+    assert bench.prepare() == 0
+    lib.carrier_forget(bench.carrier, gone)
+    bench.say(7)
+    assert bench.carried(), "nobody else was forgotten"
+    client, number = bench.listen()
+    client.close()
+    assert number == gone
+
+
+def test_numbers_that_are_given_back_never_run_out(bench: Bench) -> None:
+    for _ in range(2 * lib.CARRIER_CLIENTS):
+        lib.carrier_forget(bench.carrier, ended(bench))
+    taken = [ended(bench) for _ in range(lib.CARRIER_CLIENTS - 2)]
+    assert len({*taken, bench.number, bench.second_number}) == lib.CARRIER_CLIENTS
+    assert lib.carrier_listen(bench.carrier, bench.client.fileno(), 7) == -errno.EUSERS
+    lib.carrier_forget(bench.carrier, taken[5])
+    assert ended(bench) == taken[5]
 
 
 @pytest.mark.parametrize(("gpu", "number", "slot"), [(64, 0, 0), (0, -1, 0), (0, 4096, 0), (0, 0, 16), (0, 99, 0)])

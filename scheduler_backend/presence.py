@@ -36,6 +36,7 @@ class Presence(Handovers):
         self._numbers = itertools.count(1)
         self._change_is_due = False
         self._unknown: list[int] = []  # clients that are still to be probed in this round
+        self._awaited_until_ns = 0  # for so long those of before a restart may come back
         self._probing = loop.call_later(PROBE_SECONDS, self._probe)
 
     def _hello(self, endpoint: Endpoint, route: bytes, hello: wire.Hello) -> None:
@@ -131,6 +132,7 @@ class Presence(Handovers):
             self._attach(endpoint, client, peer)
         policy = self.node.policy
         until_ns = time.monotonic_ns() + max(policy.alone_lease_ns, policy.alone_quota_ns) + policy.lease_margin_ns
+        self._awaited_until_ns = until_ns
         self.handle(ev.ClientsKnown(((endpoint.name, client.number),), until_ns))
 
     def _gone(self, endpoint: Endpoint, client: Client) -> None:
@@ -155,7 +157,9 @@ class Presence(Handovers):
         self.on_change()
 
     def _probe(self) -> None:
-        """Clients whose process is not known by a pidfd: a Welcome that cannot be sent says that they are gone."""
+        """Clients whose process is not known by a pidfd: a Welcome that cannot be sent says that they are gone, and so
+        does the end of the wait for those of before a restart.
+        """
         self._probing = self.loop.call_later(PROBE_SECONDS, self._probe)
         if not self._unknown:
             self._unknown = [number for number, client in self.clients.items() if client.peer is None]
@@ -166,8 +170,12 @@ class Presence(Handovers):
         """Not all in one turn of the loop: a tenant may have many such clients."""
         for number in self._unknown[:PROBED_AT_ONCE]:
             client = self.clients.get(number)
-            if client is not None and client.peer is None and client.route is not None:
+            if client is None or client.peer is not None:
+                continue
+            if client.route is not None:
                 self._welcome(ev.Welcome(number))
+            elif time.monotonic_ns() >= self._awaited_until_ns:
+                self._gone(self.endpoints[client.tenant], client)
         del self._unknown[:PROBED_AT_ONCE]
         if self._unknown:
             self.loop.call_soon(self._probe_some)

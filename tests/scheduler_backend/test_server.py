@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import struct
@@ -606,6 +607,32 @@ def test_a_restarted_daemon_waits_no_longer_than_the_longest_lease_for_the_silen
     waiter = rig.client("b", nonce=waiter.nonce)
     waiter.ask()
     waiter.grant()
+
+
+def without_a_page_over_a_restart(rig: Rig) -> None:
+    """One of tenant a, which ends while no daemon is there."""
+    rig.tenant("a")
+    client = rig.client("a", page=False)
+    rig.stop(signal.SIGKILL)
+    client.close()
+    rig.start()
+
+
+def test_who_had_no_page_and_does_not_come_back_to_a_restarted_daemon_is_forgotten(strict: Rig) -> None:
+    without_a_page_over_a_restart(strict)
+    wait_for(lambda: strict.of("a")["clients"] == [], what="end of the wait for it")
+    assert strict.of("a")["enforced"] == "no process"
+    saved = strict.state_dir / "state.json"
+    wait_for(lambda: json.loads(saved.read_text())["clients"] == [], what="state without it")
+
+
+def test_who_had_no_page_is_not_forgotten_while_a_restarted_daemon_waits(rig: Rig) -> None:
+    without_a_page_over_a_restart(rig)
+    rig.tenant("b")
+    probed = rig.client("b", page=False)
+    for _ in range(3):
+        probed.expect(lib.WIRE_WELCOME)  # a round of looking after those without a page
+    assert len(rig.of("a")["clients"]) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

@@ -47,8 +47,8 @@ class Client:
     """One process of a tenant, from its first Hello to its death; it may reconnect in between."""
 
     __slots__ = (
-        "devices", "gpus", "hello_serial", "library", "nonce", "number", "peer", "pid", "program", "returned", "route",
-        "taken", "tenant", "uuids",
+        "devices", "gpus", "hello_serial", "library", "nonce", "number", "peer", "pid", "program", "proven_pid",
+        "returned", "route", "taken", "tenant", "uuids",
     )  # fmt: skip
 
     def __init__(self, number: int, tenant: str, nonce: int) -> None:
@@ -58,7 +58,8 @@ class Client:
         self.route: bytes | None = None  # its connection, as the ROUTER names it
         self.hello_serial = 0  # of the Hello that was said there
         self.peer: Peer | None = None  # known by the page socket
-        self.pid = 0  # as it says; for people, until the peer is known
+        self.proven_pid = 0  # as the kernel says of its connection; 0: unknown
+        self.pid = 0  # for people: as it says, where nothing is proven
         self.program = ""
         self.library = ""
         self.uuids: tuple[bytes, ...] = ()

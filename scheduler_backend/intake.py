@@ -21,6 +21,7 @@ from scheduler_backend.core import events as ev
 from scheduler_backend.core.seat import Standing
 from scheduler_backend.endpoint import Client, Endpoint
 from scheduler_backend.outbox import EVENTS, NOBLOCK, POLLIN, RCVMORE, receive_frame
+from scheduler_backend.peers import sender
 from scheduler_backend.presence import Presence
 from scheduler_backend.tally import Counters
 
@@ -53,9 +54,12 @@ class Intake(Presence):
             if router.closed:
                 return
             try:  # its descriptor says that there is something, so that is not asked first
-                frames = [receive_frame(router, NOBLOCK)]
+                route = receive_frame(router, NOBLOCK)
+                known = endpoint.by_route.get(route)
+                proven = known is not None and known.peer is not None  # of others it is asked who sent it
+                frames: list[bytes | zmq.Frame] = []
                 while router.get(RCVMORE):
-                    frames.append(receive_frame(router, NOBLOCK))
+                    frames.append(receive_frame(router, NOBLOCK, proven))
             except zmq.Again:
                 endpoint.behind_ns = 0
                 return
@@ -63,7 +67,7 @@ class Intake(Presence):
                 log.error("receive tenant=%s error=%s", endpoint.name, error)
                 return
             try:
-                endpoint.allowance.take(self._receive(endpoint, frames))
+                endpoint.allowance.take(self._receive(endpoint, route, frames))
             except Exception:  # a fault of ours; its descriptor would be silent about what lies behind
                 self._look_again(endpoint)
                 raise
@@ -100,23 +104,23 @@ class Intake(Presence):
             endpoint.draining = True
             self.loop.call_soon(self._readable, endpoint)
 
-    def _receive(self, endpoint: Endpoint, frames: list[bytes]) -> int:
+    def _receive(self, endpoint: Endpoint, route: bytes, frames: list[bytes | zmq.Frame]) -> int:
         """Take one message; returns what it costs its tenant."""
-        route = frames[0]
         if route in endpoint.unheard:
             return UNHEARD_COSTS
         client = endpoint.by_route.get(route)
         serial = 0
         try:
-            if len(frames) != 2:
-                raise wire.BadFrame(f"a message of {len(frames) - 1} frames; one message is one frame")
-            kind, message = wire.decode(frames[1])
+            if len(frames) != 1:
+                raise wire.BadFrame(f"a message of {len(frames)} frames; one message is one frame")
+            (frame,) = frames
+            kind, message = wire.decode(frame if isinstance(frame, bytes) else frame.bytes)
             serial = message.header.serial
             if kind == wire.HELLO:
                 if not endpoint.hellos.spend(time.monotonic_ns()):
                     return UNHEARD_COSTS  # who gets no Welcome says it again
                 endpoint.said_hello = True
-                self._hello(endpoint, route, wire.hello_of(message))
+                self._hello(endpoint, route, wire.hello_of(message), sender(frame))
             elif client is None:
                 if route in endpoint.left:
                     return UNHEARD_COSTS

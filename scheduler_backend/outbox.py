@@ -147,8 +147,7 @@ class Outbox(ABC):
         known, looks = self.context_bytes.get(account, 0), self._context_looks.get(account, 0)
         if not known and looks < MOST_LOOKS:
             self._context_looks[account] = looks + 1
-            pid = client.peer.pid if client.peer is not None else client.pid
-            known = self.context_bytes[account] = max(0, used_by(self.gpus[gpu], pid) - held)
+            known = self.context_bytes[account] = max(0, used_by(self.gpus[gpu], client.proven_pid) - held)
         return known
 
     def _mem_reply(self, action: ev.MemReply) -> None:

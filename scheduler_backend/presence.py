@@ -39,7 +39,8 @@ class Presence(Handovers):
         self._awaited_until_ns = 0  # for so long those of before a restart may come back
         self._probing = loop.call_later(PROBE_SECONDS, self._probe)
 
-    def _hello(self, endpoint: Endpoint, route: bytes, hello: wire.Hello) -> None:
+    def _hello(self, endpoint: Endpoint, route: bytes, hello: wire.Hello, pid: int) -> None:
+        """`pid`: whose connection it came on, as the kernel says; 0: unknown, or the peer is known."""
         other = endpoint.by_route.get(route)
         if other is not None and other.nonce != hello.nonce:
             raise wire.BadFrame("a second Hello on one connection names another client")
@@ -62,7 +63,7 @@ class Presence(Handovers):
         endpoint.by_route[route] = client
         client.program, client.library, client.uuids = hello.program, hello.library, hello.uuids
         if client.peer is None:
-            client.pid = hello.pid
+            client.proven_pid, client.pid = pid, pid or hello.pid
             if (peer := endpoint.peers.pop(hello.nonce, None)) is not None:
                 self._attach(endpoint, client, peer)
         spec = self.node.tenants[endpoint.name]
@@ -116,7 +117,7 @@ class Presence(Handovers):
         self._release(peer)
 
     def _attach(self, endpoint: Endpoint, client: Client, peer: Peer) -> None:
-        client.peer, client.pid = peer, peer.pid
+        client.peer, client.proven_pid, client.pid = peer, peer.pid, peer.pid
         peer.watch(self.loop, lambda: self._gone(endpoint, client))
 
     def _remember(self, endpoint: Endpoint, nonce: int, pid: int, started: int) -> None:

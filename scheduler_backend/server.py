@@ -231,8 +231,8 @@ class Server(Intake):
         endpoint.close()
 
     def _pids(self) -> dict[int, str]:
-        """pid -> tenant of all processes that are known."""
-        return {client.peer.pid if client.peer else client.pid: client.tenant for client in self.clients.values()}
+        """pid -> tenant of all processes that are known; never by what a client says of itself."""
+        return {client.proven_pid: client.tenant for client in self.clients.values() if client.proven_pid}
 
     def close(self) -> None:
         """End: holders are told, sockets close. Tenants stay in state.json, and their folders where they are, for

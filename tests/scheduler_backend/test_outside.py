@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from bench.bed import LOAD, Bed, wait_for
+from libhook.core import lib
 from scheduler_backend.outside import Outside, Stray, tenant_of
+from tests.scheduler_backend.rig import Client
 from tests.scheduler_backend.serve import GPUS
 
 FOLDER = Path("/run/gemini/tenants")
@@ -111,6 +113,34 @@ def test_a_tenants_program_without_the_library_is_told_apart_from_a_strangers(be
             child.kill()
             child.wait()
     wait_for(lambda: series(bed, "gemini_outside_processes")["loose"] == 0, 60, "end of the process outside")
+
+
+def test_one_that_another_says_hello_for_is_outside_still(bed: Bed) -> None:
+    bed.tenant("hidden", 0.1, 1.0)
+    environment = bed.environment() | {"GEMINI_SOCKET": bed.sockets["hidden"]}  # and no LD_PRELOAD
+    loose = subprocess.Popen([LOAD], env=environment, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+    liar = Client(Path(bed.sockets["hidden"]), page=False, hello=False)
+    try:
+        liar.send(lib.WIRE_HELLO, client_nonce=liar.nonce, pid=loose.pid, program=b"liar")
+        liar.expect(lib.WIRE_WELCOME)
+        wait_for(lambda: series(bed, "gemini_outside_processes")["hidden"] == 1, 60, "process outside")
+        assert series(bed, "gemini_enforced")["hidden"] == 0
+        (told,) = (tenant for tenant in bed.state()["tenants"] if tenant["name"] == "hidden")
+        assert (told["outside"], told["clients"]) == ([loose.pid], [os.getpid()])
+    finally:
+        liar.close()
+        loose.kill()
+        loose.wait()
+
+
+def test_one_without_a_page_is_not_outside() -> None:
+    with Bed(page=False) as bed:
+        bed.tenant("plain", 0.5, 1.0)
+        child = bed.load("plain")
+        bed.until_busy("plain")
+        (told,) = bed.state()["tenants"]
+        assert [(process["pid"], process["page"]) for process in told["processes"]] == [(child.pid, False)]
+        assert (told["outside"], told["enforced"]) == ([], "yes")
 
 
 def test_a_container_without_preload_is_known_by_its_mount(bed: Bed) -> None:

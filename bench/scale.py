@@ -50,8 +50,8 @@ def node(
     if arguments.trouble:
         trouble(world, arguments.trouble, seconds, seed)
     try:
-        while world.now_ns < seconds * 1e9:
-            world.run(min(3600.0, seconds - world.now_ns / 1e9))
+        while (left_s := seconds - world.now_ns / 1e9) > 1e-6:  # the world counts whole nanoseconds
+            world.run(min(3600.0, left_s))
             print(
                 f"{world.now_ns / 3.6e12:.1f} h: {world.handovers} hand-overs, {waits.worst}",
                 file=sys.stderr,

@@ -31,7 +31,7 @@ SMALL = {
     "memory_limit": ["--runs=1"],
     "extender": ["--part=calls", "--runs=1", "--nodes=60", "--calls=5", "--pods=40"],
     "gangs": ["--handovers=600"],
-    "scale": ["--tenants=6", "--hours=0.001", "--gpus=2", "--trouble=1"],
+    "scale": ["--tenants=6", "--hours=0.0006", "--gpus=2", "--trouble=1"],
     "replicas": ["--operations=300"],
     "fairness": ["--runs=1", "--seconds=1.5", "--case=limits that bind", "--arm=gemini"],
 }

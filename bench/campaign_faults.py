@@ -307,16 +307,25 @@ def reloaded(scene: Scene) -> None:
         time.sleep(0.01)
 
 
-def state_lost(scene: Scene) -> None:
-    """state.json is damaged while the daemon is away."""
-    assert scene.bed.daemon
-    scene.bed.daemon.kill()
-    scene.bed.daemon.wait()
-    (scene.bed.state_dir / "state.json").write_text('{"format": 1, "reserved')
-    scene.bed.start_daemon()
-    for name, (request, limit, memory, _processes) in scene.workload.items():
-        scene.bed.tenant(name, request, limit, memory=memory << 20)
-    time.sleep(LEASE_SECONDS)
+def state_lost(*ways: str) -> Callable[[Scene], None]:
+    """state.json is damaged, or removed, while the daemon is away: once for each of the ways."""
+
+    def run(scene: Scene) -> None:
+        state = scene.bed.state_dir / "state.json"
+        for way in ways:
+            assert scene.bed.daemon
+            scene.bed.daemon.kill()
+            scene.bed.daemon.wait()
+            if way == "removed":
+                state.unlink()
+            else:
+                state.write_text('{"format": 1, "reserved')
+            scene.bed.start_daemon()
+            for name, (request, limit, memory, _processes) in scene.workload.items():
+                scene.bed.tenant(name, request, limit, memory=memory << 20)
+            time.sleep(LEASE_SECONDS)
+
+    return run
 
 
 def share_changed(scene: Scene) -> None:
@@ -353,6 +362,16 @@ def disk_full(scene: Scene) -> None:
     old = resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
     joined(2)(scene)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, old)
+
+
+def disk_full_daemon_killed_twice(scene: Scene) -> None:
+    """The daemon dies and is started twice while state.json cannot be written: what is on the disk is ever older."""
+    in_the_way = scene.bed.state_dir / "state.tmp"
+    in_the_way.mkdir()
+    for _ in range(2):
+        daemon_killed(0.2)(scene)
+        time.sleep(1.0)  # of grants that no disk knows of
+    in_the_way.rmdir()
 
 
 def out_of_descriptors(scene: Scene) -> None:
@@ -437,11 +456,14 @@ FAULTS: dict[str, Fault] = {
     "daemon frozen for 0.3 s": Fault(daemon_frozen(0.3)),
     "daemon frozen for 2 s": Fault(daemon_frozen(2.0)),
     "daemon reloaded": Fault(reloaded),
-    "daemon's state lost": Fault(state_lost),
+    "daemon's state lost": Fault(state_lost("damaged")),
+    "daemon's state removed": Fault(state_lost("removed")),
+    "daemon's state damaged, then removed": Fault(state_lost("damaged", "removed")),
     "shares changed": Fault(share_changed),
     "tenant removed while it holds": Fault(tenant_removed),
     "socket directory removed": Fault(socket_directory_removed),
     "disk full": Fault(disk_full),
+    "disk full, daemon killed twice": Fault(disk_full_daemon_killed_twice),
     "out of descriptors": Fault(out_of_descriptors),
     "wall clock jumps an hour": Fault(wall_clock_jumps(3600.0), wallclock=True),
     "wall clock jumps ten years": Fault(wall_clock_jumps(3.2e8), wallclock=True),

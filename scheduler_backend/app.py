@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import uvloop
 from aiohttp import web
 
-from scheduler_backend import config, descriptors, devices, status, trace
+from scheduler_backend import config, descriptors, devices, logs, status, trace
 from scheduler_backend.config import Settings
 from scheduler_backend.devices import Gpu
 from scheduler_backend.persist import EPOCH_BLOCK, StateDir, epochs_after
@@ -239,16 +239,9 @@ async def _serve_port(server: Server, host: str, port: int) -> web.AppRunner:
     return runner
 
 
-def start_logging(level: str) -> None:
-    """Log lines to stderr: time, level, logger, event key=value."""
-    logging.basicConfig(
-        level=level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True
-    )
-
-
 def serve(settings: Settings, publisher: Publisher | None = None) -> None:
     """Run the daemon in the foreground. Raises Problem where it cannot."""
-    start_logging(settings.log)
+    logs.start(settings.log.upper(), force=True)
     gpus = devices.inventory(settings.sim)
 
     async def main() -> None:

@@ -12,6 +12,7 @@ import sys
 
 from gemini import serving
 from gemini.cli.problem import Problem
+from scheduler_backend import logs
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     from gemini.plugin import app
 
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="gemini: %(levelname)s %(message)s")
+    logs.start(logging.INFO, "gemini: %(levelname)s %(message)s")
 
     def ready(resource: str) -> None:
         print(f"gemini: device plugin serves {resource}", file=sys.stderr, flush=True)

@@ -11,6 +11,7 @@ import sys
 
 from gemini import serving
 from gemini.cli.problem import Problem
+from scheduler_backend import logs
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     from gemini.extender import app
 
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="gemini: %(levelname)s %(message)s")
+    logs.start(logging.INFO, "gemini: %(levelname)s %(message)s")
 
     def ready(url: str) -> None:
         print(f"gemini: extender listens on {url}", file=sys.stderr, flush=True)

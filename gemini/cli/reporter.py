@@ -17,6 +17,7 @@ import sys
 from gemini.cli.node import SIM
 from gemini.cli.problem import Problem
 from gemini.kube import names
+from scheduler_backend import logs
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +32,7 @@ def main(args: argparse.Namespace) -> int:
 
     if args.sim is not None:
         simulate(args.sim)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="gemini: %(levelname)s %(message)s")
+    logs.start(logging.INFO, "gemini: %(levelname)s %(message)s")
 
     def ready(node: str) -> None:
         print(f"gemini: reporter has written Device {node}", file=sys.stderr, flush=True)

@@ -230,9 +230,11 @@ class Client:
         self.socket.send(core.encode(core.new(kind, self.serial, **fields)))
         return self.serial
 
-    def hello(self, held: dict[int, int] | None = None, memory: dict[int, int] | None = None) -> None:
+    def hello(
+        self, held: dict[int, int] | None = None, memory: dict[int, int] | None = None, program: bytes = b"fake"
+    ) -> None:
         self.serial += 1
-        message = core.new(lib.WIRE_HELLO, self.serial, client_nonce=self.nonce, pid=os.getpid(), program=b"fake")
+        message = core.new(lib.WIRE_HELLO, self.serial, client_nonce=self.nonce, pid=os.getpid(), program=program)
         message.device_count = len(GPUS)
         for device, gpu in enumerate(reversed(GPUS)):  # CUDA's order need not be NVML's
             ffi.memmove(message.uuid[device], gpu.uuid_bytes, 16)

@@ -7,7 +7,7 @@ import sys
 
 import uvloop
 
-from scheduler_backend import app, config
+from scheduler_backend import app, config, logs
 from scheduler_backend.devices import Gpu
 from scheduler_backend.problem import Problem
 
@@ -18,7 +18,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     config.configure(parser)
     settings = config.read_settings(parser.parse_args())
-    app.start_logging(settings.log)
+    logs.start(settings.log.upper(), force=True)
 
     async def run() -> None:
         await app.Daemon(settings, GPUS).run()

@@ -1,0 +1,75 @@
+"""The form of a record in a log: one line, of words and `key=value`.
+
+What is logged comes from anywhere: a program's name is its own bytes, an error's text is another library's. So a value
+that has blanks or quotes, or what cannot be printed, stands as a JSON string, and so does a traceback: nobody's value
+ends a record or looks like another key.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+
+_VERB = re.compile(r"%(?:%|[-#0 +]*\d*(?:\.\d+)?[a-zA-Z])")
+_PLAIN = re.compile(r'[^\s"]+')
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=not text.isprintable())
+
+
+def _value(text: str) -> str:
+    """As it stands behind a key."""
+    return text if _PLAIN.fullmatch(text) and text.isprintable() else _quoted(text)
+
+
+def _prose(text: str) -> str:
+    """As it stands among words."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else _quoted(c)[1:-1] for c in text)
+
+
+def told(template: str, values: tuple[object, ...]) -> str:
+    """The event: each word of the template with its values. Raises TypeError, ValueError where they do not fit."""
+    words, rest = [], list(values)
+    for word in template.split(" "):
+        count = sum(verb != "%%" for verb in _VERB.findall(word))
+        mine, rest = tuple(rest[:count]), rest[count:]
+        key, equals, form = word.partition("=")
+        if equals and key and "%" not in key:
+            words.append(f"{_prose(key)}={_value(form % mine)}")
+            continue
+        text = word % mine
+        words.append(_quoted(text) if count and ("=" in text or '"' in text) else _prose(text))
+    if rest:
+        raise TypeError(f"{len(rest)} values too many for {template!r}")
+    return " ".join(words)
+
+
+class Formatter(logging.Formatter):
+    """One line a record, whatever is in it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without its end."""
+        values = record.args
+        if isinstance(values, tuple) and values:
+            record.message = told(str(record.msg), values)
+        else:
+            record.message = _prose(record.getMessage())
+        record.asctime = self.formatTime(record)
+        line = self.formatMessage(record)
+        if record.exc_info:
+            line += f" traceback={_quoted(self.formatException(record.exc_info))}"
+        if record.stack_info:
+            line += f" stack={_quoted(record.stack_info)}"
+        return line
+
+
+def start(
+    level: int | str, form: str = "%(asctime)s %(levelname)s %(name)s %(message)s", *, force: bool = False
+) -> None:
+    """Log to stderr from this level on: time, level, logger, event; `force`: also where somebody logs already."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Formatter(form))
+    logging.basicConfig(level=level, handlers=[handler], force=force)

@@ -1,0 +1,87 @@
+"""One record of the log is one line, and its values are what they were."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from typing import Any
+
+import pytest
+
+from scheduler_backend.logs import Formatter
+from tests.scheduler_backend.rig import Rig, lib, wait_for
+
+PAIR = re.compile(r'([\w-]+)=("(?:[^"\\]|\\.)*"|\S*)(?: |$)')
+
+
+def line(template: str, *values: Any, **more: Any) -> str:
+    record = logging.LogRecord("gemini.x", logging.INFO, "x.py", 1, template, values, more.get("exc_info"))
+    return Formatter("%(levelname)s %(message)s").format(record)
+
+
+def read(text: str) -> dict[str, str]:
+    return {key: json.loads(value) if value.startswith('"') else value for key, value in PAIR.findall(text)}
+
+
+def test_a_plain_value_stands_as_it_is() -> None:
+    assert line("hello tenant=%s client=%d late_ms=%.1f", "a", 7, 1.25) == "INFO hello tenant=a client=7 late_ms=1.2"
+    assert line("idle-exit") == "INFO idle-exit"
+    assert line("bind pod=%s/%s path=%s", "ns", "p", "/a=b\\c") == "INFO bind pod=ns/p path=/a=b\\c"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "two words",
+        'a"b',
+        "x\nINFO forged tenant=b",
+        "\t",
+        "a\x1b[2Jb",
+        "a\u2028b",
+        "a\x85b",
+        "\ud800",
+        'a" tenant="b',
+    ],
+)
+def test_any_value_is_one_on_one_line_and_comes_back(value: str) -> None:
+    text = line("hello program=%s pid=%d", value, 7)
+    assert text.isprintable()
+    assert read(text) == {"program": value, "pid": "7"}
+
+
+def test_values_among_words_end_no_line_and_look_like_no_key() -> None:
+    assert line("path=%s refused: %s", "/m", "no such\nthing") == "INFO path=/m refused: no such\\nthing"
+    assert read(line("path=%s refused: %s", "/m", "x tenant=b"))["path"] == "/m"
+    assert "tenant" not in read(line("refused: %s", "x tenant=b").replace('"x tenant=b"', ""))
+    assert line("100%% of %s", "it") == "INFO 100% of it"
+    assert line("a\nb") == "INFO a\\nb"
+
+
+def test_a_traceback_is_a_value() -> None:
+    try:
+        raise ValueError("two\nlines")
+    except ValueError as error:
+        text = line("verb=%s failed", "bind", exc_info=(ValueError, error, error.__traceback__))
+    assert text.isprintable()
+    assert read(text)["traceback"].endswith("ValueError: two\nlines")
+
+
+def test_values_that_do_not_fit_the_template_are_a_fault_that_logging_tells() -> None:
+    for template, values in (("a=%s", ("b", "c")), ("a=%d", ("b",)), ("a=%s b=%s", ("c",))):
+        with pytest.raises((TypeError, ValueError)):
+            line(template, *values)
+
+
+def test_a_programs_name_cannot_forge_a_record() -> None:
+    name = b"a\nERROR forged x=1"
+    with Rig() as rig:
+        rig.tenant("a")
+        client = rig.client("a", hello=False)
+        client.hello(program=name)
+        client.expect(lib.WIRE_WELCOME)
+        wait_for(lambda: "hello tenant=a" in rig.log(), what="word of it")
+        (said,) = (text for text in rig.log().splitlines() if "hello tenant=a" in text)
+        assert read(said)["program"] == name.decode()
+        assert not any(text.startswith("ERROR") for text in rig.log().splitlines())

@@ -86,7 +86,7 @@ def test_a_message_that_cannot_be_handled_does_not_hide_those_behind_it(endpoint
     """The descriptor tells of a change once: the next message stayed unread until one more came."""
     looked: list[Endpoint] = []
 
-    def fault(endpoint: Endpoint, frames: list[bytes]) -> int:
+    def fault(endpoint: Endpoint, route: bytes, frames: list[bytes | zmq.Frame]) -> int:
         raise RuntimeError("a fault of ours")
 
     intake = SimpleNamespace(_receive=fault, _look_again=looked.append)

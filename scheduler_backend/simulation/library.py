@@ -60,7 +60,8 @@ class Library(Daemon):
             return
         kind = type(action)
         if kind is ev.Grant:
-            if lane.gate in (Gate.CLOSED, Gate.ASKED) and action.epoch > lane.returned:
+            again = action.joined and action.epoch == lane.returned  # it asked again while a sibling holds it
+            if lane.gate in (Gate.CLOSED, Gate.ASKED) and (again or action.epoch > lane.returned):
                 self._open(process, action.gpu, lane, action)
         elif action.epoch != lane.epoch or lane.gate not in (Gate.OPEN, Gate.DRAINING):
             return

@@ -161,3 +161,23 @@ def test_the_same_seed_is_the_same_run() -> None:
     first = run()
     assert len(first) > 100
     assert first == run()
+
+
+def test_a_process_that_comes_back_joins_the_grant_that_its_sibling_still_holds() -> None:
+    lost: list[ev.Action] = []
+
+    class Leases:
+        def on_work(self, *_: object) -> None: ...
+
+        def on_actions(self, world: World, event: ev.Event, actions: list[ev.Action]) -> None:
+            lost.extend(action for action in actions if isinstance(action, ev.LeaseLost))
+
+    promise = spec("a", 0.19, 0.19)
+    programs = [
+        Program(promise, "closed_loop", 2_600_000, 1_780_000),
+        Program(promise, "closed_loop", 11 * MS, 860_000),
+    ]
+    world = World(programs, watchers=[Leases()])
+    world.run(3)
+    assert not lost
+    assert min(process.bursts for process in world.processes.values()) > 25

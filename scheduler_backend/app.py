@@ -235,7 +235,7 @@ async def _serve_port(server: Server, host: str, port: int) -> web.AppRunner:
         number = error.errno or 0  # the resolver's own are below 0
         why = os.strerror(number) if number > 0 else "no such address"
         raise Problem(f"--metrics-host {host} --metrics-port {port}: {why}; choose another") from None
-    log.warning("metrics address=%s", runner.addresses[0])
+    log.warning("metrics address=%s:%d", *runner.addresses[0][:2])
     return runner
 
 

@@ -69,7 +69,8 @@ def hello_of(message: Any) -> Hello:
 
 def _asked(client: int, gpu: int, message: Any) -> ev.Event:
     if message.flags & lib.WIRE_TOKEN_RENEW:
-        return ev.TokenRenewed(client, gpu, message.epoch, bool(message.flags & lib.WIRE_TOKEN_DRAINING))
+        draining, foreseen = (bool(message.flags & f) for f in (lib.WIRE_TOKEN_DRAINING, lib.WIRE_TOKEN_FORESEEN))
+        return ev.TokenRenewed(client, gpu, message.epoch, draining, foreseen)
     return ev.TokenAsked(client, gpu, message.burst_ns, message.gap_ns)
 
 

@@ -265,6 +265,10 @@ static uint32_t step_draining(struct token *token, const struct token_view *view
     return actions;
 }
 
+bool token_drain_foreseen(const struct token *token, uint64_t now_ns) {
+    return token->state == TOKEN_DRAINING && now_ns < token->valve_ns;
+}
+
 static uint32_t step_valve(struct token *token, const struct token_view *view, uint64_t now_ns) {
     if (now_ns >= token->valve_ns || (view->drained && !view->waiting)) {
         token->state = TOKEN_CLOSING;

@@ -114,6 +114,8 @@ uint32_t token_step(struct token *token, const struct token_view *view, uint64_t
 void token_returned(const struct token *token, const struct token_view *view, struct token_return *out);
 /* The epoch whose work may still run, for Hello; 0: none. */
 uint64_t token_held(const struct token *token);
+/* Does it drain for no longer yet than its work in flight may take (twice the prediction, 5 ms at least)? */
+bool token_drain_foreseen(const struct token *token, uint64_t now_ns);
 const char *token_state_name(int state);
 /* cffi: end */
 

@@ -272,6 +272,12 @@ static void open_gate(struct seat *seat, const struct seat_world *world) {
         token->contended ? token->quota_end_ns : UINT64_MAX, token->contended);
 }
 
+static uint32_t renewal_flags(const struct token *token, uint64_t now_ns) {
+    if (token->state <= TOKEN_OPEN)
+        return WIRE_TOKEN_RENEW;
+    return WIRE_TOKEN_RENEW | WIRE_TOKEN_DRAINING | (token_drain_foreseen(token, now_ns) ? WIRE_TOKEN_FORESEEN : 0);
+}
+
 uint64_t seat_step(struct seat *seat, const struct seat_world *world, uint64_t now_ns, bool *admit) {
     struct token *token = &seat->token;
     struct token_view view;
@@ -290,7 +296,7 @@ uint64_t seat_step(struct seat *seat, const struct seat_world *world, uint64_t n
         if (actions & TOKEN_SEND_REQUEST)
             send_request(seat, world, 0);
         if (actions & TOKEN_SEND_RENEW)
-            send_request(seat, world, WIRE_TOKEN_RENEW | (token->state > TOKEN_OPEN ? WIRE_TOKEN_DRAINING : 0));
+            send_request(seat, world, renewal_flags(token, now_ns));
         if (actions & TOKEN_OPEN_GATE)
             open_gate(seat, world);
         if (actions & TOKEN_CLOSE_GATE) {

@@ -67,12 +67,16 @@ class TokenAsked(NamedTuple):
 
 
 class TokenRenewed(NamedTuple):
-    """A process says that it is alive and goes on (draining: its gate is closed and work still runs)."""
+    """A process says that it is alive and goes on (draining: its gate is closed and work still runs).
+
+    foreseen: for no longer yet than its work in flight may take, so that it need not be waiting for anybody.
+    """
 
     client: int
     gpu: int
     epoch: int
     draining: bool = False
+    foreseen: bool = False
 
 
 class TokenReturned(NamedTuple):

@@ -69,19 +69,25 @@ class Rows(Grants):
             self.quota_until_ns = self.now_ns + self.policy.alone_quota_ns
         self._extend(member, draining=event.draining)
         if event.draining:
-            self._admit(seat)
+            self._admit(seat, event)
 
     def _renew_closing(self, seat: Seat, event: ev.TokenRenewed) -> None:
         """it drains still: only its lease is prolonged; siblings that wait are let in, for it may wait for them"""
         member = seat.members[event.client]
         if member.standing is Standing.HOLDS and member.epoch == event.epoch:
             self._extend(member, draining=True)
-            self._admit(seat)
+            self._admit(seat, event)
         else:
             self._renew_stale(seat, event)
 
-    def _admit(self, seat: Seat) -> None:
-        """The valve between processes: what does not drain may wait for work that a sibling could not launch yet."""
+    def _admit(self, seat: Seat, event: ev.TokenRenewed) -> None:
+        """The valve between processes: what does not drain may wait for work that a sibling could not launch yet.
+
+        Not where it drains as was foreseen: processes with long kernels would let each other in, one after the other,
+        for as long as an overrun may last.
+        """
+        if event.foreseen:
+            return
         for member in seat.with_standing(Standing.WAITS):
             self._grant(member, self._holding() + 1, joined=True, admitted=True)
 

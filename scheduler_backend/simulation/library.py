@@ -251,7 +251,8 @@ class Library(Daemon):
             lane.idle = True
             self._close(process, gpu, lane, at_once=True)
             return
-        self._send(process, ev.TokenRenewed(process.number, gpu, epoch, draining))
+        foreseen = draining and not process.program.collective
+        self._send(process, ev.TokenRenewed(process.number, gpu, epoch, draining, foreseen))
 
     # --- collectives -------------------------------------------------------------------------------------------------
     def _launch_soon(self, process: Process) -> None:

@@ -22,6 +22,8 @@ def test_a_token_request_is_an_ask_or_a_renewal():
     assert event(renewal) == ev.TokenRenewed(7, 1, 9, False)
     renewal.flags |= lib.WIRE_TOKEN_DRAINING
     assert event(renewal) == ev.TokenRenewed(7, 1, 9, True)
+    renewal.flags |= lib.WIRE_TOKEN_FORESEEN
+    assert event(renewal) == ev.TokenRenewed(7, 1, 9, True, True)
 
 
 def test_a_return_carries_flags_and_figures():

@@ -195,6 +195,9 @@ def test_a_long_drain_renews_its_lease() -> None:
     assert seat.step(T0 + 18 * MS) == 0
     assert seat.state == "draining"
     assert seat.step(T0 + 33 * MS) == RENEW
+    assert lib.token_drain_foreseen(seat.token, T0 + 33 * MS)  # 60 ms were in flight
+    assert lib.token_drain_foreseen(seat.token, T0 + 129 * MS)
+    assert not lib.token_drain_foreseen(seat.token, T0 + 130 * MS)
 
 
 def test_the_valve_lets_needed_threads_in_and_closes_again() -> None:

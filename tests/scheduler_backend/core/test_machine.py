@@ -655,6 +655,7 @@ def test_a_sibling_is_let_in_for_a_drain_that_may_wait_for_it():
     (grant,) = of(bench.do(ev.TokenRenewed(1, 0, 1, True)), ev.Grant)
     assert (grant.client, grant.epoch, grant.quota_ns, grant.contended, grant.joined) == (11, 1, 2 * MS, True, True)
     bench.at(17).back(11, more=True)
+    assert of(bench.do(ev.TokenRenewed(1, 0, 1, True, True)), ev.Grant) == []  # it drains as was foreseen
     (grant,) = of(bench.do(ev.TokenRenewed(1, 0, 1, True)), ev.Grant)
     assert grant.client == 11
     bench.at(18).back(1, more=True)

@@ -35,6 +35,17 @@ def test_a_short_day_of_many_tenants_keeps_every_wait_within_its_bound(seed: int
     assert len(timeline.bins) > 8
 
 
+def test_processes_with_long_kernels_do_not_let_each_other_in_while_one_drains() -> None:
+    """A day of eight cards in which two of a tenant, at 30 ms a kernel, made one grant of 4.5 ms into 132."""
+    waits = Waits()
+    world = World([], gpus=8, watchers=[waits], network=Network(stall=0.0005, stall_ns=300_000), seed=103)
+    scenarios.day(world, 8, 2.16, 103)
+    world.run(2.16)
+    waits.end(world)
+    assert waits.waits > 2000
+    assert not waits.late, waits.late[0]
+
+
 @pytest.mark.parametrize("seed", [3, 4, 5])
 def test_with_freezes_deaths_and_restarts_all_invariants_hold_and_all_who_live_go_on(seed: int) -> None:
     timeline = Timeline(100 * MS)

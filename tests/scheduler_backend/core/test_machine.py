@@ -607,10 +607,18 @@ def overran() -> Bench:
         [ev.ClientJoined("a", 1, (0,))],
         [ev.ClientJoined("a", 1, (0,), ((0, 1),))],
         [ev.ClientDied(1), ev.ClientJoined("a", 1, (0,))],
+        [ev.TokenAsked(1, 0)],
+        [ev.TokenReturned(1, 0, 2, True)],
     ],
-    ids=["and holds nothing", "and holds it still", "after its connection was taken for ended"],
+    ids=[
+        "it says Hello and holds nothing",
+        "it says Hello and holds it still",
+        "it says Hello after its connection was taken for ended",
+        "it only asks for the next",
+        "it returns another epoch and asks for the next",
+    ],
 )
-def test_who_overran_is_charged_up_to_its_next_hello(events: list[ev.Event]) -> None:
+def test_who_overran_is_charged_until(events: list[ev.Event]) -> None:
     bench = overran()
     seat = bench.machine.seats["a"]
     clock, since_ns = seat.clock, seat.members[1].stray_since_ns

@@ -7,6 +7,7 @@ or recall_ns: a frozen process must not freeze others.
 
 A process is asked once at a time: whoever begins to wait meanwhile waits for that answer, and then for one of his own,
 as the first may have given back no more than was asked for. So the recalls are as many as the answers, whoever asks.
+Where an answer is owed for AGAIN x recall_ns the message may have been lost: the next who lacks something asks anew.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Final
 
 from scheduler_backend.core import events as ev
 
+AGAIN: Final = 5
 MOST_WAITING: Final = 256  # reservations of one tenant and GPU; more are refused at once, for each answer looks at all
 
 
@@ -41,7 +43,7 @@ class Account:
         self.refusals = 0
         self._recall_ns = recall_ns
         self._pending: list[_Pending] = []
-        self._recalled: set[int] = set()  # clients that were asked and have not answered
+        self._asked_ns: dict[int, int] = {}  # client that was asked and has not answered -> when
 
     @property
     def wake_ns(self) -> int:
@@ -50,7 +52,7 @@ class Account:
 
     def join(self, client: int, held_bytes: int) -> None:
         """A process came, with what it says it holds (after a reconnection; the daemon may be the one who forgot)."""
-        self._recalled.discard(client)  # what it was asked on another connection it will not answer
+        self._asked_ns.pop(client, None)  # what it was asked on another connection it will not answer
         self._hold(client, held_bytes)
 
     def _hold(self, client: int, held_bytes: int) -> None:
@@ -65,13 +67,14 @@ class Account:
         asked = {client for client, held in self.held.items() if held > 0 and client != event.client}
         if not asked or len(self._pending) >= MOST_WAITING:
             return [self._refuse(event)]
-        behind = asked & self._recalled
+        since_ns = now_ns - AGAIN * self._recall_ns
+        behind = {client for client in asked if self._asked_ns.get(client, since_ns) > since_ns}
         self._pending.append(_Pending(event, asked, behind, now_ns + self._recall_ns))
-        return self._recall(asked - behind)
+        return self._recall(asked - behind, now_ns)
 
-    def _recall(self, clients: set[int]) -> list[ev.Action]:
+    def _recall(self, clients: set[int], now_ns: int) -> list[ev.Action]:
         """Ask these for what all lack who wait."""
-        self._recalled |= clients
+        self._asked_ns.update(dict.fromkeys(clients, now_ns))
         missing = self.used_bytes + sum(pending.event.needed_bytes for pending in self._pending) - self.limit_bytes
         return [ev.MemRecall(client, self.gpu, missing) for client in sorted(clients)]
 
@@ -82,7 +85,7 @@ class Account:
         self._hold(client, event.freed_bytes if event.whole else held - min(event.freed_bytes, held))
         if not event.recalled:
             return self.settle(now_ns)
-        self._recalled.discard(client)
+        self._asked_ns.pop(client, None)
         holds = self.held[client] > 0
         for pending in self._pending:
             if not (holds and client in pending.behind):
@@ -90,13 +93,13 @@ class Account:
             pending.behind.discard(client)
         actions = self.settle(now_ns)
         if any(client in pending.asked for pending in self._pending):
-            actions += self._recall({client})
+            actions += self._recall({client}, now_ns)
         return actions
 
     def leave(self, client: int, now_ns: int) -> list[ev.Action]:
         """A process died: all its bytes are back."""
         self.used_bytes -= self.held.pop(client, 0)
-        self._recalled.discard(client)
+        self._asked_ns.pop(client, None)
         self._pending = [pending for pending in self._pending if pending.event.client != client]
         for pending in self._pending:
             pending.asked.discard(client)
@@ -140,5 +143,5 @@ class Account:
         assert all(held >= 0 for held in self.held.values()), "a process holds less than nothing"
         assert self.used_bytes == sum(self.held.values()), "the sum is not that of what they hold"
         assert all(pending.event.client in self.held for pending in self._pending), "a dead process waits for memory"
-        assert self._recalled <= self.held.keys(), "a dead process is to answer"
+        assert self._asked_ns.keys() <= self.held.keys(), "a dead process is to answer"
         assert all(pending.behind <= pending.asked for pending in self._pending), "behind whom it does not wait for"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scheduler_backend.core import events as ev
-from scheduler_backend.core.ledger import MOST_WAITING, Account
+from scheduler_backend.core.ledger import AGAIN, MOST_WAITING, Account
 
 MS = 1_000_000
 
@@ -101,6 +101,22 @@ def test_one_that_never_answered_is_asked_again_once_it_is_back():
     assert ask(made, 2, 60, now_ns=20 * MS) == []
     made.join(1, 100)
     assert ask(made, 2, 60, now_ns=21 * MS) == [ev.MemRecall(1, 0, 120)]
+    made.check()
+
+
+def test_one_that_owes_an_answer_for_long_is_asked_again_now_and_then():
+    made = account(100, 1, 2)
+    ask(made, 1, 100)
+    assert ask(made, 2, 60) == [ev.MemRecall(1, 0, 60)]  # this is lost
+    made.settle(20 * MS)
+    assert ask(made, 2, 60, now_ns=AGAIN * 20 * MS - 1) == []
+    made.settle(AGAIN * 20 * MS + 20 * MS)
+    assert ask(made, 2, 60, now_ns=AGAIN * 20 * MS + 20 * MS) == [ev.MemRecall(1, 0, 60)]
+    assert ask(made, 2, 10, now_ns=AGAIN * 20 * MS + 30 * MS) == []
+    assert made.release(ev.MemoryReleased(1, 0, 80, True), AGAIN * 20 * MS + 31 * MS) == [
+        ev.MemReply(2, 0, 9, True, 0, 100, 80),
+        ev.MemReply(2, 0, 9, True, 0, 100, 90),
+    ]
     made.check()
 
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from bench.arms import compile_program
 from bench.bed import ROOT, wait_for
-from bench.scene import BUILD, Scene
+from bench.scene import BUILD, MIB, Scene
 
 LEASE_SECONDS = 0.5  # by when a frozen or dead holder has been detected
 AWAY_SECONDS = 0.8
@@ -64,7 +64,9 @@ MESSAGES = {  # name -> (type, to the client?, flag that must be set, situation)
     "MemReserve": (8, False, 0, ""),
     "MemReply": (9, True, 0, ""),
     "MemRelease": (10, False, 0, ""),
+    "MemRecall": (11, True, 0, "memory runs short"),
     "Stats": (12, False, 0, "wait"),
+    "Error": (13, True, 0, "nonsense"),
 }
 MODES = {"lost": "lose", "doubled": "double", "late": "late"}
 
@@ -87,9 +89,35 @@ def _visitor(scene: Scene) -> Iterator[None]:
         _change(scene, "b", request, limit)
 
 
-def _change(scene: Scene, name: str, request: float, limit: float) -> None:
-    status, answer = scene.bed.http("PATCH", f"/tenants/{name}", {"request": request, "limit": limit})
+def _change(scene: Scene, name: str, request: float, limit: float, **more: int) -> None:
+    status, answer = scene.bed.http("PATCH", f"/tenants/{name}", {"request": request, "limit": limit, **more})
     assert status == 200, answer
+
+
+@contextlib.contextmanager
+def _short_of_memory(scene: Scene) -> Iterator[None]:
+    """Tenant a may have little more than it has without its blocks, and one process more wants blocks of it."""
+    limit = scene.workload["a"][2] * MIB
+    pid = scene.spawn("a", (100, 16, 24))
+    wait_for(lambda: scene.bed.timeline.busy()[1].get(pid, 0) > 0, 30, "work of one process more")
+    held = []
+    for _ in range(30):
+        time.sleep(0.001)
+        memory = scene.bed.timeline.memory()
+        held.append(sum(memory.get(own, 0) for own in scene.pids("a")))
+    _change(scene, "a", *scene.shares["a"], memory_bytes=min(held) + 4 * MIB)
+    try:
+        yield
+    finally:
+        scene.kill(pid)
+        _change(scene, "a", *scene.shares["a"], memory_bytes=limit)
+
+
+DURING: dict[str, Callable[[Scene], contextlib.AbstractContextManager[None]]] = {
+    "a visitor": _visitor,
+    "memory runs short": _short_of_memory,
+    "nonsense": lambda _: contextlib.nullcontext(),
+}
 
 
 def message(kind: str, mode: str) -> Callable[[Scene], None]:
@@ -98,7 +126,7 @@ def message(kind: str, mode: str) -> Callable[[Scene], None]:
     def run(scene: Scene) -> None:
         number, down, flag, situation = MESSAGES[kind]
         order = {"type": number, "down": down, "flag": flag, "mode": MODES[mode], "ms": 50}
-        scene.tell_proxy({**order, "cut": situation == "cut"})
+        scene.tell_proxy({**order, "cut": situation == "cut", "spoil": int(situation == "nonsense")})
         if situation == "others away":
             for _ in range(2):
                 _signal(_others(scene), signal.SIGSTOP)
@@ -110,8 +138,8 @@ def message(kind: str, mode: str) -> Callable[[Scene], None]:
             time.sleep(1.0)
             for pid in more:
                 scene.kill(pid)
-        elif situation == "a visitor":
-            with _visitor(scene):
+        elif situation in DURING:
+            with DURING[situation](scene):
                 _until_seen(scene)
                 time.sleep(0.5)
         else:

@@ -4,9 +4,10 @@
 
 It reads one order a line from stdin, {"type": 3, "mode": "lose", "down": false, "flag": 0, "ms": 50}, and answers each
 line on stdout with what the order before it did, {"applied": 7}. An order holds until the next one; {} passes all, and
-{"tell": true} is no order: it only asks. "cut": true closes every connection first. The bytes of a stream keep their
-order, as a socket's do: a message that is late holds up what comes after it. It knows frames and the wire's header
-(libhook/core/wire.h) and nothing else.
+{"tell": true} is no order: it only asks. "cut": true closes every connection first; "spoil": 1 makes nonsense of the
+next message to the daemon, which answers with an Error. The bytes of a stream keep their order, as a socket's do: a
+message that is late holds up what comes after it. It knows frames and the wire's header (libhook/core/wire.h) and
+nothing else.
 """
 
 from __future__ import annotations
@@ -22,6 +23,11 @@ import time
 from typing import Any
 
 GREETING = 64  # bytes of ZMTP before the first frame
+NO_TYPE = 99  # of a message
+
+
+def _with_byte(frame: bytes, at: int, byte: int) -> bytes:
+    return frame[:at] + bytes([byte]) + frame[at + 1 :]
 
 
 class Flow:
@@ -126,8 +132,10 @@ class Proxy:
             return [(frame, 0)]
         if order["mode"] == "version":
             self.applied += 1
-            at = len(frame) - len(body) + 2
-            return [(frame[:at] + bytes([order["version"]]) + frame[at + 1 :], 0)]
+            return [(_with_byte(frame, len(frame) - len(body) + 2, order["version"]), 0)]
+        if not down and order.get("spoil"):
+            order["spoil"] -= 1
+            return [(_with_byte(frame, len(frame) - len(body) + 3, NO_TYPE), 0)]
         flag = order.get("flag", 0)
         if order["down"] != down or body[3] != order["type"] or (flag and not body[20] & flag):
             return [(frame, 0)]

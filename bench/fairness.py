@@ -3,7 +3,9 @@
     python -m bench.fairness [--seconds 12] [--runs 5] [--case NAME]
 
 |busy_i - entitled_i x min(1, sum busy / sum entitled)| over all sliding windows of 1 s and 10 s, from the device's own
-timeline, in percentage points, the worst tenant's. Baselines in the same run: a plain round-robin lock (the same
+timeline, in percentage points, the worst tenant's. What the card loses in switches between processes of one tenant is
+that tenant's (bench/spent.py). One that only wakes now and then is owed nothing here; the others share what is its.
+Baselines in the same run: a plain round-robin lock (the same
 daemon, ordering fifo), and no library at all (the card's native time slicing). All runs are shown; the figure is their
 median.
 """
@@ -12,7 +14,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
+import time
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,20 +23,39 @@ from bench.bed import Bed
 from bench.goals import claim
 from bench.jitter import Probe
 from bench.report import report
+from bench.spent import watch_all
 from gemini import shares
 from gemini.units import entitled
 
-Case = list[tuple[float, float]]  # (request, limit) of each tenant
+
+class Tenant(NamedTuple):
+    """What is promised to one, and what it does: so many processes of `gemini load` with these options."""
+
+    request: float
+    limit: float = 1.0
+    load: str = ""
+    processes: int = 1
+    idle: bool = False
+
+
+Case = list[Tenant]
 CASES: dict[str, Case] = {
-    "2 equal": [(0.5, 1.0)] * 2,
-    "0.7 and 0.3": [(0.7, 1.0), (0.3, 1.0)],
-    "4 equal": [(0.25, 1.0)] * 4,
-    "8 equal": [(0.125, 1.0)] * 8,
-    "32 equal": [(0.03125, 1.0)] * 32,
-    "one at 0.5 and 31 at 0.016": [(0.5, 1.0)] + [(0.016, 1.0)] * 31,
-    "0.5, 0.3 and 0.2, as in the demo": [(0.5, 0.6), (0.3, 1.0), (0.2, 0.2)],
-    "limits that bind": [(0.3, 0.4), (0.2, 1.0), (0.1, 0.1)],
-    "best effort beside 0.5 and 0.3": [(0.0, 1.0), (0.5, 0.5), (0.3, 0.3)],
+    "2 equal": [Tenant(0.5)] * 2,
+    "0.7 and 0.3": [Tenant(0.7), Tenant(0.3)],
+    "4 equal": [Tenant(0.25)] * 4,
+    "8 equal": [Tenant(0.125)] * 8,
+    "32 equal": [Tenant(0.03125)] * 32,
+    "one at 0.5 and 31 at 0.016": [Tenant(0.5)] + [Tenant(0.016)] * 31,
+    "graphs, kernels of 2 ms and 0.05, one that wakes now and then": [
+        Tenant(0.4, load="--graph 20"),
+        Tenant(0.3, load="--kernel-us 2000"),
+        Tenant(0.2, load="--kernel-us 50"),
+        Tenant(0.1, load="--burst 1 --gap-us 200000", idle=True),
+    ],
+    "1, 2 and 4 processes": [Tenant(0.5), Tenant(0.3, processes=2), Tenant(0.2, processes=4)],
+    "0.5, 0.3 and 0.2, as in the demo": [Tenant(0.5, 0.6), Tenant(0.3), Tenant(0.2, 0.2)],
+    "limits that bind": [Tenant(0.3, 0.4), Tenant(0.2), Tenant(0.1, 0.1)],
+    "best effort beside 0.5 and 0.3": [Tenant(0.0), Tenant(0.5, 0.5), Tenant(0.3, 0.3)],
 }
 BINDING = ("limits that bind", "best effort beside 0.5 and 0.3")
 ARMS = {  # what stands between the tenants and the card -> (daemon?, its settings)
@@ -48,13 +70,17 @@ ONE_TURN = "a turn of 10 ms that lies just inside of 10 s, or just outside, is 0
 def measure(case: Case, arm: str, seconds: float) -> dict[str, Any]:
     """One run of one case under one arm."""
     tokens, config = ARMS[arm]
-    owed = np.array(entitled(case))
+    parts = iter(entitled([(tenant.request, tenant.limit) for tenant in case if not tenant.idle]))
+    owed = np.array([0.0 if tenant.idle else next(parts) for tenant in case])
     with Bed(tokens=tokens, config=config) as bed:
-        names = [f"t{i}" for i in range(len(case))]
-        bed.start_loads(*((n, *shares_) for n, shares_ in zip(names, case, strict=True)), options=("--seconds", 0))
-        bed.sample(SETTLE_SECONDS)
+        for number, tenant in enumerate(case):
+            bed.tenant(f"t{number}", tenant.request, tenant.limit)
+            for _ in range(tenant.processes):
+                bed.load(f"t{number}", "--seconds", 0, *tenant.load.split())
+        bed.until_busy(*(f"t{number}" for number in range(len(case))))
+        time.sleep(SETTLE_SECONDS)
         with Probe() as probe:
-            record = bed.sample(seconds)
+            record = watch_all(bed, seconds)
     answer: dict[str, Any] = {"utilization": record.utilization(), "stalls": len(probe.stalls)}
     answer["whole_run_pp"] = float(100 * shares.errors(shares.achieved(record.at_ns, record.busy_ns), owed).max())
     for window_s in (1, 10):

@@ -10,7 +10,8 @@
 #define CLOSE_LEAD_NS 90000ull /* ... and what closing a gate takes there (membarrier) */
 #define SPIN_NS 100000ull     /* past the predicted end */
 #define IDLE_POLL_NS 100000ull   /* how late idleness may be seen where the program does not synchronise */
-#define VALVE_LEAST_NS 5000000ull /* numbers.md and design 4.3: max(5 ms, twice the prediction) */
+#define VALVE_LEAST_NS 5000000ull /* max(this, twice the prediction) */
+#define FORESEEN_MOST_NS 250000000ull
 #define VALVE_OPEN_NS 1000000ull
 #define ASK_AGAIN_NS 500000000ull
 #define IDLE_ALONE_NS 50000000ull /* alone: idle for that long when a renewal is due means give back */
@@ -122,7 +123,7 @@ static uint32_t renew(struct token *token, const struct token_view *view, uint64
 static uint32_t start_closing(struct token *token, uint64_t now_ns) {
     token->state = TOKEN_CLOSING;
     token->closed_ns = now_ns;
-    token->valve_ns = 0;
+    token->valve_ns = token->foreseen_ns = 0;
     token->deadline_ns = now_ns;
     return TOKEN_CLOSE_GATE;
 }
@@ -222,6 +223,8 @@ static uint32_t step_closing(struct token *token, const struct token_view *view,
     token->expected_ns = now_ns;
     token->valve_ns = now_ns + most(VALVE_LEAST_NS, 2 * least(view->inflight_ns, UINT32_MAX));
     token->tell_ns = token->valve_ns;
+    if (!token->foreseen_ns) /* a drain that goes on after the valve has lasted too long already */
+        token->foreseen_ns = least(token->valve_ns, now_ns + FORESEEN_MOST_NS);
     token->deadline_ns = now_ns;
     return 0;
 }
@@ -266,7 +269,7 @@ static uint32_t step_draining(struct token *token, const struct token_view *view
 }
 
 bool token_drain_foreseen(const struct token *token, uint64_t now_ns) {
-    return token->state == TOKEN_DRAINING && now_ns < token->valve_ns;
+    return token->state == TOKEN_DRAINING && now_ns < token->foreseen_ns;
 }
 
 static uint32_t step_valve(struct token *token, const struct token_view *view, uint64_t now_ns) {

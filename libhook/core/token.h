@@ -82,6 +82,7 @@ struct token {
     uint64_t cap_ns;
     uint64_t closed_ns;
     uint64_t valve_ns;    /* when a drain not done lets waiting threads in, or the valve closes again */
+    uint64_t foreseen_ns; /* until when the drain lasts no longer than what was in flight as it began may take */
     uint64_t tell_ns;     /* when a drain not done is told to the daemon, though the lease needs no renewal yet */
     uint64_t expected_ns; /* when the drain should be over */
     uint64_t drained_ns;
@@ -114,7 +115,7 @@ uint32_t token_step(struct token *token, const struct token_view *view, uint64_t
 void token_returned(const struct token *token, const struct token_view *view, struct token_return *out);
 /* The epoch whose work may still run, for Hello; 0: none. */
 uint64_t token_held(const struct token *token);
-/* Does it drain for no longer yet than its work in flight may take (twice the prediction, 5 ms at least)? */
+/* Does it drain for no longer yet than its work in flight may take (twice the prediction, 5 to 250 ms)? */
 bool token_drain_foreseen(const struct token *token, uint64_t now_ns);
 const char *token_state_name(int state);
 /* cffi: end */

@@ -83,9 +83,9 @@ struct wire_welcome {
 };
 
 enum wire_token_flags {
-    WIRE_TOKEN_RENEW = 1,   /* I hold `epoch` and go on (or drain still): prolong my lease */
+    WIRE_TOKEN_RENEW = 1,    /* I hold `epoch` and go on (or drain still): prolong my lease */
     WIRE_TOKEN_DRAINING = 2, /* with RENEW: the gate is closed, work is still running */
-    WIRE_TOKEN_FORESEEN = 4  /* with DRAINING: not longer yet than what is in flight may take; it waits for nobody */
+    WIRE_TOKEN_FORESEEN = 4  /* with DRAINING: no longer yet than what is in flight may take */
 };
 
 struct wire_token_request {

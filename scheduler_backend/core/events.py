@@ -69,7 +69,7 @@ class TokenAsked(NamedTuple):
 class TokenRenewed(NamedTuple):
     """A process says that it is alive and goes on (draining: its gate is closed and work still runs).
 
-    foreseen: for no longer yet than its work in flight may take, so that it need not be waiting for anybody.
+    foreseen: for no longer yet than its work in flight may take, so that it need wait for nobody.
     """
 
     client: int

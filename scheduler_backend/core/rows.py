@@ -59,7 +59,7 @@ class Rows(Grants):
             member.standing = Standing.WAITS
 
     def _renew(self, seat: Seat, event: ev.TokenRenewed) -> None:
-        """the holder lives: its lease is prolonged, alone and without a limit its quota too"""
+        """the holder lives: its lease is prolonged, alone and without a limit its quota too; if it drains, as below"""
         member = seat.members[event.client]
         if member.standing is not Standing.HOLDS or member.epoch != event.epoch:
             self._renew_stale(seat, event)
@@ -72,7 +72,7 @@ class Rows(Grants):
             self._admit(seat, event)
 
     def _renew_closing(self, seat: Seat, event: ev.TokenRenewed) -> None:
-        """it drains still: only its lease is prolonged; siblings that wait are let in, for it may wait for them"""
+        """it drains still: only its lease is prolonged; where that was not foreseen siblings that wait are let in"""
         member = seat.members[event.client]
         if member.standing is Standing.HOLDS and member.epoch == event.epoch:
             self._extend(member, draining=True)

@@ -200,6 +200,27 @@ def test_a_long_drain_renews_its_lease() -> None:
     assert not lib.token_drain_foreseen(seat.token, T0 + 130 * MS)
 
 
+def test_a_drain_that_goes_on_after_the_valve_is_not_foreseen_any_more() -> None:
+    seat = Seat().opened()
+    seat.step(T0 + 10 * MS, waiting=1)
+    seat.step(T0 + 10 * MS, inflight_ns=0)
+    assert seat.step(T0 + 12 * MS, needed=True) == 0
+    assert lib.token_drain_foreseen(seat.token, T0 + 12 * MS)
+    assert seat.step(T0 + 15 * MS) == ADMIT
+    seat.step(T0 + 16 * MS)
+    seat.step(T0 + 16 * MS)
+    assert seat.state == "draining"
+    assert not lib.token_drain_foreseen(seat.token, T0 + 17 * MS)
+
+
+def test_no_drain_is_foreseen_for_longer_than_a_quarter_of_a_second() -> None:
+    seat = Seat().opened()
+    seat.step(T0 + 10 * MS)
+    seat.step(T0 + 10 * MS, inflight_ns=800 * MS)
+    assert lib.token_drain_foreseen(seat.token, T0 + 259 * MS)
+    assert not lib.token_drain_foreseen(seat.token, T0 + 260 * MS)
+
+
 def test_the_valve_lets_needed_threads_in_and_closes_again() -> None:
     seat = Seat().opened()
     seat.step(T0 + 10 * MS, waiting=1)

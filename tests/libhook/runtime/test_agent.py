@@ -18,7 +18,7 @@ from bench.bed import wait_for
 from libhook.core import ffi, lib
 from tests.libhook.runtime.conftest import MS, PATIENCE_S, Client, Daemon
 
-RENEW, DRAINING = lib.WIRE_TOKEN_RENEW, lib.WIRE_TOKEN_DRAINING
+RENEW, DRAINING, FORESEEN = lib.WIRE_TOKEN_RENEW, lib.WIRE_TOKEN_DRAINING, lib.WIRE_TOKEN_FORESEEN
 WANT_MORE, IDLE = lib.WIRE_RETURN_WANT_MORE, lib.WIRE_RETURN_IDLE
 Start = Callable[..., Client]
 
@@ -33,6 +33,7 @@ class Served:
         self.held: list[tuple[int, int]] = []  # monotonic: Grant sent, Return received
         self.granted_ns = 0
         self.messages: list[int] = []
+        self.renewals: list[int] = []  # flags
 
     def give(self, peer: bytes) -> None:
         time.sleep(self.pause_ms / 1000)
@@ -60,6 +61,7 @@ class Served:
                 if message.flags & WANT_MORE:
                     self.give(peer)
             elif kind == lib.WIRE_TOKEN_REQUEST and message.flags & RENEW:
+                self.renewals.append(message.flags)
                 self.daemon.send(
                     peer,
                     lib.WIRE_EXTEND,
@@ -259,6 +261,15 @@ def test_a_program_that_never_synchronises_is_seen_to_be_idle(daemon: Daemon, st
     assert served.returns[0].flags == IDLE
     assert served.returns[0].launches == 1
     assert served.returns[0].idle_ns <= 3 * MS
+
+
+def test_a_renewal_says_whether_the_drain_lasts_as_was_foreseen(daemon: Daemon, start: Start) -> None:
+    client = start("busy", 60 * MS)
+    served = Served(daemon)
+    served.until_returned(client, 1)
+    assert RENEW | DRAINING in served.renewals  # of the first kernel nothing is known
+    served.serve(client, lambda: RENEW | DRAINING | FORESEEN in served.renewals)
+    assert RENEW | DRAINING | FORESEEN in served.renewals
 
 
 @pytest.mark.flaky(reruns=4)

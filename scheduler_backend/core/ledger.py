@@ -7,7 +7,8 @@ or recall_ns: a frozen process must not freeze others.
 
 A process is asked once at a time: whoever begins to wait meanwhile waits for that answer, and then for one of his own,
 as the first may have given back no more than was asked for. So the recalls are as many as the answers, whoever asks.
-Where an answer is owed for AGAIN x recall_ns the message may have been lost: the next who lacks something asks anew.
+Where an answer is owed for AGAIN x recall_ns the message may have been lost: for the next who lacks something it is
+sent anew, and the answer, which may still be that to the first, is not yet his.
 """
 
 from __future__ import annotations
@@ -67,10 +68,10 @@ class Account:
         asked = {client for client, held in self.held.items() if held > 0 and client != event.client}
         if not asked or len(self._pending) >= MOST_WAITING:
             return [self._refuse(event)]
-        since_ns = now_ns - AGAIN * self._recall_ns
-        behind = {client for client in asked if self._asked_ns.get(client, since_ns) > since_ns}
+        behind = asked & self._asked_ns.keys()
+        again = {client for client in behind if now_ns - self._asked_ns[client] >= AGAIN * self._recall_ns}
         self._pending.append(_Pending(event, asked, behind, now_ns + self._recall_ns))
-        return self._recall(asked - behind, now_ns)
+        return self._recall(asked - behind | again, now_ns)
 
     def _recall(self, clients: set[int], now_ns: int) -> list[ev.Action]:
         """Ask these for what all lack who wait."""

@@ -120,6 +120,19 @@ def test_one_that_owes_an_answer_for_long_is_asked_again_now_and_then():
     made.check()
 
 
+def test_the_late_answer_to_the_first_of_two_recalls_refuses_nobody():
+    made = account(100, 1, 2)
+    ask(made, 1, 100)
+    ask(made, 2, 10)
+    made.settle(20 * MS)
+    assert ask(made, 2, 90, now_ns=AGAIN * 20 * MS) == [ev.MemRecall(1, 0, 90)]
+    assert made.release(ev.MemoryReleased(1, 0, 10, True), AGAIN * 20 * MS + 1) == [ev.MemRecall(1, 0, 80)]
+    assert made.release(ev.MemoryReleased(1, 0, 80, True), AGAIN * 20 * MS + 2) == [
+        ev.MemReply(2, 0, 9, True, 0, 100, 100)
+    ]
+    made.check()
+
+
 def test_only_so_many_wait_for_a_recall():
     made = account(100, 1, 2)
     ask(made, 1, 100)

@@ -142,6 +142,10 @@ def message(kind: str, mode: str) -> Callable[[Scene], None]:
             with DURING[situation](scene):
                 _until_seen(scene)
                 time.sleep(0.5)
+                if mode == "lost" and situation == "memory runs short":  # who did not hear it is asked again
+                    if not scene.tell_proxy({**order, "mode": "late", "ms": 0}):
+                        scene.notes["unseen"] = kind
+                    _until_seen(scene)
         else:
             time.sleep(2.2 if situation == "wait" else 0.5)
         _until_seen(scene)

@@ -33,7 +33,7 @@ SMALL = {
     "gangs": ["--handovers=600"],
     "scale": ["--tenants=6", "--hours=0.0006", "--gpus=2", "--trouble=1"],
     "replicas": ["--operations=300"],
-    "fairness": ["--runs=1", "--seconds=1.5", "--case=limits that bind", "--arm=gemini"],
+    "fairness": ["--runs=1", "--seconds=1.5", "--case=limits that bind", "--case=1, 2 and 4 processes", "--arm=gemini"],
 }
 
 

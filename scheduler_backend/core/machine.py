@@ -80,7 +80,7 @@ class TokenMachine(Residents):
         seat.seen_ns = self.now_ns
         member = seat.members[event.client]
         if member.standing is Standing.STRAY and (type(event) is ev.TokenAsked or event.epoch != member.epoch):
-            self._charge_stray(seat, member, 0, 0)  # a Return of its epoch says more; to ask is to have drained
+            self._charge_stray(seat, member, 0, 0)  # a Return of its epoch says more; who asks says it has drained
         if type(event) is not ev.TokenRenewed:
             seat.bursts.observe(event.burst_ns, event.gap_ns)
         self.move(seat, event)

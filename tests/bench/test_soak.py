@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.soak import grown
+from bench.soak import grown, since_first
 
 
 def sizes(*fds: int) -> list[dict[str, int]]:
@@ -21,3 +21,9 @@ def test_what_stays_is() -> None:
 
 def test_a_run_that_was_too_short_says_nothing() -> None:
     assert grown(sizes(60)) == {}
+
+
+def test_what_a_restart_left_in_a_tenant_is_growth() -> None:
+    assert since_first(sizes(33, 36, 39, 39, 39, 39, 39, 39))["fds"] == 6
+    assert since_first(sizes(33, 36, 33, 33, 36, 33, 33, 36)) == {"rss_bytes": 0, "fds": 0, "threads": 0}
+    assert since_first(sizes(33)) == {}

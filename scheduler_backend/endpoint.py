@@ -65,7 +65,7 @@ class Client:
         self.uuids: tuple[bytes, ...] = ()
         self.gpus: dict[int, int] = {}  # its device -> our GPU
         self.devices: dict[int, int] = {}  # our GPU -> its device
-        self.returned: dict[int, int] = {}  # GPU -> the last epoch that it gave back
+        self.returned: dict[int, int] = {}  # GPU -> the epoch that it gave back, until it is granted one
         self.taken: dict[int, int] = {}  # GPU -> the same, where its Return came with the word that it had drained
 
 

@@ -130,6 +130,9 @@ class Outbox(ABC):
             endpoint.page.store(action.gpu, action.epoch)
 
     def _grant(self, action: ev.Grant) -> None:
+        client = self.clients.get(action.client)
+        if client is not None:
+            client.returned.pop(action.gpu, None)  # who joins the same grant again gives it back again
         self._to_client(action.client, wire.grant, action)
 
     def _extend(self, action: ev.Extend) -> None:

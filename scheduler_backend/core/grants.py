@@ -5,11 +5,15 @@ Nothing here decides who is next or when a grant ends.
 
 from __future__ import annotations
 
+from typing import Final
+
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.limits import Limits
 from scheduler_backend.core.quota import of_several
 from scheduler_backend.core.seat import Member, Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
+
+JOINS_MOST: Final = 8  # of one contended grant; each costs two messages, and a tenant has 1000 a second
 
 
 class Grants(Limits):
@@ -65,12 +69,16 @@ class Grants(Limits):
 
     def _join(self, seat: Seat, member: Member) -> bool:
         """Give one more process what is left of the quota once the others' work in flight is done; whether it is
-        worth it.
+        worth it. Who comes and goes all the time would be most of what the daemon hears: where the grant ends soon
+        anyway, only so many joins are.
         """
+        if self.contended and self._joins >= JOINS_MOST:
+            return False
         holds = len(seat.with_standing(Standing.HOLDS)) - (member.standing is Standing.HOLDS)
         flight_ns = holds * min(self.cap_ns, self.policy.cap_ns)
         if self.quota_until_ns - self.now_ns - flight_ns < self.policy.join_least_ns:
             return False
+        self._joins += 1
         self._grant(member, holds + 1, joined=True)
         return True
 

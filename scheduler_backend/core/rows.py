@@ -163,7 +163,7 @@ class Rows(Grants):
         if self.contended:
             self._hold_back()
         self.closing_ns = self.settled_until_ns = self.silent = 0
-        self._busy_ns = self._launches = 0
+        self._busy_ns = self._launches = self._joins = 0
         seat.woken = False
         seat.state = State.HOLDING
         self._actions.append(ev.Page(seat.name, self.gpu, self.epoch))

@@ -112,6 +112,20 @@ def test_a_grant_is_the_tenants_and_a_sibling_joins_it(rig: Rig) -> None:
     wait_for(lambda: two.shown() == 0)
 
 
+@pytest.mark.flaky(reruns=2)
+def test_who_joins_one_grant_again_and_again_says_something_new_each_time(rig: Rig) -> None:
+    rig.tenant("a")
+    one, two = rig.client("a"), rig.client("a")
+    one.ask()
+    epoch = one.grant().epoch
+    began = time.monotonic()
+    for _ in range(200):
+        two.ask()
+        assert two.grant().epoch == epoch
+        two.give_back(epoch)
+    assert time.monotonic() - began < 4  # for repetitions the allowance would last for 40, then for 40 a second
+
+
 def test_a_newcomer_revokes_an_uncontended_lease_and_gets_the_token(rig: Rig) -> None:
     rig.tenant("a")
     rig.tenant("b")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler_backend.core import events as ev
+from scheduler_backend.core.grants import JOINS_MOST
 from scheduler_backend.core.machine import TokenMachine
 from scheduler_backend.core.moves import Epochs, InvalidTransition, Take
 from scheduler_backend.core.policy import MS, Policy, virtual
@@ -262,6 +263,20 @@ def test_a_sibling_joins_what_is_left_and_the_grant_is_over_when_both_are_back()
     assert bench.holder == "a"
     (charged,) = of(bench.at(10).back(11), ev.Charged)
     assert charged.held_ns == 10 * MS
+
+
+def test_only_so_many_joins_are_worth_it_in_a_grant_that_ends_soon():
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    bench.do(ev.ClientJoined("a", 11, (0,)))
+    bench.ask(1)
+    for _ in range(2):
+        for number in range(JOINS_MOST):
+            (joined,) = of(bench.ask(11), ev.Grant)
+            assert joined.joined, number
+            bench.back(11)
+        assert not of(bench.ask(11), ev.Grant)
+        assert {grant.client for grant in of(bench.back(1, more=True), ev.Grant)} == {1, 11}  # the next is both's
+        bench.back(11)
 
 
 def several(*, limit: float = 1.0, others: int = 1) -> Bench:

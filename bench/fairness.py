@@ -5,10 +5,8 @@
 |busy_i - entitled_i x min(1, sum busy / sum entitled)| over all sliding windows of 1 s and 10 s, from the device's own
 timeline, in percentage points, the worst tenant's. What the card loses in switches between processes of one tenant is
 that tenant's (bench/spent.py). One that only wakes now and then is owed nothing here, but must be served; the others
-share what is its.
-Baselines in the same run: a plain round-robin lock (the same
-daemon, ordering fifo), and no library at all (the card's native time slicing), one shorter run of each. All runs are
-shown; the figure is their median.
+share what is its. Baselines in the same run: a plain round-robin lock (the same daemon, ordering fifo), and no library
+at all (the card's native time slicing), one shorter run of each. All runs are shown; the figure is their median.
 """
 
 from __future__ import annotations

@@ -79,8 +79,8 @@ class TokenMachine(Residents):
             raise ev.RemoteProtocolError(f"epoch {event.epoch} was never granted on GPU {self.gpu}")
         seat.seen_ns = self.now_ns
         member = seat.members[event.client]
-        if member.standing is Standing.STRAY and (type(event) is ev.TokenAsked or event.epoch != member.epoch):
-            self._charge_stray(seat, member, 0, 0)  # a Return of its epoch says more; who asks says it has drained
+        if member.standing is Standing.STRAY and not (type(event) is ev.TokenReturned and event.epoch == member.epoch):
+            self._charge_stray(seat, member, 0, 0)  # a Return of its epoch says more
         if type(event) is not ev.TokenRenewed:
             seat.bursts.observe(event.burst_ns, event.gap_ns)
         self.move(seat, event)

@@ -92,10 +92,7 @@ class Rows(Grants):
             self._grant(member, self._holding() + 1, joined=True, admitted=True)
 
     def _renew_stale(self, seat: Seat, event: ev.TokenRenewed) -> None:
-        """what it thinks it holds is gone: say so again, charge one that overran"""
-        member = seat.members[event.client]
-        if member.standing is Standing.STRAY:
-            self._charge_stray(seat, member, 0, 0)
+        """what it thinks it holds is gone: say so again"""
         self._actions.append(ev.Revoke(event.client, self.gpu, event.epoch, ev.LEASE))
 
     def _return(self, seat: Seat, event: ev.TokenReturned) -> None:

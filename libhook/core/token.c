@@ -106,18 +106,26 @@ static uint64_t renewal_due(const struct token *token) {
     return due;
 }
 
+/* The renewal or its answer may have been lost. */
+static uint64_t again_due(const struct token *token) {
+    return later(token->asked_ns, token->lease_ns / 4);
+}
+
+static uint32_t ask_for_more(struct token *token, uint64_t now_ns) {
+    token->renewing = true;
+    token->asked_ns = now_ns;
+    return TOKEN_SEND_RENEW;
+}
+
 static uint32_t renew(struct token *token, const struct token_view *view, uint64_t now_ns, uint64_t *deadline_ns) {
     if (!view->connected)
         return 0;
-    uint64_t due = renewal_due(token);
-    if (token->renewing) /* the answer may have been lost: ask again, not too often */
-        return 0;
+    uint64_t due = token->renewing ? again_due(token) : renewal_due(token);
     if (now_ns < due) {
         *deadline_ns = least(*deadline_ns, due);
         return 0;
     }
-    token->renewing = true;
-    return TOKEN_SEND_RENEW;
+    return ask_for_more(token, now_ns);
 }
 
 static uint32_t start_closing(struct token *token, uint64_t now_ns) {
@@ -258,10 +266,8 @@ static uint32_t step_draining(struct token *token, const struct token_view *view
     /* Nobody here could help: say that it takes longer than foreseen. A sibling may hold what it waits for, and wait. */
     if (now_ns >= token->tell_ns) {
         token->tell_ns = now_ns + VALVE_LEAST_NS;
-        if (!actions && view->connected && !token->renewing) {
-            token->renewing = true;
-            actions = TOKEN_SEND_RENEW;
-        }
+        if (!actions && view->connected && !token->renewing)
+            actions = ask_for_more(token, now_ns);
     }
     deadline = least(deadline, view->needed && token->valve_ns > now_ns ? token->valve_ns : token->tell_ns);
     token->deadline_ns = deadline;

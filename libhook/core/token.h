@@ -71,7 +71,8 @@ struct token {
     uint64_t requested_ns;
     bool contended;
     bool revoked;
-    bool renewing;        /* a renewal is on its way */
+    bool renewing;        /* a renewal was sent, last at asked_ns, and not answered */
+    uint64_t asked_ns;
     bool idle;            /* closed for lack of work */
     bool refresh;         /* an Extend was heard: open the gate again with its figures */
     uint64_t granted_ns;

@@ -172,6 +172,19 @@ def test_alone_the_lease_closes_the_gate_where_nobody_answers() -> None:
     assert seat.step(T0 + 250 * MS) == CLOSE
 
 
+def test_a_renewal_that_nobody_answers_is_sent_again_each_quarter_of_the_lease() -> None:
+    alone = Seat().opened(quota=50 * MS, contended=False)
+    assert [ms for ms in range(1, 250) if alone.step(T0 + ms * MS) & RENEW] == [38, 101, 164, 227]
+    drains = Seat().opened()
+    drains.step(T0 + 10 * MS)
+    drains.step(T0 + 10 * MS, inflight_ns=60 * MS)
+    assert drains.step(T0 + 15 * MS) == RENEW
+    assert drains.step(T0 + 22 * MS) == 0
+    assert drains.step(T0 + 23 * MS) == RENEW
+    assert lib.token_on_extend(drains.token, 7, 0, 41 * MS, MS, True, T0 + 24 * MS)
+    assert drains.step(T0 + 25 * MS) == 0
+
+
 def test_alone_and_long_idle_the_token_goes_back_instead_of_being_renewed() -> None:
     seat = Seat().opened(quota=50 * MS, contended=False)
     assert seat.step(T0 + 100 * MS, idle_since_ns=T0 + 10 * MS, inflight_ns=0) == CLOSE

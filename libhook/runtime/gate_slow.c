@@ -48,7 +48,6 @@ static void cut_all(struct gate_thread *thread, uint64_t now_ns) {
 static void gate_wait(struct gate *gate, struct gate_thread *thread, struct lane *lane) {
     static const struct timespec RECHECK = {.tv_sec = 0, .tv_nsec = GATE_RECHECK_NS};
     uint64_t start_ns = gate_now(), ticket;
-    bool told = false;
 
     cut_all(thread, start_ns);
     __atomic_store_n(&thread->wait_lane, lane, __ATOMIC_RELEASE);
@@ -63,7 +62,6 @@ static void gate_wait(struct gate *gate, struct gate_thread *thread, struct lane
             uint32_t seen = __atomic_load_n((const uint32_t *)armed, __ATOMIC_SEQ_CST);
             if (!is_open(gate, &ticket))
                 syscall(SYS_futex, armed, FUTEX_WAIT, seen, &RECHECK, NULL, 0);
-            told = true;
         } else {
             syscall(SYS_futex, &gate->wake, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, wake, &RECHECK, NULL, 0);
         }
@@ -71,11 +69,6 @@ static void gate_wait(struct gate *gate, struct gate_thread *thread, struct lane
             break;
     }
     __atomic_sub_fetch(&gate->waiting, 1, __ATOMIC_SEQ_CST);
-    if (told) { /* the agent does not know yet that the gate is open; it hears of it when the launch is out */
-        uint64_t never = 0;
-        __atomic_compare_exchange_n(&gate->opened_ns, &never, gate_now(), false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
-        thread->tell_agent = true;
-    }
     __atomic_store_n(&thread->wait_lane, NULL, __ATOMIC_RELEASE);
     __atomic_add_fetch(&gate->waits, 1, __ATOMIC_RELAXED);
     __atomic_add_fetch(&gate->wait_ns, gate_now() - start_ns, __ATOMIC_RELAXED);
@@ -214,6 +207,11 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
     if (thread->seen[gate->ordinal] != ticket) {
         thread->seen[gate->ordinal] = ticket;
         __atomic_add_fetch(&gate->active, 1, __ATOMIC_RELAXED);
+        if (__atomic_load_n(&gate->armed_word, __ATOMIC_SEQ_CST)) { /* opened by the page: the agent does not know */
+            uint64_t never = 0;
+            __atomic_compare_exchange_n(&gate->opened_ns, &never, now_ns, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+            thread->tell_agent = true; /* it hears of it when the launch is out */
+        }
     }
     uint64_t active = __atomic_load_n(&gate->active, __ATOMIC_RELAXED);
     uint64_t before = PEEK(gate->active_before);

@@ -48,7 +48,7 @@ class Client:
 
     __slots__ = (
         "devices", "gpus", "hello_serial", "library", "nonce", "number", "peer", "pid", "program", "proven_pid",
-        "returned", "route", "taken", "tenant", "uuids",
+        "returned", "route", "taken", "tenant", "told", "uuids",
     )  # fmt: skip
 
     def __init__(self, number: int, tenant: str, nonce: int) -> None:
@@ -67,6 +67,7 @@ class Client:
         self.devices: dict[int, int] = {}  # our GPU -> its device
         self.returned: dict[int, int] = {}  # GPU -> the epoch that it gave back, until it is granted one
         self.taken: dict[int, int] = {}  # GPU -> the same, where its Return came with the word that it had drained
+        self.told: dict[int, int] = {}  # GPU -> the epoch of the last grant prepared for it, on this connection
 
 
 def _add(routes: dict[bytes, None], route: bytes) -> None:

@@ -64,7 +64,8 @@ class Handovers(Outbox):
         performers = self._performers
         carried = type(event) is ev.Carried
         for action in left_of(actions, more) if carried else actions:
-            performers[type(action)](action)
+            if not (carried and type(action) is ev.Grant and self._knows(action)):
+                performers[type(action)](action)
         took_ns = time.monotonic_ns() - now_ns
         if self._handed_now is not None:
             if not carried:  # those were done before this code ran
@@ -143,8 +144,13 @@ class Handovers(Outbox):
         if not self._lines.setdefault(action.gpu, Line()).put(action):
             return  # only when it may be carried out has changed
         for number in action.clients:
-            if self._reads_page(number):
-                self._to_client(number, wire.prepared_grant, grant_of(action, number))
+            if self._reads_page(number) and self._to_client(number, wire.prepared_grant, grant_of(action, number)):
+                self.clients[number].told[action.gpu] = action.epoch
+
+    def _knows(self, action: ev.Grant) -> bool:
+        """Was this client told of the grant before it began? Then the page said when, and saying it again wakes it."""
+        client = self.clients.get(action.client)
+        return client is not None and client.told.get(action.gpu) == action.epoch
 
     def _reads_page(self, number: int) -> bool:
         """Does this client see by itself that its turn has come?"""

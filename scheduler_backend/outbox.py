@@ -105,16 +105,18 @@ class Outbox(ABC):
             self._look_again(endpoint)
         return sent
 
-    def _to_client(self, number: int, write: Callable[[Any, int, int], bytes], action: Any) -> None:
+    def _to_client(self, number: int, write: Callable[[Any, int, int], bytes], action: Any) -> bool:
         client = self.clients.get(number)
         if client is None or client.route is None:
-            return
+            return False
         endpoint = self.endpoints[client.tenant]
         device = client.devices.get(action.gpu)
         if device is None:
-            return
-        if not self._send(endpoint, client.route, write(action, device, next(self._serials))):
+            return False
+        sent = self._send(endpoint, client.route, write(action, device, next(self._serials)))
+        if not sent:
             self._unreachable(endpoint, client)
+        return sent
 
     def _unreachable(self, endpoint: Endpoint, client: Client) -> None:
         """Its connection is gone. With a pidfd its death would be seen, so it may come back; else it is dead."""

@@ -59,6 +59,7 @@ class Presence(Handovers):
             endpoint.by_route.pop(client.route, None)
             endpoint.leave(client.route)  # its Hello tells anew all that may still come there
         client.route, client.hello_serial = route, hello.serial
+        client.told.clear()
         endpoint.left.pop(route, None)
         endpoint.by_route[route] = client
         client.program, client.library, client.uuids = hello.program, hello.library, hello.uuids

@@ -174,6 +174,7 @@ class Client:
         self.page_socket: socket.socket | None = None
         self.page: Any = None
         self.offer: Any = None
+        self.prepared: Any = None  # the last grant that had not begun when its message came
         if page:
             self.open_page()
         if hello:
@@ -272,12 +273,27 @@ class Client:
         while True:
             answer = self.receive(max(0.0, deadline - time.monotonic()))
             assert answer is not None, f"no message of type {kind} within {seconds} s"
+            if is_prepared(answer):
+                self.prepared = answer[1]
             if answer[0] == kind and (prepared or not is_prepared(answer)):
                 return answer[1]
             assert skip, f"type {answer[0]} instead of {kind}"
 
     def grant(self, seconds: float = PATIENCE_S) -> Any:
-        return self.expect(lib.WIRE_GRANT, seconds)
+        """The next grant that begins: by its message, or because the page shows the epoch of a prepared one."""
+        deadline = time.monotonic() + seconds
+        while True:
+            prepared = self.prepared
+            if prepared is not None and self.shown(self.device(prepared.device)) == prepared.epoch:
+                self.prepared = None
+                return prepared
+            answer = self.receive(min(0.005, max(0.0, deadline - time.monotonic())))
+            if answer is None:
+                assert time.monotonic() < deadline, f"no grant within {seconds} s"
+            elif is_prepared(answer):
+                self.prepared = answer[1]
+            elif answer[0] == lib.WIRE_GRANT:
+                return answer[1]
 
     def nothing(self, kind: int, seconds: float) -> None:
         """No message of this type for so long."""

@@ -166,12 +166,15 @@ class _Turn:
 
 def same_grant(known: Prepare, order: Prepare) -> bool:
     """May what its clients were told stand? A quota that grew a little since is not worth a message."""
-    alike = _grant_of(known) == _grant_of(order)
-    return alike and known.quota_ns <= order.quota_ns <= known.quota_ns * 5 // 4
-
-
-def _grant_of(order: Prepare) -> Prepare:
-    return order._replace(epoch=0, quota_ns=0, lease_ns=0, not_before_ns=0, wanting_from_ns=0, after=0)
+    return (
+        known.holder == order.holder
+        and known.holder_epoch == order.holder_epoch
+        and known.tenant == order.tenant
+        and known.clients == order.clients
+        and known.cap_ns == order.cap_ns
+        and known.contended == order.contended
+        and known.quota_ns <= order.quota_ns <= known.quota_ns * 5 // 4
+    )
 
 
 def _following(machine: Books, holder: Seat, end_ns: int) -> Seat | None:

@@ -27,7 +27,7 @@ class Policy(NamedTuple):
     quota_ns: int = 10 * MS  # the most when contended: 1 % of the window
     least_quota_ns: int = 2 * MS
     alone_quota_ns: int = 50 * MS
-    lease_margin_ns: int = 20 * MS  # contended lease = quota + this
+    lease_margin_ns: int = 30 * MS  # contended lease = quota + this: `ahead` of them go by before the daemon must look
     alone_lease_ns: int = 250 * MS
     overrun_ns: int = 1000 * MS
     ahead: int = 4  # hand-overs in a row that may be decided before the first of them

@@ -26,7 +26,7 @@ def test_who_waits_is_prepared_with_the_figures_of_its_grant():
     (order,) = of(bench.at(1).ask(2), ev.Prepare)
     assert (order.holder, order.holder_tenant, order.holder_epoch) == (1, "a", bench.machine.epoch)
     assert (order.tenant, order.clients, order.epoch) == ("b", (2,), 2)
-    assert (order.quota_ns, order.lease_ns, order.cap_ns, order.contended) == (9 * MS, 29 * MS, MS, True)
+    assert (order.quota_ns, order.lease_ns, order.cap_ns, order.contended) == (9 * MS, 39 * MS, MS, True)
 
 
 def test_the_same_order_is_said_once():

@@ -84,7 +84,7 @@ def test_a_return_closes_the_page_charges_and_hands_on_in_one_step():
 def test_contended_turns_leave_a_tenth_of_the_quota_for_overuse_and_have_a_short_lease_and_cap():
     bench = Bench(("a", 0.5), ("b", 0.5))
     (grant,) = of(bench.ask(1), ev.Grant)
-    assert (grant.quota_ns, grant.lease_ns, grant.cap_ns, grant.contended) == (9 * MS, 29 * MS, MS, True)
+    assert (grant.quota_ns, grant.lease_ns, grant.cap_ns, grant.contended) == (9 * MS, 39 * MS, MS, True)
 
 
 @pytest.mark.parametrize(("burst_ms", "quota_ms"), [(0, 9), (0.5, 2), (4, 5), (7.2, 9), (8, 10), (9.5, 10), (11, 9)])
@@ -298,7 +298,7 @@ def test_several_processes_are_told_so_much_less_that_all_their_caps_fit_into_th
     assert [(grant.client, grant.quota_ns, grant.cap_ns) for grant in grants] == [
         (1, 7 * MS, MS), (11, 7 * MS, MS), (12, 7 * MS, MS)
     ]  # fmt: skip
-    assert {grant.lease_ns for grant in grants} == {29 * MS}
+    assert {grant.lease_ns for grant in grants} == {39 * MS}
     assert bench.machine.quota_until_ns == 18 * MS
 
 
@@ -496,12 +496,12 @@ def test_a_lease_that_runs_out_frees_the_token_and_a_late_return_is_charged():
     bench = Bench(("a", 0.5), ("b", 0.5))
     bench.ask(1)
     bench.ask(2)
-    bench.at(30.001)
+    bench.at(50.001)
     assert of(bench.ticked, ev.LeaseLost) == [ev.LeaseLost("a", 1, 0, 1)]
     assert of(bench.ticked, ev.Revoke) == [ev.Revoke(1, 0, 1, ev.LEASE)]
     assert bench.holder == "b"
     clock = bench.machine.seats["a"].clock
-    bench.at(35).do(ev.TokenReturned(1, 0, 1, True, busy_ns=2 * MS))
+    bench.at(55).do(ev.TokenReturned(1, 0, 1, True, busy_ns=2 * MS))
     assert bench.machine.seats["a"].clock > clock
     assert bench.machine.seats["a"].state is State.WAITING
 
@@ -511,11 +511,11 @@ def test_a_stray_is_charged_for_what_it_ran_after_its_lease_and_not_again_for_wh
     bench = Bench(("a", 0.5), ("b", 0.5))
     bench.ask(1)
     bench.ask(2)
-    bench.at(30.001)
+    bench.at(50.001)
     seat = bench.machine.seats["a"]
     assert seat.with_standing(Standing.STRAY)
     clock = seat.clock
-    bench.at(60).do(ev.TokenReturned(1, 0, 1, False, busy_ns=9 * MS, held_ns=10 * MS))
+    bench.at(80).do(ev.TokenReturned(1, 0, 1, False, busy_ns=9 * MS, held_ns=10 * MS))
     assert seat.clock == clock
 
 
@@ -524,10 +524,10 @@ def test_a_stray_that_drained_after_its_lease_is_charged_for_what_it_ran_then():
     bench.ask(1)
     bench.ask(2)
     lease_ns = bench.machine.seats["a"].members[1].lease_until_ns
-    bench.at(30.001)
+    bench.at(50.001)
     seat = bench.machine.seats["a"]
     clock = seat.clock
-    bench.at(60).do(ev.TokenReturned(1, 0, 1, False, busy_ns=30 * MS, held_ns=lease_ns + 5 * MS))
+    bench.at(80).do(ev.TokenReturned(1, 0, 1, False, busy_ns=30 * MS, held_ns=lease_ns + 5 * MS))
     assert seat.clock == clock + virtual(5 * MS, 500_000)
 
 
@@ -538,10 +538,10 @@ def test_processes_of_a_tenant_that_stray_together_are_charged_for_that_time_onc
         bench.ask(client)
     seat = bench.machine.seats["a"]
     lease_ns = seat.members[1].lease_until_ns
-    bench.at(30.001)
+    bench.at(50.001)
     clock = seat.clock
     for client in (1, 11):
-        bench.at(60).do(ev.TokenReturned(client, 0, 1, False, busy_ns=30 * MS, held_ns=lease_ns + 20 * MS))
+        bench.at(80).do(ev.TokenReturned(client, 0, 1, False, busy_ns=30 * MS, held_ns=lease_ns + 20 * MS))
     assert seat.clock == clock + virtual(20 * MS, 500_000)
 
 
@@ -552,12 +552,12 @@ def test_a_stray_is_not_charged_for_what_its_tenant_held_meanwhile():
     bench.ask(2)
     seat = bench.machine.seats["a"]
     lease_ns = seat.members[1].lease_until_ns
-    bench.at(30.001).ask(11)
-    bench.at(40).back(2)
+    bench.at(50.001).ask(11)
+    bench.at(60).back(2)
     assert bench.holder == "a"
-    bench.at(45).back(11)
+    bench.at(65).back(11)
     clock = seat.clock
-    bench.at(60).do(ev.TokenReturned(1, 0, 1, False, busy_ns=30 * MS, held_ns=lease_ns + 20 * MS))
+    bench.at(80).do(ev.TokenReturned(1, 0, 1, False, busy_ns=30 * MS, held_ns=lease_ns + 20 * MS))
     assert seat.clock == clock + virtual(15 * MS, 500_000)
 
 
@@ -582,9 +582,9 @@ def test_a_frozen_sibling_costs_the_tenant_only_that_process():
     bench.ask(11)
     bench.ask(2)
     bench.at(10).back(1, more=True)
-    bench.at(31)
+    bench.at(51)
     assert of(bench.ticked, ev.LeaseLost)[0].client == 11
-    bench.at(41).back(2)
+    bench.at(61).back(2)
     assert of(bench.machine.handle(ev.Tick(), bench.now_ns), ev.Revoke) == []
     assert bench.holder == "a"  # by its other process
 
@@ -660,11 +660,11 @@ def test_who_lost_its_lease_and_says_hello_while_it_drains_is_charged_for_what_i
     bench.ask(1)
     bench.ask(2)
     lease_ns = bench.machine.seats["a"].members[1].lease_until_ns
-    bench.at(30.001)
+    bench.at(50.001)
     seat = bench.machine.seats["a"]
     clock = seat.clock
-    bench.at(50).do(ev.ClientJoined("a", 1, (0,), ((0, 1),)))
-    bench.at(60).do(ev.TokenReturned(1, 0, 1, False, busy_ns=30 * MS, held_ns=lease_ns + 5 * MS))
+    bench.at(70).do(ev.ClientJoined("a", 1, (0,), ((0, 1),)))
+    bench.at(80).do(ev.TokenReturned(1, 0, 1, False, busy_ns=30 * MS, held_ns=lease_ns + 5 * MS))
     assert seat.clock == clock + virtual(5 * MS, 500_000)
 
 
@@ -764,7 +764,7 @@ def test_a_stray_that_returns_something_older_and_wants_more_waits_again():
     bench = Bench(("a", 0.5), ("b", 0.5))
     bench.ask(1)
     bench.ask(2)
-    bench.at(100)  # a's lease ran out, and b's, that nobody renewed
+    bench.at(150)  # a's lease ran out, and b's, that nobody renewed
     assert bench.machine.seats["a"].state is not State.WAITING
     bench.do(ev.TokenReturned(1, 0, 1, True))
     bench.do(ev.TokenReturned(1, 0, 1, True))

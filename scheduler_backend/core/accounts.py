@@ -43,7 +43,7 @@ class Accounts:
         self.silent = 0  # prolongations since the last sign of life
         self.free_since_ns = now_ns
         self._hops: dict[str, int] = {}  # tenant -> smoothed time that its messages take
-        self._joins = 0  # of this grant
+        self._joins: dict[int, int] = {}  # client -> how often it came back to this grant
         self._busy_ns = 0  # what the clients of this grant reported
         self._launches = 0
         # after a restart

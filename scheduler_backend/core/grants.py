@@ -70,15 +70,17 @@ class Grants(Limits):
     def _join(self, seat: Seat, member: Member) -> bool:
         """Give one more process what is left of the quota once the others' work in flight is done; whether it is
         worth it. Who comes and goes all the time would be most of what the daemon hears: where the grant ends soon
-        anyway, only so many joins are.
+        anyway, only so many joins are. Each process has an equal part of them: one that always has work must not find
+        them used up by others with short bursts when its own quota is over before the tenant's is.
         """
-        if self.contended and self._joins >= JOINS_MOST:
+        joins = self._joins.get(member.client, 0)
+        if self.contended and joins >= max(1, JOINS_MOST // len(seat.members)):
             return False
         holds = len(seat.with_standing(Standing.HOLDS)) - (member.standing is Standing.HOLDS)
         flight_ns = holds * min(self.cap_ns, self.policy.cap_ns)
         if self.quota_until_ns - self.now_ns - flight_ns < self.policy.join_least_ns:
             return False
-        self._joins += 1
+        self._joins[member.client] = joins + 1
         self._grant(member, holds + 1, joined=True)
         return True
 

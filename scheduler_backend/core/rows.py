@@ -160,7 +160,8 @@ class Rows(Grants):
         if self.contended:
             self._hold_back()
         self.closing_ns = self.settled_until_ns = self.silent = 0
-        self._busy_ns = self._launches = self._joins = 0
+        self._busy_ns = self._launches = 0
+        self._joins.clear()
         seat.woken = False
         seat.state = State.HOLDING
         self._actions.append(ev.Page(seat.name, self.gpu, self.epoch))

@@ -270,13 +270,25 @@ def test_only_so_many_joins_are_worth_it_in_a_grant_that_ends_soon():
     bench.do(ev.ClientJoined("a", 11, (0,)))
     bench.ask(1)
     for _ in range(2):
-        for number in range(JOINS_MOST):
+        for number in range(JOINS_MOST // 2):
             (joined,) = of(bench.ask(11), ev.Grant)
             assert joined.joined, number
             bench.back(11)
         assert not of(bench.ask(11), ev.Grant)
         assert {grant.client for grant in of(bench.back(1, more=True), ev.Grant)} == {1, 11}  # the next is both's
         bench.back(11)
+
+
+def test_who_joins_again_and_again_leaves_its_siblings_their_part_of_the_joins():
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    for number in (11, 12):
+        bench.do(ev.ClientJoined("a", number, (0,)))
+    bench.ask(1)
+    bench.ask(12)
+    while of(bench.ask(11), ev.Grant):
+        bench.back(11)
+    (again,) = of(bench.at(5).back(1, more=True), ev.Grant)  # its own quota is over before the tenant's
+    assert (again.client, again.joined) == (1, True)
 
 
 def several(*, limit: float = 1.0, others: int = 1) -> Bench:

@@ -36,7 +36,7 @@ SETTLE_SECONDS, WINDOW_SECONDS, ALLOWED_PP = 1.0, 0.5, 2.0
 MOST_WINDOWS = 6  # in which a machine that stalls may show a calm one
 
 # Workloads: name of a tenant -> (request, limit, memory in MiB or 0, arguments of churn for each of its processes).
-Workload = dict[str, tuple[float, float, int, list[tuple[int, int, int]]]]
+Workload = dict[str, tuple[float, float, int, list[tuple[int, ...]]]]
 WORKLOADS: dict[str, Workload] = {
     "two busy": {
         "a": (0.6, 1.0, 0, [(100, 16, 8)]),
@@ -49,7 +49,7 @@ WORKLOADS: dict[str, Workload] = {
     },
     "many processes": {
         "a": (0.4, 1.0, 0, [(1000, 16, 8), (100, 16, 8)]),
-        "b": (0.3, 1.0, 0, [(300, 16, 0), (300, 16, 4), (100, 16, 4)]),
+        "b": (0.3, 1.0, 0, [(300, 16, 0), (300, 16, 4), (100, 16, 4), (50, 16, 0, 1000)]),
         "c": (0.2, 1.0, 0, [(100, 16, 8)]),
         "d": (0.1, 1.0, 0, [(50, 16, 8)]),
     },
@@ -86,7 +86,7 @@ class Scene:
         self.bed.until_busy(*self.workload)
         time.sleep(0.3)
 
-    def spawn(self, name: str, words: tuple[int, int, int] | None = None) -> int:
+    def spawn(self, name: str, words: tuple[int, ...] | None = None) -> int:
         """One more process of a tenant; its pid."""
         env = dict(self.env)
         if name == "a" and self.proxied:

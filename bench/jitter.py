@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -42,9 +43,19 @@ class Probe:
         answer = self._process.communicate(timeout=10)[0]
         self.stalls = [(begin, end) for begin, end in json.loads(answer or "[]")]
 
-    def excuses(self, off_pp: float, window_seconds: float) -> bool:
-        """Can its stalls have put a share off by so much over such a window? Each takes as long as it was, at most."""
-        return bool(self.stalls) and sum(end - begin for begin, end in self.stalls) >= off_pp * window_seconds * 1e7
+    def excuses(self, off_pp: float, window_seconds: float, before: Sequence[tuple[int, int]] = ()) -> bool:
+        """Can its stalls have put a share off by so much over such a window? Each takes as long as it was, at most.
+
+        And so can those of the second before: who holds the token while the machine stands is charged for a part of
+        that, and rests for it afterwards, for up to a second where its limit binds.
+        """
+        stalls = [*before, *self.stalls]
+        return bool(stalls) and sum(end - begin for begin, end in stalls) >= off_pp * window_seconds * 1e7
+
+    def last_second(self, before: Sequence[tuple[int, int]] = ()) -> list[tuple[int, int]]:
+        """Its stalls, and those before it, that ended in the second that ends now."""
+        since_ns = time.monotonic_ns() - 10**9
+        return [(begin, end) for begin, end in [*before, *self.stalls] if end > since_ns]
 
     def stalled(self, starts_ns: np.ndarray, window_ns: int | np.ndarray) -> np.ndarray:
         """For each window [start, start + window_ns): does it hold a stall?"""

@@ -139,7 +139,9 @@ class Scene:
         """What must be so once the fault is over; "failed" lists what is not."""
         over = time.monotonic()
         failed: list[str] = []
-        time.sleep(SETTLE_SECONDS)
+        with Probe() as probe:
+            time.sleep(SETTLE_SECONDS)
+        before = probe.last_second()
         names = list(self.shares)
         owed = np.array(entitled(list(self.shares.values())))
         windows = []
@@ -150,8 +152,9 @@ class Scene:
             found = 100 * shares.errors(np.array([took[name] for name in names]), owed)
             worst = float(found.max())
             windows.append({"error_pp": dict(zip(names, map(float, found), strict=True)), "stalls_ms": seen})
-            if worst <= ALLOWED_PP or not probe.excuses(worst - ALLOWED_PP, WINDOW_SECONDS):
+            if worst <= ALLOWED_PP or not probe.excuses(worst - ALLOWED_PP, WINDOW_SECONDS, before):
                 break
+            before = probe.last_second(before)
         if worst > ALLOWED_PP:
             failed.append(f"a share is off by {worst:.2f} pp")
         if (differs := self._ledger()) is not None:

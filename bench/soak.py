@@ -116,7 +116,9 @@ class Soak:
 
     def measure(self) -> dict[str, Any]:
         """Errors of the second that begins one second from now; where it is off, out/soak keeps what led there."""
-        time.sleep(SETTLE_SECONDS)
+        with Probe() as probe:
+            time.sleep(SETTLE_SECONDS)
+        before = probe.last_second()
         owed = np.array(entitled(list(self.shares.values())))
         errors: list[float] = []
         taken: dict[str, float] = {}
@@ -126,8 +128,9 @@ class Soak:
             taken = {name: took[name] for name in self.shares}
             found = 100 * shares.errors(np.array(list(taken.values())), owed)
             errors.append(float(found.max()))
-            if errors[-1] <= ALLOWED_PP or not probe.excuses(errors[-1] - ALLOWED_PP, WINDOW_SECONDS):
+            if errors[-1] <= ALLOWED_PP or not probe.excuses(errors[-1] - ALLOWED_PP, WINDOW_SECONDS, before):
                 break
+            before = probe.last_second(before)
         off = {}
         if errors[-1] > ALLOWED_PP:
             self.off += 1

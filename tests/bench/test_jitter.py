@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 
 from bench.jitter import Probe
@@ -28,3 +30,7 @@ def test_stalls_excuse_an_error_of_their_own_length_and_no_more() -> None:
     assert probe.excuses(1.0, 0.5), "5 ms of 500"
     assert not probe.excuses(1.01, 0.5)
     assert probe.excuses(0.5, 1.0)
+    assert probe.excuses(2.0, 0.5, before=[(0, 5_000_000)]), "and 5 ms before it"
+    now_ns = time.monotonic_ns()
+    old, new = (0, now_ns - 2 * 10**9), (0, now_ns - 10**8)
+    assert probe.last_second([old, new]) == [new]

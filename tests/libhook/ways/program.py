@@ -485,6 +485,7 @@ def collective(cuda):
     cuda.cuCtxSetCurrent(cuda.context)
     cuda.cuStreamSynchronize(first_stream)
     tell("both ran")
+    listen()  # its Return is to come from it alive
 
 
 if __name__ == "__main__":

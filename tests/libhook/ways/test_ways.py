@@ -369,3 +369,5 @@ def test_way_20_a_collective_over_two_cards_ends_although_one_of_them_is_held_by
     assert program.answer() == "both ran"
     assert {request.device for request in warden.requests} == {0, 1}
     warden.until(lambda: warden.returns)  # the first card comes back
+    program.say()
+    assert program.finish() == []

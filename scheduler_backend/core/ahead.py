@@ -14,7 +14,8 @@ from typing import Protocol
 
 from scheduler_backend.core.events import Prepare
 from scheduler_backend.core.policy import HANDOVER_NS, SCALE, Policy, moved_on, pick, virtual
-from scheduler_backend.core.seat import Seat, Standing, State
+from scheduler_backend.core.quota import is_brief
+from scheduler_backend.core.seat import Member, Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
 
 NEVER_NS = (1 << 63) - 1
@@ -73,13 +74,14 @@ def next_order(machine: Books) -> Prepare | None:
     quota_ns = machine.quota_from(following, contended, end_ns)
     margin_ns, policy = machine.policy.lease_margin_ns, machine.policy
     lease_ns = quota_ns + margin_ns if contended else max(policy.alone_lease_ns, quota_ns + margin_ns)
+    waits = following.with_standing(Standing.WAITS)
     return Prepare(
         machine.gpu,
         holds[0].client,
         holder.name,
         machine.epoch,
         following.name,
-        tuple(member.client for member in following.with_standing(Standing.WAITS)),
+        tuple(member.client for member in waits),
         0,
         quota_ns,
         lease_ns,
@@ -87,6 +89,7 @@ def next_order(machine: Books) -> Prepare | None:
         contended or following.limit_ppm < WHOLE_PPM,
         following.resume_ns - machine.policy.resume_early_ns if following.throttled else 0,
         wanting_from_ns,
+        brief=_brief(waits, cap_ns),
     )
 
 
@@ -125,13 +128,14 @@ def orders_behind(machine: Books, order: Prepare) -> list[Prepare]:
         contended, cap_ns = machine.shape_of(first)
         if not contended:
             break
+        waits = first.with_standing(Standing.WAITS)
         order = Prepare(
             machine.gpu,
             order.clients[0],
             order.tenant,
             0,
             first.name,
-            tuple(member.client for member in first.with_standing(Standing.WAITS)),
+            tuple(member.client for member in waits),
             0,
             quota_ns := machine.quota_from(first, contended, at_ns),
             quota_ns + policy.lease_margin_ns,
@@ -139,11 +143,19 @@ def orders_behind(machine: Books, order: Prepare) -> list[Prepare]:
             contended,
             0,
             max(0, order.quota_ns - policy.extend_lead_ns),
+            brief=_brief(waits, cap_ns),
         )
         found.append(order)
     for each in reversed(held):
         each.undo()
     return found
+
+
+def _brief(members: list[Member], cap_ns: int) -> tuple[int, ...]:
+    """Which of them will not have a whole cap in flight; of one alone it does not matter."""
+    if len(members) < 2:
+        return ()
+    return tuple(member.client for member in members if is_brief(member.bursts.burst_ns, cap_ns))
 
 
 class _Turn:
@@ -171,6 +183,7 @@ def same_grant(known: Prepare, order: Prepare) -> bool:
         and known.holder_epoch == order.holder_epoch
         and known.tenant == order.tenant
         and known.clients == order.clients
+        and known.brief == order.brief
         and known.cap_ns == order.cap_ns
         and known.contended == order.contended
         and known.quota_ns <= order.quota_ns <= known.quota_ns * 5 // 4

@@ -176,6 +176,7 @@ class Prepare(NamedTuple):
     not_before_ns: int  # a holder that drains earlier hands nothing on (0: whenever)
     wanting_from_ns: int  # nor does one that wants more at once and drains before then: it would be picked again itself
     after: int = 0  # epoch
+    brief: tuple[int, ...] = ()  # those of its clients whose bursts are only a small part of a cap
 
 
 class Unprepare(NamedTuple):

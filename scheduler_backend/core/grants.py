@@ -5,11 +5,12 @@ Nothing here decides who is next or when a grant ends.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.limits import Limits
-from scheduler_backend.core.quota import of_several
+from scheduler_backend.core.quota import is_brief, of_several
 from scheduler_backend.core.seat import Member, Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
 
@@ -45,8 +46,8 @@ class Grants(Limits):
         """What a revoked holder has to drain or to say that it drains still: its cap was let in, and the margin."""
         return self.policy.lease_margin_ns + self.cap_ns
 
-    def _grant(self, member: Member, among: int, *, joined: bool, admitted: bool = False) -> None:
-        """Tell one of so many processes that hold now; `admitted`: the quota is over, or was, and it is let in for a
+    def _grant(self, member: Member, among: Sequence[Member], *, joined: bool, admitted: bool = False) -> None:
+        """Tell one process, `among` those that hold now; `admitted`: the quota is over, or was, and it is let in for a
         sibling that does not drain.
         """
         lease_ns = self._lease_ns()
@@ -60,12 +61,16 @@ class Grants(Limits):
         ends = self.contended or admitted or self._limited()
         left_ns, cap_ns = self.policy.valve_ns, self.cap_ns
         if not admitted:
-            left_ns, cap_ns = self._part_of(self.quota_until_ns - self.now_ns, ends, among)
+            left_ns, cap_ns = self._part_of(member, self.quota_until_ns - self.now_ns, ends, among)
         self._actions.append(ev.Grant(member.client, self.gpu, self.epoch, left_ns, lease_ns, cap_ns, ends, joined))
 
-    def _part_of(self, left_ns: int, ends: bool, among: int) -> tuple[int, int]:
-        """What one of so many processes is told of the quota that is left, and its cap."""
-        return of_several(left_ns, self.cap_ns, among) if ends else (left_ns, self.cap_ns)
+    def _part_of(self, member: Member, left_ns: int, ends: bool, among: Sequence[Member]) -> tuple[int, int]:
+        """What one process among those that hold is told of the quota that is left, and its cap."""
+        if not ends:
+            return left_ns, self.cap_ns
+        others = [other for other in among if other is not member]
+        brief = sum(is_brief(other.bursts.burst_ns, self.cap_ns) for other in others)
+        return of_several(left_ns, self.cap_ns, len(others) + 1, brief)
 
     def _join(self, seat: Seat, member: Member) -> bool:
         """Give one more process what is left of the quota once the others' work in flight is done; whether it is
@@ -76,12 +81,12 @@ class Grants(Limits):
         joins = self._joins.get(member.client, 0)
         if self.contended and joins >= max(1, JOINS_MOST // len(seat.members)):
             return False
-        holds = len(seat.with_standing(Standing.HOLDS)) - (member.standing is Standing.HOLDS)
-        flight_ns = holds * min(self.cap_ns, self.policy.cap_ns)
+        holds = [other for other in seat.with_standing(Standing.HOLDS) if other is not member]
+        flight_ns = sum(map(self._flight_ns, holds))
         if self.quota_until_ns - self.now_ns - flight_ns < self.policy.join_least_ns:
             return False
         self._joins[member.client] = joins + 1
-        self._grant(member, holds + 1, joined=True)
+        self._grant(member, holds, joined=True)
         return True
 
     def _extend(self, member: Member, *, draining: bool = False) -> None:
@@ -89,7 +94,7 @@ class Grants(Limits):
         lease_ns = self._closing_lease_ns() if closing else self._lease_ns()
         ends = self.contended or self._limited()
         left_ns = 0 if closing else max(0, self.quota_until_ns - self.now_ns)
-        left_ns, cap_ns = self._part_of(left_ns, ends, self._holding())
+        left_ns, cap_ns = self._part_of(member, left_ns, ends, self._holding())
         member.lease_until_ns = self.now_ns + lease_ns
         self._actions.append(ev.Extend(member.client, self.gpu, self.epoch, left_ns, lease_ns, cap_ns, ends))
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from scheduler_backend.core.accounts import Accounts
 from scheduler_backend.core.policy import virtual
-from scheduler_backend.core.quota import turn, whole_turn
-from scheduler_backend.core.seat import Seat, Standing, State
+from scheduler_backend.core.quota import BRIEF_DIVISOR, is_brief, turn, whole_turn
+from scheduler_backend.core.seat import Member, Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
 
 
@@ -89,12 +89,18 @@ class Limits(Accounts):
         when what is in flight fills the rest.
         """
         policy = self.policy
-        siblings_ns = max(0, self._holding() - 1) * min(self.cap_ns, policy.cap_ns)
+        flights = [self._flight_ns(member) for member in self._holding()]
+        siblings_ns = sum(flights) - min(flights, default=0)
         return policy.extend_lead_ns + siblings_ns + (max(0, self.cap_ns - policy.cap_ns) if self.contended else 0)
 
-    def _holding(self) -> int:
-        """How many processes hold the grant together."""
-        return len(self.holder.with_standing(Standing.HOLDS)) if self.holder is not None else 0
+    def _holding(self) -> list[Member]:
+        """The processes that hold the grant together."""
+        return self.holder.with_standing(Standing.HOLDS) if self.holder is not None else []
+
+    def _flight_ns(self, member: Member) -> int:
+        """What a process may have in flight when its gate closes."""
+        cap_ns = min(self.cap_ns, self.policy.cap_ns)
+        return min(cap_ns, self.cap_ns // BRIEF_DIVISOR) if is_brief(member.bursts.burst_ns, self.cap_ns) else cap_ns
 
     def quota_from(self, seat: Seat, contended: bool, start_ns: int) -> int:
         """The quota of a grant that begins then: its bursts, what its limit allows, until who rests at one is back."""

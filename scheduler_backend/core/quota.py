@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 MARGIN_DIVISOR = 4  # the quarter
+BRIEF_DIVISOR = 8
 
 
 class Bursts:
@@ -46,17 +47,25 @@ def contended_quota(burst_ns: int, least_ns: int, most_ns: int, turn_ns: int) ->
     return max(least_ns, min(most_ns, burst_ns + burst_ns // MARGIN_DIVISOR))
 
 
-def of_several(quota_ns: int, cap_ns: int, count: int) -> tuple[int, int]:
-    """Quota and cap of each of `count` processes that hold one grant together, so that their work ends with its quota.
+def is_brief(burst_ns: int, cap_ns: int) -> bool:
+    """Has a process with such bursts only a small part of its cap in flight? 0 is unknown: it may have all of it."""
+    return 0 < burst_ns + burst_ns // MARGIN_DIVISOR <= cap_ns // BRIEF_DIVISOR
+
+
+def of_several(quota_ns: int, cap_ns: int, count: int, brief: int = 0) -> tuple[int, int]:
+    """Quota and cap of one of `count` processes that hold a grant together, so that their work ends with its quota.
 
     Each of them closes when what it has in flight itself fills the rest of its own quota, and the card then has the
     work of all of them: as many caps as there are processes, of which all but one would come after the grant's end. So
     they are told of that much less, and where the caps of many would fill half of the quota, the caps are smaller.
+    Of the others, `brief` have bursts so short that they are an eighth of a cap at most.
     """
     if count < 2 or quota_ns <= 0:
         return quota_ns, cap_ns
+    brief_ns = cap_ns // BRIEF_DIVISOR
     cap_ns = max(1, min(cap_ns, quota_ns // (2 * count)))
-    return max(0, quota_ns - (count - 1) * cap_ns), cap_ns
+    flight_ns = (count - 1 - brief) * cap_ns + brief * min(cap_ns, brief_ns)
+    return max(0, quota_ns - flight_ns), cap_ns
 
 
 def whole_turn(quota_ns: int, requests_ppm: Sequence[int], bound: bool) -> int:

@@ -89,7 +89,7 @@ class Rows(Grants):
         if event.foreseen:
             return
         for member in seat.with_standing(Standing.WAITS):
-            self._grant(member, self._holding() + 1, joined=True, admitted=True)
+            self._grant(member, self._holding(), joined=True, admitted=True)
 
     def _renew_stale(self, seat: Seat, event: ev.TokenRenewed) -> None:
         """what it thinks it holds is gone: say so again"""
@@ -167,7 +167,7 @@ class Rows(Grants):
         self._actions.append(ev.Page(seat.name, self.gpu, self.epoch))
         waits = seat.with_standing(Standing.WAITS)
         for member in waits:
-            self._grant(member, len(waits), joined=False)
+            self._grant(member, waits, joined=False)
         self._actions.append(
             ev.Handed(seat.name, self.gpu, self.epoch, now_ns - seat.waiting_since_ns, now_ns - self.free_since_ns)
         )

@@ -8,6 +8,7 @@ import pytest
 
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.grants import JOINS_MOST
+from scheduler_backend.core.line import grant_of
 from scheduler_backend.core.machine import TokenMachine
 from scheduler_backend.core.moves import Epochs, InvalidTransition, Take
 from scheduler_backend.core.policy import MS, Policy, virtual
@@ -332,6 +333,25 @@ def test_several_processes_are_told_so_much_less_that_all_their_caps_fit_into_th
     ]  # fmt: skip
     assert {grant.lease_ns for grant in grants} == {39 * MS}
     assert bench.machine.quota_until_ns == 18 * MS
+
+
+def test_siblings_with_brief_bursts_are_told_of_as_much_less_as_they_can_have_in_flight():
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    for number in (11, 12):
+        bench.do(ev.ClientJoined("a", number, (0,)))
+    bench.ask(2)
+    bench.ask(1, burst_ms=1000)
+    for number in (11, 12):
+        bench.ask(number, burst_ms=0.05)
+    told = {1: 9 * MS - 2 * MS // 8, 11: 8 * MS - MS // 8, 12: 8 * MS - MS // 8}
+    order = bench.machine.prepared
+    assert order is not None
+    assert {client: grant_of(order, client).quota_ns for client in order.clients} == told
+    grants = of(bench.at(9).back(2, more=True), ev.Grant)
+    assert {grant.client: grant.quota_ns for grant in grants} == told
+    bench.back(11)
+    (again,) = of(bench.at(17).back(1, more=True), ev.Grant)  # there is room left, as 12 cannot fill it
+    assert (again.client, again.quota_ns, again.joined) == (1, MS - MS // 8, True)
 
 
 def test_a_process_that_has_drained_does_not_come_again_into_what_its_siblings_have_in_flight():

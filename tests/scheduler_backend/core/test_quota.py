@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler_backend.core.quota import Bursts, contended_quota, of_several, turn, whole_turn
+from scheduler_backend.core.quota import Bursts, contended_quota, is_brief, of_several, turn, whole_turn
 
 
 def test_the_burst_is_smoothed_with_rate_one_half_and_unknown_changes_nothing():
@@ -58,6 +58,19 @@ def test_work_in_flight_of_all_fits_into_the_quota_and_takes_half_of_it_at_most(
     assert of_several(900, 100, count) == (told, cap)
     assert told + max(0, count - 1) * cap <= 900
     assert told >= 450 or cap == 1
+
+
+@pytest.mark.parametrize(
+    ("count", "brief", "told", "cap"),
+    [(2, 1, 888, 100), (4, 3, 864, 100), (4, 2, 776, 100), (2, 0, 800, 100), (16, 15, 720, 28), (400, 399, 501, 1)],
+)
+def test_others_with_brief_bursts_take_less_of_the_quota(count: int, brief: int, told: int, cap: int):
+    assert of_several(900, 100, count, brief) == (told, cap)
+
+
+@pytest.mark.parametrize(("burst", "brief"), [(0, False), (1, True), (80, True), (81, False), (10**9, False)])
+def test_brief_bursts_are_an_eighth_of_the_cap_with_the_quarter_that_is_added(burst: int, brief: bool):
+    assert is_brief(burst, 800) is brief
 
 
 @pytest.mark.parametrize("quota_ns", [0, 1, 2, 5])

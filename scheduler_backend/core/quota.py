@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 MARGIN_DIVISOR = 4  # the quarter
-BRIEF_DIVISOR = 8
+BRIEF_DIVISOR = 8  # the eighth of a cap up to which bursts are brief
 
 
 class Bursts:

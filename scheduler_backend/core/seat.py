@@ -118,8 +118,8 @@ class Seat:
     def observe(self, member: Member, burst_ns: int, gap_ns: int) -> None:
         """Take the estimates of one of its processes; 0 leaves what is known.
 
-        The tenant's is the mean of what all of them say. The longest of theirs would be no better: then who is due
-        waits longer than its bound (two of 518,000 waits of bench.scale on 2,000 cards).
+        The tenant's is the mean of what all of them say, so short bursts of its siblings shorten the grants of a busy
+        one. The longest of theirs instead broke the bound on waits (two of 518,000 of bench.scale on 2,000 cards).
         """
         member.bursts.observe(burst_ns, gap_ns)
         self.bursts.observe(burst_ns, gap_ns)

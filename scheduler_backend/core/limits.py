@@ -45,6 +45,8 @@ class Limits(Accounts):
     def _throttle(self, seat: Seat) -> None:
         """Decide anew whether the tenant must rest."""
         if seat.limit_ppm >= WHOLE_PPM:
+            if seat.throttled:
+                seat.wait_from(self.now_ns)
             seat.throttled, seat.resume_ns = False, 0
             return
         depth_ns, need_ns = self._bucket(seat)
@@ -57,6 +59,8 @@ class Limits(Accounts):
             seat.wait_from(self.now_ns)
         seat.throttled = not rested
         seat.resume_ns = 0 if rested else seat.full_enough_ns(need_ns)
+        if not rested:
+            seat.wait_from(seat.resume_ns)
 
     def _hold_back(self) -> None:
         """A hand-over is nobody's time: beside others a limit is a part of the time that is held, as a share is. So

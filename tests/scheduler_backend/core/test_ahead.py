@@ -193,6 +193,24 @@ def test_the_order_is_off_when_who_was_next_is_gone():
     assert bench.machine.prepared is None
 
 
+def test_one_that_comes_by_an_order_before_its_bucket_is_full_enough_has_rested_until_then():
+    bench = Bench(("a", 0.5, 0.5), ("b", 0.5))
+    bench.ask(1)
+    bench.ask(2)
+    a = bench.machine.seats["a"]
+    bench.at(9).do(ev.Tick())
+    a.credit, a.filled_ns = bench.machine.need_ns(a) * 1_000_000 - 4 * MS * a.limit_ppm, bench.now_ns
+    bench.back(1, more=True)
+    order = bench.machine.prepared
+    assert order is not None
+    assert (bench.holder, order.tenant, a.throttled) == ("b", "a", True)
+    missing_ns = 100_000  # as for a hand-over since the order was given
+    a.credit -= missing_ns * a.limit_ppm
+    bench.now_ns = order.not_before_ns
+    carried(bench)
+    assert (bench.holder, a.ready_since_ns) == ("a", order.not_before_ns + Policy().resume_early_ns + missing_ns)
+
+
 def test_an_order_that_was_not_given_is_a_bug_of_ours():
     bench = Bench(("a", 0.5), ("b", 0.5))
     bench.ask(1)

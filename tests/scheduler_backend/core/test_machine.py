@@ -773,8 +773,10 @@ def test_a_limit_that_is_lifted_leaves_no_end_of_a_rest_to_wake_up_for():
     seat = bench.machine.seats["a"]
     assert seat.throttled
     assert seat.resume_ns
+    assert seat.ready_since_ns == seat.resume_ns
     bench.do(ev.TenantChanged(TenantSpec("a", 300_000)))
     assert not seat.throttled
+    assert seat.ready_since_ns == bench.now_ns
     assert not seat.resume_ns, "of the past one day, it would hide every deadline to come"
 
 

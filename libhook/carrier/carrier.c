@@ -50,8 +50,9 @@ struct client {
     bool idle;        /* ... and that it wants no more */
 };
 
-/* What a tenant has said for nothing since then, on all of its connections: who comes back begins no new count. */
+/* A tenant. What it has said for nothing since then, on all of its connections: who comes back begins no new count. */
 struct account {
+    uint32_t clients; /* numbers that are taken for it */
     uint32_t strays;
     uint64_t since_ns;
 };
@@ -62,7 +63,8 @@ struct carrier {
     int epoll, stop_fd, done_fd;
     struct line line[CARRIER_GPUS];
     struct client client[CARRIER_CLIENTS];
-    struct account account[CARRIER_CLIENTS];
+    int lowest; /* all numbers below it are taken */
+    struct account account[CARRIER_ACCOUNTS];
 };
 
 static uint64_t now_ns(void) {
@@ -263,20 +265,23 @@ void carrier_stop(struct carrier *carrier) {
 }
 
 int carrier_listen(struct carrier *carrier, int fd, uint32_t account) {
-    int number = 0, copy = fcntl(fd, F_DUPFD_CLOEXEC, 0), result;
+    struct account *of = &carrier->account[account %= CARRIER_ACCOUNTS];
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0), number, result;
 
     if (copy < 0)
         return -errno;
     pthread_mutex_lock(&carrier->mutex);
-    while (number < CARRIER_CLIENTS && carrier->client[number].taken)
-        number++;
+    while (carrier->lowest < CARRIER_CLIENTS && carrier->client[carrier->lowest].taken)
+        carrier->lowest++;
+    number = carrier->lowest;
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = (uint64_t)number};
-    if (number == CARRIER_CLIENTS)
+    if (number == CARRIER_CLIENTS || of->clients >= CARRIER_OF_ACCOUNT)
         result = -EUSERS;
     else if (epoll_ctl(carrier->epoll, EPOLL_CTL_ADD, copy, &event))
         result = -errno;
     else {
-        carrier->client[number] = (struct client){.taken = true, .fd = copy, .account = account % CARRIER_CLIENTS};
+        carrier->client[number] = (struct client){.taken = true, .fd = copy, .account = account};
+        of->clients++;
         result = number;
     }
     pthread_mutex_unlock(&carrier->mutex);
@@ -290,7 +295,12 @@ void carrier_forget(struct carrier *carrier, int number) {
         return;
     pthread_mutex_lock(&carrier->mutex);
     hang_up(carrier, number);
-    carrier->client[number].taken = false;
+    if (carrier->client[number].taken) {
+        carrier->client[number].taken = false;
+        carrier->account[carrier->client[number].account].clients--;
+        if (number < carrier->lowest)
+            carrier->lowest = number;
+    }
     pthread_mutex_unlock(&carrier->mutex);
 }
 

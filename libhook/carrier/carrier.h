@@ -28,7 +28,9 @@
 
 /* cffi: begin */
 #define CARRIER_GPUS 64
-#define CARRIER_CLIENTS 4096
+#define CARRIER_CLIENTS 16384
+#define CARRIER_ACCOUNTS 4096
+#define CARRIER_OF_ACCOUNT 256 /* connections of one account: as many as a tenant may have processes */
 #define CARRIER_AHEAD 4 /* orders of one GPU */
 
 struct carrier;
@@ -41,8 +43,9 @@ int carrier_done_fd(const struct carrier *carrier);
 /* Ends the thread and frees all; what was prepared is not carried out any more. */
 void carrier_stop(struct carrier *carrier);
 /* Listen to this page connection (a copy of the descriptor is kept). Connections of one `account` may together say so
- * much and no more; an account is one of CARRIER_CLIENTS numbers. Returns the connection's number, or -errno. The number
- * is nobody else's until carrier_forget, also where the connection has ended or is not listened to any more. */
+ * much and no more, and be so many: nobody takes all numbers from the others. An account is one of CARRIER_ACCOUNTS
+ * numbers. Returns the connection's number, or -errno (EUSERS: too many). The number is nobody else's until
+ * carrier_forget, also where the connection has ended or is not listened to any more. */
 int carrier_listen(struct carrier *carrier, int fd, uint32_t account);
 void carrier_forget(struct carrier *carrier, int number);
 /* When client `number` says that `holder_epoch` has drained, clear its word and show `next_epoch` in the other page.

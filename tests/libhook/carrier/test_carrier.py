@@ -34,10 +34,10 @@ class Bench:
         self.second, self.second_number = self.listen()
         lib.wire_page_store_epoch(self.pages[0], 3, 7)
 
-    def listen(self) -> tuple[socket.socket, int]:
+    def listen(self, account: int = 7) -> tuple[socket.socket, int]:
         client, daemon = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with daemon:
-            number = lib.carrier_listen(self.carrier, daemon.fileno(), 7)
+            number = lib.carrier_listen(self.carrier, daemon.fileno(), account)
         assert number >= 0
         return client, number
 
@@ -272,9 +272,9 @@ def test_the_end_of_the_connection_ends_the_order(bench: Bench) -> None:
     assert bench.shown() == [7, 0]
 
 
-def ended(bench: Bench) -> int:
+def ended(bench: Bench, account: int = 7) -> int:
     """The number of a connection that its client has ended, and the carrier has heard of it."""
-    client, number = bench.listen()
+    client, number = bench.listen(account)
     with client:
         client.shutdown(socket.SHUT_WR)
         assert client.recv(1) == b"", "the carrier's copy was the last"
@@ -296,16 +296,30 @@ def test_the_number_of_a_connection_that_ended_is_nobody_elses_until_it_is_given
 
 
 def test_numbers_that_are_given_back_never_run_out(bench: Bench) -> None:
-    for _ in range(2 * lib.CARRIER_CLIENTS):
+    for _ in range(lib.CARRIER_CLIENTS + 2):
         lib.carrier_forget(bench.carrier, ended(bench))
-    taken = [ended(bench) for _ in range(lib.CARRIER_CLIENTS - 2)]
+    taken = [ended(bench, 8 + i // lib.CARRIER_OF_ACCOUNT) for i in range(lib.CARRIER_CLIENTS - 2)]
     assert len({*taken, bench.number, bench.second_number}) == lib.CARRIER_CLIENTS
     assert lib.carrier_listen(bench.carrier, bench.client.fileno(), 7) == -errno.EUSERS
-    lib.carrier_forget(bench.carrier, taken[5])
-    assert ended(bench) == taken[5]
+    for number in taken[5], taken[9]:
+        lib.carrier_forget(bench.carrier, number)
+    assert [ended(bench), ended(bench)] == [taken[5], taken[9]]
 
 
-@pytest.mark.parametrize(("gpu", "number", "slot"), [(64, 0, 0), (0, -1, 0), (0, 4096, 0), (0, 0, 16), (0, 99, 0)])
+def test_a_tenant_has_so_many_connections_and_leaves_the_others_theirs(bench: Bench) -> None:
+    taken = [ended(bench) for _ in range(lib.CARRIER_OF_ACCOUNT - 2)]  # the bench has two
+    for account in 7, 7 + lib.CARRIER_ACCOUNTS:
+        assert lib.carrier_listen(bench.carrier, bench.client.fileno(), account) == -errno.EUSERS
+    assert ended(bench, 8) not in taken
+    for _ in range(2):
+        lib.carrier_forget(bench.carrier, taken[0])  # the second time it is nobody's
+    assert ended(bench) == taken[0]
+    assert lib.carrier_listen(bench.carrier, bench.client.fileno(), 7) == -errno.EUSERS
+
+
+@pytest.mark.parametrize(
+    ("gpu", "number", "slot"), [(64, 0, 0), (0, -1, 0), (0, lib.CARRIER_CLIENTS, 0), (0, 0, 16), (0, 99, 0)]
+)
 def test_what_is_out_of_range_is_refused(bench: Bench, gpu: int, number: int, slot: int) -> None:
     page = bench.pages[0]
     assert lib.carrier_prepare(bench.carrier, gpu, False, number, page, slot, 1, page, slot, 2, 0, 0, False) < 0

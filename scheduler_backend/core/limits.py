@@ -82,7 +82,7 @@ class Limits(Accounts):
             if other is not seat and other.members and (other.state is not State.IDLE or other.seen_ns >= since_ns):
                 others += 1
                 latency = latency or other.latency
-                short = short or 0 < other.bursts.burst_ns < policy.short_burst_ns
+                short = short or 0 < other.burst_ns < policy.short_burst_ns
         if latency and not seat.latency:
             return others, policy.cap_prompt_ns
         return others, policy.cap_short_ns if latency or short else 0

@@ -77,8 +77,8 @@ class TokenMachine(Residents):
             raise ev.RemoteProtocolError(f"client {event.client} has not said Hello for GPU {self.gpu}")
         if type(event) is not ev.TokenAsked and not 0 < event.epoch <= self._epochs.last:
             raise ev.RemoteProtocolError(f"epoch {event.epoch} was never granted on GPU {self.gpu}")
-        seat.seen_ns = self.now_ns
         member = seat.members[event.client]
+        seat.seen_ns = member.heard_ns = self.now_ns
         if member.standing is Standing.STRAY and not (type(event) is ev.TokenReturned and event.epoch == member.epoch):
             self._charge_stray(seat, member, 0, 0)  # a Return of its epoch says more
         if type(event) is not ev.TokenRenewed:

@@ -42,14 +42,15 @@ class Member:
     """One process of the tenant."""
 
     __slots__ = (
-        "again", "asks_again", "bursts", "client", "epoch", "granted_ns", "lease_until_ns", "span_ns", "standing",
-        "stray_since_ns", "stray_total_ns",
+        "again", "asks_again", "bursts", "client", "epoch", "granted_ns", "heard_ns", "lease_until_ns", "span_ns",
+        "standing", "stray_since_ns", "stray_total_ns",
     )  # fmt: skip
 
     def __init__(self, client: int) -> None:
         self.client = client
         self.standing = Standing.QUIET
         self.bursts = Bursts()
+        self.heard_ns = 0  # its last word
         self.epoch = 0  # of the grant it holds or strayed with
         self.again = False  # it has given back this epoch before: an old word of its drain may be about
         self.granted_ns = 0
@@ -76,7 +77,7 @@ class Seat:
         self.preempted_ns = -NEVER_NS  # a gang that was asked back is spared for a quota
         self.state = State.IDLE
         self.members: dict[int, Member] = {}
-        self.bursts = Bursts()  # of all its processes
+        self.burst_ns = 0  # the longest of its processes'; 0: unknown
         self.window = Window(policy.window_ns)
         self.story: deque[tuple[int, State, object]] = deque(maxlen=STORY_LENGTH)
         self.clock = 0
@@ -105,24 +106,26 @@ class Seat:
     def quota_ns(self) -> int:
         """What it would be granted while others may come, before its limit is looked at."""
         policy = self.policy
-        return contended_quota(self.bursts.burst_ns, policy.least_quota_ns, policy.quota_ns, self.turn_ns)
+        return contended_quota(self.burst_ns, policy.least_quota_ns, policy.quota_ns, self.turn_ns)
 
     @property
     def finish(self) -> int:
         """Virtual time at which its next quota would end. Its length is kept: each decision asks everybody."""
-        if self.bursts.burst_ns != self._of_burst or self.turn_ns != self._of_turn or self.request_ppm != self._of_ppm:
-            self._of_burst, self._of_turn, self._of_ppm = self.bursts.burst_ns, self.turn_ns, self.request_ppm
+        if self.burst_ns != self._of_burst or self.turn_ns != self._of_turn or self.request_ppm != self._of_ppm:
+            self._of_burst, self._of_turn, self._of_ppm = self.burst_ns, self.turn_ns, self.request_ppm
             self._length = virtual(self.quota_ns, self.weight_ppm)
         return self.clock + self._length
 
     def observe(self, member: Member, burst_ns: int, gap_ns: int) -> None:
         """Take the estimates of one of its processes; 0 leaves what is known.
 
-        The tenant's is the mean of what all of them say, so short bursts of its siblings shorten the grants of a busy
-        one. The longest of theirs instead broke the bound on waits (two of 518,000 of bench.scale on 2,000 cards).
+        A grant is for all of them, so its burst is the longest of those that were heard of in company_ns. A mean of all
+        would be that of who speaks most, which is whoever has the shortest: beside them, one that is always busy would
+        have grants of least_quota_ns.
         """
         member.bursts.observe(burst_ns, gap_ns)
-        self.bursts.observe(burst_ns, gap_ns)
+        since_ns = member.heard_ns - self.policy.company_ns
+        self.burst_ns = max(each.bursts.burst_ns for each in self.members.values() if each.heard_ns >= since_ns)
 
     def wait_from(self, now_ns: int) -> None:
         """It waits and has headroom from now on; after held time / request it is due (policy.pick)."""

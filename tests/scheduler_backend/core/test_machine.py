@@ -292,6 +292,26 @@ def test_who_joins_again_and_again_leaves_its_siblings_their_part_of_the_joins()
     assert (again.client, again.joined) == (1, True)
 
 
+def test_one_that_is_always_busy_keeps_its_turns_beside_siblings_that_speak_of_short_bursts():
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    bench.do(ev.ClientJoined("a", 11, (0,)))
+    bench.ask(1, burst_ms=1000)
+    bench.ask(2)
+    for _ in range(20):
+        bench.ask(11, burst_ms=0.05)
+        bench.back(11)
+    bench.at(9).back(1, more=True)
+    assert bench.holder == "b"
+    bench.back(2)
+    assert (bench.holder, bench.machine.quota_until_ns) == ("a", 18 * MS)
+    forgotten_ms = 9 + Policy().company_ns / MS
+    bench.at(20).back(1)
+    bench.at(forgotten_ms + 20).ask(2)  # a's busy one has been silent for so long
+    bench.ask(11, burst_ms=0.05)
+    bench.back(2)
+    assert (bench.holder, bench.machine.quota_until_ns - bench.now_ns) == ("a", Policy().least_quota_ns)
+
+
 def several(*, limit: float = 1.0, others: int = 1) -> Bench:
     """Tenant a with three processes, 1, 11 and 12, all of which wait behind b's grant."""
     bench = Bench(("a", 0.5, limit), *(("b", 0.5),) * others)

@@ -68,9 +68,6 @@ ARMS = {  # what stands between the tenants and the card -> (daemon?, its settin
 SETTLE_SECONDS = 1.5
 BASELINE_SECONDS = 4.0  # at most; one run tells enough of what is not ours
 SERVED = 0.8  # of its duty, for each burst waits for its turn
-IDLES = {  # case -> why its tenant leaves a part of its own turns unused
-    BESIDE_ONE: "a tenant has one estimate of its bursts: what its siblings say of theirs shortens its grants"
-}
 ONE_TURN = "a turn of 10 ms that lies just inside of 10 s, or just outside, is 0.1 pp of them by itself"
 
 
@@ -136,12 +133,11 @@ def main() -> int:
                 served = [part for run in runs for part in run["served"]]
                 if served:
                     passed[f"{name}: who comes and goes is served"] = min(served) >= SERVED
-                cause = IDLES.get(name, "")
                 tens = [run["10s"]["p99_pp"] for run in runs if "10s" in run]
                 claims += [
-                    claim("share.1s.mean", middle["mean_pp"], name, cause),
-                    claim("share.1s.p99.limits" if name in BINDING else "share.1s.p99", middle["p99_pp"], name, cause),
-                    claim("share.10s.p99", float(np.median(tens)) if tens else None, name, cause or ONE_TURN),
+                    claim("share.1s.mean", middle["mean_pp"], name),
+                    claim("share.1s.p99.limits" if name in BINDING else "share.1s.p99", middle["p99_pp"], name),
+                    claim("share.10s.p99", float(np.median(tens)) if tens else None, name, ONE_TURN),
                 ]
     return report("How far are always-busy tenants from what they are owed?", {"cases": table}, passed, claims)
 

@@ -24,7 +24,7 @@ BRIEF_DIVISOR = 8  # the eighth of a cap up to which bursts are brief
 
 
 class Bursts:
-    """The smoothed burst and gap of one tenant on one GPU. 0 is unknown."""
+    """The smoothed burst and gap of one process on one GPU. 0 is unknown."""
 
     __slots__ = ("burst_ns", "gap_ns")
 

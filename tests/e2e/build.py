@@ -251,8 +251,10 @@ class Builder:
         platforms = [word for name in PLATFORMS for word in ("--platform", name)]
         command = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", "download", *only, *platforms]
         self._try([*command, "-d", str(out / "wheels"), *self._image_requirements()], "pip download")
+        # Beside an unpacked mmdebstrap lies its mmtarfilter, which --dpkgopt calls by name.
+        path = f"{os.environ.get('PATH', os.defpath)}:{Path(program).parent}"
         # dpkg asks the disk to keep each file: minutes where others use it too.
-        environment = {**os.environ, "TMPDIR": str(roomy(ROOT_BYTES))}
+        environment = {**os.environ, "PATH": path, "TMPDIR": str(roomy(ROOT_BYTES))}
         slim = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in SLIM]
         for name, packages in IMAGE_BASES.items():
             say(f"making {name}, a root file system of Debian {IMAGE_RELEASE} with {', '.join(packages)}")

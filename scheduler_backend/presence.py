@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from scheduler_backend import wire
+from scheduler_backend.carrier import CONNECTIONS_MOST
 from scheduler_backend.core import events as ev
 from scheduler_backend.endpoint import Client, Endpoint
 from scheduler_backend.handover import Handovers
@@ -20,7 +21,7 @@ from scheduler_backend.peers import Peer
 
 log = logging.getLogger("gemini.server")
 
-MOST_CLIENTS = 256  # processes of one tenant
+MOST_CLIENTS = CONNECTIONS_MOST  # processes of one tenant: the carrier has room for all of them
 MOST_PEERS = 512  # processes of one tenant that have a page and did not say Hello yet
 PROBE_SECONDS = 1.0  # how often a client without a page is asked whether it is still there
 PROBED_AT_ONCE = 8

@@ -30,7 +30,7 @@
 #define CARRIER_GPUS 64
 #define CARRIER_CLIENTS 16384
 #define CARRIER_ACCOUNTS 4096
-#define CARRIER_OF_ACCOUNT 256 /* connections of one account: as many as a tenant may have processes */
+#define CARRIER_OF_ACCOUNT 256 /* connections of one account; and so many processes a tenant may have */
 #define CARRIER_AHEAD 4 /* orders of one GPU */
 
 struct carrier;

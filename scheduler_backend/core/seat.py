@@ -85,7 +85,7 @@ class Seat:
         self.arrived = 0  # serial of its last arrival among the waiting
         self.woken = False  # it came back from idle and has not held since
         self.waiting_since_ns = 0
-        self.ready_since_ns = 0  # waiting, and not resting at its limit; while it rests: until then
+        self.ready_since_ns = 0  # since when it waits without resting at its limit; while it rests, the end of that
         self.held_ns = 0  # by its last grant
         self.due_ns = NEVER_NS  # when it has waited as long as its request allows
         self.seen_ns = now_ns  # last sign that it may want the GPU

@@ -91,8 +91,7 @@ class Waits:
         for machine in world.node.machines:
             for seat in machine.waiting.values():
                 if not world.untold(seat.name, machine.gpu):
-                    since_ns = seat.resume_ns if seat.throttled else seat.ready_since_ns
-                    self._judge(world, machine, seat, since_ns, world.now_ns, "waits still")
+                    self._judge(world, machine, seat, seat.ready_since_ns, world.now_ns, "waits still")
         for process in world.processes.values():
             if not process.alive or process.frozen or not process.connected:
                 continue

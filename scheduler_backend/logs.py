@@ -25,8 +25,8 @@ def _value(text: str) -> str:
     return text if _PLAIN.fullmatch(text) and text.isprintable() else _quoted(text)
 
 
-def _prose(text: str) -> str:
-    """As it stands among words."""
+def printable(text: str) -> str:
+    """As it stands among words: what would move the cursor, end the line or turn it round is written as \\u001b."""
     return text if text.isprintable() else "".join(c if c.isprintable() else _quoted(c)[1:-1] for c in text)
 
 
@@ -38,10 +38,10 @@ def told(template: str, values: tuple[object, ...]) -> str:
         mine, rest = tuple(rest[:count]), rest[count:]
         key, equals, form = word.partition("=")
         if equals and key and "%" not in key:
-            words.append(f"{_prose(key)}={_value(form % mine)}")
+            words.append(f"{printable(key)}={_value(form % mine)}")
             continue
         text = word % mine
-        words.append(_quoted(text) if count and ("=" in text or '"' in text) else _prose(text))
+        words.append(_quoted(text) if count and ("=" in text or '"' in text) else printable(text))
     if rest:
         raise TypeError(f"{len(rest)} values too many for {template!r}")
     return " ".join(words)
@@ -56,7 +56,7 @@ class Formatter(logging.Formatter):
         if isinstance(values, tuple) and values:
             record.message = told(str(record.msg), values)
         else:
-            record.message = _prose(record.getMessage())
+            record.message = printable(record.getMessage())
         record.asctime = self.formatTime(record)
         line = self.formatMessage(record)
         if record.exc_info:

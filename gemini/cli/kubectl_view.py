@@ -19,6 +19,7 @@ from gemini.kube import names
 from gemini.placement.explain import format_bytes
 from gemini.placement.model import GPU
 from gemini.units import format_size
+from scheduler_backend.logs import printable
 
 Object = dict[str, Any]
 NODE_COLUMNS = ("NODE", "MODEL", "CARDS", "IDLE", "SHARED", "FULL", "OUT", "CORE", "MEMORY", "LARGEST", "FRAGMENTED")
@@ -136,11 +137,7 @@ def _condition(pod: PodView, kind: str) -> str:
 
 
 def _not_enforced(cluster: Cluster, events: Iterable[Mapping[str, Any]]) -> list[Object]:
-    told: dict[str, str] = {}
-    for event in events:
-        about = event.get("involvedObject")
-        if isinstance(about, dict):
-            told[str(about.get("uid", ""))] = str(event.get("message", ""))
+    told = _told(events)
     found = []
     for pod in sorted(cluster.pods.values(), key=lambda p: (p.namespace, p.name)):
         if pod.node is None or pod.gone or (pod.spec is None and pod.fault is None and pod.placement is None):
@@ -151,14 +148,29 @@ def _not_enforced(cluster: Cluster, events: Iterable[Mapping[str, Any]]) -> list
             why = pod.fault
         elif pod.placement is None:
             why = "it was bound by a scheduler that did not ask the extender: it has no card of ours"
-        elif pod.uid in told:
-            why = told[pod.uid]
+        elif (pod.namespace, pod.name, pod.uid) in told:
+            why = told[pod.namespace, pod.name, pod.uid]
         elif running and annotations.get(names.ASSIGNED) != "true":
             why = "it runs, but the device plugin has not confirmed its cards: the library may not be in front"
         else:
             continue
         found.append({"pod": f"{pod.namespace}/{pod.name}", "node": pod.node, "why": why})
     return found
+
+
+def _told(events: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str], str]:
+    """(namespace, name, uid) of a pod -> what the device plugin says of it. The API server keeps an event in the
+    namespace of what it names, but anybody's uid may stand in it: so all three have to be the pod's."""
+    told = {}
+    for event in events:
+        source, about, metadata = (event.get(key) for key in ("source", "involvedObject", "metadata"))
+        if not (isinstance(source, dict) and isinstance(about, dict) and isinstance(metadata, dict)):
+            continue
+        here = metadata.get("namespace")
+        ours = source.get("component") == names.DEVICE_PLUGIN and event.get("reason") == names.NOT_ENFORCED
+        if ours and about.get("kind") == "Pod" and about.get("namespace") == here:
+            told[str(here), str(about.get("name")), str(about.get("uid"))] = str(event.get("message", ""))
+    return told
 
 
 # ---- tables
@@ -216,7 +228,9 @@ def _memory(*amounts: int) -> str:
     return "/".join(format_size(amount) for amount in amounts) if amounts[-1] else "-"
 
 
-def _laid_out(rows: Sequence[tuple[str, ...]]) -> str:
+def _laid_out(given: Sequence[tuple[str, ...]]) -> str:
+    """What stands in cells is strangers' (models, faults, messages): none of it ends a line or reaches the terminal."""
+    rows = [tuple(printable(cell) for cell in row) for row in given]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
     lines = ["   ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[-1]]) for row in rows]
     return "\n".join(line.rstrip() for line in lines) + "\n"

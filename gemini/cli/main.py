@@ -18,6 +18,7 @@ from typing import NoReturn
 
 from gemini.cli.problem import Problem, cause_of
 from gemini.units import BadValue
+from scheduler_backend.logs import printable
 from scheduler_backend.problem import Problem as DaemonProblem
 
 COMMANDS = {  # name -> (module, what it does)
@@ -150,7 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except (Problem, BadValue, DaemonProblem) as problem:
-        print("gemini:", " ".join(str(problem).split()), file=sys.stderr)
+        print("gemini:", printable(" ".join(str(problem).split())), file=sys.stderr)
         if name == "run":
             return OWN_FAILURE
         return problem.status if isinstance(problem, Problem) else 2 if isinstance(problem, BadValue) else 1

@@ -41,6 +41,7 @@ WRITTEN_KEYS = (ALLOCATION, ASSUME_TIME, ASSIGNED, EXCHANGE)
 
 ANNOTATION_KEYS = SHARE_KEYS + CHOICE_KEYS + POD_KEYS + (CPU_BIND,) + WRITTEN_KEYS
 
+DEVICE_PLUGIN = "gemini-device-plugin"  # source of its events
 NOT_ENFORCED = "ShareNotEnforced"  # reason of an event on a pod whose share nobody holds it to
 
 # gpushare's own annotations, written for pods that used its resource, and its environment.

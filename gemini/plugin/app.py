@@ -70,9 +70,7 @@ class Api(Client):
         metadata = pod["metadata"]
         told = hashlib.sha256(f"{reason}{message}".encode()).hexdigest()[:12]
         stamp = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        await self.event(
-            dict(pod), f"{metadata['name']}.{told}", reason, message, 1, stamp, source="gemini-device-plugin"
-        )
+        await self.event(dict(pod), f"{metadata['name']}.{told}", reason, message, 1, stamp, source=names.DEVICE_PLUGIN)
 
 
 class Metrics:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from gemini.cli.kubectl_view import picture, tables
 from gemini.extender.state import DEVICE, NODE, POD, Cluster
 from gemini.kube.device import write_device
@@ -79,13 +81,56 @@ def test_shares_that_nobody_holds_are_named_with_the_reason() -> None:
     unrecorded = bound("a", "n1")
     del unrecorded["metadata"]["annotations"]["gemini.io/allocation"]
     told = confirmed(bound("c", "n1", core=10))
-    event = {"involvedObject": {"uid": "uid-c"}, "message": "it set LD_PRELOAD itself"}
+    event = said_of("c", "it set LD_PRELOAD itself")
     made = cluster(unrecorded, bound("b", "n1", core=20), told, confirmed(bound("d", "n1", core=10)))
     why = {entry["pod"]: entry["why"] for entry in picture(made, [event])["not_enforced"]}
     assert set(why) == {"ns/a", "ns/b", "ns/c"}
     assert "did not ask the extender" in why["ns/a"]
     assert "has not confirmed" in why["ns/b"]
     assert why["ns/c"] == "it set LD_PRELOAD itself"
+
+
+def about(kind: str = "Pod", namespace: str = "ns", name: str = "c") -> Object:
+    return {"kind": kind, "namespace": namespace, "name": name, "uid": "uid-c"}
+
+
+def said_of(pod: str, message: str, **changed: Any) -> Object:
+    whole = {"metadata": {"namespace": "ns"}, "reason": "ShareNotEnforced", "involvedObject": about(name=pod)}
+    return {**whole, "source": {"component": "gemini-device-plugin"}, "message": message, **changed}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"metadata": {"namespace": "mallory"}},
+        {"metadata": {"namespace": "mallory"}, "involvedObject": about(namespace="mallory")},
+        {"involvedObject": about(name="other")},
+        {"involvedObject": about(kind="Job")},
+        {"source": {"component": "mallory"}},
+        {"source": "gemini-device-plugin"},
+        {"reason": "Mallory"},
+        {"involvedObject": None, "metadata": None},
+    ],
+)  # fmt: skip
+def test_what_others_say_of_a_pods_share_is_not_believed(changed: Object) -> None:
+    made = cluster(confirmed(bound("c", "n1", core=10)))
+    assert picture(made, [said_of("c", "lie", **changed)])["not_enforced"] == []
+    assert [entry["why"] for entry in picture(made, [said_of("c", "true")])["not_enforced"]] == ["true"]
+
+
+def test_no_cell_moves_the_cursor_ends_its_line_or_turns_it_round() -> None:
+    ill = "\x1b[2J\x1b]0;owned\x07\nns/fake   -   gpu 1%\r\u202egnp\u2028\x9b1m\udc80"
+    waits = pod_object("big", gpu_request="0.5", gpu_memory="64Gi")
+    waits["metadata"]["creationTimestamp"] = ill
+    made = cluster(waits, confirmed(bound("c", "n1", core=10)))
+    made.apply(DEVICE, "MODIFIED", write_device(cards("n1", model=ill)))
+    given = picture(made, [said_of("c", ill)])
+    for text in (tables(given, cards=False), tables(given, cards=True)):
+        assert "\\u001b[2J" in text
+        assert "\\n" in text
+        assert all(line.isprintable() for line in text.split("\n"))
+        assert not any(line.startswith("ns/fake") for line in text.splitlines())
+        assert text.encode()
 
 
 def test_tables_name_every_part() -> None:

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gemini.cli import nvml
-from gemini.cli.node import HOOK, SIM, Node, answers, ask, simulated_cards
+from gemini.cli.node import HOOK, SIM, Node, answers, ask, sim_front, simulated_cards
 from gemini.cli.options import add_node, node_of
 from gemini.cli.preload import problem_of
 from gemini.cli.problem import Problem, cause_of
@@ -155,7 +155,8 @@ def sharing(node: Node) -> Iterator[Line]:
 
 
 def interposers(_node: Node) -> Iterator[Line]:
-    others = [p for p in os.environ.get("LD_PRELOAD", "").replace(":", " ").split() if Path(p).name != HOOK.name]
+    given = [p for p in os.environ.get("LD_PRELOAD", "").replace(":", " ").split() if p not in sim_front()]
+    others = [p for p in given if Path(p).name != HOOK.name]
     with contextlib.suppress(OSError):
         others += [p for p in Path("/etc/ld.so.preload").read_text().split() if Path(p).name != HOOK.name]
     for path in others:

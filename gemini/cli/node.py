@@ -32,6 +32,7 @@ LIB = Path(libhook.__file__).resolve().parent / "lib"
 HOOK = LIB / "libgemini_hook.so"
 SIM = LIB / "sim"
 LOAD = LIB / "gemini-load"
+DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")  # found by their place in the search path
 
 SUN_PATH = 107  # bytes that fit into sockaddr_un.sun_path, less the final zero
 LONGEST_SOCKET = "tenants/{name}/tenant.sock.page"
@@ -87,6 +88,12 @@ class Node:
     def environment(self) -> dict[str, str]:
         """Additions to a process's environment that make it see this node's GPUs (nothing, on a real one)."""
         return {} if self.sim is None else sim_environment(self.sim)
+
+
+def sim_front() -> list[str]:
+    """Simulated libraries that have to be loaded before others of their name: published packages bring NVIDIA's own
+    and look for them beside themselves first, where only a library that is there already comes before."""
+    return sorted(str(path) for path in SIM.glob("*.so.*") if path.name not in DRIVER)
 
 
 def sim_environment(spec: str) -> dict[str, str]:
@@ -308,7 +315,7 @@ def need_driver(node: Node) -> None:
     """Problem where neither NVIDIA's driver nor a simulated one is to be had."""
     import ctypes
 
-    for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+    for name in DRIVER:
         try:
             ctypes.CDLL(str(SIM / name) if node.sim is not None else name)
         except OSError as error:
@@ -325,10 +332,11 @@ def tenant_environment(
     node: Node, socket_path: str, shares: tuple[float, float], memory_bytes: int = 0, gpus: Sequence[str] = ()
 ) -> dict[str, str]:
     """Additions to the environment of a tenant's process (docs/operations.md lists them)."""
-    inherited = [p for p in os.environ.get("LD_PRELOAD", "").replace(":", " ").split() if p != str(HOOK)]
+    ours = [str(HOOK), *(sim_front() if node.sim is not None else [])]
+    inherited = [p for p in os.environ.get("LD_PRELOAD", "").replace(":", " ").split() if p not in ours]
     return {
         **node.environment(),
-        "LD_PRELOAD": " ".join([str(HOOK), *inherited]),
+        "LD_PRELOAD": " ".join([*ours, *inherited]),
         "GEMINI_SOCKET": socket_path,
         "GEMINI_REQUEST": f"{shares[0]:g}",
         "GEMINI_LIMIT": f"{shares[1]:g}",

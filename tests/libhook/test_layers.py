@@ -17,6 +17,7 @@ BELOW = {
     "sim/model": set(),
     "sim/driver": {"driver", "sim/model"},
     "sim/nvml": {"driver", "sim/model"},
+    "sim/runtime": {"driver"},
     "sim/observer": {"sim/model"},
 }
 INCLUDE = re.compile(r'^#include "libhook/(.+)/[^/]+"', re.M)

@@ -3,10 +3,12 @@
  *
  * PTX is searched for `.entry` and `.global`. A cubin is an ELF file: kernels are the function symbols marked as
  * entries (st_other & 0x10), their parameters stand in `.nv.info.NAME` as records (format 4, attribute 0x17): index,
- * ordinal, offset, size << 18; 0x2f is the register count. A fat binary is a list of both; compressed members (LZ4,
- * which is undone here, or zstd, which is not): the first member whose kernels can be read counts.
+ * ordinal, offset, size << 18; 0x2f is the register count. A fat binary is a list of both; members may be compressed
+ * (LZ4, which is undone here, or zstd, by the system's libzstd where it is there): the first member whose kernels can
+ * be read counts.
  */
 #include <ctype.h>
+#include <dlfcn.h>
 #include <elf.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -235,6 +237,18 @@ static bool unpack_lz4(const uint8_t *from, size_t from_bytes, uint8_t *to, size
     return at == to_bytes;
 }
 
+/* A library of the system, which every package manager is linked against; one of our own would be no better. */
+static bool unpack_zstd(const uint8_t *from, size_t from_bytes, uint8_t *to, size_t to_bytes) {
+    static _Atomic(void *) library;
+    void *opened = atomic_load(&library);
+    if (!opened && (opened = dlopen("libzstd.so.1", RTLD_NOW)))
+        atomic_store(&library, opened);
+    size_t (*decompress)(void *, size_t, const void *, size_t) = NULL;
+    if (opened)
+        *(void **)&decompress = dlsym(opened, "ZSTD_decompress");
+    return decompress && decompress(to, to_bytes, from, from_bytes) == to_bytes;
+}
+
 struct member {
     uint16_t kind, unknown;
     uint32_t header_bytes;
@@ -249,13 +263,13 @@ enum { MEMBER_PTX = 1, MEMBER_ELF = 2, MEMBER_LZ4 = 0x2000, MEMBER_ZSTD = 0x8000
 static CUresult read_member(struct image *image, const struct member *member, const uint8_t *data) {
     uint8_t *unpacked = NULL;
     CUresult result = CUDA_SUCCESS;
-    if (member->flags & MEMBER_LZ4) {
+    if (member->flags & (MEMBER_LZ4 | MEMBER_ZSTD)) {
+        bool (*unpack)(const uint8_t *, size_t, uint8_t *, size_t) =
+            member->flags & MEMBER_LZ4 ? unpack_lz4 : unpack_zstd;
         unpacked = calloc(1, member->unpacked_bytes + 1);
-        if (!unpacked || !unpack_lz4(data, member->packed_bytes, unpacked, member->unpacked_bytes))
+        if (!unpacked || !unpack(data, member->packed_bytes, unpacked, member->unpacked_bytes))
             goto out;
         data = unpacked;
-    } else if (member->flags & MEMBER_ZSTD) {
-        goto out;
     }
     if (member->kind == MEMBER_PTX)
         result = read_ptx(image, (const char *)data);

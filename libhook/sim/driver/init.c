@@ -10,6 +10,10 @@
 #include "libhook/sim/driver/pool.h"
 #include "libhook/sim/driver/queue.h"
 
+/* By this name other simulated libraries know that the driver is one: they refuse to work on any other. */
+extern const char geminiSimulatedDriver[] __attribute__((visibility("default")));
+const char geminiSimulatedDriver[] = "simulated";
+
 struct driver driver = {.lock = PTHREAD_MUTEX_INITIALIZER};
 _Thread_local struct thread thread __attribute__((tls_model("initial-exec")));
 

@@ -16,6 +16,7 @@ import pytest
 from gemini.cli import node as module
 from gemini.cli.node import (
     HOOK,
+    SIM,
     NoDaemon,
     Node,
     ask,
@@ -49,10 +50,15 @@ def test_the_option_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_environments_keep_what_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LD_PRELOAD", f"/lib/other.so:{HOOK}")
+    front = [str(SIM / f"libcudart.so.{major}") for major in (12, 13)]
+    monkeypatch.setenv("LD_PRELOAD", f"/lib/other.so:{HOOK}:{front[0]}")
     monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/lib")
     made = tenant_environment(Node(Path("/x"), "gpus=1"), "/x/s", (0.3, 1.0), 5, ["GPU-1"])
-    assert made["LD_PRELOAD"].split() == [str(HOOK), "/lib/other.so"]
+    *ours, last = made["LD_PRELOAD"].split()
+    assert (ours[0], last, ours.count(front[0])) == (str(HOOK), "/lib/other.so", 1)
+    assert set(front) <= set(ours)  # published packages would find NVIDIA's own beside themselves otherwise
+    real = tenant_environment(Node(Path("/x")), "/x/s", (0.3, 1.0))
+    assert [p for p in real["LD_PRELOAD"].split() if p not in front] == [str(HOOK), "/lib/other.so"]
     assert made["LD_LIBRARY_PATH"].split(":")[1:] == ["/opt/lib"]
     assert (made["GEMINI_MEMORY_LIMIT"], made["CUDA_VISIBLE_DEVICES"]) == ("5", "GPU-1")
     assert "GEMINI_MEMORY_LIMIT" not in tenant_environment(Node(Path("/x")), "/x/s", (0.3, 1.0))

@@ -96,7 +96,7 @@ def test_every_row_of_the_table_is_exported() -> None:
     )
     exported = {line.split()[-1] for line in listed.stdout.splitlines()}
     assert rows == {name for name in exported if name.startswith("cu")}
-    assert exported - rows == set()
+    assert exported - rows == {"geminiSimulatedDriver"}  # by which the simulated runtime knows it
 
 
 def test_ptx_tells_its_kernels_parameters_and_globals(machine: Machine) -> None:

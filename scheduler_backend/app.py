@@ -84,6 +84,7 @@ class Daemon:
                 incarnation=incarnation,
             )
             stack.callback(server.close)
+            server.idle_exit_seconds = settings.idle_exit_seconds
             reserved_epoch = saved.reserved_epoch if written else last_epoch
             registry = Registry(server, state_dir, reserved_epoch, self.publisher)
             server.on_change = registry.save

@@ -328,9 +328,22 @@ class Registry:
         def ended() -> None:
             registration = self.registrations.get(name)
             if registration is not None and registration.peers.get(peer.pid) is peer:
+                self._adopt(name, registration)
                 self.remove(name, peer.pid)
 
         peer.watch(self.server.loop, ended)
+
+    def _adopt(self, name: str, registration: Registration) -> None:
+        """Who registered it died, killed perhaps: its processes that live on keep the tenant for themselves."""
+        from scheduler_backend.peers import start_time
+
+        for client in self.server.endpoints[name].by_nonce.values():
+            pid = client.peer.pid if client.peer is not None else client.proven_pid
+            if pid and pid not in registration.peers:
+                peer = Peer.of_pid(pid, start_time(pid))
+                if peer is not None:
+                    self._watch(peer, name)
+                    registration.peers[pid] = peer
 
     def _remove(self, name: str) -> None:
         for peer in self.registrations.pop(name).peers.values():

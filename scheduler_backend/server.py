@@ -62,6 +62,7 @@ class Server(Intake):
         self.state_dir = state_dir
         self.shares: dict[str, str] = {}  # tenants that are named shares, and whence; the registry writes it
         self.outside = Outside(gpus, state_dir / "tenants", lambda: list(self.node.tenants), self._pids)
+        self.idle_exit_seconds: float | None = None  # the daemon ends so long after its last tenant
         self._context = zmq.Context(io_threads=IO_THREADS)
         self._context.set(zmq.MAX_SOCKETS, 8192)
         self._tenants = itertools.count(1)

@@ -46,6 +46,7 @@ def state(server: Server) -> dict[str, Any]:
         "ordering": node.policy.ordering,
         "quota_ms": node.policy.quota_ns / 1e6,
         "trace_lost": server.recorder.lost,
+        "idle_exit_seconds": server.idle_exit_seconds,
         "tenants": [_tenant(server, name, shares) for name in node.tenants],
     }
 

@@ -13,19 +13,15 @@ import contextlib
 import os
 import re
 import shutil
-import signal
-import subprocess
 from collections.abc import Sequence
-from types import FrameType
 
-from gemini.cli.bound import bound_to_us
+from gemini.cli import keeper
+from gemini.cli.comeback import Comeback
 from gemini.cli.node import HOOK, Node, ask, beyond_cards, register, tenant_environment, tenant_path
 from gemini.cli.options import add_node, add_shares, card, node_of
 from gemini.cli.problem import Problem
+from gemini.cli.supervise import supervise
 from gemini.units import parse_size, resolve_shares
-
-FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH, signal.SIGCONT)
-FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)  # reach the whole foreground group; when sent to us alone, forwarded
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +71,13 @@ def main(args: argparse.Namespace) -> int:
         if (note := beyond_cards(node, memory_bytes, tenant.get("gpus", []))) is not None:
             print_line(note)
         environment = tenant_environment(node, tenant["socket"], (request, limit), memory_bytes, visible)
-        return supervise(command, program, {**os.environ, **environment}, cores)
+        comeback = Comeback(node, spec, print_line)
+        comeback.start()
+        status = supervise(
+            command, program, {**os.environ, **environment}, cores, stuck=lambda: comeback.gone, say=print_line
+        )
+        keeper.leave(node, spec, tenant["socket"])
+        return status
     finally:
         with contextlib.suppress(Problem):
             ask(node, "DELETE", tenant_path(name), timeout=5.0)
@@ -91,38 +93,6 @@ def print_line(text: str) -> None:
     import sys
 
     print(f"gemini: {text}", file=sys.stderr)
-
-
-def supervise(command: Sequence[str], program: str, environment: dict[str, str], cores: set[int] | None) -> int:
-    """Run the command to its end; pass signals on to it; leave no orphan. Returns a shell's exit status."""
-    child: subprocess.Popen[bytes] | None = None
-    early: list[int] = []  # signals that came before there was a child
-
-    def forward(number: int, _frame: FrameType | None) -> None:
-        if child is None:
-            early.append(number)
-        elif child.poll() is None and not (number in FROM_TERMINAL and os.isatty(0)):
-            child.send_signal(number)
-
-    bind = bound_to_us()  # whoever kills `gemini run` with SIGKILL means the command too
-
-    def before_exec() -> None:
-        bind()
-        if cores is not None:
-            os.sched_setaffinity(0, cores)
-
-    before = {number: signal.signal(number, forward) for number in (*FORWARDED, *FROM_TERMINAL)}
-    try:
-        child = subprocess.Popen(command, executable=program, env=environment, preexec_fn=before_exec)
-        for number in early:
-            child.send_signal(number)
-        status = child.wait()
-    except OSError as error:
-        raise Problem(f"{command[0]}: {error.strerror}; is it a program for this machine?") from None
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    return 128 - status if status < 0 else status
 
 
 def nearest_cores(node: Node, gpus: Sequence[str], count: int) -> set[int]:

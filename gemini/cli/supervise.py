@@ -6,7 +6,9 @@ What was ignored when we were started (nohup: SIGHUP; `&` of a script: SIGINT) s
 from __future__ import annotations
 
 import os
+import select
 import signal
+import socket
 import subprocess
 from collections.abc import Callable, Sequence
 from types import FrameType
@@ -69,10 +71,34 @@ def supervise(
         child = subprocess.Popen(command, executable=program, env=environment, preexec_fn=before_exec)
         for number in early:
             child.send_signal(number)
-        status = child.wait()
+        status = ended(child)
     except OSError as error:
         raise Problem(f"{command[0]}: {error.strerror}; is it a program for this machine?") from None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
     return 128 - status if status < 0 else status
+
+
+def ended(child: subprocess.Popen[bytes]) -> int:
+    """Wait for its end. A signal may come to any thread of ours, and interrupts a system call of that one alone: so
+    each wakes the main thread, which runs the handlers, by a byte on a socket."""
+    if not hasattr(os, "pidfd_open"):
+        return child.wait()
+    waking, woken = socket.socketpair()
+    with waking, woken:
+        waking.setblocking(False)
+        woken.setblocking(False)
+        before = signal.set_wakeup_fd(waking.fileno(), warn_on_full_buffer=False)
+        pidfd = os.pidfd_open(child.pid)
+        poll = select.poll()
+        poll.register(pidfd, select.POLLIN)
+        poll.register(woken, select.POLLIN)
+        try:
+            while (status := child.poll()) is None:
+                if any(fd == woken.fileno() for fd, _ in poll.poll()):
+                    woken.recv(4096)
+            return status
+        finally:
+            os.close(pidfd)
+            signal.set_wakeup_fd(before)

@@ -108,3 +108,29 @@ def test_a_background_process_keeps_its_tenant_when_gemini_run_is_killed(place: 
     until(lambda: place.state()["tenants"][0]["held_ns"] > held + 300_000_000)
     os.kill(load, signal.SIGTERM)
     until(lambda: place.state()["tenants"] == [])
+
+
+def test_a_signal_that_another_thread_gets_wakes_the_one_that_waits(place: Place) -> None:
+    """A signal to a process may interrupt any of its threads; only the main one runs Python's handlers."""
+    program = """
+import os, signal, subprocess, sys, threading
+from gemini.cli.supervise import supervise
+def other():
+    sys.stdin.readline()
+    signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+    threading.Event().wait()
+threading.Thread(target=other, daemon=True).start()
+script = "trap 'echo got; exit 5' USR1; echo ready; while :; do sleep 0.05; done"
+sys.exit(supervise(["sh", "-c", script], "/bin/sh", dict(os.environ)))
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    place.started.append(process)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "got\n"
+    assert process.wait(60) == 5

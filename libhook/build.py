@@ -8,6 +8,7 @@ What it makes, all ignored by git, below libhook/:
     lib/sim/libcuda.so.1        the simulated driver: sim/driver/ and core it shares
     lib/sim/libnvidia-ml.so.1   the simulated NVML: sim/nvml/
     lib/sim/libcudart.so.*      the simulated CUDA runtime, of each major version: sim/runtime/
+    lib/sim/libcublas*.so.*     stand-ins for cuBLAS and cuBLASLt, which compute nothing: sim/compute/, sim/cublas*/
     lib/libgemini_observer.so   reads the simulated device's timeline: sim/observer/
     lib/gemini-load             the load generator: sim/load.c
 
@@ -44,7 +45,13 @@ VERSIONS = ("-include", str(ROOT / "driver" / "versions.h"))
 SIM_FLAGS = ("-include", str(ROOT / "driver" / "floor.h"), "-include", str(ROOT / "sim" / "floor.h"))
 # By their own names: on a new system -lpthread and -ldl name nothing, and an old one then finds neither.
 OLD_LIBRARIES = ("-Wl,--no-as-needed", "-l:libpthread.so.0", "-l:libdl.so.2", "-Wl,--as-needed")
-CUDART_MAJORS = (12, 13)
+CUDA_MAJORS = (12, 13)
+# Libraries that programs are linked against by a name with the major version in it: name, sources, definitions.
+PUBLISHED = (
+    ("libcudart", ("sim/runtime",)),
+    ("libcublas", ("sim/compute", "sim/cublas"), '-DCOMPUTE_NAME="the simulated cuBLAS"'),
+    ("libcublasLt", ("sim/compute", "sim/cublaslt"), '-DCOMPUTE_NAME="the simulated cuBLASLt"'),
+)
 FLOOR = (2, 28)  # glibc that everything loads on; the preload library alone on older ones (driver/floor.h)
 BUILD_ID = "-Wl,--build-id=sha1"  # libhook/info.py reads it
 # Loads on old C libraries (driver/floor.h says how), and takes the C library's place for dlsym (hooks/dlsym.S).
@@ -137,9 +144,11 @@ def build_libraries(lib: Path = LIB, *more: str) -> None:
     sim = (*more, *floor, "-Wl,-z,defs", BIND_INSIDE, "-ldl", "-lpthread", "-lrt")
     link(lib / "sim" / "libcuda.so.1", sources("sim/model", "sim/driver"), "-Wl,-soname,libcuda.so.1", *sim)
     link(lib / "sim" / "libnvidia-ml.so.1", sources("sim/model", "sim/nvml"), "-Wl,-soname,libnvidia-ml.so.1", *sim)
-    for major in CUDART_MAJORS:  # its symbols have its own name as their version, as NVIDIA's have
-        runtime = (f"-DCUDART_MAJOR={major}", f"-Wl,-soname,libcudart.so.{major}", "-Wl,--default-symver")
-        link(lib / "sim" / f"libcudart.so.{major}", sources("sim/runtime"), *runtime, *sim)
+    for major in CUDA_MAJORS:
+        for name, folders, *defines in PUBLISHED:
+            soname = f"{name}.so.{major}"  # its symbols have its own name as their version, as NVIDIA's have
+            front = (*defines, f"-DCUDA_MAJOR={major}", f"-Wl,-soname,{soname}", "-Wl,--default-symver")
+            link(lib / "sim" / soname, sources(*folders), *front, *sim)
     link(lib / "libgemini_observer.so", sources("sim/model", "sim/observer"), *sim)
     program = more or (*SIM_FLAGS, "-DGEMINI_PROGRAM", "-Wl,--wrap=__libc_start_main", *OLD_LIBRARIES)
     link(lib / "gemini-load", [ROOT / "sim" / "load.c"], *program, "-ldl", "-lpthread", "-lm", shared=False)

@@ -18,6 +18,9 @@ BELOW = {
     "sim/driver": {"driver", "sim/model"},
     "sim/nvml": {"driver", "sim/model"},
     "sim/runtime": {"driver"},
+    "sim/compute": {"driver", "sim/model"},
+    "sim/cublas": {"driver", "sim/model", "sim/compute"},
+    "sim/cublaslt": {"driver", "sim/model", "sim/compute", "sim/cublas"},
     "sim/observer": {"sim/model"},
 }
 INCLUDE = re.compile(r'^#include "libhook/(.+)/[^/]+"', re.M)

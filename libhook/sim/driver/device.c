@@ -1,29 +1,30 @@
-/* What the simulated cards say of themselves: those of an H200, in so far as a program could act on it. */
+/* What the simulated cards say of themselves: those of an H200 (and what its profile says), in so far as a program could act on it. */
 #include <stdio.h>
 
 #include "libhook/sim/driver/capture.h"
 #include "libhook/sim/driver/queue.h"
+#include "libhook/sim/model/roofline.h"
 
 static const struct {
     int attribute, value;
 } attributes[] = {
-    {1, 1024},        /* threads per block */
-    {2, 1024},        /* block x, y, z */
+    {1, 1024}, /* threads per block */
+    {2, 1024}, /* block x, y, z */
     {3, 1024},
     {4, 64},
-    {5, 2147483647},  /* grid x, y, z */
+    {5, 2147483647}, /* grid x, y, z */
     {6, 65535},
     {7, 65535},
-    {8, 49152},       /* shared memory per block */
-    {9, 65536},       /* constant memory */
-    {10, 32},         /* warp */
+    {8, 49152}, /* shared memory per block */
+    {9, 65536}, /* constant memory */
+    {10, 32}, /* warp */
     {11, 2147483647}, /* pitch */
-    {12, 65536},      /* registers per block */
-    {13, 1980000},    /* clock in kHz */
-    {14, 512},        /* texture alignment */
-    {15, 1},          /* copies overlap with kernels */
-    {16, 132},        /* multiprocessors */
-    {19, 1},          /* can map host memory */
+    {12, 65536}, /* registers per block */
+    {13, 1980000}, /* clock in kHz */
+    {14, 512}, /* texture alignment */
+    {15, 1}, /* copies overlap with kernels */
+    {16, 132}, /* multiprocessors */
+    {19, 1}, /* can map host memory */
     {21, 131072},
     {22, 131072},
     {23, 65536},
@@ -31,52 +32,52 @@ static const struct {
     {25, 16384},
     {26, 16384},
     {30, 512},
-    {31, 1},          /* concurrent kernels: contexts say so, the model runs one at a time */
-    {32, 1},          /* ECC */
-    {36, 3201000},    /* memory clock in kHz */
-    {37, 6144},       /* bus width */
-    {38, 62914560},   /* L2 */
-    {39, 2048},       /* threads per multiprocessor */
-    {40, 2},          /* copy engines: one each way */
-    {41, 1},          /* unified addressing */
+    {31, 1}, /* concurrent kernels: contexts say so, the model runs one at a time */
+    {32, 1}, /* ECC */
+    {36, 3201000}, /* memory clock in kHz */
+    {37, 6144}, /* bus width */
+    {38, 62914560}, /* L2 */
+    {39, 2048}, /* threads per multiprocessor */
+    {40, 2}, /* copy engines: one each way */
+    {41, 1}, /* unified addressing */
     {51, 32},
-    {75, 9},          /* compute capability */
+    {75, 9}, /* compute capability */
     {76, 0},
-    {78, 1},          /* stream priorities */
+    {78, 1}, /* stream priorities */
     {79, 1},
     {80, 1},
-    {81, 233472},     /* shared memory per multiprocessor */
+    {81, 233472}, /* shared memory per multiprocessor */
     {82, 65536},
-    {83, 1},          /* managed memory */
+    {83, 1}, /* managed memory */
     {87, 2},
-    {88, 0},          /* pageable memory access */
+    {88, 0}, /* pageable memory access */
     {89, 1},
-    {90, 1},          /* compute preemption */
+    {90, 1}, /* compute preemption */
     {91, 1},
-    {92, 1},          /* stream memory operations, old and new */
+    {92, 1}, /* stream memory operations, old and new */
     {93, 1},
     {94, 1},
-    {95, 1},          /* cooperative launch */
-    {97, 232448},     /* shared memory per block, opt-in */
+    {95, 1}, /* cooperative launch */
+    {97, 232448}, /* shared memory per block, opt-in */
     {98, 1},
-    {99, 1},          /* host register */
-    {102, 1},         /* virtual memory management */
-    {103, 1},         /* POSIX file descriptors as handles */
-    {106, 32},        /* blocks per multiprocessor */
+    {99, 1}, /* host register */
+    {102, 1}, /* virtual memory management */
+    {103, 1}, /* POSIX file descriptors as handles */
+    {106, 32}, /* blocks per multiprocessor */
     {108, 39321600},
     {109, 134217728},
     {111, 1024},
     {113, 1},
-    {115, 1},         /* memory pools */
-    {119, 1},         /* handle types of pools: file descriptors */
-    {120, 1},         /* clusters */
+    {115, 1}, /* memory pools */
+    {119, 1}, /* handle types of pools: file descriptors */
+    {120, 1}, /* clusters */
     {121, 1},
     {122, 1},
     {123, 1},
     {126, 4},
-    {129, 1},         /* unified function pointers */
-    {131, -1},        /* NUMA node of its memory: none */
-    {134, 0},         /* NUMA node of its host side */
+    {129, 1}, /* unified function pointers */
+    {131, -1}, /* NUMA node of its memory: none */
+    {134, 0}, /* NUMA node of its host side */
 };
 
 CUresult cuDeviceGetCount(int *count) {
@@ -132,6 +133,13 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
     for (size_t i = 0; i < sizeof(attributes) / sizeof(attributes[0]); i++)
         if (attributes[i].attribute == attribute)
             *value = attributes[i].value;
+    const struct roofline *card = roofline_of(spec()->profile);
+    if (attribute == 16)
+        *value = card->multiprocessors;
+    else if (attribute == 75)
+        *value = card->major;
+    else if (attribute == 76)
+        *value = card->minor;
     return CUDA_SUCCESS;
 }
 
@@ -148,8 +156,8 @@ CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device) {
     INIT();
     NEED(major && minor, CUDA_ERROR_INVALID_VALUE);
     NEED(device_exists(device), CUDA_ERROR_INVALID_DEVICE);
-    *major = 9;
-    *minor = 0;
+    *major = roofline_of(spec()->profile)->major;
+    *minor = roofline_of(spec()->profile)->minor;
     return CUDA_SUCCESS;
 }
 

@@ -94,6 +94,8 @@ struct image {
         uint32_t registers, shared_bytes, local_bytes, max_threads;
         uint64_t fixed_ns; /* 0: its first argument says */
         bool collective;
+        bool work;     /* its arguments are arithmetic, bytes and precision: roofline.h */
+        bool by_shape; /* nothing is known but its grid and block: roofline.h */
     } *kernel;
     struct symbol *global;
 };

@@ -304,7 +304,11 @@ static void know_times(struct image *image) {
         if (strcmp(facts->name, "gemini_spin") == 0 || facts->collective)
             continue;
         facts->fixed_ns = sim_spec_kernel_ns(driver.spec_text, facts->name);
-        if (!facts->fixed_ns)
+        if (facts->fixed_ns)
+            continue;
+        facts->work = strncmp(facts->name, "gemini_work_", 12) == 0;
+        facts->by_shape = !facts->work && *spec()->profile;
+        if (!facts->work)
             facts->fixed_ns = spec()->kernel_ns ? spec()->kernel_ns : 1;
     }
 }

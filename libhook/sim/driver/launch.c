@@ -1,7 +1,8 @@
 /*
  * Launches of every kind. A kernel computes nothing; it takes its time. `gemini_spin` says how long in its first
  * argument, in nanoseconds; `gemini_collective(ns, group, peers)` runs that long once `peers` of the group run; any
- * other takes what the table file or spec.kernel_ns says.
+ * other takes what the table file, its profile (roofline.h) or spec.kernel_ns says. `gemini_work_*(flops, bytes, precision)`
+ * are the launches of the stand-ins for compute libraries (libhook/sim/compute).
  */
 #include <stdlib.h>
 
@@ -10,6 +11,7 @@
 #include "libhook/sim/driver/host.h"
 #include "libhook/sim/driver/module.h"
 #include "libhook/sim/driver/queue.h"
+#include "libhook/sim/model/roofline.h"
 
 /* Argument number i, 8 bytes of it, wherever the launch put it. */
 static bool argument(
@@ -45,10 +47,31 @@ static CUresult check_shape(const CUDA_KERNEL_NODE_PARAMS *p) {
     return CUDA_SUCCESS;
 }
 
-static CUresult time_of(const struct kernel_facts *facts, void **params, void **extra, struct work *work) {
+static uint64_t spread(uint64_t ns) {
+    static _Thread_local uint64_t draws;
+    return *spec()->profile ? roofline_spread(ns, (uintptr_t)&draws + ++draws) : ns;
+}
+
+static CUresult time_of(const struct kernel_facts *facts, const CUDA_KERNEL_NODE_PARAMS *p, struct work *work) {
+    void **const params = p->kernelParams, **const extra = p->extra;
     work->kind = SIM_KERNEL;
     work->kernels = 1;
     work->duration_ns = facts->fixed_ns;
+    if (facts->by_shape) {
+        uint64_t blocks = (uint64_t)p->gridDimX * p->gridDimY * p->gridDimZ;
+        uint64_t threads = (uint64_t)p->blockDimX * p->blockDimY * p->blockDimZ;
+        work->duration_ns = spread(roofline_shape_ns(roofline_of(spec()->profile), blocks * threads));
+        return CUDA_SUCCESS;
+    }
+    if (facts->work) {
+        uint64_t flops, bytes;
+        uint32_t precision;
+        NEED(argument(facts, params, extra, 0, &flops, 8) && argument(facts, params, extra, 1, &bytes, 8) &&
+                 argument(facts, params, extra, 2, &precision, 4),
+            CUDA_ERROR_INVALID_VALUE);
+        work->duration_ns = spread(roofline_ns(roofline_of(spec()->profile), flops, bytes, precision));
+        return CUDA_SUCCESS;
+    }
     if (__builtin_expect(facts->fixed_ns == 0, 1)) {
         NEED(argument(facts, params, extra, 0, &work->duration_ns, 8), CUDA_ERROR_INVALID_VALUE);
         if (facts->collective) {
@@ -68,7 +91,7 @@ CUresult op_kernel_resolve(struct op_kernel *kernel) {
     TRY(check_shape(&kernel->params));
     CUfunction handle = kernel->params.func ? kernel->params.func : (CUfunction)kernel->params.kern;
     TRY(module_facts(handle, ctx, &kernel->facts));
-    TRY(time_of(kernel->facts, kernel->params.kernelParams, kernel->params.extra, &work));
+    TRY(time_of(kernel->facts, &kernel->params, &work));
     kernel->duration_ns = work.duration_ns;
     kernel->group = work.arg;
     kernel->peers = work.peers;
@@ -85,7 +108,7 @@ static CUresult launch(
     TRY(stream_of(handle, per_thread, &stream));
     TRY(check_shape(params));
     TRY(module_facts(params->func, stream->ctx, &facts));
-    TRY(time_of(facts, params->kernelParams, params->extra, &work));
+    TRY(time_of(facts, params, &work));
     if (stream_capturing(stream)) {
         struct op op = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
         op.kernel.params = *params;

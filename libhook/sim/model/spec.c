@@ -1,11 +1,14 @@
 #include "libhook/sim/model/spec.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { TEXT, COUNT, BYTES, TIME, VERSION, FILENAME };
+#include "libhook/sim/model/roofline.h"
+
+enum kind { TEXT, PROFILE, COUNT, BYTES, TIME, VERSION, FILENAME };
 
 static const struct key {
     const char *name;
@@ -18,6 +21,7 @@ static const struct key {
     KEY("id", TEXT, id, "default"),
     KEY("name", TEXT, name, "NVIDIA H200 (simulated)"),
     KEY("gpus", COUNT, gpus, "1"),
+    KEY("profile", PROFILE, profile, NULL),
     KEY("driver", VERSION, driver_version, "13.0"),
     KEY("memory", BYTES, memory_bytes, "80GiB"),
     KEY("context", BYTES, context_bytes, "32MiB"),
@@ -81,6 +85,13 @@ static int set(struct sim_spec *spec, const struct key *key, const char *text) {
         memset(field, 0, key->size);
         memcpy(field, text, strlen(text));
         return 0;
+    case PROFILE:
+        if (!*text || strlen(text) >= key->size || !roofline_of(text))
+            return -EINVAL;
+        memset(field, 0, key->size);
+        for (size_t i = 0; text[i]; i++)
+            field[i] = (char)tolower((unsigned char)text[i]);
+        return 0;
     case COUNT:
         if (scaled(text, &value) || value < 1 || value > SIM_DEVICES)
             return -EINVAL;
@@ -126,6 +137,21 @@ static const char *next(const char *text, char *key, size_t key_size, char *valu
     return *end ? end + 1 : end;
 }
 
+/* What the profile says of the card, where the text does not. */
+static void fill_in(struct sim_spec *spec, uint32_t seen) {
+    const struct roofline *card = roofline_of(spec->profile);
+    for (int i = 0; i < KEYS; i++) {
+        if (seen & 1u << i)
+            continue;
+        if (strcmp(keys[i].name, "name") == 0)
+            set(spec, &keys[i], card->name);
+        else if (strcmp(keys[i].name, "memory") == 0)
+            spec->memory_bytes = card->memory_bytes;
+        else if (strcmp(keys[i].name, "device_bandwidth") == 0)
+            spec->device_bytes_per_s = card->bytes_per_s;
+    }
+}
+
 int sim_spec_parse(const char *text, struct sim_spec *spec, uint32_t *given, char *why, size_t why_size) {
     uint32_t seen = 0;
     memset(spec, 0, sizeof(*spec));
@@ -149,6 +175,8 @@ int sim_spec_parse(const char *text, struct sim_spec *spec, uint32_t *given, cha
         seen |= 1u << i;
         text = rest;
     }
+    if (*spec->profile)
+        fill_in(spec, seen);
     if (given)
         *given = seen;
     return 0;

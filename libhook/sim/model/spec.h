@@ -12,11 +12,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SIM_DEVICES = 16, SIM_NAME = 64, SIM_ID = 48 };
+enum { SIM_DEVICES = 16, SIM_NAME = 64, SIM_ID = 48, SIM_PROFILE = 16 };
 
 struct sim_spec {
     char id[SIM_ID];
     char name[SIM_NAME];
+    char profile[SIM_PROFILE]; /* of roofline.h; empty: kernels take kernel_ns */
     uint32_t gpus;
     uint32_t driver_version;   /* as cuDriverGetVersion says it: 13000 */
     uint64_t memory_bytes;     /* of each card */

@@ -120,7 +120,7 @@ CALL(cudaHostGetFlags, (unsigned int *flags, void *pointer), cu.cuMemHostGetFlag
 
 /* ---- advice ---- */
 
-#if CUDART_MAJOR >= 13
+#if CUDA_MAJOR >= 13
 STREAM(cudaMemPrefetchAsync,
     (const void *pointer, size_t bytes, CUmemLocation location, unsigned int flags, cudaStream_t stream),
     cu.cuMemPrefetchAsync_v2((CUdeviceptr)pointer, bytes, location, flags, stream))

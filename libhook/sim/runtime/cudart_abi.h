@@ -3,7 +3,7 @@
  * documentation. Names, values and layouts are the runtime's (x86-64 Linux); tests/headers compares them with the
  * headers of each release. What is the driver's type under another name is given the driver's own (cuda_types.h).
  *
- * CUDART_MAJOR says which ABI: 12 or 13.
+ * CUDA_MAJOR says which ABI: 12 or 13.
  */
 #ifndef GEMINI_SIM_CUDART_ABI_H
 #define GEMINI_SIM_CUDART_ABI_H
@@ -71,7 +71,7 @@ struct cudaPointerAttributes {
     int device;
     void *devicePointer;
     void *hostPointer;
-#if CUDART_MAJOR >= 13
+#if CUDA_MAJOR >= 13
     long reserved[8];
 #endif
 };
@@ -94,7 +94,7 @@ typedef struct cudaLaunchConfig_st {
 } cudaLaunchConfig_t;
 
 /* CUDA 13 dropped what the lines marked OLD hold. */
-#if CUDART_MAJOR >= 13
+#if CUDA_MAJOR >= 13
 #define OLD(line)
 #else
 #define OLD(line) line

@@ -110,7 +110,7 @@ START(cudaDriverGetVersion, (int *version), cu.cuDriverGetVersion(version))
 EXPORT cudaError_t cudaRuntimeGetVersion(int *version);
 cudaError_t cudaRuntimeGetVersion(int *version) {
     NEED(version, cudaErrorInvalidValue);
-    *version = CUDART_MAJOR == 13 ? 13000 : 12090;
+    *version = CUDA_MAJOR == 13 ? 13000 : 12090;
     return cudaSuccess;
 }
 
@@ -192,7 +192,7 @@ static cudaError_t properties(struct cudaDeviceProp *out, int device) {
     TRY(cu.cuDeviceGetAttribute(&value, attribute, device));                                                           \
     out->field = (__typeof__(out->field))value;
     ATTRIBUTES(FILL, FILL)
-#if CUDART_MAJOR < 13
+#if CUDA_MAJOR < 13
     FILL(clockRate, 13)
     FILL(deviceOverlap, 15)
     FILL(kernelExecTimeoutEnabled, 17)
@@ -204,7 +204,7 @@ static cudaError_t properties(struct cudaDeviceProp *out, int device) {
     return cudaSuccess;
 }
 
-#if CUDART_MAJOR >= 13
+#if CUDA_MAJOR >= 13
 START(cudaGetDeviceProperties, (struct cudaDeviceProp * out, int device), properties(out, device))
 #else
 START(cudaGetDeviceProperties_v2, (struct cudaDeviceProp * out, int device), properties(out, device))
@@ -252,4 +252,4 @@ START(cudaGetDriverEntryPointByVersion,
     entry(name, function, (int)version, flags, status))
 START(cudaGetDriverEntryPoint,
     (const char *name, void **function, unsigned long long flags, CUdriverProcAddressQueryResult *status),
-    entry(name, function, CUDART_MAJOR == 13 ? 13000 : 12090, flags, status))
+    entry(name, function, CUDA_MAJOR == 13 ? 13000 : 12090, flags, status))

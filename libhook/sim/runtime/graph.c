@@ -48,7 +48,7 @@ START(cudaThreadExchangeStreamCaptureMode, (CUstreamCaptureMode * mode), cu.cuTh
             size_t count, CUgraphNodeParams *params),                                                                  \
         cu.cuGraphAddNode_v2(node, graph, needs, edges, count, params))
 
-#if CUDART_MAJOR >= 13
+#if CUDA_MAJOR >= 13
 CAPTURE_INFO(cudaStreamGetCaptureInfo)
 CAPTURE_UPDATE(cudaStreamUpdateCaptureDependencies)
 GRAPH_EDGES(cudaGraphGetEdges)

@@ -185,7 +185,7 @@ REFUSED(cudaVDPAUSetVDPAUDevice)
 REFUSED(cudaWaitExternalSemaphoresAsync)
 REFUSED(cudaWaitExternalSemaphoresAsync_ptsz)
 
-#if CUDART_MAJOR >= 13
+#if CUDA_MAJOR >= 13
 REFUSED(__cudaGetProcAddress)
 REFUSED(cudaDevResourceGenerateDesc)
 REFUSED(cudaDevSmResourceSplit)

@@ -18,8 +18,8 @@
 #include "libhook/sim/runtime/cudart_abi.h"
 #include "libhook/sim/runtime/errors.h"
 
-#if CUDART_MAJOR != 12 && CUDART_MAJOR != 13
-#error "CUDART_MAJOR is 12 or 13"
+#if CUDA_MAJOR != 12 && CUDA_MAJOR != 13
+#error "CUDA_MAJOR is 12 or 13"
 #endif
 
 /* Every driver function that has a prototype, by its symbol; one that the driver lacks answers NOT_SUPPORTED. */

@@ -28,7 +28,7 @@ cudaError_t cudaMemcpyToSymbol(
 cudaError_t cudaMemcpyFromSymbol(void *to, const void *variable, size_t bytes, size_t offset, enum cudaMemcpyKind kind);
 const char *cudaGetErrorName(cudaError_t error);
 cudaError_t cudaGetMipmappedArrayLevel(void);
-#if CUDART_MAJOR < 13
+#if CUDA_MAJOR < 13
 #define cudaGetDeviceProperties cudaGetDeviceProperties_v2
 #endif
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int device);

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from libhook.build import CUDART_MAJORS
+from libhook.build import CUDA_MAJORS
 from tests.libhook.sim.conftest import Machine
 from tests.libhook.sim.cuda import LIB, MS, PTX, Cuda
 
@@ -50,7 +50,7 @@ def spin(cudart: Any, function: c_void_p, ns: int, stream: c_void_p | None = Non
     return int(cudart.cudaLaunchKernel(function, ONE, ONE, arguments, c_size_t(0), stream or c_void_p()))
 
 
-@pytest.fixture(scope="module", params=CUDART_MAJORS)
+@pytest.fixture(scope="module", params=CUDA_MAJORS)
 def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The C program, linked against the runtime of one major version."""
     built = tmp_path_factory.mktemp("program") / f"program{request.param}"
@@ -59,7 +59,7 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         "gcc",
         "-Wall",
         f"-I{ROOT}",
-        f"-DCUDART_MAJOR={request.param}",
+        f"-DCUDA_MAJOR={request.param}",
         str(Path(__file__).with_name("program.c")),
     ]
     subprocess.run([*command, "-o", str(built), str(library)], check=True)
@@ -181,7 +181,7 @@ def test_ptsz_calls_take_the_threads_own_default_stream(machine: Machine) -> Non
     assert machine.start(work).value() == (NOT_READY, 0)
 
 
-def test_elapsed_time_is_that_of_the_kernel(machine: Machine) -> None:
+def test_elapsed_time_is_no_less_than_that_of_the_kernel(machine: Machine) -> None:
     def work() -> float:
         cudart, start, end, milliseconds = runtime(), c_void_p(), c_void_p(), c_float()
         function = kernel(cudart)
@@ -194,7 +194,7 @@ def test_elapsed_time_is_that_of_the_kernel(machine: Machine) -> None:
         assert cudart.cudaEventElapsedTime(byref(milliseconds), start, end) == 0
         return milliseconds.value
 
-    assert machine.start(work).value() == pytest.approx(20, rel=0.05)
+    assert machine.start(work).value() >= 20
 
 
 def test_code_is_loaded_in_the_middle_of_a_global_capture(machine: Machine) -> None:

@@ -58,6 +58,7 @@ CASES: dict[str, Case] = {
     "0.5, 0.3 and 0.2, as in the demo": [Tenant(0.5, 0.6), Tenant(0.3), Tenant(0.2, 0.2)],
     "limits that bind": [Tenant(0.3, 0.4), Tenant(0.2), Tenant(0.1, 0.1)],
     "best effort beside 0.5 and 0.3": [Tenant(0.0), Tenant(0.5, 0.5), Tenant(0.3, 0.3)],
+    "best effort beside 0.1 and 0.2 without limits": [Tenant(0.0), Tenant(0.1), Tenant(0.2)],
 }
 BINDING = ("limits that bind", "best effort beside 0.5 and 0.3")
 ARMS = {  # what stands between the tenants and the card -> (daemon?, its settings)

@@ -10,6 +10,8 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 
+from scheduler_backend.core.policy import best_effort_ppm
+
 PPM = 1_000_000  # shares are exact to one millionth, as on the wire
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
@@ -89,14 +91,15 @@ def format_share(share: float) -> str:
 
 
 def entitled(shares: Sequence[tuple[float, float]]) -> list[float]:
-    """What the policy owes each of several always-busy tenants, given their (request, limit).
+    """What the policy owes each of several always-busy tenants of one GPU, given their (request, limit).
 
-    Everyone gets its request. What is left goes to those below their limit in proportion to their requests; what these
-    cannot take goes in equal parts to those of request 0 (best effort). Water-filling, at most one round per tenant.
+    What scheduler_backend/core/policy.py says in ppm, here without rounding: water-filling by the requests and the
+    small weight of best effort, which sum to at most 1; then, where best effort has none, in equal parts to it.
     """
-    owed = [request for request, _ in shares]
-    for best_effort in (False, True):
-        weight = [float(best_effort and request == 0) or (0.0 if best_effort else request) for request, _ in shares]
+    part = best_effort_ppm([(round(request * PPM), round(limit * PPM)) for request, limit in shares]) / PPM
+    owed = [request or min(part, limit) for request, limit in shares]
+    weights = list(owed)
+    for weight in (weights, [float(w == 0) for w in weights]):
         while (left := 1.0 - sum(owed)) > 1e-12:
             open_ = [i for i, (_, limit) in enumerate(shares) if weight[i] > 0 and limit - owed[i] > 1e-12]
             if not open_:

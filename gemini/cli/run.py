@@ -20,6 +20,7 @@ from gemini.cli.comeback import Comeback
 from gemini.cli.node import HOOK, Node, ask, beyond_cards, register, tenant_environment, tenant_path
 from gemini.cli.options import add_node, add_shares, card, node_of
 from gemini.cli.problem import Problem
+from gemini.cli.status import percent
 from gemini.cli.supervise import supervise
 from gemini.units import parse_size, resolve_shares
 
@@ -70,6 +71,8 @@ def main(args: argparse.Namespace) -> int:
     try:
         if (note := beyond_cards(node, memory_bytes, tenant.get("gpus", []))) is not None:
             print_line(note)
+        if not request and (note := best_effort(node, name)) is not None:
+            print_line(note)
         environment = tenant_environment(node, tenant["socket"], (request, limit), memory_bytes, visible)
         comeback = Comeback(node, spec, print_line)
         comeback.start()
@@ -87,6 +90,25 @@ def own_name(program: str) -> str:
     """The name of a tenant that was given none: its program's and our pid, as far as a name may hold them."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{os.path.basename(program)}-{os.getpid()}")
     return name[-63:].lstrip("-._")
+
+
+def best_effort(node: Node, name: str) -> str | None:
+    """One line on what a tenant without a request gets beside others that have one; None: there are none."""
+    try:
+        tenants = {tenant["name"]: tenant for tenant in ask(node, "GET", "/state")["tenants"]}
+    except Problem:
+        return None
+    ours = tenants.get(name)
+    if ours is None:
+        return None
+    if not any(t["request"] and set(t["gpus"]) & set(ours["gpus"]) for t in tenants.values()):
+        return None
+    if not ours["entitled"]:
+        return (
+            f"{name} has no --request, and the others are promised all of the GPU: it runs while they have nothing to "
+            "do; gemini ps shows them"
+        )
+    return f"{name} has no --request: it gets {percent(ours['entitled'])} of the GPU while all others are busy"
 
 
 def print_line(text: str) -> None:

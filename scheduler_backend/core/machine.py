@@ -58,6 +58,8 @@ class TokenMachine(Residents):
             self._lapse_leases()  # by the clock alone: a message that is being read may be followed by the very renewal
         else:
             _NODE_EVENTS[kind](self, event)
+            if kind is ev.TenantAdded or kind is ev.TenantChanged or kind is ev.TenantRemoved:
+                self._share_free()
             self._share_turns()
         self._settle()
         return actions

@@ -15,6 +15,8 @@ from scheduler_backend.core.tenant import WHOLE_PPM, TenantSpec
 
 SCALE = WHOLE_PPM << 20
 MS = 1_000_000
+BEST_EFFORT_PPM = 50_000  # what a tenant of request 0 counts as, where so much is promised to nobody
+LEAST_BEST_EFFORT_PPM = 10_000  # with less for each of them, they run when nobody else can
 HANDOVER_NS = 300_000  # what the messages of a hand-over take, where one is planned for
 
 
@@ -192,17 +194,31 @@ def _comes_too_late(promised: Sequence[S], first: S, policy: Policy, now_ns: int
     return any(due_ns < latest_ns + turns * turn_ns for turns, due_ns in enumerate(due))
 
 
+def best_effort_ppm(specs: Sequence[tuple[int, int]]) -> int:
+    """The weight of each tenant of request 0 among these (request, limit) of one GPU, in ppm: a small request, out of
+    what is promised to nobody. 0: they run when nobody else can, for too little of that is left, or the limits of the
+    others leave them as much anyway."""
+    count = sum(1 for request_ppm, _ in specs if not request_ppm)
+    if not count:
+        return 0
+    free_ppm = WHOLE_PPM - sum(request_ppm for request_ppm, _ in specs)
+    part_ppm = min(BEST_EFFORT_PPM, free_ppm // count)
+    unlimited_ppm = WHOLE_PPM - sum(limit_ppm for request_ppm, limit_ppm in specs if request_ppm)
+    return part_ppm if part_ppm >= LEAST_BEST_EFFORT_PPM and unlimited_ppm < part_ppm * count else 0
+
+
 def entitled_shares(specs: Sequence[TenantSpec]) -> dict[str, int]:
     """What the policy owes each of these tenants of one GPU if all are always busy, in ppm of the GPU's time.
 
-    Water-filling: each its request, what is left by weight (the request) among those below their limit; what nobody
-    with a request may take goes in equal parts to best effort, up to its limits.
+    Water-filling by weight (the request, or the small one of best effort) among those below their limit: as weights sum
+    to at most the whole, each gets its request. Where best effort has none, what nobody with a request may take goes to
+    it in equal parts, up to its limits.
     """
     shares = {spec.name: 0 for spec in specs}
-    left = _fill(
-        [(spec.name, spec.request_ppm, spec.limit_ppm) for spec in specs if spec.request_ppm], WHOLE_PPM, shares
-    )
-    _fill([(spec.name, 1, spec.limit_ppm) for spec in specs if not spec.request_ppm], left, shares)
+    part_ppm = best_effort_ppm([(spec.request_ppm, spec.limit_ppm) for spec in specs])
+    weighed = [(spec.name, spec.request_ppm or min(part_ppm, spec.limit_ppm), spec.limit_ppm) for spec in specs]
+    left = _fill([each for each in weighed if each[1]], WHOLE_PPM, shares)
+    _fill([(name, 1, limit) for name, weight, limit in weighed if not weight], left, shares)
     return shares
 
 

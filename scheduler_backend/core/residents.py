@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.moves import Recall
+from scheduler_backend.core.policy import best_effort_ppm
 from scheduler_backend.core.seat import Member, Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM, TenantSpec
 from scheduler_backend.core.tenure import Tenure
@@ -18,24 +19,39 @@ class Residents(Tenure):
         seat.steady = self.virtual_steady
         self.seats[seat.name] = seat
 
+    def _share_free(self) -> None:
+        """Somebody came, changed or went: what best effort counts as now."""
+        shares = [(0 if seat.best_effort else seat.request_ppm, seat.limit_ppm) for seat in self.seats.values()]
+        part_ppm = best_effort_ppm(shares)
+        for seat in self.seats.values():
+            if seat.best_effort and seat.request_ppm != min(part_ppm, seat.limit_ppm):
+                self._weigh(seat, min(part_ppm, seat.limit_ppm))
+
+    def _weigh(self, seat: Seat, request_ppm: int) -> None:
+        """Another weight, from now on."""
+        if bool(seat.request_ppm) == bool(request_ppm):
+            # how far it is behind or ahead stays the same in held time, so it changes in virtual time
+            base = self.virtual_now if seat.request_ppm else self.virtual_best_effort
+            weight_ppm = request_ppm or WHOLE_PPM
+            seat.clock = base + (seat.clock - base) * seat.weight_ppm // weight_ppm
+            seat.steady = self.virtual_steady + (seat.steady - self.virtual_steady) * seat.weight_ppm // weight_ppm
+        else:
+            seat.clock = self.virtual_now if request_ppm else self.virtual_best_effort
+            seat.steady = self.virtual_steady
+        more = request_ppm > seat.request_ppm
+        seat.request_ppm = request_ppm
+        seat.wait_from(self.now_ns if more else seat.ready_since_ns)  # a greater promise holds from now on
+
     def _tenant_changed(self, event: ev.TenantChanged) -> None:
         spec: TenantSpec = event.spec
         seat = self.seats[spec.name]
         if seat.limit_ppm < WHOLE_PPM:
             seat.fill(self.now_ns, self._bucket(seat)[0])
         seat.filled_ns = self.now_ns
-        if bool(seat.request_ppm) == bool(spec.request_ppm):
-            # how far it is behind or ahead stays the same in held time, so it changes in virtual time
-            base = self.virtual_now if seat.request_ppm else self.virtual_best_effort
-            weight_ppm = spec.request_ppm or WHOLE_PPM
-            seat.clock = base + (seat.clock - base) * seat.weight_ppm // weight_ppm
-            seat.steady = self.virtual_steady + (seat.steady - self.virtual_steady) * seat.weight_ppm // weight_ppm
-        else:
-            seat.clock = self.virtual_now if spec.request_ppm else self.virtual_best_effort
-            seat.steady = self.virtual_steady
-        more = spec.request_ppm > seat.request_ppm
-        seat.request_ppm, seat.limit_ppm, seat.latency = spec.request_ppm, spec.limit_ppm, spec.latency
-        seat.wait_from(self.now_ns if more else seat.ready_since_ns)  # a greater promise holds from now on
+        seat.best_effort = not spec.request_ppm
+        seat.limit_ppm, seat.latency = spec.limit_ppm, spec.latency
+        if spec.request_ppm:  # else its weight follows, with all others' (_share_free)
+            self._weigh(seat, spec.request_ppm)
         self._throttle(seat)
         if self.holder is seat and seat.state is State.HOLDING and not self.contended and spec.limit_ppm < WHOLE_PPM:
             self.move(seat, Recall(ev.LIMIT))

@@ -67,7 +67,8 @@ class Seat:
     def __init__(self, spec: TenantSpec, policy: Policy, now_ns: int) -> None:
         self.policy = policy
         self.name = spec.name
-        self.request_ppm = spec.request_ppm
+        self.request_ppm = spec.request_ppm  # or its weight, where it is best effort (policy.best_effort_ppm)
+        self.best_effort = not spec.request_ppm
         self.limit_ppm = spec.limit_ppm
         self.latency = spec.latency
         self.gang = False  # it gets the tokens of several GPUs together (gang.py)

@@ -165,6 +165,7 @@ def restored(state: Any, gpu_count: int, policy: Policy) -> Node:
                 raise InvalidSnapshot("it is of another version, whose " + kind + " has other attributes")
         _Reader(node, things, policy)
         for machine in node.machines:
+            machine._share_free()
             machine._share_turns()  # as they are under this policy
     except InvalidSnapshot:
         raise

@@ -165,7 +165,7 @@ def busy_world(path: Path, seconds: float, most_bytes: int) -> Recording:
 def parts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The last two of several."""
     path = tmp_path_factory.mktemp("parts") / "trace.jsonl"
-    assert busy_world(path, 3, 100_000).pauses > 20
+    assert busy_world(path, 3.2, 100_000).pauses > 20
     return path.with_name("trace.jsonl.1"), path
 
 

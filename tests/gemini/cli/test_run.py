@@ -203,3 +203,18 @@ def test_a_load_as_a_tenant_runs_and_shows_in_ps(place: Place) -> None:
     out, err = process.communicate(timeout=60)
     assert json.loads(out)["launches"] > 0, err
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("request_of_other", "said"),
+    [("0.3", "it gets 14.3 % of the GPU while all others are busy"), ("1", "it runs while they have nothing to do")],
+)
+def test_a_tenant_without_a_request_is_told_what_it_gets(place: Place, request_of_other: str, said: str) -> None:
+    other = place.start("run", "--name", "a", "--request", request_of_other, "--", "sh", "-c", "echo ready; read x")
+    assert other.stdout is not None
+    assert other.stdout.readline() == "ready\n"
+    done = place.gemini("run", "--name", "b", "--", "true")
+    assert done.returncode == 0
+    assert done.stderr.startswith("gemini: b has no --request"), done.stderr
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -277,6 +277,8 @@ def test_one_that_comes_back_owed_ends_what_was_decided_in_a_row():
     bench = busy(4)
     assert len(orders(bench)) == 3, "each tenant once: who holds cannot be told of a grant to come"
     epochs = {order.epoch for order in orders(bench)}
+    bench.do(ev.TenantAdded(TenantSpec("rest", 200_000, 1_000_000, 0, False)))  # now all of the card is promised
+    epochs |= {order.epoch for order in orders(bench)}
     actions = bench.at(1).do(ev.TenantAdded(TenantSpec("z", 0, 1_000_000, 0, False)))
     assert [action.epoch for action in of(actions, ev.Unprepare)] == [orders(bench)[0].epoch + 1]
     assert len(orders(bench)) == 1, "best effort comes when nobody else waits: that is decided when it is so"

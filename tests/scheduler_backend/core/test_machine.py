@@ -371,7 +371,7 @@ def test_one_that_has_drained_early_comes_again():
 
 
 def test_several_processes_that_would_be_picked_again_are_prolonged_before_they_close():
-    bench = Bench(("a", 0.8), ("b", 0))
+    bench = Bench(("a", 1), ("b", 0))
     for number in (11, 12):
         bench.do(ev.ClientJoined("a", number, (0,)))
     for number in (1, 11, 12):

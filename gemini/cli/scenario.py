@@ -21,7 +21,8 @@ from gemini.cli.scenario_parts import (
     unknown_keys,
 )
 from gemini.kube import names
-from gemini.kube.pod import PodSpec, admission_fault, parse_ask, parse_pod
+from gemini.kube.escapes import admission_fault
+from gemini.kube.pod import PodSpec, parse_ask, parse_pod
 from gemini.kube.quantity import shown
 from gemini.kube.spelling import InvalidPod
 from gemini.placement.allocate import Allocator, UnknownPolicy

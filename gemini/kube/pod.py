@@ -53,13 +53,7 @@ def parse_pod(pod: object, types: Collection[str] = names.DEVICE_TYPES, name: st
 
     `types` are the device types known besides "gpu". Raises InvalidPod.
     """
-    manifest = _mapping(pod, "manifest")
-    metadata = _mapping(manifest.get("metadata"), "metadata")
-    spec = _mapping(manifest.get("spec"), "spec")
-    if manifest.get("kind") in _WORKLOADS:
-        template = _mapping(spec.get("template"), "spec.template")
-        metadata = {"name": metadata.get("name"), **_mapping(template.get("metadata"), "spec.template.metadata")}
-        spec = _mapping(template.get("spec"), "spec.template.spec")
+    metadata, spec = body_of(pod)
     if name is None:
         given = metadata.get("name")
         name = given if isinstance(given, str) else ""
@@ -79,6 +73,18 @@ def parse_pod(pod: object, types: Collection[str] = names.DEVICE_TYPES, name: st
             raise InvalidPod(f"{source.path}.name", f"{source.name} is used twice; give each container its own name")
         seen.add(source.name)
     return _parse(name, metadata.get("annotations"), metadata.get("labels"), sources, types)
+
+
+def body_of(pod: object) -> tuple[dict[str, object], dict[str, object]]:
+    """Metadata and spec of a pod, or of the pods that a workload would make. Raises InvalidPod."""
+    manifest = _mapping(pod, "manifest")
+    metadata = _mapping(manifest.get("metadata"), "metadata")
+    spec = _mapping(manifest.get("spec"), "spec")
+    if manifest.get("kind") in _WORKLOADS:
+        template = _mapping(spec.get("template"), "spec.template")
+        metadata = {"name": metadata.get("name"), **_mapping(template.get("metadata"), "spec.template.metadata")}
+        spec = _mapping(template.get("spec"), "spec.template.spec")
+    return metadata, spec
 
 
 def parse_ask(
@@ -116,34 +122,6 @@ def injected(spec: PodSpec) -> dict[str, dict[str, int]]:
             elif gpu.ratio:
                 asked[names.RESOURCE_RATIO] = gpu.ratio * gpu.count
     return result
-
-
-def admission_fault(pod: object, spec: PodSpec) -> InvalidPod | None:
-    """What makes a well-formed sharepod inadmissible: that it escapes the scheduler or the library in front."""
-    if not spec.wanted:
-        return None
-    manifest = _mapping(pod, "manifest")
-    body = _mapping(manifest.get("spec"), "spec")
-    if manifest.get("kind") in _WORKLOADS:
-        body = _mapping(_mapping(body.get("template"), "spec.template").get("spec"), "spec.template.spec")
-    if body.get("nodeName"):
-        mend = "remove it, the scheduler chooses the node and the card (use nodeSelector to narrow its choice)"
-        return InvalidPod("spec.nodeName", f"{shown(body['nodeName'])} is preset; {mend}")
-    for key in ("initContainers", "containers"):
-        entries = body.get(key)
-        for i, entry in enumerate(entries if isinstance(entries, list) else []):
-            path = f"spec.{key}[{i}]"
-            security = entry.get("securityContext") if isinstance(entry, dict) else None
-            if isinstance(security, dict) and security.get("privileged") is True:
-                mend = "remove it, a privileged container sees every card of the node"
-                return InvalidPod(f"{path}.securityContext.privileged", f"true is not allowed with a share; {mend}")
-            env = entry.get("env") if isinstance(entry, dict) else None
-            for variable in env if isinstance(env, list) else []:
-                if isinstance(variable, dict) and variable.get("name") == names.ENV_VISIBLE_DEVICES:
-                    value = shown(variable.get("value", "(from elsewhere)"))
-                    problem = f"{value} goes round the share; remove it, the device plugin sets it to the pod's card"
-                    return InvalidPod(f"{path}.env[{names.ENV_VISIBLE_DEVICES}]", problem)
-    return None
 
 
 # ---- the parts of a pod

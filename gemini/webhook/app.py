@@ -24,6 +24,7 @@ from prometheus_client import CollectorRegistry, Counter, generate_latest
 from gemini import serving
 from gemini.kube import names
 from gemini.kube.client import ApiFault, Client, Refused
+from gemini.kube.escapes import ALLOWANCES
 from gemini.kube.spelling import GPUSHARE_UNITS, MEBI
 from gemini.webhook import review
 from gemini.webhook.review import Settings
@@ -131,6 +132,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="of one aliyun.com/gpu-mem, where a pod does not say; as the nodes' device plugins count (default: "
         "%(default)s)",
     )  # fmt: skip
+    parser.add_argument(
+        "--allow", action="append", default=[], choices=ALLOWANCES, metavar="WHAT",
+        help="admit with a share what goes round it: " + ", ".join(ALLOWANCES) + "; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--cards-by-cdi", action="store_true",
+        help="the device plugins give cards as CDI devices (--gpu-cdi): the environment is made to name none",
+    )  # fmt: skip
     parser.add_argument("--library", default=names.LIBRARY_PATH, metavar="PATH", help="the library inside containers")
     parser.add_argument("--socket", default=names.SOCKET_PATH, metavar="PATH", help="the socket inside containers")
 
@@ -138,7 +147,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def settings_of(args: argparse.Namespace) -> Settings:
     types = frozenset(name.strip() for name in args.device_types.split(",") if name.strip())
     binders = frozenset(args.binder)
-    return Settings(args.scheduler_name, types, args.library, args.socket, binders, args.gpushare_unit)
+    return Settings(
+        args.scheduler_name, types, args.library, args.socket, binders, args.gpushare_unit,
+        frozenset(args.allow), args.cards_by_cdi,
+    )  # fmt: skip
 
 
 async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:

@@ -11,11 +11,21 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from gemini.kube import names
-from gemini.kube.pod import PodSpec, admission_fault, injected, parse_pod
+from gemini.kube.escapes import (
+    NO_CARD,
+    added,
+    admission_fault,
+    ephemeral_fault,
+    may_name_cards,
+    sharing_containers,
+    wants_of_others,
+)
+from gemini.kube.pod import PodSpec, injected, parse_pod
 from gemini.kube.quantity import shown
 from gemini.kube.spelling import MEBI, S2_ALIASES, S2_DOMAINS, S2_KEYS, InvalidPod
 from gemini.placement.model import GPU, Want
@@ -36,12 +46,18 @@ class Settings:
     socket: str = names.SOCKET_PATH
     binders: frozenset[str] = frozenset()  # user names that may bind sharepods
     gpushare_unit: str = MEBI  # of one aliyun.com/gpu-mem, where the pod does not say
+    allowed: frozenset[str] = frozenset()  # of escapes.ALLOWANCES
+    by_cdi: bool = False  # cards come as CDI devices, whatever the environment says
 
 
 def mutate(review: object, settings: Settings) -> dict[str, Any]:
     """The answer to /mutate, with a JSONPatch where the pod is a sharepod."""
     request = _request(review)
-    if request.get("operation") != "CREATE" or not _is_pod(request):
+    if not _is_pod(request):
+        return _answer(request)
+    if _is_ephemeral(request):
+        return _mutate_ephemeral(request, settings)
+    if request.get("operation") != "CREATE":
         return _answer(request)
     try:
         pod, spec = _read(request, settings)
@@ -50,7 +66,61 @@ def mutate(review: object, settings: Settings) -> dict[str, Any]:
     if not spec.wanted:
         return _answer(request)
     patch = _Patch(pod, spec, settings).operations()
+    return _answer(request, patch=patch, warnings=_warnings(pod, spec))
+
+
+def _is_ephemeral(request: dict[str, Any]) -> bool:
+    return request.get("subResource") == "ephemeralcontainers"
+
+
+def _mutate_ephemeral(request: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    """Containers that are added to a sharepod have no card, also where their image says all: no device plugin is asked
+    about them."""
+    patch = []
+    if not _has_share(request.get("object"), settings):
+        return _answer(request)
+    try:
+        _read_ephemeral(request, settings)
+        for path, container in added(request.get("object"), request.get("oldObject")):
+            if (env := _without_card(container)) is not None:
+                at = path.replace("[", "/").replace("]", "").replace(".", "/")
+                patch.append({"op": "add", "path": f"/{at}/env", "value": env})
+    except InvalidPod as error:
+        return _answer(request, str(error))
     return _answer(request, patch=patch)
+
+
+def _has_share(pod: object, settings: Settings) -> bool:
+    try:
+        return parse_pod(pod, settings.types).wanted
+    except InvalidPod:
+        return True  # it speaks our language, if badly
+
+
+def _read_ephemeral(request: dict[str, Any], settings: Settings) -> None:
+    if fault := ephemeral_fault(request.get("object"), request.get("oldObject"), settings.allowed):
+        raise fault
+
+
+def _without_card(container: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """Its environment with no card in it, over what its image and envFrom say; None: it says so already."""
+    given = container.get("env")
+    env = [dict(v) for v in given if isinstance(v, dict)] if isinstance(given, list) else []
+    if any(variable.get("name") == names.ENV_VISIBLE_DEVICES for variable in env):
+        return None
+    return [*env, {"name": names.ENV_VISIBLE_DEVICES, "value": NO_CARD}]
+
+
+def _warnings(pod: dict[str, Any], spec: PodSpec) -> list[str]:
+    """What is not as somebody may think it is, though the pod is admitted."""
+    sharing, told = sharing_containers(spec), []
+    for key in ("initContainers", "containers"):
+        for i, container in enumerate(pod["spec"].get(key) or []):
+            sources = container.get("envFrom")
+            sources = sources if isinstance(sources, list) and container["name"] in sharing else []
+            if any(may_name_cards(source) for source in sources if isinstance(source, dict)):
+                told.append(f"spec.{key}[{i}].envFrom: {names.ENV_PRELOAD} from it is not used; write it under env")
+    return told
 
 
 def validate(review: object, settings: Settings) -> dict[str, Any]:
@@ -60,7 +130,10 @@ def validate(review: object, settings: Settings) -> dict[str, Any]:
     if operation not in ("CREATE", "UPDATE") or not _is_pod(request):
         return _answer(request)
     try:
-        if operation == "UPDATE":
+        if _is_ephemeral(request):
+            if _has_share(request.get("object"), settings):
+                _read_ephemeral(request, settings)
+        elif operation == "UPDATE":
             _check_unchanged(request)
         else:
             _read(request, settings)
@@ -101,8 +174,9 @@ def _is_pod(request: dict[str, Any]) -> bool:
 
 
 def _answer(
-    request: dict[str, Any], refusal: str | None = None, patch: list[dict[str, Any]] | None = None, code: int = REFUSED
-) -> dict[str, Any]:
+    request: dict[str, Any], refusal: str | None = None, patch: list[dict[str, Any]] | None = None, code: int = REFUSED,
+    warnings: list[str] | None = None,
+) -> dict[str, Any]:  # fmt: skip
     uid = request.get("uid")
     if not isinstance(uid, str) or not uid:
         uid, refusal = "", refusal or "request.uid: there is none; send an AdmissionReview of admission.k8s.io/v1"
@@ -116,6 +190,8 @@ def _answer(
     elif patch:
         response["patchType"] = "JSONPatch"
         response["patch"] = base64.b64encode(json.dumps(patch, separators=(",", ":")).encode()).decode()
+    if warnings and refusal is None:
+        response["warnings"] = warnings
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
 
 
@@ -132,7 +208,7 @@ def _read(request: dict[str, Any], settings: Settings) -> tuple[dict[str, Any], 
     for key in names.WRITTEN_KEYS:
         if key in annotations:
             raise InvalidPod(key, f"{shown(annotations[key])} is written by the scheduler alone; remove it")
-    if fault := admission_fault(pod, spec):
+    if fault := admission_fault(pod, spec, settings.allowed, settings.by_cdi):
         raise fault
     scheduler = pod.get("spec", {}).get("schedulerName") or DEFAULT_SCHEDULER
     ours = (settings.scheduler or DEFAULT_SCHEDULER, DEFAULT_SCHEDULER)
@@ -169,7 +245,7 @@ class _Patch:
     def __init__(self, pod: dict[str, Any], spec: PodSpec, settings: Settings) -> None:
         self.pod, self.spec, self.settings = pod, spec, settings
         self.said: dict[str, str] = {}  # annotations to add
-        self.sharing = {c for t in spec.ask.tenants for c in t.containers if any(w.type == GPU for w in t.wants)}
+        self.sharing = sharing_containers(spec)
 
     def operations(self) -> list[dict[str, Any]]:
         resources = self._resources()
@@ -190,6 +266,10 @@ class _Patch:
                     result.append({"op": "add", "path": f"{path}/resources", "value": changed})
                 if container["name"] in self.sharing:
                     result.append({"op": "add", "path": f"{path}/env", "value": self._env(container)})
+                    continue
+                env = _without_card(container) if self.sharing and not wants_of_others(container) else None
+                if env is not None:
+                    result.append({"op": "add", "path": f"{path}/env", "value": env})
         return result
 
     def _add_annotations(self) -> dict[str, Any]:
@@ -256,15 +336,15 @@ class _Patch:
         """The container's environment with the library in front of what it preloads itself."""
         given = container.get("env")
         env = [dict(v) for v in given if isinstance(v, dict)] if isinstance(given, list) else []
-        own = next((v for v in env if v.get("name") == names.ENV_PRELOAD), None)
-        others = [v for v in env if v.get("name") not in (names.ENV_PRELOAD, names.ENV_SOCKET)]
+        ours = {names.ENV_PRELOAD, names.ENV_SOCKET, *((names.ENV_VISIBLE_DEVICES,) if self.settings.by_cdi else ())}
+        preloads = [v.get("value") for v in env if v.get("name") == names.ENV_PRELOAD][-1:]  # the last one counts
+        behind = preloads[0].replace(" ", ":").split(":") if preloads and isinstance(preloads[0], str) else []
         library = self.settings.library
-        behind = own.get("value") if own else None
-        if isinstance(behind, str) and behind and library not in behind.split(":"):
-            library = f"{library}:{behind}"
         return [
-            *others,
-            {"name": names.ENV_PRELOAD, "value": library},
+            *(v for v in env if v.get("name") not in ours),
+            # Over what the image and envFrom say; the runtime adds CDI devices after the environment.
+            *([{"name": names.ENV_VISIBLE_DEVICES, "value": NO_CARD}] if self.settings.by_cdi else []),
+            {"name": names.ENV_PRELOAD, "value": ":".join([library, *(p for p in behind if p and p != library)])},
             {"name": names.ENV_SOCKET, "value": f"ipc://{self.settings.socket}"},
         ]
 

@@ -88,11 +88,14 @@ def gemini(plane: Plane, policies: str = "", webhook_port: int | None = None, **
         command = [
             sys.executable, "-m", "gemini", "webhook", "--kubeconfig", kubeconfig, "--port", str(port),
             "--binder", USER, "--tls-cert", str(pair.certificate), "--tls-key", str(pair.key),
+            "--allow", "hostPID",  # which simulated cards want
         ]  # fmt: skip
         hook = f"https://127.0.0.1:{port}"
         stack.enter_context(plane.running("webhook", command, ready_url=f"{hook}/readyz"))
-        stack.enter_context(plane.webhook("gemini-mutate", f"{hook}/mutate", **hooks))
-        check = {"validating": True, "resources": ("pods", "pods/binding"), "operations": ("CREATE", "UPDATE")}
+        added = "pods/ephemeralcontainers"
+        made = {"resources": ("pods", added), "operations": ("CREATE", "UPDATE")}
+        stack.enter_context(plane.webhook("gemini-mutate", f"{hook}/mutate", **{**made, **hooks}))
+        check = {"validating": True, "resources": ("pods", "pods/binding", added), "operations": ("CREATE", "UPDATE")}
         stack.enter_context(plane.webhook("gemini-validate", f"{hook}/validate", **{**check, **hooks}))
         resources = [CORE, MEMORY, RATIO, GPUSHARE, "nvidia.com/gpu"]
         verbs = ("filter", "prioritize", "bind", "preempt")
@@ -139,6 +142,26 @@ def test_share_is_mutated_filtered_bound_and_annotated(plane: Plane, namespace: 
         binding = {"metadata": {"name": "vast"}, "target": {"kind": "Node", "name": names[0]}}
         with pytest.raises(AssertionError, match="may not bind a pod with a share"):
             plane.api.post(f"{path}/vast/binding", binding)
+
+
+def test_a_container_that_is_added_to_a_sharepod_gets_no_card(plane: Plane, namespace: str, crd: None) -> None:
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    with nodes_with_cards(plane, 1, 1), gemini(plane):
+        plane.api.post(path, sharepod("debugged", gpu_request="0.5"))
+        plane.api.wait_one(f"{path}/debugged", condition("Ready"))
+
+        def add(name: str, **more: Any) -> Object:
+            one = {"name": name, "image": "x", "terminationMessagePolicy": "File", **more}
+            there = plane.api.get(f"{path}/debugged")["spec"].get("ephemeralContainers", [])
+            changed = {"spec": {"ephemeralContainers": [*there, one]}}
+            return plane.api.patch(f"{path}/debugged/ephemeralcontainers", changed)
+
+        for name, env in (("plain", None), ("own", [{"name": "A", "value": "b"}])):
+            pod = add(name, **({"env": env} if env else {}))
+            (made,) = (one for one in pod["spec"]["ephemeralContainers"] if one["name"] == name)
+            assert made["env"] == [*(env or ()), {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]
+        with pytest.raises(AssertionError, match="all goes round"):
+            add("thief", env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}])
 
 
 def test_group_of_four_with_room_for_three_binds_nobody_and_three_go_together(

@@ -148,6 +148,36 @@ def sharepod(name: str, node: Node | FakeNode, script: str, **annotations: str) 
     return given
 
 
+def test_no_container_of_a_sharepod_gets_a_card_by_a_configmap(
+    plane: Plane, node: Node, namespace: str, shared: Sharing
+) -> None:
+    """The one with a share has the plugin's word over its image's, but envFrom would win: so it is refused there. The
+    other has ours over both."""
+    path = f"/api/v1/namespaces/{namespace}"
+    data = {"NVIDIA_VISIBLE_DEVICES": "all", "A": "b"}
+    plane.api.post(f"{path}/configmaps", {"metadata": {"name": "all"}, "data": data})
+    script, source = "env | grep -E '^(NVIDIA|X_|A=)' | sort; sleep 1000", {"configMapRef": {"name": "all"}}
+    given = sharepod("mapped", node, script, **{"gpu_request.main": "0.1"})
+    given["spec"]["containers"][0]["name"] = "main"
+    other = {**given["spec"]["containers"][0], "name": "other", "envFrom": [source]}
+    given["spec"]["containers"].append(other)
+    given["spec"]["containers"][0]["envFrom"] = [source]
+    with pytest.raises(AssertionError, match="may set NVIDIA_VISIBLE_DEVICES"):
+        plane.api.post(f"{path}/pods", given)
+    given["spec"]["containers"][0]["envFrom"] = [{**source, "prefix": "X_"}]
+    plane.api.post(f"{path}/pods", given)
+    pod = plane.api.wait_one(f"{path}/pods/mapped", condition("Ready"))
+    (card,) = json.loads(pod["metadata"]["annotations"]["gemini.io/allocation"])["gpu"]
+
+    def said(container: str) -> list[str]:
+        return plane.kubectl("-n", namespace, "logs", "mapped", "-c", container).stdout.split()
+
+    assert said("main") == [f"NVIDIA_VISIBLE_DEVICES={card['uuid']}", "X_A=b", "X_NVIDIA_VISIBLE_DEVICES=all"]
+    assert said("other") == ["A=b", "NVIDIA_VISIBLE_DEVICES=void"]
+    plane.api.delete(f"{path}/pods/mapped")
+    plane.api.wait_gone(f"{path}/pods/mapped")
+
+
 def test_shares_of_two_pods_hold_on_the_devices_own_timeline_also_after_a_restart_of_the_daemon(
     plane: Plane, node: Node, namespace: str, lab: str, shared: Sharing
 ) -> None:

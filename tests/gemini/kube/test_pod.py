@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gemini.kube import names
-from gemini.kube.pod import PodSpec, admission_fault, injected, parse_ask, parse_pod
+from gemini.kube.escapes import admission_fault
+from gemini.kube.pod import PodSpec, injected, parse_ask, parse_pod
 from gemini.kube.spelling import InvalidPod
 from gemini.placement.model import Want
 from tests.gemini.kube.pods import container, pod, says
@@ -238,30 +239,6 @@ def test_what_admission_injects_parses_to_the_same_pod(annotations: dict[str, An
 def test_the_slots_of_a_pods_share_add_up_to_the_share() -> None:
     spec = parse_pod(pod(container("a"), container("b"), container("c"), annotations=says(gpu_request="0.4")))
     assert [injected(spec)[n][names.RESOURCE_CORE] for n in "abc"] == [38, 1, 1]
-
-
-@pytest.mark.parametrize(
-    ("spec", "field"),
-    [
-        ({"nodeName": "n1"}, "spec.nodeName"),
-        (
-            {"containers": [{"name": "a", "securityContext": {"privileged": True}}]},
-            "spec.containers[0].securityContext",
-        ),
-        (
-            {"containers": [{"name": "a", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}]},
-            "spec.containers[0].env",
-        ),
-    ],
-)
-def test_what_goes_round_the_scheduler_or_the_library_is_inadmissible(spec: dict[str, Any], field: str) -> None:
-    manifest = pod(container("a"), annotations=says(gpu_request="0.5"))
-    manifest["spec"].update(spec)
-    fault = admission_fault(manifest, parse_pod(manifest))
-    assert fault is not None
-    assert fault.field.startswith(field)
-    manifest["metadata"]["annotations"] = {}
-    assert admission_fault(manifest, parse_pod(manifest)) is None  # no sharepod, not our matter
 
 
 @pytest.mark.parametrize(

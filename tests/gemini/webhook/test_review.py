@@ -131,6 +131,72 @@ def test_the_library_goes_before_what_the_container_preloads_itself() -> None:
     ]
 
 
+def test_what_another_webhook_put_around_our_library_stays_behind_it() -> None:
+    """Admission is run again after it (reinvocation)."""
+    ours = names.LIBRARY_PATH
+    both = ["/y.so", "/x.so"]
+    for found, kept in ((f"{ours}:/x.so", ["/x.so"]), (f"/y.so:{ours}:/x.so", both), ("/y.so /x.so", both)):
+        made = patched(pod({"name": "a", "env": [{"name": "LD_PRELOAD", "value": found}]}, gpu_request="0.5"))
+        env = {v["name"]: v["value"] for v in made["spec"]["containers"][0]["env"]}
+        assert env["LD_PRELOAD"].split(":") == [ours, *kept]
+        assert patched(made) == made
+
+
+def environment(made: dict[str, Any], name: str) -> dict[str, str]:
+    spec = made["spec"]
+    boxes = [*spec["containers"], *spec.get("initContainers", ()), *spec.get("ephemeralContainers", ())]
+    return {v["name"]: v["value"] for v in next(one for one in boxes if one["name"] == name).get("env", ())}
+
+
+def test_a_container_of_a_sharepod_without_a_share_has_no_card_whatever_its_image_says() -> None:
+    made = patched(pod({"name": "a"}, {"name": "b"}, init=[{"name": "i"}], **{"gpu_request.a": "0.5"}))
+    assert [environment(made, name).get("NVIDIA_VISIBLE_DEVICES") for name in "abi"] == [None, "void", "void"]
+    assert patched(made) == made
+    assert validate(review(made), HERE)["response"]["allowed"]
+
+
+def test_a_container_that_others_give_cards_to_keeps_them() -> None:
+    mig = of("b", "nvidia.com/mig-1g.10gb", 1)
+    claims = {"name": "c", "resources": {"claims": [{"name": "x"}]}}
+    made = patched(pod({"name": "a"}, mig, claims, **{"gpu_request.a": "0.5"}))
+    assert [environment(made, name) for name in "bc"] == [{}, {}]
+
+
+def test_where_cards_come_by_cdi_the_environment_names_none_and_envFrom_is_admitted_with_a_warning() -> None:
+    given = pod({"name": "a", "envFrom": [{"configMapRef": {"name": "c"}}]}, gpu_request="0.5")
+    here = replace(HERE, by_cdi=True)
+    answer = mutate(review(given), here)["response"]
+    assert answer["warnings"] == ["spec.containers[0].envFrom: LD_PRELOAD from it is not used; write it under env"]
+    made = patched(given, here)
+    assert environment(made, "a")["NVIDIA_VISIBLE_DEVICES"] == "void"
+    assert patched(made, here) == made
+    assert not mutate(review(given), HERE)["response"]["allowed"]
+    assert mutate(review(given), replace(HERE, allowed=frozenset({"envFrom"})))["response"]["allowed"]
+
+
+def debugged(old: dict[str, Any], container: dict[str, Any]) -> dict[str, Any]:
+    new = copy.deepcopy(old)
+    new["spec"]["ephemeralContainers"] = [container]
+    return review(new, "UPDATE", oldObject=old, subResource="ephemeralcontainers")
+
+
+def test_a_container_that_is_added_to_a_sharepod_has_no_card_and_may_not_take_one() -> None:
+    old = pod({"name": "a"}, gpu_request="0.5", allocation="{}", assigned="true")
+    asked = debugged(old, {"name": "debug", "image": "cuda"})
+    answer = mutate(asked, HERE)["response"]
+    (operation,) = json.loads(base64.b64decode(answer["patch"]))
+    void = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]
+    assert operation == {"op": "add", "path": "/spec/ephemeralContainers/0/env", "value": void}
+    assert validate(debugged(old, {"name": "debug", "env": void}), HERE)["response"]["allowed"]
+    thief = {"name": "debug", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}
+    for judge in (mutate, validate):
+        refused = judge(debugged(old, thief), HERE)["response"]
+        assert refused["status"]["message"].startswith(
+            "spec.ephemeralContainers[0].env[NVIDIA_VISIBLE_DEVICES]: all goes"
+        )
+        assert judge(debugged(pod({"name": "a"}), thief), HERE)["response"] == {"uid": "u1", "allowed": True}
+
+
 def test_pods_without_a_share_and_other_objects_pass_untouched() -> None:
     for made in (pod({"name": "a"}), {"kind": "Deployment", "spec": {}}):
         for answer in (mutate(review(made), HERE), validate(review(made), HERE)):

@@ -25,7 +25,6 @@ BENCHES = (
     "come_and_go",
     "early_return",
     "closed_loop",
-    "hostbound",
     "conservation",
     "memory_limit",
     "recovery",

@@ -9,6 +9,7 @@ import gc
 import logging
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,9 +19,10 @@ from typing import Any, NoReturn
 import uvloop
 from aiohttp import web
 
-from scheduler_backend import config, descriptors, devices, logs, status, trace
+from scheduler_backend import bounds, config, descriptors, devices, logs, status, trace
 from scheduler_backend.config import Settings
 from scheduler_backend.devices import Gpu
+from scheduler_backend.http_door import Door, DoorBounds
 from scheduler_backend.persist import EPOCH_BLOCK, StateDir, epochs_after
 from scheduler_backend.problem import Problem
 from scheduler_backend.publisher import Publisher
@@ -90,10 +92,10 @@ class Daemon:
             server.on_change = registry.save
             registry.restore(saved)
             registry.apply(settings.tenants)
-            runners = [await self._serve_control(server, registry)]
+            sites = [await self._serve_control(server, registry)]
             try:
                 if settings.metrics_port is not None:
-                    runners.append(await _serve_port(server, settings.metrics_host, settings.metrics_port))
+                    sites.append(await _serve_port(server, settings.metrics_host, settings.metrics_port))
                 for number in (signal.SIGTERM, signal.SIGINT):
                     loop.add_signal_handler(number, self._end.set)
                 loop.add_signal_handler(signal.SIGHUP, self._reload, registry)
@@ -101,7 +103,7 @@ class Daemon:
                 async def stay() -> None:
                     if self._keep_place(state_dir, registry, recorder):
                         with contextlib.suppress(Problem):  # tried again
-                            runners.append(await self._serve_control(server, registry))
+                            sites.append(await self._serve_control(server, registry))
 
                 housekeeping = asyncio.create_task(self._housekeeping(server, registry, recorder, stay))
                 gc.collect()
@@ -114,18 +116,18 @@ class Daemon:
                 await self._end.wait()
                 housekeeping.cancel()
             finally:
-                for runner in reversed(runners):
-                    await runner.cleanup()
+                for site in reversed(sites):
+                    await site.cleanup()
                 if _stamp(self._control) == self._control_file:  # not another daemon's
                     with contextlib.suppress(OSError):
                         self._control.unlink()
         if self._superseded is not None:
             raise self._superseded
 
-    async def _serve_control(self, server: Server, registry: Registry) -> web.AppRunner:
-        runner = await _serve_control(server, registry, self._end, self._control)
+    async def _serve_control(self, server: Server, registry: Registry) -> _Site:
+        site = await _serve_control(server, registry, self._end, self._control)
         self._control_file = _stamp(self._control)
-        return runner
+        return site
 
     def _keep_place(self, state_dir: StateDir, registry: Registry, recorder: trace.Recorder) -> bool:
         """Where somebody removed the state directory, or the control socket in it: have them again. Whether the socket
@@ -210,34 +212,72 @@ def _check_path(path: Path) -> None:
         )
 
 
-async def _serve_control(server: Server, registry: Registry, end: asyncio.Event, path: Path) -> web.AppRunner:
-    runner = web.AppRunner(
-        status.control_application(server, registry, end), access_log=None, handle_signals=False, shutdown_timeout=0.5
-    )
+class _Site:
+    """An application behind its doors."""
+
+    def __init__(self, runner: web.AppRunner, doors: list[Door]) -> None:
+        self._runner, self._doors = runner, doors
+
+    async def cleanup(self) -> None:
+        for door in self._doors:
+            door.close()
+        await self._runner.cleanup()
+
+
+async def _open_site(application: web.Application, listening: list[socket.socket], limits: DoorBounds) -> _Site:
+    runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=0.5)
     await runner.setup()
-    with contextlib.suppress(OSError):
-        path.unlink()
+    assert runner.server is not None
+    loop = asyncio.get_running_loop()
+    return _Site(runner, [Door(loop, one, runner.server, limits) for one in listening])
+
+
+async def _serve_control(server: Server, registry: Registry, end: asyncio.Event, path: Path) -> _Site:
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        await web.UnixSite(runner, str(path)).start()
-        path.chmod(0o660)
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+        listening.bind(str(path))
+        path.chmod(0o660)  # of a folder that nobody else can write
+        listening.listen(bounds.CONTROL_BACKLOG)
     except OSError as error:
-        await runner.cleanup()
+        listening.close()
         raise Problem(f"{path}: {error.strerror}; choose another --state-dir") from None
-    return runner
+    return await _open_site(status.control_application(server, registry, end), [listening], bounds.CONTROL_DOOR)
 
 
-async def _serve_port(server: Server, host: str, port: int) -> web.AppRunner:
-    runner = web.AppRunner(status.read_application(server), access_log=None, handle_signals=False, shutdown_timeout=0.5)
-    await runner.setup()
+def _listen(host: str, port: int) -> list[socket.socket]:
+    """One socket for each address of the host, all on the same port."""
+    made: list[socket.socket] = []
     try:
-        await web.TCPSite(runner, host, port).start()
+        flags = socket.AI_PASSIVE
+        for family, kind, protocol, _, address in socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=flags
+        ):
+            one = socket.socket(family, kind, protocol)
+            made.append(one)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            number = made[0].getsockname()[1] or port
+            one.bind((address[0], number, *address[2:]))
+            one.listen(bounds.METRICS_BACKLOG)
+    except OSError:
+        for one in made:
+            one.close()
+        raise
+    return made
+
+
+async def _serve_port(server: Server, host: str, port: int) -> _Site:
+    try:
+        listening = _listen(host, port)
     except OSError as error:
-        await runner.cleanup()
         number = error.errno or 0  # the resolver's own are below 0
         why = os.strerror(number) if number > 0 else "no such address"
         raise Problem(f"--metrics-host {host} --metrics-port {port}: {why}; choose another") from None
-    log.warning("metrics address=%s:%d", *runner.addresses[0][:2])
-    return runner
+    log.warning("metrics address=%s:%d", *listening[0].getsockname()[:2])
+    return await _open_site(status.port_application(server), listening, bounds.METRICS_DOOR)
 
 
 def serve(settings: Settings, publisher: Publisher | None = None) -> None:

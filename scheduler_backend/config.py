@@ -167,7 +167,7 @@ def _path(value: object, what: str) -> Path:
 Reader = Callable[[object, str], Any]
 # Options of the daemon: name in the file (and, with dashes, on the command line) -> (reader, what it does).
 DAEMON: dict[str, tuple[Reader, str]] = {
-    "metrics_port": (_port, "also serve /metrics /healthz /state on this port, over HTTP (0: any free port)"),
+    "metrics_port": (_port, "also serve /metrics /healthz /readyz on this port, over HTTP (0: any free port)"),
     "metrics_host": (_text, "address of metrics_port (127.0.0.1); 0.0.0.0 lets other machines read"),
     "wait": (_flag, "wait until a daemon on the same state directory ends, and take over from it"),
     "ready_file": (_path, "make this file once the daemon serves, or waits to"),

@@ -8,6 +8,7 @@ before the server can act. No socket is touched here.
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 
@@ -42,8 +43,8 @@ def used() -> int:
     """How many are open; 0 where /proc does not say."""
     try:
         return len(os.listdir("/proc/self/fd")) - 1  # the listing itself
-    except OSError:
-        return 0
+    except OSError as error:
+        return limit() if error.errno in (errno.EMFILE, errno.ENFILE) else 0
 
 
 def left() -> int:

@@ -6,14 +6,16 @@ tenant that is gone takes its series along.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from libhook import info
+from scheduler_backend import bounds
 from scheduler_backend.core.policy import entitled_shares
 from scheduler_backend.core.seat import State
 
@@ -71,6 +73,12 @@ def _holding(server: Server) -> Iterator[Sample]:
     for tenant, gpu in server.tallies:
         holder = server.node.machines[gpu].holder
         yield [tenant, server.gpus[gpu].uuid], float(holder is not None and holder.name == tenant)
+
+
+def _entitled(server: Server) -> Iterator[Sample]:
+    shares = [entitled(server, gpu.index) for gpu in server.gpus]
+    for tenant, gpu in server.tallies:
+        yield [tenant, server.gpus[gpu].uuid], shares[gpu].get(tenant, 0) / 1e6
 
 
 def _waited_ns(server: Server, tenant: str, gpu: int) -> int:
@@ -144,7 +152,7 @@ METRICS: tuple[Row, ...] = (
     Row("gemini_limit_ratio", _G, "The most it may take of the GPU's time.", _SEAT,
         _seats(lambda s, t, g: s.node.tenants[t].limit_ppm / 1e6)),
     Row("gemini_entitled_ratio", _G, "What the policy owes it if all tenants are always busy.", _SEAT,
-        _seats(lambda s, t, g: entitled(s, g).get(t, 0) / 1e6)),
+        _entitled),
     Row("gemini_achieved_ratio", _G, "GPU time held / elapsed over the last window.", _SEAT, _seats(achieved)),
     Row("gemini_held_seconds", _C, "GPU time held, grant to drain confirmed.", _SEAT,
         _seats(lambda s, t, g: held_ns(s, t, g) / 1e9)),
@@ -203,24 +211,54 @@ METRICS: tuple[Row, ...] = (
 )  # fmt: skip
 
 
-class Collector:
-    """All metrics of one server."""
+class _One:
+    """One metric of one server, as prometheus_client's writer takes it."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, server: Server, row: Row) -> None:
+        self._server, self._row = server, row
 
     def collect(self) -> Iterable[Metric]:
-        """One family per row of the table."""
-        for row in METRICS:
-            family = row.kind(row.name, row.text, labels=row.labels)
-            for labels, value in row.samples(self._server):
-                family.add_metric(labels, value)
-            yield family
+        family = self._row.kind(self._row.name, self._row.text, labels=self._row.labels)
+        for labels, value in self._row.samples(self._server):
+            family.add_metric(labels, value)
+        yield family
 
 
-def render(server: Server) -> bytes:
-    """The text that /metrics answers with."""
+def render(server: Server) -> Iterator[bytes]:
+    """The text that /metrics answers with, metric by metric, so that the tenants may have their turn between two."""
     server.catch_up()
-    registry = CollectorRegistry()
-    registry.register(Collector(server))
-    return generate_latest(registry)
+    for row in METRICS:
+        yield generate_latest(cast(CollectorRegistry, _One(server, row)))
+
+
+class Spaced:
+    """The text for all who ask: never older than the question, and made at most every METRICS_SECONDS, whoever asks
+    how often. `before` is awaited first each time."""
+
+    def __init__(self, server: Server, before: Callable[[], Awaitable[None]]) -> None:
+        self._server, self._before = server, before
+        self._next: asyncio.Task[bytes] | None = None  # begins yet: all who ask now get its text
+        self._making = asyncio.Lock()
+        self._began = -bounds.METRICS_SECONDS
+
+    async def text(self) -> bytes:
+        """The text as it is now, or somewhat later."""
+        if self._next is None:
+            self._next = asyncio.get_running_loop().create_task(self._make())
+        return await asyncio.shield(self._next)
+
+    async def _make(self) -> bytes:
+        loop = asyncio.get_running_loop()
+        try:
+            async with self._making:
+                await asyncio.sleep(max(0.0, self._began + bounds.METRICS_SECONDS - loop.time()))
+                await self._before()
+                self._next, self._began = None, loop.time()
+                parts = []
+                for part in render(self._server):
+                    parts.append(part)
+                    await asyncio.sleep(0)
+                return b"".join(parts)
+        except BaseException:
+            self._next = None
+            raise

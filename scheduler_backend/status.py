@@ -1,7 +1,8 @@
 """HTTP on the control socket: what there is (/state /metrics /healthz /version) and what shall be (/tenants,
 /shutdown).
 
-The control socket is for whoever runs the node: its file's mode is 0660. The TCP port has the reading part only.
+The control socket is for whoever runs the node: its file's mode is 0660. The TCP port, which strangers reach, has
+/metrics, /healthz and /readyz alone. A connection is answered once (http_door.py bounds what else it may do).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from aiohttp import web
 
 from libhook import info
 from libhook.core import lib
-from scheduler_backend import metrics
+from scheduler_backend import bounds, metrics
 from scheduler_backend.core.seat import State
 from scheduler_backend.problem import Problem
 from scheduler_backend.registry import Conflict, Registry, Unknown
@@ -168,29 +169,29 @@ async def _body(request: web.Request) -> dict[str, Any]:
     return body
 
 
-def read_application(server: Server) -> web.Application:
-    """What may be asked over TCP too."""
-    info.build()  # it asks git where this is a checkout: not while somebody waits for a grant
+@web.middleware
+async def _once(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """The connection ends with the answer."""
+    answer = await handler(request)
+    answer.force_close()
+    return answer
 
-    async def show_state(_request: web.Request) -> web.Response:
-        await server.outside.look()
-        return web.json_response(state(server))
+
+def port_application(server: Server) -> web.Application:
+    """What may be asked over TCP too: nothing of it tells of processes, programs or users."""
+    info.build()  # it asks git where this is a checkout: not while somebody waits for a grant
+    spaced = metrics.Spaced(server, server.outside.look)
 
     async def show_metrics(_request: web.Request) -> web.Response:
-        await server.outside.look()
-        return web.Response(body=metrics.render(server), headers={"Content-Type": "text/plain; version=0.0.4"})
+        return web.Response(body=await spaced.text(), headers={"Content-Type": "text/plain; version=0.0.4"})
 
     async def show_health(_request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
-    async def show_version(_request: web.Request) -> web.Response:
-        return web.json_response({**info.build(), "wire": int(lib.WIRE_VERSION)})
-
-    application = web.Application(middlewares=[_problems], client_max_size=1 << 16)
-    application.router.add_get("/state", show_state)
+    application = web.Application(middlewares=[_once, _problems], client_max_size=bounds.CONTROL_BODY_BYTES)
     application.router.add_get("/metrics", show_metrics)
     application.router.add_get("/healthz", show_health)
-    application.router.add_get("/version", show_version)
+    application.router.add_get("/readyz", show_health)
     return application
 
 
@@ -235,7 +236,16 @@ def control_application(server: Server, registry: Registry, shut_down: asyncio.E
         shut_down.set()
         return web.json_response({"ending": True})
 
-    application = read_application(server)
+    async def show_state(_request: web.Request) -> web.Response:
+        await server.outside.look()
+        return web.json_response(state(server))
+
+    async def show_version(_request: web.Request) -> web.Response:
+        return web.json_response({**info.build(), "wire": int(lib.WIRE_VERSION)})
+
+    application = port_application(server)
+    application.router.add_get("/state", show_state)
+    application.router.add_get("/version", show_version)
     application.router.add_post("/tenants", create)
     application.router.add_patch("/tenants/{name}", change)
     application.router.add_delete("/tenants/{name}", delete)

@@ -30,21 +30,17 @@ static void forget(CUgraphExec exec) {
 }
 
 CUresult cuGraphLaunch(CUgraphExec graph, CUstream stream) {
-    enum gate_answer answer = gate_begin(stream_legacy(stream), graph_key(graph), 0, 0);
-    if (answer == GATE_REFUSED)
-        return GATE_REFUSAL;
+    bool gated = gate_begin(stream_legacy(stream), graph_key(graph), 0, 0);
     CUresult result = real.cuGraphLaunch(graph, stream);
-    if (answer == GATE_PASSED)
+    if (gated)
         gate_end();
     return result;
 }
 
 CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
-    enum gate_answer answer = gate_begin(stream_per_thread(stream), graph_key(exec), 0, 0);
-    if (answer == GATE_REFUSED)
-        return GATE_REFUSAL;
+    bool gated = gate_begin(stream_per_thread(stream), graph_key(exec), 0, 0);
     CUresult result = real.cuGraphLaunch_ptsz(exec, stream);
-    if (answer == GATE_PASSED)
+    if (gated)
         gate_end();
     return result;
 }
@@ -52,12 +48,9 @@ CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
 /* Uploading brings the graph's nodes to the device: little work, but work. Its memory may come with it. */
 #define UPLOAD(stream, call)                                                                                           \
     do {                                                                                                               \
-        enum gate_answer answer =                                                                                      \
-            gate_begin(stream, estimate_mix(graph_key(graph), 0x75706c6f6164, 0, 1), 0, UPLOAD_GUESS_NS);              \
-        if (answer == GATE_REFUSED)                                                                                    \
-            return GATE_REFUSAL;                                                                                       \
+        bool gated = gate_begin(stream, estimate_mix(graph_key(graph), 0x75706c6f6164, 0, 1), 0, UPLOAD_GUESS_NS);     \
         CUresult result = call;                                                                                        \
-        if (answer == GATE_PASSED)                                                                                     \
+        if (gated)                                                                                                     \
             gate_end();                                                                                                \
         return result;                                                                                                 \
     } while (0)

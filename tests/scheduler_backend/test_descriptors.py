@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import subprocess
@@ -20,6 +21,21 @@ def test_each_open_descriptor_is_one_less() -> None:
     finally:
         for one in held:
             os.close(one)
+
+
+def test_where_not_even_the_count_may_be_opened_none_is_left() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held: list[int] = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(64, descriptors.used() + 8), hard))
+        with contextlib.suppress(OSError):
+            while True:
+                held.append(os.open("/dev/null", os.O_RDONLY))
+        assert descriptors.left() == 0
+    finally:
+        for one in held:
+            os.close(one)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_they_are_counted_where_they_may_be_short(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,6 @@ THREADS_IN_OLD_LIBC = {
     "pthread_mutex_lock",
     "pthread_mutex_unlock",
     "pthread_self",
-    "pthread_setcancelstate",
 }
 
 

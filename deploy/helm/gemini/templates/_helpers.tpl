@@ -127,7 +127,7 @@ counted by both sides, which preemption needs.
   weight: 1
   nodeCacheCapable: true
   enableHTTPS: true
-  httpTimeout: 5s
+  httpTimeout: 30s
   tlsConfig:
     caFile: {{ $folder }}/ca.crt
     certFile: {{ $folder }}/tls.crt

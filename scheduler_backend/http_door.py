@@ -1,0 +1,177 @@
+"""The door before the daemon's HTTP: how many connections there may be, how long each may last, how much it may say.
+
+aiohttp answers, but bounds none of these. So the listening socket is ours: a connection is accepted where there is
+room, answered once, and ended when its time is over, whatever was said on it. Where there is no room, whoever has most
+connections loses the oldest of them to the next that comes, but for those that have only just come; until then the
+others wait in the kernel's queue, which costs the daemon nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+# Then the loop's other work has its turn, and those that were ended for them give their descriptors back.
+ACCEPTED_AT_ONCE = 16
+PAUSE_SECONDS = 1.0  # where the kernel gives no descriptor, or no memory
+_HANDED_ON = (ConnectionAbortedError, InterruptedError)  # by accept(): that one is gone again
+_UNIX_PEER = struct.Struct("3i")  # struct ucred
+
+
+class DoorBounds(NamedTuple):
+    """What a door allows. `grace_seconds`: a connection is not ended sooner to make room for another."""
+
+    connections: int
+    seconds: float  # of one connection, to the last byte of its answer
+    grace_seconds: float
+    bytes: int  # that one connection may say
+
+
+class _Visit(asyncio.Protocol):
+    """One connection, handed on to aiohttp as long as it keeps to the bounds."""
+
+    def __init__(self, door: Door, key: object, inner: asyncio.Protocol) -> None:
+        self.key = key
+        self.since = door.loop.time()
+        self._door = door
+        self._inner = inner
+        self._transport: asyncio.Transport | None = None
+        self._said = 0
+        self._end = door.loop.call_later(door.bounds.seconds, self.abort)
+        self._ended = False
+
+    def abort(self) -> None:
+        """End it at once, answered or not."""
+        self._ended = True
+        self._door.forget(self)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._inner.connection_made(transport)
+        if self._ended:  # before it began
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        self._said += len(data)
+        if self._said > self._door.bounds.bytes:
+            self.abort()
+        elif not self._ended:
+            self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._end.cancel()
+        self._inner.connection_lost(error)
+        self._door.forget(self)
+
+
+class Door:
+    """Lets visitors in on one listening socket, the door's from here on. `make`: aiohttp's protocol of one."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        listening: socket.socket,
+        make: Callable[[], asyncio.Protocol],
+        bounds: DoorBounds,
+    ) -> None:
+        self.loop = loop
+        self.bounds = bounds
+        self._listening = listening
+        self._make = make
+        self._there: dict[_Visit, None] = {}  # the oldest first
+        self._entering: set[asyncio.Task[object]] = set()
+        self._later: asyncio.TimerHandle | None = None
+        self._open = False
+        listening.setblocking(False)
+        self._listen()
+
+    def forget(self, visit: _Visit) -> None:
+        """This one is gone: there is room for another."""
+        if self._there.pop(visit, self) is None and not self._open and self._later is not None:
+            self._listen()
+
+    def close(self) -> None:
+        """Let nobody in any more. Those that are in are aiohttp's matter."""
+        self._rest(None)
+        self._listening.close()
+
+    def _listen(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+        self._open = True
+        self.loop.add_reader(self._listening.fileno(), self._come)
+
+    def _rest(self, seconds: float | None) -> None:
+        """Accept nobody, for so long; for good with None."""
+        if self._open:
+            self.loop.remove_reader(self._listening.fileno())
+        self._open = False
+        if self._later is not None:
+            self._later.cancel()
+        self._later = None if seconds is None else self.loop.call_later(seconds, self._listen)
+
+    def _come(self) -> None:
+        for _ in range(ACCEPTED_AT_ONCE):
+            if (wait := self._make_room()) > 0:
+                self._rest(wait)
+                return
+            try:
+                connection, address = self._listening.accept()
+            except BlockingIOError:
+                return
+            except _HANDED_ON:
+                continue
+            except OSError:
+                self._rest(PAUSE_SECONDS)
+                return
+            connection.setblocking(False)
+            visit = _Visit(self, _key(connection, address), self._make())
+            self._there[visit] = None
+            entering = self.loop.create_task(self._enter(visit, connection))
+            self._entering.add(entering)
+            entering.add_done_callback(self._entering.discard)
+
+    async def _enter(self, visit: _Visit, connection: socket.socket) -> None:
+        try:
+            await self.loop.connect_accepted_socket(lambda: visit, connection)
+        except OSError:
+            connection.close()
+            visit.abort()
+
+    def _make_room(self) -> float:
+        """Seconds until there is room for one more; 0 where there is, if need be since another was ended for it."""
+        if len(self._there) < self.bounds.connections:
+            return 0.0
+        most = Counter(visit.key for visit in self._there).most_common(1)[0][0]
+        oldest = next(visit for visit in self._there if visit.key == most)
+        wait = oldest.since + self.bounds.grace_seconds - self.loop.time()
+        if wait <= 0:
+            oldest.abort()
+        return max(0.0, wait)
+
+
+def _key(connection: socket.socket, address: object) -> object:
+    """Who this is, as far as the kernel says: a user, or an address."""
+    if connection.family == socket.AF_UNIX:
+        with contextlib.suppress(OSError):
+            found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UNIX_PEER.size)
+            return _UNIX_PEER.unpack(found)[1]
+        return None
+    return address[0] if isinstance(address, tuple) else None

@@ -25,6 +25,7 @@ BENCHES = (
     "come_and_go",
     "early_return",
     "closed_loop",
+    "hostbound",
     "conservation",
     "memory_limit",
     "recovery",

@@ -26,6 +26,7 @@ ROWS: dict[int, str] = {
     15: "extender, 5,000 nodes x 8 GPUs",
     16: "kube-scheduler with the extender, 1,000 nodes, real control plane",
     17: "tenants that come and go, against a fluid server given the same programs",
+    18: "programs whose hosts take time, against native slicing and an ideal scheduler",
 }
 
 
@@ -84,6 +85,9 @@ GOALS: dict[str, Goal] = {
     "scheduler.rate": Goal(16, "rate / kube-scheduler alone", 0.6, at_least=True),
     "closed.due": Goal(17, "each tenant / min(fluid share, request)", 0.9, at_least=True),
     "closed.busy": Goal(17, "device busy / fluid server's", 0.9, at_least=True),
+    "hostbound.native": Goal(18, "device busy / native slicing's", 0.97, at_least=True),
+    "hostbound.ideal": Goal(18, "device busy / ideal scheduler's", 0.95, at_least=True),
+    "hostbound.part": Goal(18, "each tenant beside a busy one / ideal scheduler's", 0.95, at_least=True),
 }
 
 

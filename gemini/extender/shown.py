@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gemini.extender.promises import Verdict
@@ -21,38 +23,61 @@ def dry_run_json(verdict: Verdict) -> dict[str, Any]:
     return {"nodes": list(verdict.passed), "refused": refused, "error": verdict.error}
 
 
-def state_json(cluster: Cluster, reasons: dict[str, str]) -> dict[str, Any]:
-    """What GET /state answers, and `kubectl gemini` shows."""
+def state_json(cluster: Cluster, reasons: Mapping[str, str]) -> dict[str, Any]:
+    """What `kubectl gemini` shows."""
+    names = sorted(filter(None, cluster.book.names))
+    return {"nodes": [_node(cluster, name) for name in names], **_pods(cluster, reasons)}
+
+
+def state_parts(cluster: Cluster, reasons: Mapping[str, str], ready: bool) -> Iterator[bytes]:
+    """The same as JSON, for GET /state, piece by piece: what comes between two pieces may change the cluster, so a node
+    is as it is when its piece is asked for."""
+    before = b'{"nodes": ['
+    for name in sorted(filter(None, cluster.book.names)):
+        if cluster.book.node(name) is not None:  # it may have gone meanwhile
+            yield before + json.dumps(_node(cluster, name)).encode()
+            before = b", "
+    if before != b", ":
+        yield before
+    yield b"]"
+    for key, value in {**_pods(cluster, reasons), "ready": ready}.items():
+        yield f", {json.dumps(key)}: {json.dumps(value)}".encode()
+    yield b"}"
+
+
+def _node(cluster: Cluster, name: str) -> dict[str, Any]:
     book = cluster.book
-    used = book.snapshot()
-    nodes = []
-    for node in sorted(book.nodes(), key=lambda n: n.name):
-        here = [book.holdings[pod] for pod in book.pods_on(node.name)]
-        devices = []
-        for device in node.devices:
-            core, memory, _, _ = used[node.name, device.type, device.minor]
-            pods = []
-            for holding in here:
-                held = holding.devices().get((device.type, device.minor))
-                if held is not None:
-                    part_core, part_memory, _ = held.total()
-                    pods.append({**_who(cluster, holding.placement.pod), "core": part_core, "memory": part_memory})
-            devices.append(
-                {
-                    "type": device.type,
-                    "minor": device.minor,
-                    "uuid": device.uuid,
-                    "model": device.model,
-                    "health": device.health,
-                    "cordoned": device.cordoned,
-                    "core": device.core,
-                    "memory": device.memory,
-                    "used_core": core,
-                    "used_memory": memory,
-                    "pods": sorted(pods, key=lambda p: str(p["pod"])),
-                }
-            )
-        nodes.append({"name": node.name, "devices": devices, "faults": list(cluster.devices[node.name].faults)})
+    node = book.node(name)
+    assert node is not None
+    used, here = book.used_on(name), [book.holdings[pod] for pod in book.pods_on(name)]
+    devices = []
+    for device in node.devices:
+        core, memory, _, _ = used[device.type, device.minor]
+        pods = []
+        for holding in here:
+            held = holding.devices().get((device.type, device.minor))
+            if held is not None:
+                part_core, part_memory, _ = held.total()
+                pods.append({**_who(cluster, holding.placement.pod), "core": part_core, "memory": part_memory})
+        devices.append(
+            {
+                "type": device.type,
+                "minor": device.minor,
+                "uuid": device.uuid,
+                "model": device.model,
+                "health": device.health,
+                "cordoned": device.cordoned,
+                "core": device.core,
+                "memory": device.memory,
+                "used_core": core,
+                "used_memory": memory,
+                "pods": sorted(pods, key=lambda p: str(p["pod"])),
+            }
+        )
+    return {"name": name, "devices": devices, "faults": list(cluster.devices[name].faults)}
+
+
+def _pods(cluster: Cluster, reasons: Mapping[str, str]) -> dict[str, Any]:
     waiting = [
         {
             **_who(cluster, pod.uid),
@@ -64,7 +89,6 @@ def state_json(cluster: Cluster, reasons: dict[str, str]) -> dict[str, Any]:
     ]
     reserved = [{**_who(cluster, r.placement.pod), "node": r.placement.node} for r in cluster.reservations]
     return {
-        "nodes": nodes,
         "waiting": sorted(waiting, key=lambda w: str(w["pod"])),
         "reserved": sorted(reserved, key=lambda r: str(r["pod"])),
         "unrecorded": sorted(

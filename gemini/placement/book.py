@@ -293,12 +293,15 @@ class Book:
 
     def snapshot(self) -> dict[tuple[str, str, int], tuple[int, int, int, int]]:
         """(node, type, minor) -> (core, memory, slots, pods): for comparing two books."""
+        return {(name, *key): used for name in self._sites for key, used in self.used_on(name).items()}
+
+    def used_on(self, name: str) -> dict[tuple[str, int], tuple[int, int, int, int]]:
+        """The same of one node, by (type, minor)."""
         result = {}
-        for site in self._sites.values():
-            for kind, (block, row) in site.rows.items():
-                for column, minor in enumerate(block.shape.minors):
-                    core, memory, slots = (int(block.used[k, row, column]) for k in (CORE, MEMORY, SLOTS))
-                    result[site.node.name, kind, minor] = (core, memory, slots, int(block.holders[row, column]))
+        for kind, (block, row) in self._sites[name].rows.items():
+            for column, minor in enumerate(block.shape.minors):
+                core, memory, slots = (int(block.used[k, row, column]) for k in (CORE, MEMORY, SLOTS))
+                result[kind, minor] = (core, memory, slots, int(block.holders[row, column]))
         return result
 
     def check(self) -> None:

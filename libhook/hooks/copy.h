@@ -21,7 +21,7 @@
 enum direction { ON_DEVICE, TO_DEVICE, TO_HOST, ON_HOST };
 enum copy_kind { SET = 0x736574, COPY = 0x636f7079, MOVE = 0x6d6f7665, UNPACK = 0x756e706b };
 
-static inline bool copy_begin(CUstream stream, enum copy_kind kind, uint64_t bytes) {
+static inline enum gate_answer copy_begin(CUstream stream, enum copy_kind kind, uint64_t bytes) {
     unsigned int log2 = bytes ? 63u - (unsigned int)__builtin_clzll(bytes) : 0;
     return gate_begin(stream, estimate_mix(kind, log2, 0, 2), 0, GUESS_START_NS + bytes / GUESS_BYTES_PER_NS);
 }
@@ -55,9 +55,11 @@ static inline bool copy_side_is_host(CUmemorytype type, CUdeviceptr pointer) {
 /* Through the gate. */
 #define GATED(stream, kind, bytes, call)                                                                               \
     do {                                                                                                               \
-        bool gated = copy_begin(stream, kind, bytes);                                                                  \
+        enum gate_answer answer = copy_begin(stream, kind, bytes);                                                     \
+        if (answer == GATE_REFUSED)                                                                                    \
+            return GATE_REFUSAL;                                                                                       \
         CUresult result = call;                                                                                        \
-        if (gated)                                                                                                     \
+        if (answer == GATE_PASSED)                                                                                     \
             gate_end();                                                                                                \
         return result;                                                                                                 \
     } while (0)

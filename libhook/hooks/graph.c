@@ -30,17 +30,21 @@ static void forget(CUgraphExec exec) {
 }
 
 CUresult cuGraphLaunch(CUgraphExec graph, CUstream stream) {
-    bool gated = gate_begin(stream_legacy(stream), graph_key(graph), 0, 0);
+    enum gate_answer answer = gate_begin(stream_legacy(stream), graph_key(graph), 0, 0);
+    if (answer == GATE_REFUSED)
+        return GATE_REFUSAL;
     CUresult result = real.cuGraphLaunch(graph, stream);
-    if (gated)
+    if (answer == GATE_PASSED)
         gate_end();
     return result;
 }
 
 CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
-    bool gated = gate_begin(stream_per_thread(stream), graph_key(exec), 0, 0);
+    enum gate_answer answer = gate_begin(stream_per_thread(stream), graph_key(exec), 0, 0);
+    if (answer == GATE_REFUSED)
+        return GATE_REFUSAL;
     CUresult result = real.cuGraphLaunch_ptsz(exec, stream);
-    if (gated)
+    if (answer == GATE_PASSED)
         gate_end();
     return result;
 }
@@ -48,9 +52,12 @@ CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
 /* Uploading brings the graph's nodes to the device: little work, but work. Its memory may come with it. */
 #define UPLOAD(stream, call)                                                                                           \
     do {                                                                                                               \
-        bool gated = gate_begin(stream, estimate_mix(graph_key(graph), 0x75706c6f6164, 0, 1), 0, UPLOAD_GUESS_NS);     \
+        enum gate_answer answer =                                                                                      \
+            gate_begin(stream, estimate_mix(graph_key(graph), 0x75706c6f6164, 0, 1), 0, UPLOAD_GUESS_NS);              \
+        if (answer == GATE_REFUSED)                                                                                    \
+            return GATE_REFUSAL;                                                                                       \
         CUresult result = call;                                                                                        \
-        if (gated)                                                                                                     \
+        if (answer == GATE_PASSED)                                                                                     \
             gate_end();                                                                                                \
         return result;                                                                                                 \
     } while (0)

@@ -19,9 +19,11 @@ static inline uint64_t pair(unsigned int low, unsigned int high) {
 /* `stream` as the driver understands it, the key's parts in parentheses, then the call. */
 #define GATED(stream, function, key, call)                                                                             \
     do {                                                                                                               \
-        bool gated = gate_begin(stream, key, FAMILY(function), 0);                                                     \
+        enum gate_answer answer = gate_begin(stream, key, FAMILY(function), 0);                                        \
+        if (answer == GATE_REFUSED)                                                                                    \
+            return GATE_REFUSAL;                                                                                       \
         CUresult result = call;                                                                                        \
-        if (gated)                                                                                                     \
+        if (answer == GATE_PASSED)                                                                                     \
             gate_end();                                                                                                \
         return result;                                                                                                 \
     } while (0)
@@ -31,9 +33,11 @@ static inline uint64_t pair(unsigned int low, unsigned int high) {
  * `sane` is the driver's to refuse. */
 #define LAUNCH(name, parameters, arguments, sane, stream, function, key)                                               \
     static __attribute__((noinline)) CUresult slow_##name parameters {                                                 \
-        bool gated = (sane) && gate_begin_slow(stream, key, FAMILY(function), 0);                                      \
+        enum gate_answer answer = (sane) ? gate_begin_slow(stream, key, FAMILY(function), 0) : GATE_NOT_OURS;          \
+        if (answer == GATE_REFUSED)                                                                                    \
+            return GATE_REFUSAL;                                                                                       \
         CUresult result = real.name arguments;                                                                         \
-        if (gated)                                                                                                     \
+        if (answer == GATE_PASSED)                                                                                     \
             gate_end();                                                                                                \
         return result;                                                                                                 \
     }                                                                                                                  \
@@ -75,20 +79,21 @@ LAUNCH(cuLaunchKernelEx_ptsz, CONFIG_PARAMETERS, CONFIG_ARGUMENTS, config, strea
     CONFIG_KEY)
 
 /* Wait for the gate of one device of several, and account for the launch there. */
-static void pass_gate_of(const CUDA_LAUNCH_PARAMS *one) {
+static enum gate_answer pass_gate_of(const CUDA_LAUNCH_PARAMS *one) {
     CUcontext context, popped;
 
     if (real.cuStreamGetCtx(one->hStream, &context) != CUDA_SUCCESS ||
         real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
-        return; /* the driver will say what is wrong with it */
+        return GATE_NOT_OURS; /* the driver will say what is wrong with it */
     context_changed();
-    if (gate_begin(one->hStream,
-            KEY(one->function, one->gridDimX, one->gridDimY, one->gridDimZ, one->blockDimX, one->blockDimY,
-                one->blockDimZ),
-            FAMILY(one->function), 0))
+    enum gate_answer answer = gate_begin(one->hStream,
+        KEY(one->function, one->gridDimX, one->gridDimY, one->gridDimZ, one->blockDimX, one->blockDimY, one->blockDimZ),
+        FAMILY(one->function), 0);
+    if (answer == GATE_PASSED)
         gate_end();
     real.cuCtxPopCurrent_v2(&popped);
     context_changed();
+    return answer;
 }
 
 /* One call launches on several devices, each on a stream of its own context, and so needs all of their tokens (removed
@@ -97,7 +102,8 @@ static void pass_gate_of(const CUDA_LAUNCH_PARAMS *one) {
 CUresult cuLaunchCooperativeKernelMultiDevice(
     CUDA_LAUNCH_PARAMS *launch_params_list, unsigned int num_devices, unsigned int flags) {
     for (unsigned int i = 0; launch_params_list && i < num_devices; i++)
-        pass_gate_of(&launch_params_list[i]);
+        if (pass_gate_of(&launch_params_list[i]) == GATE_REFUSED)
+            return GATE_REFUSAL;
     return real.cuLaunchCooperativeKernelMultiDevice(launch_params_list, num_devices, flags);
 }
 

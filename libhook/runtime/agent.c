@@ -8,6 +8,9 @@
  * Work. One poll() over the link, the page's socket and an eventfd by which other threads say "look"; its timeout is the
  * earliest deadline of the seats. After each wake-up every seat is stepped: the machine is level triggered.
  *
+ * What the thread needs may not be there (RLIMIT_NPROC, pids.max, seccomp, no descriptor left). Then calls that make
+ * contexts or memory, or launch, wait AGENT_LACKING_NS and fail from then on, each trying once more: nothing runs free.
+ *
  * Loss of the daemon is decided here and nowhere else (on_down): mode `wait` keeps what is held to its end and then
  * waits, mode `run` opens every gate until a daemon answers again.
  */
@@ -30,6 +33,7 @@
 #include "libhook/driver/real.h"
 #include "libhook/runtime/agent_kick.h"
 #include "libhook/runtime/agent_memory.h"
+#include "libhook/runtime/cancel.h"
 #include "libhook/runtime/forks.h"
 #include "libhook/runtime/gate.h"
 #include "libhook/runtime/link.h"
@@ -46,16 +50,35 @@
 #define PATIENCE_MOST_NS 16000000000ull
 #define HELLO_AGAIN_NS 500000000ull /* without a Welcome for so long, Hello is said again; it may be said twice */
 #define REFUSED_NS 1000000000ull    /* after an Error the daemon reads nothing more: connect anew, but not at once */
+#define START_AGAIN_NS 50000000ull
 #define COMPLAIN_NS 500000000ull /* for how long nobody may listen before a person is told */
 #define SILENT_NS 5000000000ull  /* the same where somebody listens, who may be kept from running, as we may be */
 
 /* How far the process has come; a futex. Grows, but for fork and the loss of the daemon in mode `run`. */
-enum attachment { UNKNOWN, STARTING, FREE /* mode run, no daemon */, WELCOMED, INERT };
+enum attachment {
+    UNKNOWN,
+    STARTING,
+    FREE, /* mode run, no daemon */
+    WELCOMED,
+    CLOSED, /* the process cannot have what the agent needs: its calls fail */
+    INERT
+};
 static uint32_t attachment;
+static bool running; /* the agent's thread is there */
 
 static struct agent_callbacks hooks;
 static int event_fd = -1;
 static char program[16]; /* comm of the thread that attached */
+
+/* What there must be for a process to have its share, and how a person mends that there is not. */
+struct need {
+    const char *what, *mend;
+};
+static const struct need A_PAGE = {"memory for the agent", "raise RLIMIT_AS (ulimit -v)"};
+static const struct need AN_EVENTFD = {
+    "an eventfd", "raise RLIMIT_NOFILE (ulimit -n), or allow eventfd2 in the seccomp profile"};
+static const struct need A_THREAD = {"a thread", "raise RLIMIT_NPROC (ulimit -u), pids.max or RLIMIT_AS (ulimit -v)"};
+static const struct need A_SOCKET = {"a socket", "raise RLIMIT_NOFILE (ulimit -n)"};
 
 /* The agent's own; nobody else touches it while it runs. */
 static struct {
@@ -68,6 +91,7 @@ static struct {
     uint64_t serial;
     uint64_t incarnation;
     uint64_t started_ns, stats_ns, hello_ns;
+    uint64_t lacking_ns; /* since when no socket can be had; 0: one can */
     uint64_t hello_patience_ns, answer_patience_ns; /* doubled each time: who is only slow is not to be pushed */
     bool ever_up, complained, run_on_loss, refused, told_refused;
 } agent = {.link.fd = -1, .page.fd = -1};
@@ -76,14 +100,18 @@ void agent_kick(void) {
     uint64_t one = 1;
     int saved = errno, fd = __atomic_load_n(&event_fd, __ATOMIC_ACQUIRE);
 
-    if (fd >= 0 && write(fd, &one, sizeof one) < 0) { /* EAGAIN: the agent has not read the last 2^64-1 of them */
-    }
+    if (fd >= 0) /* no place to be cancelled at; EAGAIN: the agent has not read the last 2^64-1 of them */
+        syscall(SYS_write, fd, &one, sizeof one);
     errno = saved;
 }
 
 bool agent_lost(void) {
     uint32_t now = __atomic_load_n(&attachment, __ATOMIC_ACQUIRE);
     return now == UNKNOWN || now == INERT;
+}
+
+bool agent_closed(void) {
+    return __atomic_load_n(&attachment, __ATOMIC_ACQUIRE) == CLOSED;
 }
 
 bool agent_welcomed(void) {
@@ -253,6 +281,35 @@ static void complain_once(uint64_t now_ns) {
                           : "waiting: start the daemon, or set GEMINI_ON_BACKEND_LOSS=run to go on without it");
 }
 
+static void complain_of_lack(const struct need *need, int error) {
+    log_line(LOG_ERROR,
+        "%s cannot be had here (%s), and without it this process has no share of the GPU: waiting for "
+        "%d s, then its CUDA calls fail with CUDA_ERROR_OUT_OF_MEMORY; %s",
+        need->what, strerror(-error), (int)(AGENT_LACKING_NS / 1000000000), need->mend);
+}
+
+/* Without a socket nobody can be asked: who waits for an answer waits AGENT_LACKING_NS at most. Tried again for ever. */
+static void look_for_lack(uint64_t now_ns) {
+    bool closed = agent_closed();
+
+    if (!agent.link.lacking || agent.run_on_loss) {
+        agent.lacking_ns = 0;
+        if (closed)
+            attach_as(agent.ever_up ? WELCOMED : STARTING);
+        return;
+    }
+    if (!agent.lacking_ns) {
+        agent.lacking_ns = now_ns;
+        agent.complained = true; /* this is why nobody answers */
+        complain_of_lack(&A_SOCKET, agent.link.lacking);
+    }
+    if (now_ns < agent.lacking_ns + AGENT_LACKING_NS)
+        return;
+    if (!closed)
+        attach_as(CLOSED);
+    mailbox_refuse_all(-ENOMEM);
+}
+
 /* Is there memory to report, or an answer to wait for, in a process that has nothing else to do? */
 static bool owes_something(uint64_t now_ns) {
     if (mailbox_overdue(now_ns, 0))
@@ -342,6 +399,7 @@ static void *run(void *nothing) {
             say_hello();
         if (ready[1] && agent.page.fd >= 0)
             page_step(&agent.page);
+        look_for_lack(now_ns);
         complain_once(now_ns);
     }
     return nothing;
@@ -357,6 +415,7 @@ static void after_fork_in_child(void) {
     if (event_fd >= 0)
         close(event_fd);
     event_fd = -1;
+    running = false;
     if (agent.page.map)
         page_open(&agent.page); /* local words again, at the same address */
     mailbox_reset_after_fork();
@@ -366,13 +425,16 @@ static void after_fork_in_child(void) {
     errno = saved;
 }
 
-static int start(const struct options *options) {
+/* 0, or -errno and what cannot be had; may be tried again. */
+static int start(const struct options *options, const struct need **lacks) {
     static const struct link_events EVENTS = {.on_up = on_up, .on_message = on_message, .on_down = on_down};
     uint8_t uuid[WIRE_MAX_DEVICES][16];
 
+    *lacks = &A_PAGE;
     int error = page_open(&agent.page);
     if (error)
         return error;
+    *lacks = &AN_EVENTFD;
     int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (fd < 0)
         return -errno;
@@ -384,6 +446,7 @@ static int start(const struct options *options) {
     agent.world =
         (struct seat_world){.page = &agent.page, .send = send_message, .ungated_lookups = hooks.ungated_lookups};
     agent.serial = agent.incarnation = 0;
+    agent.lacking_ns = 0;
     agent.ever_up = agent.complained = false;
     agent.run_on_loss = options->run_on_loss;
     agent.started_ns = agent.stats_ns = gate_now();
@@ -392,7 +455,47 @@ static int start(const struct options *options) {
     link_open(&agent.link, options->socket, &EVENTS, NULL);
     gate_start();
     prctl(PR_GET_NAME, program);
-    return thread_start(run);
+    *lacks = &A_THREAD;
+    error = thread_start(run);
+    if (error) {
+        __atomic_store_n(&event_fd, -1, __ATOMIC_RELEASE);
+        close(fd);
+    }
+    return error;
+}
+
+/* The thread that found nothing begun. Whatever happens, somebody is told by `attachment`, in which it leaves no
+ * STARTING but to the agent. `patient`: what cannot be had at once is waited for. */
+static void start_or_close(const struct options *options, bool patient) {
+    static const struct timespec PAUSE = {.tv_sec = 0, .tv_nsec = START_AGAIN_NS};
+    uint64_t until_ns = gate_now() + (patient ? AGENT_LACKING_NS : 0);
+    bool complained = !patient;
+    const struct need *lacks;
+
+    for (;;) {
+        int error = start(options, &lacks);
+        if (!error) {
+            __atomic_store_n(&running, true, __ATOMIC_RELEASE);
+            return;
+        }
+        if (options->run_on_loss) {
+            log_line(LOG_ERROR,
+                "%s cannot be had here (%s): running without a share, as GEMINI_ON_BACKEND_LOSS=run "
+                "says; %s",
+                lacks->what, strerror(-error), lacks->mend);
+            __atomic_store_n(&gate_mode, GATE_INERT, __ATOMIC_SEQ_CST);
+            attach_as(INERT);
+            return;
+        }
+        if (!complained)
+            complain_of_lack(lacks, error);
+        complained = true;
+        if (gate_now() >= until_ns) {
+            attach_as(CLOSED);
+            return;
+        }
+        syscall(SYS_nanosleep, &PAUSE, NULL);
+    }
 }
 
 bool agent_is_tenant(void) {
@@ -409,8 +512,9 @@ int agent_attach(void) {
 
     if (__builtin_expect(now == WELCOMED, 1))
         return 0;
-    int saved = errno;
-    if (now == UNKNOWN) {
+    int saved = errno, cancel = cancel_hold();
+    if (now == UNKNOWN || (now == CLOSED && !__atomic_load_n(&running, __ATOMIC_ACQUIRE))) {
+        bool patient = now == UNKNOWN; /* else: each call tries once more */
         const struct options *options = options_of_process();
         if (options->socket[0]) /* before anything begins: another thread may fork while this one starts */
             forks_watch(&watching, after_fork_in_child);
@@ -419,19 +523,15 @@ int agent_attach(void) {
             if (!options->socket[0]) {
                 __atomic_store_n(&gate_mode, GATE_INERT, __ATOMIC_SEQ_CST);
             } else {
-                int error = start(options);
-                if (error) {
-                    log_line(LOG_ERROR, "the agent thread cannot start (%s); this process runs free", strerror(-error));
-                    __atomic_store_n(&gate_mode, GATE_INERT, __ATOMIC_SEQ_CST);
-                    attach_as(INERT);
-                }
+                start_or_close(options, patient);
             }
         }
     }
     while ((now = __atomic_load_n(&attachment, __ATOMIC_ACQUIRE)) == STARTING)
         syscall(SYS_futex, &attachment, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, STARTING, NULL, NULL, 0);
+    cancel_release(cancel);
     errno = saved;
-    return now == WELCOMED ? 0 : -ENOTCONN;
+    return now == WELCOMED ? 0 : now == CLOSED ? -ENOMEM : -ENOTCONN;
 }
 
 void agent_init(const struct agent_callbacks *callbacks) {

@@ -14,8 +14,12 @@
 bool agent_is_tenant(void);
 
 /* Start the agent and say Hello, once per process image (again in a forked child). Returns 0, or -ENOTCONN where this
- * process runs free: inert, or no daemon with GEMINI_ON_BACKEND_LOSS=run. Blocks until Welcome in mode wait. */
+ * process runs free: inert, or no daemon with GEMINI_ON_BACKEND_LOSS=run; or -ENOMEM where it cannot have what the agent
+ * needs (a thread, a descriptor, memory) and must not go on. Blocks until Welcome in mode wait. */
 int agent_attach(void);
+
+/* How long what the agent needs is waited for. */
+#define AGENT_LACKING_NS 10000000000ull
 
 /* The hooks' side, called by the agent without any lock held. */
 struct agent_callbacks {

@@ -10,6 +10,8 @@
 void agent_kick(void);
 /* There is no agent any more (its start failed): do not wait for it. */
 bool agent_lost(void);
+/* This process cannot have what the agent needs: whoever waits for the daemon is to fail instead. */
+bool agent_closed(void);
 /* This process is a tenant, and no loss of the daemon has made it run free. */
 bool agent_welcomed(void);
 

@@ -45,8 +45,8 @@ int agent_memory_figures(int device, bool fresh, uint64_t *limit_bytes, uint64_t
     if (!fresh)
         return 0;
     mailbox_reserve(device, 0, 0, &answer);
-    if (answer.error == -ENOTCONN)
-        return -ENOTCONN;
+    if (answer.error)
+        return answer.error;
     *limit_bytes = answer.limit_bytes;
     *used_bytes = answer.used_bytes;
     return 0;
@@ -59,7 +59,7 @@ int agent_memory_reserve(int device, uint64_t bytes, uint64_t *credit_bytes) {
     if (credit_bytes)
         *credit_bytes = 0;
     if (error)
-        return -ENOTCONN; /* free, or a device that nobody counts: allowed */
+        return error == -ENOMEM ? -ENOMEM : -ENOTCONN; /* free, or a device that nobody counts: allowed */
     mailbox_reserve(device, bytes, credit_bytes ? CREDIT_BYTES : 0, &answer);
     if (credit_bytes)
         *credit_bytes = answer.credit_bytes;

@@ -91,8 +91,8 @@ void gate_close(struct gate *gate) {
     POKE(gate->free, false);
     __atomic_store_n(&gate->ticket, 0, __ATOMIC_SEQ_CST);
     gate_disarm(gate);
-    if (gate_mode == GATE_MEMBARRIER)
-        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+    if (gate_mode == GATE_MEMBARRIER && syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0))
+        __atomic_store_n(&gate_mode, GATE_FENCED, __ATOMIC_SEQ_CST); /* allowed once, and not any more */
 }
 
 bool gate_inside(const struct gate *gate) {

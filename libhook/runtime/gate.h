@@ -12,9 +12,10 @@
  * launch goes to another stream, or was never seen before, the way leads through gate_begin_slow(): the in-flight cap,
  * the end of the quota, the events that mark what was launched (lane.h), and waiting all live there.
  *
- * The order of a wrapper:   bool gated = gate_begin(stream, key, family, guess_ns);
+ * The order of a wrapper:   enum gate_answer answer = gate_begin(stream, key, family, guess_ns);
+ *                           if (answer == GATE_REFUSED) return GATE_REFUSAL;
  *                           CUresult result = real.cuX(...);
- *                           if (gated) gate_end();
+ *                           if (answer == GATE_PASSED) gate_end();
  * Between the two only the driver is called. Nothing here holds a lock across a driver call, and errno is kept.
  */
 #ifndef GEMINI_RUNTIME_GATE_H
@@ -68,11 +69,14 @@ struct gate {
 extern struct gate gates[WIRE_MAX_DEVICES];
 extern int gate_mode; /* enum gate_mode; GATE_MEMBARRIER until the process is known to be no tenant */
 
-/* May this launch go? Waits until it may. Returns true when gate_end() is to be called after the launch; false where
- * the launch is none of ours (no tenant, a stream that captures, no context). `stream` is as the driver understands it,
+/* What the driver says where it lacks memory or descriptors of the host. */
+#define GATE_REFUSAL CUDA_ERROR_OUT_OF_MEMORY
+
+/* May this launch go? Waits until it may: PASSED, and gate_end() is to be called after it. NOT_OURS: it goes by itself
+ * (no tenant, a stream that captures, no context). REFUSED: what the gate needs cannot be had (agent.h). `stream` is as the driver understands it,
  * 0 spelt out as CU_STREAM_LEGACY or CU_STREAM_PER_THREAD. `key` tells this launch's length, `family` that of its like
  * (0: none), `guess_ns` what to believe before either is known (0: nothing, so it is measured alone). */
-static inline bool gate_begin(CUstream stream, uint64_t key, uint64_t family, uint64_t guess_ns);
+static inline enum gate_answer gate_begin(CUstream stream, uint64_t key, uint64_t family, uint64_t guess_ns);
 static inline void gate_end(void);
 /* gate_begin in two: what nearly every launch passes, without a call; where it says false, gate_begin_slow decides. */
 static inline bool gate_pass(CUstream stream, uint64_t key);
@@ -123,8 +127,8 @@ static inline __attribute__((always_inline)) bool gate_pass(CUstream stream, uin
     return true;
 }
 
-static inline bool gate_begin(CUstream stream, uint64_t key, uint64_t family, uint64_t guess_ns) {
-    return gate_pass(stream, key) || gate_begin_slow(stream, key, family, guess_ns);
+static inline enum gate_answer gate_begin(CUstream stream, uint64_t key, uint64_t family, uint64_t guess_ns) {
+    return gate_pass(stream, key) ? GATE_PASSED : gate_begin_slow(stream, key, family, guess_ns);
 }
 
 static inline void gate_end(void) {

@@ -17,6 +17,7 @@
 #include "libhook/driver/real.h"
 #include "libhook/runtime/agent.h"
 #include "libhook/runtime/agent_kick.h"
+#include "libhook/runtime/cancel.h"
 #include "libhook/runtime/gate.h"
 #include "libhook/runtime/log.h"
 
@@ -28,10 +29,11 @@
 #define FEW_SAMPLES 4
 #define MEASURE_EVERY 32        /* of the launches that start on an idle lane */
 #define GATE_RECHECK_NS 100000000l
+#define ENROL_AGAIN_NS 10000000ull
 
 static void sleep_ns(uint64_t ns) {
     struct timespec duration = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
-    nanosleep(&duration, NULL);
+    syscall(SYS_nanosleep, &duration, NULL);
 }
 
 static bool is_open(const struct gate *gate, uint64_t *ticket) {
@@ -65,7 +67,7 @@ static void gate_wait(struct gate *gate, struct gate_thread *thread, struct lane
         } else {
             syscall(SYS_futex, &gate->wake, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, wake, &RECHECK, NULL, 0);
         }
-        if (agent_lost()) /* a fork in another thread cannot reach us; a failed start of the agent can */
+        if (agent_lost() || agent_closed())
             break;
     }
     __atomic_sub_fetch(&gate->waiting, 1, __ATOMIC_SEQ_CST);
@@ -282,26 +284,48 @@ static bool stream_captures(CUstream stream) {
     return real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-static bool begin(CUstream stream, uint64_t key, uint64_t family, uint64_t guess_ns) {
+/* The lane of this launch. Where there is no memory for one, it is waited for, once in a process's life. */
+static struct lane *enrolled(struct gate_thread **thread, CUcontext context, CUstream stream, int ordinal) {
+    static bool complained, given_up; /* any thread */
+    uint64_t until_ns = gate_now() + AGENT_LACKING_NS;
+
+    for (;;) {
+        *thread = gate_enrol();
+        struct lane *lane = *thread ? lane_of(*thread, context, stream, ordinal) : NULL;
+        if (lane || PEEK(given_up))
+            return lane;
+        if (!__atomic_exchange_n(&complained, true, __ATOMIC_RELAXED))
+            log_line(LOG_ERROR,
+                "no memory for the books of a launch: it waits for %d s, then launches fail with "
+                "CUDA_ERROR_OUT_OF_MEMORY; raise RLIMIT_AS (ulimit -v)",
+                (int)(AGENT_LACKING_NS / 1000000000));
+        if (gate_now() >= until_ns)
+            POKE(given_up, true);
+        else
+            sleep_ns(ENROL_AGAIN_NS);
+    }
+}
+
+static enum gate_answer begin(CUstream stream, uint64_t key, uint64_t family, uint64_t guess_ns) {
     if (__atomic_load_n(&gate_captures, __ATOMIC_ACQUIRE) && stream_captures(stream))
-        return false; /* no work for the device; or an error that the driver will name itself */
-    if (agent_attach() || gate_mode == GATE_INERT)
-        return false;
+        return GATE_NOT_OURS; /* no work for the device; or an error that the driver will name itself */
+    int error = agent_attach();
+    if (error || gate_mode == GATE_INERT)
+        return error == -ENOMEM ? GATE_REFUSED : GATE_NOT_OURS;
     struct context_now current = *context_current();
     if (!current.context || current.ordinal < 0 || current.ordinal >= WIRE_MAX_DEVICES)
-        return false;
+        return GATE_NOT_OURS;
     struct gate *gate = &gates[current.ordinal];
-    struct gate_thread *thread = gate_enrol();
-    if (!thread)
-        return false;
-    POKE(thread->inside, 0);
-    struct lane *lane = lane_of(thread, current.context, stream, current.ordinal);
+    struct gate_thread *thread;
+    struct lane *lane = enrolled(&thread, current.context, stream, current.ordinal);
     if (!lane)
-        return false;
+        return GATE_REFUSED;
+    POKE(thread->inside, 0);
     struct launch launch = {.stream = stream, .key = key, .wanted_ns = gate_now()};
     estimate(gate, thread, family, guess_ns, &launch);
     uint64_t now_ns = launch.wanted_ns, sleep = 0;
-    bool pends = false, gated = false;
+    bool pends = false;
+    enum gate_answer answer = GATE_NOT_OURS;
     while (!__atomic_load_n(&gate->free, __ATOMIC_ACQUIRE)) {
         enum verdict verdict = try(gate, thread, lane, &launch, now_ns, &sleep);
         if (verdict == GO) {
@@ -309,7 +333,7 @@ static bool begin(CUstream stream, uint64_t key, uint64_t family, uint64_t guess
             if (!launch.measure && thread->estimates[key & (GATE_ESTIMATES - 1)].key != key)
                 estimate_put(thread->estimates, GATE_ESTIMATES, key, launch.estimated_ns, FEW_SAMPLES);
             thread->after |= thread->tell_agent;
-            gated = true;
+            answer = GATE_PASSED;
             break;
         }
         if (verdict == WAIT_AT_GATE)
@@ -323,39 +347,46 @@ static bool begin(CUstream stream, uint64_t key, uint64_t family, uint64_t guess
                                                 : sleep);
         }
         now_ns = gate_now();
-        if (agent_lost())
+        if (agent_lost()) /* a fork in another thread cannot reach us; a failed start of the agent can */
             break;
+        if (agent_closed() && !__atomic_load_n(&gate->free, __ATOMIC_ACQUIRE)) {
+            answer = GATE_REFUSED;
+            break;
+        }
     }
     if (pends)
         __atomic_sub_fetch(&gate->pending, 1, __ATOMIC_SEQ_CST);
-    return gated;
+    return answer;
 }
 
-bool gate_begin_slow(CUstream stream, uint64_t key, uint64_t family, uint64_t guess_ns) {
+enum gate_answer gate_begin_slow(CUstream stream, uint64_t key, uint64_t family, uint64_t guess_ns) {
     if (gate_mode == GATE_INERT)
-        return false;
+        return GATE_NOT_OURS;
     int saved = errno;
     if (!context_is_known() && context_current()->context && gate_pass(stream, key)) {
         errno = saved; /* all that was in the way: the program had pushed a context, or popped one */
-        return true;
+        return GATE_PASSED;
     }
-    bool gated = begin(stream, key, family, guess_ns);
-    if (gated && family && !estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, family)) {
+    int cancel = cancel_hold();
+    enum gate_answer answer = begin(stream, key, family, guess_ns);
+    cancel_release(cancel);
+    if (answer == GATE_PASSED && family && !estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, family)) {
         const struct estimate *known = estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, key);
         if (known && PEEK(known->samples))
             estimate_put(gate_shared_estimates, GATE_SHARED_ESTIMATES, family, PEEK(known->ns), 1);
     }
     errno = saved;
-    return gated;
+    return answer;
 }
 
 void gate_end_slow(struct gate_thread *thread) {
-    int saved = errno;
+    int saved = errno, cancel = cancel_hold();
     thread->after = false;
     lane_cut(thread->lane, gate_now());
     if (thread->tell_agent) {
         thread->tell_agent = false;
         agent_kick();
     }
+    cancel_release(cancel);
     errno = saved;
 }

@@ -11,10 +11,12 @@
 #include "libhook/driver/cuda_types.h"
 #include "libhook/runtime/gate_thread.h"
 
+enum gate_answer { GATE_NOT_OURS, GATE_PASSED, GATE_REFUSED };
+
 #pragma GCC visibility push(hidden)
 
 /* What gate_begin and gate_end do, in full. Errno is kept. */
-bool gate_begin_slow(CUstream stream, uint64_t key, uint64_t family, uint64_t guess_ns);
+enum gate_answer gate_begin_slow(CUstream stream, uint64_t key, uint64_t family, uint64_t guess_ns);
 void gate_end_slow(struct gate_thread *thread);
 
 #pragma GCC visibility pop

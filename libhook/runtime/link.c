@@ -44,6 +44,7 @@ static void try_connect(struct link *link, uint64_t now_ns) {
 
     memcpy(address.sun_path, link->path, sizeof address.sun_path);
     link->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    link->lacking = link->fd < 0 ? -errno : 0;
     if (link->fd < 0 || connect(link->fd, (struct sockaddr *)&address, sizeof address)) {
         go_down(link, -errno, now_ns); /* also EAGAIN: the daemon's backlog is full */
         return;

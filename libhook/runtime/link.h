@@ -26,6 +26,7 @@ struct link {
     int fd; /* -1: none */
     bool up;
     bool told_down;
+    int lacking; /* -errno of the last socket() that failed; 0: the last one did not */
     uint64_t retry_ns; /* without a descriptor: when to try again */
     uint64_t backoff_ns;
     uint64_t handshake_end_ns; /* a peer that does not answer by then is given up */

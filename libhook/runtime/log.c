@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libhook/runtime/cancel.h"
+
 #define LINE_MAX_BYTES 512
 
 static int threshold = LOG_ERROR;
@@ -35,7 +37,7 @@ void log_line(enum log_level level, const char *format, ...) {
 
     if (!log_wants(level))
         return;
-    int saved = errno;
+    int saved = errno, cancel = cancel_hold();
     int length = snprintf(line, sizeof line, "gemini: ");
     va_start(arguments, format);
     int more = vsnprintf(line + length, sizeof line - 1 - (size_t)length, format, arguments);
@@ -55,5 +57,6 @@ void log_line(enum log_level level, const char *format, ...) {
     }
     if (path[0] && fd >= 0)
         close(fd);
+    cancel_release(cancel);
     errno = saved;
 }

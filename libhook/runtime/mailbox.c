@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "libhook/runtime/agent_kick.h"
+#include "libhook/runtime/cancel.h"
 
 struct request {
     struct request *next;
@@ -45,12 +46,13 @@ static void finish(struct request *request) {
 }
 
 static void ask(struct request *request) {
-    int saved = errno;
+    int saved = errno, cancel = cancel_hold(); /* the request lies on this thread's stack */
 
     put(request);
     agent_kick();
     while (!__atomic_load_n(&request->done, __ATOMIC_ACQUIRE))
         syscall(SYS_futex, &request->done, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, 0, NULL, NULL, 0);
+    cancel_release(cancel);
     errno = saved;
 }
 

@@ -7,6 +7,7 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include "libhook/runtime/cancel.h"
 #include "libhook/runtime/forks.h"
 #include "libhook/runtime/log.h"
 
@@ -96,11 +97,12 @@ const struct options *options_of_process(void) {
 
     if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == 2)
         return &process_options;
-    int saved = errno, expected = 0;
+    int saved = errno, expected = 0, cancel = cancel_hold();
     forks_watch(&watching, forget_in_child);
     if (!__atomic_compare_exchange_n(&state, &expected, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         while (__atomic_load_n(&state, __ATOMIC_ACQUIRE) != 2)
             usleep(50);
+        cancel_release(cancel);
         errno = saved;
         return &process_options;
     }
@@ -119,6 +121,7 @@ const struct options *options_of_process(void) {
     for (size_t i = 0; i < OPTION_COUNT; i++)
         if (refused[i])
             log_line(LOG_ERROR, "%s=%.200s cannot be used; %s", TABLE[i].name, getenv(TABLE[i].name), TABLE[i].mend);
+    cancel_release(cancel);
     errno = saved;
     return &process_options;
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from gemini import plain, serving
 from gemini.extender import app
 from gemini.extender.announce import Announcer
 from gemini.extender.app import App
+from gemini.extender.shown import state_json
 from gemini.extender.state import KINDS, POD
 from tests.gemini.extender.world import Replica, World, node_object, pod_object
 
@@ -166,6 +168,35 @@ def test_before_the_first_lists_nothing_is_promised() -> None:
             assert reply.status == 200
 
     served(made, talk, ready=False)
+
+
+@pytest.mark.flaky(reruns=3)
+def test_a_large_state_holds_the_loop_for_a_small_part_of_what_it_takes() -> None:
+    made = World()
+    made.nodes(*(f"n{i}" for i in range(1000)), count=8)
+
+    async def talk(session: ClientSession, url: str, replica: Replica) -> None:
+        began = time.perf_counter()
+        json.dumps(state_json(replica.cluster, {}))
+        at_once, longest, over = time.perf_counter() - began, 0.0, asyncio.Event()
+
+        async def look() -> None:
+            nonlocal longest
+            last = time.perf_counter()
+            while not over.is_set():
+                await asyncio.sleep(0)
+                now = time.perf_counter()
+                longest, last = max(longest, now - last), now
+
+        looking = asyncio.create_task(look())
+        async with session.get(f"{url}/state") as reply:
+            text = await reply.read()
+        over.set()
+        await looking
+        assert len(json.loads(text)["nodes"]) == 1000
+        assert longest < at_once / 4, f"{longest:.3f} of {at_once:.3f} s"
+
+    served(made, talk)
 
 
 def test_state_and_metrics_answer() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 from gemini.extender.promises import Verdict
-from gemini.extender.shown import by_reason, figures, state_json, summary
-from gemini.extender.state import POD
-from tests.gemini.extender.world import Replica, World, pod_object
+from gemini.extender.shown import by_reason, figures, state_json, state_parts, summary
+from gemini.extender.state import NODE, POD
+from tests.gemini.extender.world import Replica, World, node_object, pod_object
 
 
 def test_state_tells_cards_holders_waiting_pods_and_why() -> None:
@@ -40,3 +41,18 @@ def test_summary_counts_nodes_by_reason_with_an_example_of_each() -> None:
     assert summary(Verdict([], failed)) == "A on 2 nodes (n1: x); GroupIncomplete on 1 node (1 of 2)"
     assert summary(Verdict([], {}, error="no answer")) == "no answer"
     assert summary(Verdict([], {})) == "no node was asked about"
+
+
+def test_the_state_in_pieces_is_the_state_and_outlives_nodes_that_go_between_two_of_them() -> None:
+    made = World()
+    made.nodes("n1", "n2", "n3", count=2)
+    replica = Replica(made)
+    replica.watch()
+    whole = {**state_json(replica.cluster, {}), "ready": True}
+    assert json.loads(b"".join(state_parts(replica.cluster, {}, True))) == whole
+    pieces = state_parts(replica.cluster, {}, True)
+    first = next(pieces)
+    replica.cluster.apply(NODE, "DELETED", node_object("n2"))
+    given = json.loads(first + b"".join(pieces))
+    assert [node["name"] for node in given["nodes"]] == ["n1", "n3"]
+    assert json.loads(b"".join(state_parts(Replica(World()).cluster, {}, False)))["nodes"] == []

@@ -21,6 +21,7 @@ THREADS_IN_OLD_LIBC = {
     "pthread_mutex_lock",
     "pthread_mutex_unlock",
     "pthread_self",
+    "pthread_setcancelstate",
 }
 
 

@@ -127,7 +127,7 @@ counted by both sides, which preemption needs.
   weight: 1
   nodeCacheCapable: true
   enableHTTPS: true
-  httpTimeout: 30s
+  httpTimeout: 5s
   tlsConfig:
     caFile: {{ $folder }}/ca.crt
     certFile: {{ $folder }}/tls.crt

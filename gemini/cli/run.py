@@ -14,11 +14,12 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
+from typing import Any
 
-from gemini.cli import keeper
+from gemini.cli import cards, keeper
 from gemini.cli.comeback import Comeback
 from gemini.cli.node import HOOK, Node, ask, beyond_cards, register, tenant_environment, tenant_path
-from gemini.cli.options import add_node, add_shares, card, node_of
+from gemini.cli.options import add_node, add_shares, node_of
 from gemini.cli.problem import Problem
 from gemini.cli.status import percent
 from gemini.cli.supervise import supervise
@@ -30,7 +31,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", metavar="N", help="the tenant's name; processes of one name share what it has")
     add_shares(parser)
     parser.add_argument("--memory", metavar="SIZE", help="GPU memory, such as 4GiB; default: the whole card")
-    parser.add_argument("--gpu", metavar="ID", action="append", default=[], help="UUID or index; may be repeated")
+    parser.add_argument(
+        "--gpu", metavar="ID", action="append", default=[],
+        help="cards by index or beginning of their UUID, as 0,1; all; or any (default): the one with most room",
+    )  # fmt: skip
+    parser.add_argument("--gpus", metavar="N", type=int, help="so many cards, those with most room")
     parser.add_argument("--cpu-bind", metavar="N", type=int, help="run on the N cores nearest to the GPU")
     add_node(parser)
     parser.add_argument("command", metavar="CMD", nargs=argparse.REMAINDER)
@@ -56,23 +61,25 @@ def main(args: argparse.Namespace) -> int:
 
     if (problem := problem_of(HOOK, program)) is not None:
         raise Problem(problem)
-    cores = nearest_cores(node, args.gpu, args.cpu_bind) if args.cpu_bind is not None else None
     spec = {
         "name": name,
         "request": request,
         "limit": limit,
         "memory_bytes": memory_bytes,
         "latency": args.service == "latency",
-        "gpus": [card(gpu) for gpu in args.gpu],
         "pid": os.getpid(),
     }
-    tenant = register(node, spec)
-    visible = [str(gpu) for gpu in tenant.get("gpus", [])] if args.gpu else []
+    tenant, some = placed(node, args, spec, request, memory_bytes)
+    visible = [str(gpu) for gpu in tenant.get("gpus", [])] if args.gpu or some else []
     try:
-        if (note := beyond_cards(node, memory_bytes, tenant.get("gpus", []))) is not None:
+        note = beyond_cards(node, memory_bytes, tenant.get("gpus", []))
+        if note is None and memory_bytes:
+            note = overbooked(node, tenant["gpus"])
+        if note is not None:
             print_line(note)
         if not request and (note := best_effort(node, name)) is not None:
             print_line(note)
+        cores = nearest_cores(node, tenant["gpus"], args.cpu_bind) if args.cpu_bind is not None else None
         environment = tenant_environment(node, tenant["socket"], (request, limit), memory_bytes, visible)
         comeback = Comeback(node, spec, print_line)
         comeback.start()
@@ -90,6 +97,35 @@ def own_name(program: str) -> str:
     """The name of a tenant that was given none: its program's and our pid, as far as a name may hold them."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{os.path.basename(program)}-{os.getpid()}")
     return name[-63:].lstrip("-._")
+
+
+def placed(
+    node: Node, args: argparse.Namespace, spec: dict[str, Any], request: float, memory_bytes: int
+) -> tuple[Any, bool]:
+    """The tenant, registered on the cards that are meant or have room, and whether those are some of several."""
+    for last in (False, False, True):  # somebody else may take the room between our look and our word
+        state = cards.devices_and_tenants(node)
+        uuids = cards.choose(
+            state, spec["name"], args.gpu, args.gpus, request, memory_bytes, os.environ.get("CUDA_VISIBLE_DEVICES")
+        )
+        spec["gpus"] = uuids
+        try:
+            return register(node, spec), len(state["devices"]) > 1
+        except Problem as problem:
+            if args.gpu and args.gpu != ["any"] and "does not fit" in str(problem):
+                hint = cards.elsewhere(state, uuids, request, memory_bytes)
+                raise Problem(f"{problem}{hint}") from None
+            if last or "does not fit" not in str(problem):
+                raise
+    raise AssertionError("unreachable")
+
+
+def overbooked(node: Node, uuids: Sequence[str]) -> str | None:
+    """cards.overbooked, of the daemon that answers."""
+    try:
+        return cards.overbooked(ask(node, "GET", "/state"), uuids)
+    except Problem:
+        return None
 
 
 def best_effort(node: Node, name: str) -> str | None:

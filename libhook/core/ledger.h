@@ -11,7 +11,8 @@
  *     POOLED    key: device pointer; bytes: as asked, counted with its pool; link: the key of that
  *     GRAPHS    key: the device; bytes: what was counted for what the driver holds for graphs
  *     LIMIT + n key: CUcontext; bytes: what its limit n was raised by; link: what it had of it from the start
- *     OBJECT    key: a number of our own; bytes: one cuMemCreate; refs: its handles and mappings
+ *     OBJECT    key: a number of our own; bytes: one cuMemCreate; refs: its handles and mappings, and one for ever
+ *               once it was exported; owner: 1 then
  *     HANDLE    key: a cuMemCreate handle; refs: how often it was handed out; link: its object
  *     MAPPING   key: the address of a cuMemMap; bytes: its length; link: its object
  *

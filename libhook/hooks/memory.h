@@ -7,7 +7,7 @@
  *     plain, managed   as the driver takes it: above 1 MiB in pages of 2 MiB, below in pieces of 512 bytes
  *     pitched          the same, of pitch x height
  *     pools            what the pool says it has reserved, not what was cut from it
- *     cuMemCreate      its size (always a multiple of the granularity), until the last handle and mapping is gone
+ *     cuMemCreate      its size (always a multiple of the granularity), until the last handle and mapping is gone; once exported, for ever
  *     arrays, mipmaps  computed from the descriptor, rows in multiples of 512 bytes; sparse and deferred ones nothing
  *     contexts         measured (footprint.h)
  *     limits           what a context's stacks, printf buffer and heap are raised by (limit.c)

@@ -2,6 +2,9 @@
  * vmm.c - physical memory made by cuMemCreate. It is counted from its creation until the last handle is released and the
  * last mapping is gone, whichever comes last; reserving addresses takes nothing. Handles that were imported belong to
  * their exporter: they are not in the ledger, and neither are mappings of them.
+ *
+ * What was exported may live on in descriptors, in messages on their way and in whoever imported it, and nobody says
+ * when it is gone: it counts for its maker until that process ends.
  */
 #include <stddef.h>
 
@@ -13,6 +16,9 @@
 
 /* The least that any device maps (cuMemGetAllocationGranularity): how far to go on where a range has a hole. */
 static const uint64_t GRANULE = 2ull << 20;
+
+/* In the `owner` of an object, which no context's end frees. */
+static const uint64_t EXPORTED = 1;
 
 static uint64_t objects; /* counted up for their keys; under the lock of the books */
 
@@ -102,6 +108,22 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
                 &(struct ledger_entry){
                     .kind = LEDGER_HANDLE, .key = *handle, .device = object->device, .refs = 1, .link = object->key});
         }
+    }
+    account_unlock();
+    return result;
+}
+
+CUresult cuMemExportToShareableHandle(void *shareable_handle, CUmemGenericAllocationHandle handle,
+    CUmemAllocationHandleType handle_type, unsigned long long flags) {
+    CUresult result = real.cuMemExportToShareableHandle(shareable_handle, handle, handle_type, flags);
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct ledger *ledger = account_lock();
+    struct ledger_entry *entry = ledger_find(ledger, LEDGER_HANDLE, handle);
+    struct ledger_entry *object = entry == NULL ? NULL : ledger_find(ledger, LEDGER_OBJECT, entry->link);
+    if (object != NULL && !object->owner) {
+        object->owner = EXPORTED;
+        object->refs++; /* which nothing takes away */
     }
     account_unlock();
     return result;

@@ -11,6 +11,7 @@
  *     info                     "FREE TOTAL DEVICE_TOTAL" as the driver tells
  *     map COUNT                maps the newest vmm block COUNT times more; unmap: all its mappings
  *     release | retain         its handle, again from its mapping
+ *     share BYTES COUNT        up to COUNT blocks, each made, exported, released, imported and mapped; "N CODE"
  *     context | end            another context (made and popped), and its end; "0 CODE"
  *     green | ungreen          a green context on device 1, and its end; "0 CODE"
  *     elsewhere                another context, on device 1, made and ended at once; "0 CODE"
@@ -126,6 +127,33 @@ static void map_more(int count) {
     answer(done, code);
 }
 
+/* The way of a limit that counts a handle until it is released: what is left is the mapping of an import. */
+static CUresult share(size_t bytes) {
+    const CUmemAllocationProp prop = {
+        .type = 1, .requestedHandleTypes = 1, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    CUmemGenericAllocationHandle made, imported;
+    CUdeviceptr at;
+    int fd;
+    CUresult code = cuMemCreate(&made, bytes, &prop, 0);
+    if (code != CUDA_SUCCESS || (code = cuMemExportToShareableHandle(&fd, made, 1, 0)) != CUDA_SUCCESS ||
+        (code = cuMemRelease(made)) != CUDA_SUCCESS ||
+        (code = cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)fd, 1)) != CUDA_SUCCESS ||
+        (code = cuMemAddressReserve(&at, bytes, 0, 0, 0)) != CUDA_SUCCESS)
+        return code;
+    close(fd);
+    code = cuMemMap(at, bytes, 0, imported, 0);
+    cuMemRelease(imported);
+    return code;
+}
+
+static void share_all(size_t bytes, int count) {
+    CUresult code = CUDA_SUCCESS;
+    int done = 0;
+    while (done < count && (code = share(bytes)) == CUDA_SUCCESS)
+        done++;
+    answer(done, code);
+}
+
 static void graph(size_t bytes) {
     static CUstream stream;
     CUgraph made = NULL;
@@ -186,6 +214,8 @@ static void obey(char *line) {
         if (code == CUDA_SUCCESS)
             code = cuDeviceTotalMem_v2(&whole, device);
         printf("%zu %zu %zu\n", free_bytes, total, whole);
+    } else if (strcmp(word, "share") == 0) {
+        share_all(strtoull(first, NULL, 0), atoi(second));
     } else if (strcmp(word, "map") == 0) {
         map_more(atoi(first));
     } else if (strcmp(word, "unmap") == 0) {

@@ -202,6 +202,8 @@ void card_give(CUdevice device, uint64_t bytes);
 /* The same of exactly so many bytes, with as many contexts more or fewer. */
 CUresult card_change(CUdevice device, uint64_t bytes, bool take, int contexts);
 uint64_t card_room(uint64_t bytes);
+/* vmm.c: give back what was exported and is gone everywhere. Without driver.lock. */
+void vmm_reap(void);
 void card_figures(CUdevice device, uint64_t *used, uint64_t *total);
 
 #endif

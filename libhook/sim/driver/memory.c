@@ -110,6 +110,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     uint64_t used, total;
     NEED(free_bytes && total_bytes, CUDA_ERROR_INVALID_VALUE);
     TRY(context_current(&ctx));
+    vmm_reap();
     card_figures(ctx->device, &used, &total);
     *free_bytes = used < total ? total - used : 0;
     *total_bytes = total;

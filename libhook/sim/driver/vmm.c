@@ -1,10 +1,14 @@
 /*
  * The virtual memory API: physical memory is a memfd of its own, counted against the card as long as its handle or a
- * mapping of it lives; imported memory is its exporter's. Reserved addresses hold no memory. A mapping can be touched
+ * mapping of it lives, and, once it was exported, until the last descriptor, handle and mapping of whoever has it is
+ * gone: an flock() of the open file says so, for it ends with the last of them. The maker looks when it is asked for
+ * memory or figures; imported memory is its exporter's. Reserved addresses hold no memory. A mapping can be touched
  * once cuMemSetAccess said so.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,17 +24,51 @@ struct physical {
     CUmemAllocationProp prop;
     uint64_t bytes;
     int fd, references; /* the handle, each retain, each mapping */
+    int probe;          /* once exported: the same file, opened anew; else 0 */
     int handles;
     bool imported;
 };
+
+static atomic_bool exported; /* something was */
 
 static void drop(struct physical *physical) {
     if (--physical->references)
         return;
     close(physical->fd);
+    if (physical->probe)
+        return; /* it may live elsewhere: vmm_reap */
     if (!physical->imported && physical->prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE)
         card_give(physical->prop.location.id, physical->bytes);
     slab_give(SLAB_PHYSICAL, physical);
+}
+
+void vmm_reap(void) {
+    if (!atomic_load_explicit(&exported, memory_order_relaxed))
+        return;
+    pthread_mutex_lock(&driver.lock);
+    for (uint32_t i = 0; i < slab_used(SLAB_PHYSICAL); i++) {
+        struct physical *physical = slab_at(SLAB_PHYSICAL, i);
+        if (!physical || !physical->probe || physical->references || flock(physical->probe, LOCK_EX | LOCK_NB))
+            continue;
+        close(physical->probe);
+        card_give(physical->prop.location.id, physical->bytes);
+        slab_give(SLAB_PHYSICAL, physical);
+    }
+    pthread_mutex_unlock(&driver.lock);
+}
+
+/* From now on others may hold it. */
+static bool be_exported(struct physical *physical) {
+    char path[40];
+    if (physical->imported || physical->probe || physical->prop.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return true;
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", physical->fd);
+    int probe = open(path, O_RDWR | O_CLOEXEC);
+    if (probe < 0 || flock(physical->fd, LOCK_EX))
+        return false;
+    physical->probe = probe;
+    atomic_store(&exported, true);
+    return true;
 }
 
 static CUresult check_prop(const CUmemAllocationProp *prop) {
@@ -68,6 +106,7 @@ CUresult cuMemCreate(
     NEED(handle && bytes && bytes % GRAIN == 0 && !flags, CUDA_ERROR_INVALID_VALUE);
     TRY(check_prop(prop));
     TRY(capture_guard());
+    vmm_reap();
     bool of_card = prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     if (of_card)
         TRY(card_take(prop->location.id, bytes));
@@ -129,7 +168,9 @@ CUresult cuMemExportToShareableHandle(
     TRY(physical_of(handle, &physical));
     NEED(type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && physical->prop.requestedHandleTypes & type,
         CUDA_ERROR_INVALID_VALUE);
-    int fd = fcntl(physical->fd, F_DUPFD_CLOEXEC, 0);
+    pthread_mutex_lock(&driver.lock);
+    int fd = be_exported(physical) ? fcntl(physical->fd, F_DUPFD_CLOEXEC, 0) : -1;
+    pthread_mutex_unlock(&driver.lock);
     NEED(fd >= 0, CUDA_ERROR_OPERATING_SYSTEM);
     *(int *)shareable = fd;
     return CUDA_SUCCESS;

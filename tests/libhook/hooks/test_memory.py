@@ -193,6 +193,18 @@ def test_physical_memory_lives_until_the_last_handle_and_mapping(bed: Bed, app: 
     assert program.used() == on_card(bed, program) == CONTEXT
 
 
+def test_exported_memory_counts_for_its_maker_whatever_becomes_of_its_handles(bed: Bed, app: Path, tenant: str) -> None:
+    program, sibling = Program(bed, tenant, app), Program(bed, tenant, app)
+    fit = (GIB - 2 * CONTEXT) // (64 * MIB)
+    assert program(f"share {64 * MIB} 100") == [fit, OUT_OF_MEMORY]
+    assert on_card(bed, program, sibling) == 2 * CONTEXT + fit * 64 * MIB <= GIB
+    assert sibling(f"take alloc {64 * MIB} 1") == [0, OUT_OF_MEMORY]
+    program.child.kill()
+    program.child.wait()
+    wait_for(lambda: in_ledger(bed, tenant) == on_card(bed, sibling), 60, "end of the dead process's memory")
+    assert sibling(f"take alloc {64 * MIB} 1") == [1, 0]
+
+
 def test_pools_are_counted_by_what_they_hold(bed: Bed, app: Path, tenant: str) -> None:
     program = Program(bed, tenant, app)
     assert program(f"take pool {MIB} 1") == [1, 0]

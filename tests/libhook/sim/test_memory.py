@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import socket
 import time
 from ctypes import Structure, byref, c_int, c_size_t, c_ubyte, c_uint, c_uint64, c_ushort, c_void_p
 
@@ -242,6 +243,60 @@ def test_shared_memory_is_its_makers(machine: Machine) -> None:
     seen, same = machine.run(work)
     assert seen == b"over there"
     assert same == 1
+
+
+def test_exported_memory_is_on_the_card_until_the_last_descriptor_and_mapping_is_gone(machine: Machine) -> None:
+    def work() -> list[int]:
+        cuda = Cuda()
+        room, held = cuda.free_bytes(), []
+        handle, imported, again, descriptor = c_uint64(), c_uint64(), c_uint64(), c_int()
+        cuda.cuMemCreate(byref(handle), c_size_t(2 * MIB), byref(pinned(1)), c_uint64(0))
+        cuda.cuMemExportToShareableHandle(byref(descriptor), handle, 1, c_uint64(0))
+        cuda.cuMemRelease(handle)
+        held.append(room - cuda.free_bytes())  # by the descriptor
+        cuda.cuMemImportFromShareableHandle(byref(imported), c_void_p(descriptor.value), 1)
+        cuda.cuMemImportFromShareableHandle(byref(again), c_void_p(descriptor.value), 1)
+        here, there = socket.socketpair()
+        socket.send_fds(here, [b"x"], [descriptor.value])
+        os.close(descriptor.value)
+        place = c_uint64()
+        cuda.cuMemAddressReserve(byref(place), c_size_t(2 * MIB), c_size_t(0), c_uint64(0), c_uint64(0))
+        cuda.cuMemMap(place, c_size_t(2 * MIB), c_size_t(0), imported, c_uint64(0))
+        cuda.cuMemRelease(imported)
+        cuda.cuMemRelease(again)
+        held.append(room - cuda.free_bytes())  # by a mapping, and the message
+        cuda.cuMemUnmap(place, c_size_t(2 * MIB))
+        held.append(room - cuda.free_bytes())  # by the message alone
+        _, received, _, _ = socket.recv_fds(there, 1, 1)
+        held.append(room - cuda.free_bytes())
+        os.close(received[0])
+        held.append(room - cuda.free_bytes())
+        return held
+
+    assert machine.run(work) == [2 * MIB] * 4 + [0]
+
+
+def test_exported_memory_is_on_the_card_while_another_process_has_its_descriptor(machine: Machine) -> None:
+    def work() -> tuple[int, int]:
+        cuda = Cuda()
+        room = cuda.free_bytes()
+        handle, descriptor = c_uint64(), c_int()
+        cuda.cuMemCreate(byref(handle), c_size_t(2 * MIB), byref(pinned(1)), c_uint64(0))
+        cuda.cuMemExportToShareableHandle(byref(descriptor), handle, 1, c_uint64(0))
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(write)
+            os.read(read, 1)
+            os._exit(0)
+        cuda.cuMemRelease(handle)
+        os.close(descriptor.value)
+        held = room - cuda.free_bytes()
+        os.close(write)
+        os.waitpid(child, 0)
+        return held, room - cuda.free_bytes()
+
+    assert machine.run(work) == (2 * MIB, 0)
 
 
 def test_arrays_hold_their_rows_and_their_memory(machine: Machine) -> None:

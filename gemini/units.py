@@ -23,6 +23,8 @@ _SUFFIXES = {
     **{f"{unit}B": factor for unit, factor in {**_BINARY, **_DECIMAL}.items()},
     "m": Fraction(1, 1000),  # Kubernetes' own; legal as long as whole bytes come out
 }
+_SUFFIXES |= {unit.lower(): factor for unit, factor in _SUFFIXES.items() if unit.lower() not in _SUFFIXES}
+LEAST_MEMORY = 1 << 20  # of a tenant; less is a unit that was forgotten
 
 
 class BadValue(ValueError):
@@ -73,6 +75,14 @@ def parse_size(text: str, what: str = "size") -> int:
     if value.denominator != 1 or value >= 2**63:
         raise BadValue(f"{what} {text!r} is no whole number of bytes below 8Ei; write it such as 4GiB")
     return int(value)
+
+
+def parse_memory(text: str) -> int:
+    """The size of a tenant's memory; BadValue where it is so small that its unit was forgotten."""
+    size = parse_size(text, "memory")
+    if size < LEAST_MEMORY:
+        raise BadValue(f"memory {text!r} is {size} bytes, less than any program needs; write a unit, such as 8GiB")
+    return size
 
 
 def format_size(size_bytes: int) -> str:

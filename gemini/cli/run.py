@@ -23,7 +23,7 @@ from gemini.cli.options import add_node, add_shares, node_of
 from gemini.cli.problem import Problem
 from gemini.cli.status import percent
 from gemini.cli.supervise import supervise
-from gemini.units import parse_size, resolve_shares
+from gemini.units import parse_memory, resolve_shares
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +47,7 @@ def main(args: argparse.Namespace) -> int:
         raise Problem("no command to run; write it last: gemini run --request 0.3 -- python train.py")
     node = node_of(args)
     request, limit = resolve_shares(args.request, args.limit)
-    memory_bytes = parse_size(args.memory, "memory") if args.memory is not None else 0
+    memory_bytes = parse_memory(args.memory) if args.memory is not None else 0
     name = args.name or own_name(command[0])
     node.check_path(name)
     program = shutil.which(command[0])

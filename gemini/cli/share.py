@@ -21,7 +21,7 @@ from gemini.cli.node import Node, ask, beyond_cards, register, tenant_path
 from gemini.cli.options import add_node, add_shares, card, node_of
 from gemini.cli.problem import Problem
 from gemini.kube import names
-from gemini.units import format_share, format_size, parse_size, resolve_shares
+from gemini.units import format_share, format_size, parse_memory, resolve_shares
 
 COLUMNS = ("NAME", "REQUEST", "LIMIT", "MEMORY", "CLASS", "GPU", "PROCESSES", "DEVICE")
 
@@ -50,7 +50,7 @@ def main(args: argparse.Namespace) -> int:
 
 def make(node: Node, args: argparse.Namespace) -> int:
     request, limit = resolve_shares(args.request, args.limit)
-    memory_bytes = parse_size(args.memory, "memory") if args.memory is not None else 0
+    memory_bytes = parse_memory(args.memory) if args.memory is not None else 0
     node.check_path(args.name)
     spec = {
         "name": args.name, "request": request, "limit": limit, "memory_bytes": memory_bytes,

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gemini.units import BadValue, entitled, format_share, format_size, parse_share, parse_size, resolve_shares
+from gemini.units import (
+    BadValue,
+    entitled,
+    format_share,
+    format_size,
+    parse_memory,
+    parse_share,
+    parse_size,
+    resolve_shares,
+)
 
 
 @pytest.mark.parametrize(
@@ -114,3 +123,16 @@ def test_what_is_owed_lies_between_request_and_limit_and_fills_the_card(raw: lis
     for (request, limit), got in zip(shares, owed, strict=True):
         assert request - 1e-9 <= got <= limit + 1e-9
     assert sum(owed) == pytest.approx(min(1.0, sum(limit for _, limit in shares))) if shares else True
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("8g", 8 * 10**9), ("8gi", 8 << 30), ("8gib", 8 << 30), ("512mb", 512 * 10**6), ("1t", 10**12)]
+)
+def test_units_may_be_small_letters(text: str, size: int) -> None:
+    assert parse_memory(text) == size
+
+
+@pytest.mark.parametrize("text", ["8", "1024", "1000Ki"])
+def test_memory_whose_unit_was_forgotten_is_refused(text: str) -> None:
+    with pytest.raises(BadValue, match="write a unit, such as 8GiB"):
+        parse_memory(text)

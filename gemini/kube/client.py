@@ -251,11 +251,11 @@ class Client:
         metadata: Object = {"uid": uid, "annotations": dict(annotations)}
         return await self.call("PATCH", _pod_path(namespace, name), {"metadata": metadata})
 
-    async def evict(self, namespace: str, name: str, uid: str) -> None:
-        """Ends a pod as disruption budgets allow it; Unanswered (429) where they do not now."""
-        options = {"preconditions": {"uid": uid}}
-        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}, "deleteOptions": options}
-        await self.call("POST", f"{_pod_path(namespace, name)}/eviction", body)
+    async def end_pod(self, namespace: str, name: str, uid: str) -> None:
+        """Deletes a pod that cannot start, as its node may. Not an Eviction: that says nothing of the pod's node, so no
+        policy could keep the credentials of one node from evicting the pods of all."""
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        await self.call("DELETE", _pod_path(namespace, name), body)
 
     # ---- what the extender does
 

@@ -52,7 +52,7 @@ class Exchanges:
             await self._view.kubernetes.say(pod.object, "GeminiMismatch", message)
             owners = pod.object["metadata"].get("ownerReferences") or []
             if why and any(owner.get("controller") for owner in owners):
-                await self._view.kubernetes.evict(pod.namespace, pod.name, pod.uid)
+                await self._view.kubernetes.end_pod(pod.namespace, pod.name, pod.uid)
         raise Refusal(f"{message}; delete the pod and create it anew")
 
     async def _exchange(self, pod: PodClaims, given: Sequence[str]) -> str:

@@ -22,6 +22,7 @@ from tests.e2e.api import ApiError, Object
 from tests.e2e.charts import CHART, NAMESPACE, ROOT, Helm, Values, pod_templates
 from tests.e2e.conftest import built
 from tests.e2e.plane import Plane
+from tests.e2e.process import until
 
 EXISTING = {"mode": "existing", "caBundle": "LS0t"}
 VARIANTS: dict[str, Values] = {
@@ -209,6 +210,39 @@ def test_control_plane_pods_keep_the_restricted_pod_security_standard(
                 assert not any(one["securityContext"].get("privileged") for one in spec["containers"])
             else:
                 plane.api.call("POST", f"/api/v1/namespaces/{name}/pods", pod, {"dryRun": "All"})
+
+
+def test_a_nodes_credentials_end_pods_of_that_node_alone(
+    renderings: dict[str, list[Object]], plane: Plane, namespace: str
+) -> None:
+    kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ClusterRole", "ClusterRoleBinding")
+    given = [one for one in renderings["as it comes"] if one["kind"] in kinds]
+    parts = [one for one in given if "records" not in one["metadata"]["name"]]
+    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": parts})
+    plane.kubectl("apply", "-f", "-", text=listed)
+    user = f"system:serviceaccount:{NAMESPACE}:gemini-node"
+    claim = "authentication.kubernetes.io/node-name=n1"
+
+    def end(pod: str, *more: str) -> str:
+        words = ("-n", namespace, "delete", "pod", pod, "--wait=false", f"--as={user}", *more)
+        return plane.kubectl(*words, check=False).stderr
+
+    try:
+        for node in ("n1", "n2"):
+            spec = {"nodeName": node, "containers": [{"name": "a", "image": "x"}], "terminationGracePeriodSeconds": 0}
+            plane.api.post(f"/api/v1/namespaces/{namespace}/pods", {"metadata": {"name": f"on-{node}"}, "spec": spec})
+        said = plane.kubectl("auth", "can-i", "create", "pods", "--subresource=eviction", f"--as={user}", check=False)
+        assert said.stdout.strip() == "no"
+        # Dry runs until the policy has come to the API server.
+        until(
+            lambda: "on its own node alone" in end("on-n2", f"--as-user-extra={claim}", "--dry-run=server"),
+            "the policy",
+        )
+        assert "on its own node alone" in end("on-n1")
+        assert "on its own node alone" in end("on-n2", f"--as-user-extra={claim}")
+        assert end("on-n1", f"--as-user-extra={claim}") == ""
+    finally:
+        plane.kubectl("delete", "-f", "-", text=listed)
 
 
 def test_kustomizes_base_is_the_chart_with_cert_manager(helm: Helm, plane: Plane) -> None:

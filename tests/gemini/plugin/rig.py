@@ -38,7 +38,7 @@ class Api:
     def __init__(self) -> None:
         self.pods: dict[str, Object] = {}
         self.events: list[tuple[str, str, str]] = []
-        self.evicted: list[str] = []
+        self.ended: list[str] = []
         self.deaf = self.down = False
         self.lost = 0.0  # how many writes are done, and refused or not answered for
         self.random = random.Random(1)
@@ -78,8 +78,8 @@ class Api:
     async def say(self, pod: Mapping[str, Any], reason: str, message: str) -> None:
         self.events.append((pod["metadata"]["name"], reason, message))
 
-    async def evict(self, namespace: str, name: str, uid: str) -> None:
-        self.evicted.append(name)
+    async def end_pod(self, namespace: str, name: str, uid: str) -> None:
+        self.ended.append(name)
 
     def _answer(self) -> None:
         if self.down or self.random.random() < self.lost:

@@ -167,7 +167,7 @@ def test_a_pod_that_the_watch_has_not_brought_yet_is_looked_up(start: Start) -> 
     rig.check("fresh")
 
 
-def test_a_misplaced_pod_without_an_equal_is_refused_with_an_event_and_evicted_if_somebody_makes_it_anew(
+def test_a_misplaced_pod_without_an_equal_is_refused_with_an_event_and_ended_if_somebody_makes_it_anew(
     start: Start,
 ) -> None:
     rig = start(told=False)
@@ -180,7 +180,7 @@ def test_a_misplaced_pod_without_an_equal_is_refused_with_an_event_and_evicted_i
     ((name, reason, message),) = rig.api.events
     assert (name, reason) == ("second", "GeminiMismatch")
     assert "no other pod here asks for the same" in message
-    assert rig.api.evicted == ["second"]
+    assert rig.api.ended == ["second"]
     assert not rig.daemon.specs
 
 

@@ -187,7 +187,7 @@ def stands(connection: socket.socket) -> bool:
     """Is it still there? What comes is thrown away."""
     try:
         return connection.recv(65536) != b""
-    except BlockingIOError:
+    except (BlockingIOError, TimeoutError):
         return True
     except OSError:
         return False

@@ -162,7 +162,7 @@ async def _problems(request: web.Request, handler: Handler) -> web.StreamRespons
 async def _body(request: web.Request) -> dict[str, Any]:
     try:
         body = json.loads(await request.text())
-    except (ValueError, UnicodeDecodeError):
+    except (ValueError, UnicodeDecodeError, RecursionError):  # the last of nesting without end
         body = None
     if not isinstance(body, dict):
         raise Problem('the body is no JSON object; send one such as {"name": "a", "request": 0.5}')

@@ -1,0 +1,14 @@
+"""THE table of attacks: the run, `--list`, the page docs/attacks.md and the short test come from it."""
+
+from __future__ import annotations
+
+from bench.hostile import machine, pages, web, words, zmtp
+from bench.hostile.table import Attack
+
+ATTACKS: dict[str, Attack] = {one.name: one for module in (zmtp, words, pages, web, machine) for one in module.ATTACKS}
+
+
+def listing() -> str:
+    """The table as a Markdown one."""
+    rows = [f"| `{one.name}` | {one.who} | {one.what} |" for one in ATTACKS.values()]
+    return "\n".join(["| attack | who can do it | what it does |", "|---|---|---|", *rows]) + "\n"

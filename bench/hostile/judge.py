@@ -1,0 +1,292 @@
+"""Plays attacks beside two busy tenants, in turns with calm, and says what they cost the others.
+
+In calm a process burns a processor as an attacker does, so that only what goes by way of the daemon, the library and
+the card is counted. Shares and waits are the simulated card's own record. A tenant of its own is made for each attack
+and removed after it; what the daemon then has more than before, and what is left on the machine, is the attack's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import resource
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.bed import ROOT, Bed, wait_for
+from bench.hostile.table import Attack, Place
+from bench.jitter import Probe
+from bench.tenants import cpu_ns, resident_bytes
+
+VICTIMS = {"a": 0.6, "b": 0.4}
+LIMIT, MEMORY = 0.1, 1 << 30  # of the hostile tenant, which is promised nothing
+MOST_GROWTH, MOST_LOST_PP, MOST_LATER_MS = 10 << 20, 0.5, 2.0
+MOST_LOG_A_SECOND = 64 << 10
+WAIT_NS = 500_000  # a gap between a tenant's work on the card that is shorter is none
+BACK_SECONDS = 30.0  # so long may what the daemon has for those who left stay
+PATIENCE_S = 30.0
+SETTLE_SECONDS = 0.3
+NAME = "hostile"
+
+
+def used(pid: int) -> dict[str, int]:
+    """What the daemon has open, and how many threads and children."""
+    task = Path(f"/proc/{pid}/task")
+    children = sum(len((one / "children").read_text().split()) for one in task.iterdir())
+    return {
+        "descriptors": len(os.listdir(f"/proc/{pid}/fd")),
+        "threads": len(list(task.iterdir())),
+        "children": children,
+    }
+
+
+class Range:
+    """A bed with the two tenants at work, on which one attack after the other is played. A context manager."""
+
+    def __init__(self) -> None:
+        self.bed = Bed(config="metrics_port = 0\n")
+        self.calm: list[dict[str, Any]] = []
+        self._burner: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Range:
+        self.bed.__enter__()
+        try:
+            self.bed.start_loads(*((name, request, 1.0) for name, request in VICTIMS.items()),
+                                 options=("--seconds", 0))  # fmt: skip
+            self._pids = {name: child.pid for name, child in self.bed.children.values()}
+            burn = "while True: sum(range(1000))"
+            self._burner = subprocess.Popen([sys.executable, "-S", "-c", burn], start_new_session=True)
+            self._burner.send_signal(signal.SIGSTOP)
+            self._uuid = self.bed.timeline.devices()[0].uuid.removeprefix("GPU-").replace("-", "")
+            self._port = self._metrics_port()
+            self.bed.state()  # which starts the daemon's thread that asks the driver who is on the card
+            time.sleep(1.0)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._burner is not None:
+            self._burner.kill()
+            self._burner.wait()
+        self.bed.__exit__()
+
+    def _metrics_port(self) -> int:
+        log = self.bed.state_dir / "daemon.log"
+        line = next(line for line in log.read_text().splitlines() if "metrics address=" in line)
+        return int(line.rpartition(":")[2])
+
+    @property
+    def daemon(self) -> subprocess.Popen[bytes]:
+        assert self.bed.daemon is not None
+        return self.bed.daemon
+
+    def watch(self, seconds: float) -> dict[str, Any]:
+        """Shares and waits of the two, and the daemon's memory and time, over so long."""
+        timeline = self.bed.timeline
+        since, _ = timeline.segments()
+        began_ns, before = timeline.busy()
+        spent, wall_ns, most = cpu_ns(self.daemon.pid), time.monotonic_ns(), 0
+        low: dict[str, dict[str, float]] = {}
+        segments = []
+        with Probe() as probe:
+            end = time.monotonic() + seconds
+            while time.monotonic() < end and self.daemon.poll() is None:
+                time.sleep(0.05)
+                most = max(most, self._resident())
+                since, more = timeline.segments(0, since)
+                segments += more
+        now_ns, after = timeline.busy()
+        found: dict[str, Any] = {"shares": {}, "wait_ms": low, "most_bytes": most, "stalls": len(probe.stalls)}
+        found["stalled_ms"] = sum(end_ns - begin_ns for begin_ns, end_ns in probe.stalls) / 1e6
+        for name, pid in self._pids.items():
+            found["shares"][name] = (after.get(pid, 0) - before.get(pid, 0)) / max(1, now_ns - began_ns)
+            mine = sorted((one.start_ns, one.end_ns) for one in segments if one.pid == pid)
+            gaps = np.array([b - a for (_, a), (b, _) in itertools.pairwise(mine) if b - a > WAIT_NS] or [0])
+            low[name] = {f"p{q}": float(np.percentile(gaps, q)) / 1e6 for q in (50, 90, 99)}
+        found["daemon_percent"] = 100 * (cpu_ns(self.daemon.pid) - spent) / (time.monotonic_ns() - wall_ns)
+        return found
+
+    def _resident(self) -> int:
+        try:
+            return resident_bytes(self.daemon.pid)
+        except (OSError, KeyError):  # it has just ended
+            return 0
+
+    def rest(self, seconds: float) -> dict[str, Any]:
+        """A calm window."""
+        assert self._burner is not None
+        self._burner.send_signal(signal.SIGCONT)
+        try:
+            time.sleep(SETTLE_SECONDS)
+            found = self.watch(seconds)
+        finally:
+            self._burner.send_signal(signal.SIGSTOP)
+        self.calm.append(found)
+        return found
+
+    def play(self, attack: Attack, seconds: float) -> dict[str, Any]:
+        """One attack for so long; "failed" holds what must not be."""
+        pid = self.daemon.pid
+        before, memory, files = used(pid), self._resident(), self._files()
+        limits = {what: resource.prlimit(pid, what) for what in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE)}
+        log_bytes = (self.bed.state_dir / "daemon.log").stat().st_size
+        config = (self.bed.state_dir / "gemini.toml").read_text()
+        folder = Path(self.bed.tenant(NAME, 0.0, LIMIT, memory=MEMORY)).parent
+        if attack.descriptors:
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (attack.descriptors, limits[resource.RLIMIT_NOFILE][1]))
+        failed: list[str] = []
+        scratch = Path(tempfile.mkdtemp(prefix="gemini-attacker-"))
+        began = time.monotonic()
+        try:
+            with Attacker(attack.name, self._place(scratch)) as attacker:
+                time.sleep(SETTLE_SECONDS)
+                found = self.watch(seconds)
+                alive = attacker.process.poll() is None
+            failed += attacker.said
+            if not alive:
+                failed.append(f"the attack ended by itself: {attacker.error[-300:]}")
+        except TimeoutError as error:
+            found, failed = {"most_bytes": self._resident()}, [str(error)]
+        lasted = time.monotonic() - began
+        shutil.rmtree(scratch, ignore_errors=True)
+        found["grown_bytes"] = found["most_bytes"] - memory
+        if (ended := self.daemon.poll()) is not None:
+            last = (self.bed.state_dir / "daemon.log").read_text(errors="replace").splitlines()[-1:]
+            return {**found, "failed": [*failed, f"the daemon ended with {ended}: {' '.join(last)[:200]}"]}
+        for what, was in limits.items():
+            resource.prlimit(pid, what, was)
+        (self.bed.state_dir / "gemini.toml").write_text(config)
+        log = (self.bed.state_dir / "daemon.log").stat().st_size - log_bytes
+        found["log_bytes_a_second"] = log / lasted
+        if log > MOST_LOG_A_SECOND * lasted:
+            failed.append(f"the log grew by {log / lasted / 1024:.0f} KiB a second")
+        failed += self._left(before, files, folder)
+        if found["grown_bytes"] > MOST_GROWTH:
+            failed.append(f"the daemon grew by {found['grown_bytes'] / (1 << 20):.0f} MiB")
+        found["kept_bytes"] = self._resident() - memory
+        return {**found, "failed": failed}
+
+    def _place(self, scratch: Path) -> Place:
+        return Place(
+            self.bed.sockets[NAME], NAME, self.bed.sockets["a"], self._uuid, MEMORY, LIMIT, str(self.bed.state_dir),
+            str(self.bed.state_dir / "gemini.toml"), self._port, self.daemon.pid, self.bed.sim,
+            self.bed.environment(NAME), str(scratch),
+        )  # fmt: skip
+
+    def _files(self) -> set[str]:
+        shared = {str(path) for path in Path("/dev/shm").glob(f"*{self.bed.id}*")}
+        own = {str(path) for path in self.bed.state_dir.rglob("*") if not path.name.startswith("trace.jsonl")}
+        return shared | own
+
+    def _left(self, before: dict[str, int], files: set[str], folder: Path) -> list[str]:
+        """Remove the hostile tenant; what is then left of it."""
+        status = 0
+        with contextlib.suppress(OSError):
+            status, _ = self.bed.http("DELETE", f"/tenants/{NAME}")
+        failed = [] if status == 200 else [f"the hostile tenant cannot be removed: {status}"]
+        if folder.is_symlink() or folder.is_file():
+            folder.unlink()
+        shutil.rmtree(folder, ignore_errors=True)  # what it put into its own folder is its own
+        with contextlib.suppress(TimeoutError):
+            wait_for(
+                lambda: all(now <= before[name] for name, now in used(self.daemon.pid).items()),
+                BACK_SECONDS, "end of what the daemon had",
+            )  # fmt: skip
+        for name, now in used(self.daemon.pid).items():
+            if now > before[name]:
+                failed.append(f"{now - before[name]} {name} more than before")
+        if left := sorted(self._files() - files):
+            failed.append(f"left behind: {', '.join(left[:3])}")
+        return failed
+
+
+class Attacker:
+    """The process that attacks, and all that it starts; leaving the `with` block ends them. TimeoutError where it does
+    not come to begin."""
+
+    def __init__(self, name: str, place: Place) -> None:
+        words = [sys.executable, "-m", "bench.hostile.attacker", name]
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
+        self.process = subprocess.Popen(
+            words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, start_new_session=True
+        )
+        self._place = place
+        self.said: list[str] = []
+        self.error = ""
+
+    def __enter__(self) -> Attacker:
+        try:
+            assert self.process.stdin is not None
+            assert self.process.stdout is not None
+            self.process.stdin.write(self._place.as_json().encode() + b"\n")
+            self.process.stdin.flush()
+            if not select.select([self.process.stdout], [], [], PATIENCE_S)[0]:
+                raise TimeoutError(f"the attack did not begin within {PATIENCE_S:.0f} s")
+            self.process.stdout.readline()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        out = self.process.communicate()[0]
+        self.said = [line for line in out.decode(errors="replace").splitlines() if line != "ready"]
+        self._errors.seek(0)
+        self.error = self._errors.read().decode(errors="replace")
+        self._errors.close()
+        wait_for(lambda: not _group(self.process.pid), PATIENCE_S, "end of what the attacker had started")
+
+
+def _group(leader: int) -> list[int]:
+    """Living processes of a process group."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            if int(fields[2]) == leader and fields[0] != "Z":
+                found.append(int(entry.name))
+    return found
+
+
+def middle(windows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The medians of what was seen in these."""
+
+    def median(of: list[float]) -> float:
+        return float(np.median(of))
+
+    return {
+        "shares": {name: median([one["shares"][name] for one in windows]) for name in VICTIMS},
+        "wait_ms": {
+            name: {q: median([one["wait_ms"][name][q] for one in windows]) for q in ("p50", "p90", "p99")}
+            for name in VICTIMS
+        },
+        "daemon_percent": median([one["daemon_percent"] for one in windows]),
+    }
+
+
+def late(seen: dict[str, Any], calm: dict[str, Any]) -> list[str]:
+    """What of the two tenants' shares and waits is worse than in calm by more than is allowed."""
+    worse = []
+    for name, request in VICTIMS.items():
+        lost = 100 * (min(request, calm["shares"][name]) - seen["shares"][name])
+        if lost > MOST_LOST_PP:
+            worse.append(f"{name} lost {lost:.2f} pp")
+        for q in ("p50", "p90"):
+            later = seen["wait_ms"][name][q] - calm["wait_ms"][name][q]
+            if later > MOST_LATER_MS:
+                worse.append(f"{name} waits {later:.1f} ms longer ({q})")
+    return worse

@@ -1,0 +1,60 @@
+"""Every attack of bench/hostile, short: the daemon lives on, with no more memory, descriptors or threads than before.
+
+What it costs the others is judged by `python -m bench.hostile`: a second of a busy machine says nothing about shares.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from bench.hostile.attacks import ATTACKS, listing
+from bench.hostile.judge import late
+from bench.hostile.table import WHO, may_play
+from tests.bench.running import ROOT, answer_of
+
+QUICK = (  # one of each way in, none of which ends a daemon that libzmq listens for
+    "noise", "slow-greetings", "greatest-lengths", "flood-of-messages", "wrong-epochs", "writes-to-the-page",
+    "page-hellos-in-pieces", "huge-heads", "wrong-orders", "frozen-holders", "second-daemon",
+)  # fmt: skip
+
+
+def test_there_are_forty_attacks_and_each_says_what_it_does() -> None:
+    assert len(ATTACKS) >= 40
+    for one in ATTACKS.values():
+        assert one.who in WHO
+        assert one.what, one.name
+        assert "|" not in one.what, one.name
+    assert {1, 2, 3, 4, 5, 6, 7, 9} <= {one.finding for one in ATTACKS.values()}
+
+
+def test_the_list_is_the_table() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.hostile", "--list"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == listing()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", [name for name in QUICK if may_play(ATTACKS[name])])
+def test_the_daemon_is_what_it_was_after(name: str) -> None:
+    answer, said = answer_of("bench.hostile", "--liveness", "--seconds=1", f"--attack={name}")
+    assert answer["results"][name]["failed"] == [], said
+
+
+def window(a: float, b: float, wait_ms: float) -> dict[str, object]:
+    waits = {"p50": wait_ms, "p90": wait_ms, "p99": 99.0}
+    return {"shares": {"a": a, "b": b}, "wait_ms": {"a": waits, "b": waits}}
+
+
+def test_what_is_lost_of_a_share_and_what_is_waited_longer_is_told() -> None:
+    calm = window(0.599, 0.398, 10)
+    assert late(window(0.595, 0.394, 11.9), calm) == []
+    assert late(window(0.59, 0.398, 10), calm) == ["a lost 0.90 pp"]
+    assert "b waits 3.0 ms longer (p50)" in late(window(0.599, 0.398, 13), calm)
+
+
+def test_more_than_is_promised_is_nobodys_loss() -> None:
+    assert late(window(0.6, 0.4, 10), window(0.7, 0.4, 10)) == []

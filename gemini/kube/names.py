@@ -51,6 +51,8 @@ ALIYUN_ASSUME_TIME = "ALIYUN_COM_GPU_MEM_ASSUME_TIME"
 ALIYUN_ASSIGNED = "ALIYUN_COM_GPU_MEM_ASSIGNED"
 ALIYUN_CONTAINER = "ALIYUN_COM_GPU_MEM_CONTAINER"
 ALIYUN_DEVICE = "ALIYUN_COM_GPU_MEM_DEV"
+# All annotations of a pod by which somebody is told what it was promised: they belong to who writes them.
+RECORD_KEYS = (*WRITTEN_KEYS, ALIYUN_INDEX, ALIYUN_POD, ALIYUN_ASSUME_TIME, ALIYUN_ASSIGNED, ALIYUN_DEVICE)
 
 # On nodes and on the Device custom resource.
 NODE_LABEL = f"{DOMAIN}/gpu"  # "true", or "gpushare": which of our parts run on the node, by an operator's hand

@@ -205,7 +205,7 @@ def _read(request: dict[str, Any], settings: Settings) -> tuple[dict[str, Any], 
         if wrong is not None:
             raise InvalidPod(names.GPU_POLICY, f"{shown(wrong)} is no policy; use some of {', '.join(POLICIES)}")
     annotations = _annotations(pod)
-    for key in names.WRITTEN_KEYS:
+    for key in names.RECORD_KEYS:
         if key in annotations:
             raise InvalidPod(key, f"{shown(annotations[key])} is written by the scheduler alone; remove it")
     if fault := admission_fault(pod, spec, settings.allowed, settings.by_cdi):
@@ -219,21 +219,32 @@ def _read(request: dict[str, Any], settings: Settings) -> tuple[dict[str, Any], 
 
 
 def _annotations(pod: object) -> dict[str, Any]:
+    return _metadata(pod, "annotations")
+
+
+def _metadata(pod: object, part: str) -> dict[str, Any]:
     metadata = pod.get("metadata") if isinstance(pod, dict) else None
-    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
-    return annotations if isinstance(annotations, dict) else {}
+    found = metadata.get(part) if isinstance(metadata, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def _check_unchanged(request: dict[str, Any]) -> None:
     """What a pod was placed by cannot change under the scheduler's feet."""
-    old, new = _annotations(request.get("oldObject")), _annotations(request.get("object"))
-    for key in sorted({*old, *new}):
-        stem = key.removeprefix(f"{names.DOMAIN}/").partition(".")[0]
-        base = f"{names.DOMAIN}/{stem}"
-        fixed = key.startswith(f"{names.DOMAIN}/") and base not in names.WRITTEN_KEYS
-        if fixed and old.get(key) != new.get(key):
-            problem = f"{shown(new.get(key))} instead of {shown(old.get(key))} in a pod that exists"
-            raise InvalidPod(key, f"{problem}; create the pod anew")
+    was, now = request.get("oldObject"), request.get("object")
+    for part in ("annotations", "labels"):
+        old, new = _metadata(was, part), _metadata(now, part)
+        for key in sorted({*old, *new}):
+            if _fixed(part, key) and old.get(key) != new.get(key):
+                problem = f"{shown(new.get(key))} instead of {shown(old.get(key))} in a pod that exists"
+                raise InvalidPod(key, f"{problem}; create the pod anew")
+
+
+def _fixed(part: str, key: str) -> bool:
+    """Whether it is one that a share is read from."""
+    if part == "labels":
+        return key.startswith(f"{names.KUBESHARE}/") or key == names.ALIYUN_GPU_COUNT
+    stem = key.removeprefix(f"{names.DOMAIN}/").partition(".")[0]
+    return key.startswith(f"{names.DOMAIN}/") and f"{names.DOMAIN}/{stem}" not in names.WRITTEN_KEYS
 
 
 # ---- the patch

@@ -6,16 +6,16 @@ Pure; one object in, one view out. What a cluster of them adds up to is state.py
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gemini.extender.reserve import GroupKey
 from gemini.kube import names
-from gemini.kube.allocation import placement_of
+from gemini.kube.allocation import located, record_of
 from gemini.kube.life import gone, initialized
 from gemini.kube.pod import PodSpec, parse_pod
 from gemini.kube.spelling import S2_DOMAINS, InvalidPod
-from gemini.placement.model import Placement, Role
+from gemini.placement.model import Node, Placement, Role
 
 _DOMAINS = tuple(f"{d}/" for d in (*S2_DOMAINS, names.ALIYUN, names.NVIDIA))
 
@@ -31,11 +31,19 @@ class PodView:
     gone: bool  # its containers have ended
     terminating: bool
     initialized: bool
-    placement: Placement | None  # from its own record
+    placement: Placement | None  # from its own record, by the minors that the node's cards have now
     spec: PodSpec | None
     fault: str | None
     object: dict[str, Any]
     vendor: frozenset[str] = frozenset()  # containers whose cards are another device plugin's choice
+    recorded: tuple[Placement, tuple[str, ...]] | None = None  # the record itself, with the cards' uuids
+
+    def on(self, node: Node | None) -> PodView:
+        """The pod with its cards as its node has them; None: not known."""
+        if self.recorded is None:
+            return self
+        placement = self.recorded[0] if node is None else located(*self.recorded, node)
+        return self if placement == self.placement else replace(self, placement=placement)
 
     @property
     def holds(self) -> bool:
@@ -74,10 +82,10 @@ def view_of(given: dict[str, Any], known_pods: Mapping[str, PodView], types: fro
     uid = str(metadata.get("uid", ""))
     node = spec.get("nodeName")
     node = node if isinstance(node, str) and node else None
-    placement, parsed, fault = None, None, None
+    recorded, parsed, fault = None, None, None
     try:
         if node is not None:
-            placement = placement_of(uid, node, mapping(metadata.get("annotations")))
+            recorded = record_of(uid, node, mapping(metadata.get("annotations")))
         known = known_pods.get(uid)
         if known is not None and known.fault is None and _says(known.object) == _says(given):
             parsed = known.spec  # most news of a pod are of its status
@@ -87,6 +95,7 @@ def view_of(given: dict[str, Any], known_pods: Mapping[str, PodView], types: fro
     except InvalidPod as error:
         fault = str(error)
     metadata.pop("managedFields", None)
+    placement = None if recorded is None else recorded[0]
     return PodView(
         uid=uid,
         namespace=str(metadata.get("namespace", "")),
@@ -103,6 +112,7 @@ def view_of(given: dict[str, Any], known_pods: Mapping[str, PodView], types: fro
         fault=fault,
         object=given,
         vendor=_vendor(spec),
+        recorded=recorded,
     )
 
 

@@ -28,7 +28,7 @@ from gemini.kube.device import Reported, cordoned, read_device
 from gemini.kube.quantity import version_number
 from gemini.placement.allocate import Allocator
 from gemini.placement.book import Book
-from gemini.placement.model import Placement
+from gemini.placement.model import Node, Placement
 from gemini.placement.standing import Standings
 
 NODE, DEVICE, POD, CLAIM, BUDGET = "Node", "Device", "Pod", "ResourceClaim", "PodDisruptionBudget"
@@ -109,6 +109,7 @@ class Cluster:
         elif kind == DEVICE:
             self.devices[key] = read_device(given)
             self._put_node(key)
+            self._put_pods(key)
             self.foreign.report(key)
             self._put_claims(key)
         elif kind == POD:
@@ -125,6 +126,7 @@ class Cluster:
         elif kind == DEVICE:
             self.devices.pop(key, None)
             self._put_node(key)
+            self._put_pods(key)
             self.foreign.report(key)
             self._put_claims(key)
         elif kind == POD:
@@ -173,7 +175,19 @@ class Cluster:
 
     def view(self, given: dict[str, Any]) -> PodView:
         """A pod object as we see it."""
-        return view_of(given, self.pods, self.types)
+        seen = view_of(given, self.pods, self.types)
+        return seen.on(self._reported(seen.node))
+
+    def _reported(self, node: str | None) -> Node | None:
+        reported = self.devices.get(node or "")
+        return None if reported is None else reported.node
+
+    def _put_pods(self, node: str) -> None:
+        """The node's cards may have other minors now, or others their minors."""
+        for uid in sorted(self.on_node.get(node, ())):
+            known = self.pods[uid]
+            if (fresh := known.on(self._reported(node))) is not known:
+                self._put_pod(fresh)
 
     def _put_pod(self, pod: PodView) -> None:
         known = self.pods.get(pod.uid)

@@ -9,7 +9,8 @@ Reading trusts nothing: what is no such record is an InvalidPod.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gemini.kube import names
@@ -17,6 +18,8 @@ from gemini.kube.pod import PodSpec
 from gemini.kube.quantity import shown
 from gemini.kube.spelling import GPUSHARE_UNITS, InvalidPod
 from gemini.placement.model import GPU, WHOLE, Grant, Node, Placement, Role
+
+ABSENT = -1  # the minor of a card that its node does not have
 
 
 def annotations_of(placement: Placement, spec: PodSpec, node: Node, now_ns: int) -> dict[str, str]:
@@ -65,6 +68,27 @@ def _gpushare(placement: Placement, spec: PodSpec, node: Node, now_ns: int) -> d
 
 def placement_of(pod: str, node: str, annotations: Mapping[str, object]) -> Placement | None:
     """What the record says; None where there is none."""
+    found = record_of(pod, node, annotations)
+    return None if found is None else found[0]
+
+
+def located(placement: Placement, uuids: Sequence[str], node: Node) -> Placement:
+    """The placement on the cards as they are numbered now, for a driver may number them anew at each start: a card that
+    the record names by uuid counts where that uuid is. One that is not there (any more) counts nowhere, and the card
+    that has its number now is not it."""
+    minors = {(d.type, d.uuid): d.minor for d in node.devices if d.uuid}
+    taken = {(d.type, d.minor) for d in node.devices if d.uuid}
+    grants = []
+    for grant, uuid in zip(placement.grants, uuids, strict=True):
+        minor = minors.get((grant.type, uuid)) if uuid else grant.minor
+        if minor is None:
+            minor = ABSENT if (grant.type, grant.minor) in taken else grant.minor
+        grants.append(grant if minor == grant.minor else replace(grant, minor=minor))
+    return replace(placement, grants=tuple(grants))
+
+
+def record_of(pod: str, node: str, annotations: Mapping[str, object]) -> tuple[Placement, tuple[str, ...]] | None:
+    """The same, with the uuid of each grant's card; "" where the record has none."""
     text = annotations.get(names.ALLOCATION)
     if text is None:
         return None
@@ -74,11 +98,13 @@ def placement_of(pod: str, node: str, annotations: Mapping[str, object]) -> Plac
         record = None
     if not isinstance(record, dict):
         raise InvalidPod(names.ALLOCATION, f"{shown(text)} is no record of an allocation; delete the pod")
-    grants = []
+    grants, uuids = [], []
     for kind, entries in record.items():
         for entry in entries if isinstance(entries, list) else [None]:
             grants.append(_grant(kind, entry))
-    return Placement(pod, node, tuple(grants))
+            uuid = (entry or {}).get("uuid")
+            uuids.append(uuid if isinstance(uuid, str) else "")
+    return Placement(pod, node, tuple(grants)), tuple(uuids)
 
 
 def _grant(kind: str, entry: object) -> Grant:

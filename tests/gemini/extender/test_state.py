@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from gemini.extender.state import BUDGET, CLAIM, DEVICE, KINDS, NODE, POD, Cluster
 from gemini.kube.device import write_device
+from gemini.placement.model import Node
 from tests.gemini.extender.world import GIB, World, cards, node_object, pod_object
 
 Object = dict[str, Any]
@@ -48,6 +50,26 @@ def test_bound_pod_with_a_record_holds_its_card_and_an_unbound_one_nothing() -> 
     made.apply(POD, "ADDED", bound("p", "n1"))
     made.apply(POD, "ADDED", pod_object("q", gpu_request="0.3"))
     assert (used(made, "n1"), made.pods["uid-q"].waits, made.pods["uid-p"].waits) == (50, True, False)
+
+
+def test_a_full_card_that_has_another_minor_after_a_reboot_is_still_full() -> None:
+    """The driver numbers cards as it finds them; the record names them by uuid, and that counts."""
+    made = cluster("n1")
+    made.apply(POD, "ADDED", bound("full", "n1", 0, core=100))
+    first, second = made.devices["n1"].node.devices
+    swapped = Node("n1", (replace(second, minor=0), replace(first, minor=1)))
+    made.apply(DEVICE, "MODIFIED", write_device(swapped))
+    assert used(made, "n1", 1) == 100, "the card is where its uuid is"
+    assert used(made, "n1", 0) == 0
+    fresh = cluster("n1")
+    fresh.apply(DEVICE, "MODIFIED", write_device(swapped))
+    fresh.apply(POD, "ADDED", bound("full", "n1", 0, core=100))
+    assert fresh.picture() == made.picture()
+    other = Node("n1", (replace(second, minor=0),))  # and the card itself is gone: its share holds no other card
+    made.apply(DEVICE, "MODIFIED", write_device(other))
+    assert used(made, "n1", 0) == 0
+    made.apply(DEVICE, "MODIFIED", write_device(Node("n1", (first, second))))
+    assert used(made, "n1", 0) == 100
 
 
 def test_terminating_pod_keeps_its_share_until_it_is_gone() -> None:

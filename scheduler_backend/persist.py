@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from scheduler_backend import private
 from scheduler_backend.core.tenant import TenantSpec, spec_of
 from scheduler_backend.problem import Problem
 
@@ -68,8 +69,9 @@ class StateDir:
         self._told_unwritable = False
         try:
             path.mkdir(parents=True, exist_ok=True, mode=0o755)
+            private.check_folder(path)
             (path / "tenants").mkdir(exist_ok=True)
-            self._lock = os.open(path / "daemon.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._lock = private.open_file(path / "daemon.lock", os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise Problem(
                 f"state directory {path} cannot be written: {error.strerror}; choose another --state-dir"
@@ -100,8 +102,10 @@ class StateDir:
         if same_file(self._lock, self.path / "daemon.lock"):
             return False
         try:
-            (self.path / "tenants").mkdir(parents=True, exist_ok=True)
-            fresh = os.open(self.path / "daemon.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self.path.mkdir(parents=True, exist_ok=True, mode=0o755)
+            private.check_folder(self.path)
+            (self.path / "tenants").mkdir(exist_ok=True)
+            fresh = private.open_file(self.path / "daemon.lock", os.O_RDWR | os.O_CREAT)
         except OSError as error:
             if not self._told_lost:
                 log.error("state-dir-lost path=%s error=%s", self.path, error)
@@ -160,7 +164,8 @@ class StateDir:
         }
         temporary = self._file.with_suffix(".tmp")
         try:
-            temporary.write_text(json.dumps(raw))
+            with os.fdopen(private.open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as file:
+                file.write(json.dumps(raw))
             os.replace(temporary, self._file)
         except OSError as error:
             if not self._told_unwritable:

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
+from scheduler_backend import private
 from scheduler_backend.core import events as ev
 from scheduler_backend.core import snapshot
 from scheduler_backend.core.node import Node
@@ -64,7 +65,7 @@ class Recorder:
         """Begin the file of a part, with its header; whether that could be done."""
         assert self.path is not None
         try:
-            self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            self._fd = private.open_file(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         except OSError:
             self._fd = -1  # tried again with the next flush
             return False

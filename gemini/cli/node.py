@@ -27,6 +27,8 @@ from typing import IO, Any
 import libhook
 from gemini.cli.problem import Problem
 from gemini.units import format_size
+from scheduler_backend import private
+from scheduler_backend.problem import Problem as DaemonProblem
 
 LIB = Path(libhook.__file__).resolve().parent / "lib"
 HOOK = LIB / "libgemini_hook.so"
@@ -80,8 +82,11 @@ class Node:
         self.check_path()
         try:
             self.state_dir.mkdir(parents=True, exist_ok=True, mode=0o755)
+            private.check_folder(self.state_dir)
         except OSError as error:
             raise Problem(f"state directory {self.state_dir}: {error.strerror}; choose another --state-dir") from None
+        except DaemonProblem as error:
+            raise Problem(str(error)) from None
         if not os.access(self.state_dir, os.W_OK | os.X_OK):
             raise Problem(f"state directory {self.state_dir} cannot be written; choose another --state-dir")
 
@@ -174,7 +179,7 @@ def answers(node: Node) -> bool:
 def _appending(path: Path) -> IO[bytes]:
     """The file, open for more; Problem that names it where that may not be."""
     try:
-        return open(path, "ab")
+        return os.fdopen(private.open_file(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):
             raise  # it is not the file that is wrong

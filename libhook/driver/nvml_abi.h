@@ -31,6 +31,8 @@ typedef enum {
 typedef int nvmlBrandType_t, nvmlTemperatureSensors_t, nvmlTemperatureThresholds_t, nvmlPstates_t, nvmlClockType_t;
 typedef int nvmlClockId_t, nvmlComputeMode_t, nvmlEnableState_t, nvmlMemoryErrorType_t, nvmlEccCounterType_t;
 typedef int nvmlGpuVirtualizationMode_t, nvmlPcieUtilCounter_t, nvmlGpuTopologyLevel_t, nvmlGpuP2PCapsIndex_t;
+typedef struct nvmlGpuFabricInfoV_st nvmlGpuFabricInfoV_t;
+typedef int nvmlIntNvLinkDeviceType_t;
 typedef int nvmlGpuP2PStatus_t, nvmlNvLinkCapability_t, nvmlValueType_t, nvmlMemoryLocation_t, nvmlDriverModel_t;
 typedef unsigned int nvmlDeviceArchitecture_t, nvmlAffinityScope_t;
 
@@ -279,6 +281,9 @@ nvmlReturn_t nvmlDeviceGetNvLinkCapability(
     nvmlDevice_t device, unsigned int link, nvmlNvLinkCapability_t capability, unsigned int *result);
 nvmlReturn_t nvmlDeviceGetNvLinkVersion(nvmlDevice_t device, unsigned int link, unsigned int *version);
 nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned int link, nvmlPciInfo_t *pci);
+nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(
+    nvmlDevice_t device, unsigned int link, nvmlIntNvLinkDeviceType_t *type);
+nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfoV_t *info);
 
 /* Events and fields. */
 nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned long long *types);

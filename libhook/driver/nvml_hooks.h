@@ -138,6 +138,8 @@ PASS(nvmlDeviceGetNvLinkState)
 PASS(nvmlDeviceGetNvLinkCapability)
 PASS(nvmlDeviceGetNvLinkVersion)
 PASS(nvmlDeviceGetNvLinkRemotePciInfo_v2)
+PASS(nvmlDeviceGetNvLinkRemoteDeviceType)
+PASS(nvmlDeviceGetGpuFabricInfoV)
 
 /* Events and fields. */
 PASS(nvmlDeviceGetSupportedEventTypes)

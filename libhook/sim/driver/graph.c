@@ -84,7 +84,6 @@ CUresult graph_clone(const struct CUgraph_st *graph, struct CUgraph_st **out) {
         if (!result) {
             node->original = graph->node[i];
             node->enabled = graph->node[i]->enabled;
-            node->op.owns_memory = false;
         }
     }
     for (size_t i = 0; !result && i < graph->nodes; i++)

@@ -34,6 +34,9 @@ struct block {
     struct CUctx_st *ctx;
     void *of; /* its pool, or the physical memory it maps */
     bool sync_memops;
+    /* Memory of a graph: how many allocation nodes have this address, and does it hold memory since a launch? */
+    uint32_t nodes;
+    bool live;
     /* Managed memory: what was advised of it, and where it was prefetched to last. */
     bool read_mostly;
     uint32_t accessed_by;

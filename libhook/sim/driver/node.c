@@ -67,7 +67,7 @@ static CUresult alloc_op(CUDA_MEM_ALLOC_NODE_PARAMS *params, struct op *op) {
     NEED(device_exists(params->poolProps.location.id), CUDA_ERROR_INVALID_DEVICE);
     TRY(pool_of_graphs(params->poolProps.location.id, &pool));
     TRY(pool_take(pool, NULL, params->bytesize, &params->dptr));
-    *op = (struct op){.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC, .owns_memory = true, .alloc = *params};
+    *op = (struct op){.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC, .alloc = *params};
     return CUDA_SUCCESS;
 }
 

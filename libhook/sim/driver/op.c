@@ -39,8 +39,9 @@ CUresult op_run(struct CUstream_st *stream, const struct op *op) {
         free(order);
         return result;
     }
-    default: /* empty nodes; memory nodes, whose memory is taken and freed by the graph that holds them */
-        return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC: pool_ran(op->alloc.dptr, true); return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_MEM_FREE: pool_ran(op->free, false); return CUDA_SUCCESS;
+    default: /* empty nodes */ return CUDA_SUCCESS;
     }
 }
 
@@ -85,6 +86,8 @@ CUresult op_keep(struct op *to, const struct op *from) {
         NEED(to->memory.paramArray, CUDA_ERROR_OUT_OF_MEMORY);
         memcpy(to->memory.paramArray, from->memory.paramArray, bytes);
     }
+    if (from->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+        pool_node(from->alloc.dptr);
     if (from->type == CU_GRAPH_NODE_TYPE_GRAPH)
         return graph_clone(from->graph, &to->graph);
     return CUDA_SUCCESS;
@@ -97,6 +100,6 @@ void op_drop(struct op *op) {
         free(op->memory.paramArray);
     if (op->type == CU_GRAPH_NODE_TYPE_GRAPH && op->graph)
         graph_end(op->graph);
-    if (op->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && op->owns_memory)
-        pool_end_of_graph(op->alloc.dptr);
+    if (op->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+        pool_end_of_node(op->alloc.dptr);
 }

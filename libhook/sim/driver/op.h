@@ -18,7 +18,6 @@ struct op_kernel {
 
 struct op {
     CUgraphNodeType type;
-    bool owns_memory; /* an allocation node in the graph it was made for, not in a clone */
     union {
         struct op_kernel kernel;
         CUDA_MEMCPY3D copy;

@@ -113,6 +113,10 @@ CUresult pool_give(CUdeviceptr pointer) {
     if (block.kind != BLOCK_POOLED || !slab_has(SLAB_POOL, block.of))
         return cuMemFree_v2(pointer); /* memory of cuMemAlloc may be freed in stream order, too */
     struct CUmemPoolHandle_st *pool = block.of;
+    if (block.nodes) { /* its graph keeps the address, for the next launch */
+        pool_ran(pointer, false);
+        return CUDA_SUCCESS;
+    }
     pthread_mutex_lock(&lock);
     heap_give(pointer, &block);
     pool->used -= block.room < pool->used ? block.room : pool->used;
@@ -120,11 +124,35 @@ CUresult pool_give(CUdeviceptr pointer) {
     return CUDA_SUCCESS;
 }
 
-void pool_end_of_graph(CUdeviceptr pointer) {
+static bool of_graph(CUdeviceptr pointer, struct block *block) {
+    return heap_find(pointer, block) && block->address == pointer && block->kind == BLOCK_POOLED &&
+           block->of == graph_pool[block->device];
+}
+
+void pool_node(CUdeviceptr pointer) {
     struct block block;
-    if (heap_find(pointer, &block) && block.address == pointer && block.kind == BLOCK_POOLED &&
-        block.of == graph_pool[block.device])
+    if (!of_graph(pointer, &block))
+        return;
+    block.nodes++;
+    heap_update(pointer, &block);
+}
+
+void pool_end_of_node(CUdeviceptr pointer) {
+    struct block block;
+    if (!of_graph(pointer, &block) || !block.nodes)
+        return;
+    block.nodes--;
+    heap_update(pointer, &block);
+    if (!block.nodes && !block.live)
         pool_give(pointer);
+}
+
+void pool_ran(CUdeviceptr pointer, bool live) {
+    struct block block;
+    if (!of_graph(pointer, &block))
+        return;
+    block.live = live;
+    heap_update(pointer, &block);
 }
 
 static CUresult pool_of(CUmemoryPool handle, struct CUmemPoolHandle_st **out) {
@@ -281,7 +309,7 @@ static CUresult take(CUdeviceptr *out, size_t bytes, CUmemoryPool handle, CUstre
     NEED(slab_has(SLAB_POOL, pool), CUDA_ERROR_INVALID_VALUE);
     if (stream_capturing(stream)) {
         struct op op = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
-            .owns_memory = true,
+
             .alloc = {.poolProps = pool->props, .bytesize = bytes}};
         if (!pool->host)
             TRY(pool_of_graphs(pool->device, &pool));

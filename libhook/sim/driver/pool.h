@@ -30,8 +30,12 @@ CUresult pool_give(CUdeviceptr pointer);
 CUresult pool_default(CUdevice device, struct CUmemPoolHandle_st **out);
 /* What allocation nodes of graphs take from: no program sees it but by cuDeviceGetGraphMemAttribute. */
 CUresult pool_of_graphs(CUdevice device, struct CUmemPoolHandle_st **out);
-/* The memory of an allocation node goes with its graph, unless the program freed it: then another may have its place. */
-void pool_end_of_graph(CUdeviceptr pointer);
+/* One more allocation node, or executable graph's copy of one, has this address; and one fewer. The memory goes with the
+ * last of them and the program's own free, whichever is later. */
+void pool_node(CUdeviceptr pointer);
+void pool_end_of_node(CUdeviceptr pointer);
+/* A launch ran the address's allocation node (live) or its free node. */
+void pool_ran(CUdeviceptr pointer, bool live);
 
 void pool_forget_all(void);
 

@@ -104,8 +104,7 @@ CUresult cuMemCreate(
     CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop, unsigned long long flags) {
     INIT();
     NEED(handle && bytes && bytes % GRAIN == 0 && !flags, CUDA_ERROR_INVALID_VALUE);
-    TRY(check_prop(prop));
-    TRY(capture_guard());
+    TRY(check_prop(prop)); /* allowed during captures, unlike cuMemAlloc: it touches no stream */
     vmm_reap();
     bool of_card = prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     if (of_card)

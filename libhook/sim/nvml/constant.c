@@ -87,6 +87,8 @@ ANSWER(nvmlDeviceGetPcieReplayCounter, unsigned int, 0)
 REFUSAL(nvmlDeviceGetNvLinkState, active, LINK, nvmlEnableState_t *active)
 REFUSAL(nvmlDeviceGetNvLinkVersion, version, LINK, unsigned int *version)
 REFUSAL(nvmlDeviceGetNvLinkRemotePciInfo_v2, pci, LINK, nvmlPciInfo_t *pci)
+REFUSAL(nvmlDeviceGetNvLinkRemoteDeviceType, type, LINK, nvmlIntNvLinkDeviceType_t *type)
+REFUSAL(nvmlDeviceGetGpuFabricInfoV, info, nvmlGpuFabricInfoV_t *info)
 REFUSAL(nvmlDeviceGetNvLinkCapability, result, LINK, __attribute__((unused)) nvmlNvLinkCapability_t capability,
     unsigned int *result)
 

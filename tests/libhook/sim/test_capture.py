@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Callable
 from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
@@ -255,3 +256,23 @@ def test_allocations_and_frees_are_captured_as_nodes(machine: Machine) -> None:
         return count.value
 
     assert machine.run(work) == 3
+
+
+def test_the_virtual_memory_api_spoils_no_capture(machine: Machine) -> None:
+    """PyTorch's expandable segments grow in the middle of captures."""
+
+    def work() -> int:
+        cuda = Cuda()
+        stream, handle, pointer = cuda.stream(1), c_uint64(), c_uint64()
+        prop = (ctypes.c_int * 8)(1, 0, 1, 0)  # pinned, no handle, on device 0
+        access = (ctypes.c_int * 3)(1, 0, 3)
+        cuda.cuStreamBeginCapture_v2(stream, GLOBAL)
+        size = c_size_t(2 << 20)
+        cuda.cuMemAddressReserve(byref(pointer), size, c_size_t(0), c_uint64(0), c_uint64(0))
+        cuda.cuMemCreate(byref(handle), size, byref(prop), c_uint64(0))
+        cuda.cuMemMap(pointer, size, c_size_t(0), handle, c_uint64(0))
+        cuda.cuMemSetAccess(pointer, size, byref(access), c_size_t(1))
+        cuda.spin(MS, stream)
+        return end_code(cuda, stream)
+
+    assert machine.run(work) == 0

@@ -398,10 +398,10 @@ def test_a_trimmed_pool_holds_what_the_card_counts_for_it(machine: Machine) -> N
     assert machine.run(work) == [0, 0, 0, 0]
 
 
-def test_a_graph_ends_without_what_took_the_place_of_its_memory(machine: Machine) -> None:
-    """The end of a graph freed whatever stood at its allocation's address, and waited for its own lock to do so."""
+def test_nothing_takes_the_place_of_a_graphs_memory_before_the_graph_ends(machine: Machine) -> None:
+    """Freeing it, the program let others have its address, and the end of the graph then freed what stood there."""
 
-    def work() -> int:
+    def work() -> tuple[bool, set[int]]:
         cuda = Cuda()
         stream, graph, out, other = cuda.stream(1), c_void_p(), c_uint64(), c_uint64()
         cuda.cuStreamBeginCapture_v2(stream, 2)
@@ -409,14 +409,39 @@ def test_a_graph_ends_without_what_took_the_place_of_its_memory(machine: Machine
         cuda.cuStreamEndCapture(stream, byref(graph))
         cuda.cuMemFree_v2(out)
         taken = []
-        while other.value != out.value and len(taken) < 64:
+        for _ in range(64):
             cuda.cuMemAlloc_v2(byref(other), c_size_t(4 << 20))
             taken.append(other.value)
-        assert other.value == out.value
         cuda.cuGraphDestroy(graph)
-        return cuda.code("cuMemFree_v2", other)
+        return out.value in taken, {cuda.code("cuMemFree_v2", c_uint64(pointer)) for pointer in taken}
 
-    assert machine.run(work) == 0
+    assert machine.run(work) == (False, {0})
+
+
+@pytest.mark.parametrize("ended_first", [True, False])
+def test_memory_of_a_launched_graph_outlives_it_until_it_is_freed(machine: Machine, ended_first: bool) -> None:
+    """With PyTorch's cudaMallocAsync backend a graph is instantiated and destroyed, and its memory freed in the end."""
+
+    def work() -> tuple[int, int, int]:
+        cuda = Cuda()
+        stream, graph, exe, out, used = cuda.stream(1), c_void_p(), c_void_p(), c_uint64(), c_uint64()
+        cuda.cuStreamBeginCapture_v2(stream, 0)
+        cuda.cuMemAllocAsync(byref(out), c_size_t(4 << 20), stream)
+        cuda.cuStreamEndCapture(stream, byref(graph))
+        cuda.cuGraphInstantiateWithFlags(byref(exe), graph, ctypes.c_ulonglong(1))
+        cuda.cuGraphDestroy(graph)
+        cuda.cuGraphLaunch(exe, stream)
+        if ended_first:
+            cuda.cuGraphExecDestroy(exe)
+        cuda.cuDeviceGetGraphMemAttribute(0, 0, byref(used))
+        before = used.value
+        freed = cuda.code("cuMemFreeAsync", out, stream)
+        if not ended_first:
+            cuda.cuGraphExecDestroy(exe)
+        cuda.cuDeviceGetGraphMemAttribute(0, 0, byref(used))
+        return before, freed, used.value
+
+    assert machine.run(work) == (4 << 20, 0, 0)
 
 
 def advised() -> list[list[int]]:

@@ -8,7 +8,7 @@ C_FILES = $(shell find libhook $(wildcard tests bench) -name '*.[ch]' | sort)
 PY_DIRS = gemini scheduler_backend libhook $(wildcard bench)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test e2e e2e-setup pictures lint format docs cuda-check sanitize bench gpu-check gpu-bundle wheel image clean
+.PHONY: help setup build run test e2e e2e-setup frameworks pictures lint format docs cuda-check sanitize bench gpu-check gpu-bundle wheel image clean
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -58,6 +58,10 @@ e2e-setup: setup # compiles Kubernetes once, into the user's cache
 
 e2e: build e2e-setup ## the tests with a real Kubernetes (builds it first: needs Go)
 	@$(BIN)/python -m pytest -q -m e2e $(ARGS)
+
+frameworks: build ## published frameworks with and without Gemini on a simulated card (fetches 3 GB once, into the user's cache)
+	@$(BIN)/python -m tests.frameworks.environment
+	@$(BIN)/python -m pytest -q -m frameworks $(ARGS)
 
 pictures: build e2e-setup ## docs/pictures anew: every panel of the dashboards, from a run under a real Prometheus
 	@GEMINI_PICTURES=docs/pictures $(BIN)/python -m pytest -q -m e2e tests/e2e/test_observability.py

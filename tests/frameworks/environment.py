@@ -1,0 +1,71 @@
+"""Published frameworks in environments of their own: `python -m tests.frameworks.environment` fetches them.
+
+Each environment lies in a folder of the cache that is named by what is in it, and is made once; it has its name when it
+is whole. The cache is $GEMINI_FRAMEWORKS_CACHE, else gemini-frameworks in the user's cache folder. PyTorch is 3 GB to
+fetch and 5.4 GB on the disk.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+# name -> what pip installs
+ENVIRONMENTS = {
+    "torch-cu13": ("torch==2.15.0", "numpy==2.4.6"),
+}
+
+
+def cache_folder() -> Path:
+    named = os.environ.get("GEMINI_FRAMEWORKS_CACHE")
+    users = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(named) if named else users / "gemini-frameworks"
+
+
+def place(name: str) -> Path:
+    """Where the environment is, or will be."""
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    said = hashlib.sha256(" ".join((python, *ENVIRONMENTS[name])).encode()).hexdigest()[:12]
+    return cache_folder() / f"{name}-{said}"
+
+
+def python_of(name: str) -> Path | None:
+    """Its interpreter; None where it was not fetched."""
+    python = place(name) / "bin" / "python"
+    return python if (place(name) / "whole").exists() else None
+
+
+def fetch(name: str) -> None:
+    folder = place(name)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if python_of(name) is not None:
+            return
+        shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
+        print(f"  PIP  {' '.join(ENVIRONMENTS[name])}, in {folder}", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as wheels:  # not kept twice
+            pip = [str(folder / "bin" / "python"), "-m", "pip", "-q", "--disable-pip-version-check", "--no-input"]
+            subprocess.run([*pip, "install", "--cache-dir", wheels, *ENVIRONMENTS[name]], check=True)
+        (folder / "whole").touch()
+
+
+def main() -> int:
+    for name in ENVIRONMENTS:
+        try:
+            fetch(name)
+        except (OSError, subprocess.CalledProcessError) as error:
+            print(f"gemini: {name} cannot be had: {error}", file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

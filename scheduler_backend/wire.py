@@ -95,6 +95,8 @@ def returned(client: int, gpu: int, message: Any) -> ev.TokenReturned:
 def _reserved(client: int, gpu: int, message: Any) -> ev.Event:
     if message.flags & lib.WIRE_MEM_CONTEXT:  # the server answers it; of the node it asks the figures
         return ev.MemoryAsked(client, gpu, 0, 0, message.header.serial)
+    if message.flags & lib.WIRE_MEM_EXPORTED:
+        return ev.MemoryAsked(client, gpu, 0, 0, message.header.serial, message.credit_bytes)
     return ev.MemoryAsked(client, gpu, message.bytes, message.credit_bytes, message.header.serial)
 
 

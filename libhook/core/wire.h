@@ -151,8 +151,10 @@ struct wire_return {
 };
 
 enum wire_mem_flags {
-    WIRE_MEM_CONTEXT = 1 /* reserves nothing: what did the context take that I have just made, my first on this device?
+    WIRE_MEM_CONTEXT = 1, /* reserves nothing: what did the context take that I have just made, my first on this device?
                             Besides it I hold `credit_bytes`. The reply's credit_bytes is that; 0: nobody can say */
+    WIRE_MEM_EXPORTED = 2 /* reserves nothing, `bytes` is 0: of what I hold, `credit_bytes` in all may live on elsewhere
+                             when I end, for others may have descriptors of it */
 };
 
 struct wire_mem_reserve {

@@ -4,7 +4,8 @@
  * their exporter: they are not in the ledger, and neither are mappings of them.
  *
  * What was exported may live on in descriptors, in messages on their way and in whoever imported it, and nobody says
- * when it is gone: it counts for its maker until that process ends.
+ * when it is gone: it counts for its maker until that process ends, and then for its tenant (the daemon's ledger.py). So
+ * the daemon is told before there is a descriptor.
  */
 #include <stddef.h>
 
@@ -13,6 +14,7 @@
 #include "libhook/hooks/memory.h"
 #include "libhook/runtime/account.h"
 #include "libhook/runtime/agent.h"
+#include "libhook/runtime/agent_memory.h"
 
 /* The least that any device maps (cuMemGetAllocationGranularity): how far to go on where a range has a hole. */
 static const uint64_t GRANULE = 2ull << 20;
@@ -115,17 +117,35 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 
 CUresult cuMemExportToShareableHandle(void *shareable_handle, CUmemGenericAllocationHandle handle,
     CUmemAllocationHandleType handle_type, unsigned long long flags) {
-    CUresult result = real.cuMemExportToShareableHandle(shareable_handle, handle, handle_type, flags);
-    if (result != CUDA_SUCCESS)
-        return result;
     struct ledger *ledger = account_lock();
     struct ledger_entry *entry = ledger_find(ledger, LEDGER_HANDLE, handle);
     struct ledger_entry *object = entry == NULL ? NULL : ledger_find(ledger, LEDGER_OBJECT, entry->link);
-    if (object != NULL && !object->owner) {
-        object->owner = EXPORTED;
-        object->refs++; /* which nothing takes away */
+    uint64_t key = 0;
+    int64_t bytes = 0;
+    int device = -1;
+    if (object != NULL && object->owner != EXPORTED) {
+        object->refs++; /* which nothing takes away once it is exported */
+        key = object->key;
+        bytes = (int64_t)object->bytes;
+        device = object->device;
     }
     account_unlock();
+    if (key == 0)
+        return real.cuMemExportToShareableHandle(shareable_handle, handle, handle_type, flags);
+    agent_memory_exported(device, bytes);
+    CUresult result = real.cuMemExportToShareableHandle(shareable_handle, handle, handle_type, flags);
+    uint64_t freed = 0;
+    ledger = account_lock();
+    object = ledger_find(ledger, LEDGER_OBJECT, key);
+    bool first = result == CUDA_SUCCESS && object != NULL && object->owner != EXPORTED;
+    if (first)
+        object->owner = EXPORTED;
+    else
+        freed = drop_object(ledger, key, &device);
+    account_unlock();
+    if (!first) /* it failed, or another thread's was first */
+        agent_memory_exported(device, -bytes);
+    account_return(device, freed, false);
     return result;
 }
 

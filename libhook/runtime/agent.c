@@ -174,6 +174,7 @@ static void on_welcome(const struct wire_welcome *welcome) {
         seat->slot = welcome->device[i].page_slot;
         agent_memory_on_welcome(
             i, managed, welcome->device[i].memory_limit_bytes, welcome->device[i].memory_used_bytes);
+        agent_memory_repeat_exported(i, send_message, next_serial);
         if (managed && seat->gate->free)
             gate_close(seat->gate);
         seat->managed = managed;

@@ -75,6 +75,16 @@ uint64_t agent_memory_of_context(int device, uint64_t held_bytes) {
     return answer.error ? 0 : answer.credit_bytes;
 }
 
+void agent_memory_exported(int device, int64_t more_bytes) {
+    struct mailbox_answer answer;
+
+    if (device < 0 || device >= WIRE_MAX_DEVICES)
+        return;
+    mailbox_note_exported(device, more_bytes);
+    if (!attached_device(device))
+        mailbox_tell_exported(device, &answer);
+}
+
 void agent_memory_release(int device, uint64_t bytes) {
     if (!bytes || device < 0 || device >= WIRE_MAX_DEVICES || !agent_welcomed())
         return;
@@ -87,6 +97,12 @@ void agent_memory_on_welcome(uint32_t device, bool managed, uint64_t limit_bytes
     __atomic_store_n(&memory[device].limit_bytes, limit_bytes, __ATOMIC_RELAXED);
     __atomic_store_n(&memory[device].used_bytes, used_bytes, __ATOMIC_RELAXED);
     __atomic_store_n(&memory[device].managed, managed, __ATOMIC_RELEASE);
+}
+
+void agent_memory_repeat_exported(
+    uint32_t device, int (*send)(void *message, int type), uint64_t (*next_serial)(void)) {
+    if (memory[device].managed)
+        mailbox_repeat_exported((int)device, send, next_serial());
 }
 
 void agent_memory_on_reply(const struct wire_mem_reply *reply, const struct agent_callbacks *hooks) {

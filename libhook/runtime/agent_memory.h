@@ -27,6 +27,10 @@ int agent_memory_reserve(int device, uint64_t bytes, uint64_t *credit_bytes);
  * message pair. 0: nobody can say. */
 uint64_t agent_memory_of_context(int device, uint64_t held_bytes);
 
+/* So much more (or less) of what this process holds may live on when it ends. Blocks until the daemon knows, where there
+ * is one. */
+void agent_memory_exported(int device, int64_t more_bytes);
+
 /* Give back; never blocks, never fails. */
 void agent_memory_release(int device, uint64_t bytes);
 
@@ -36,6 +40,8 @@ void agent_memory_on_reply(const struct wire_mem_reply *reply, const struct agen
 void agent_memory_on_recall(
     const struct wire_mem_recall *recall, const struct agent_callbacks *hooks, int (*send)(void *message, int type));
 
+/* The agent, on a new Welcome: the daemon may be the one who forgot what is exported. */
+void agent_memory_repeat_exported(uint32_t device, int (*send)(void *message, int type), uint64_t (*next_serial)(void));
 /* The agent, once a second: say what is held, after it changed. Should a message about it have been lost or come twice,
  * the daemon's book is right again. Only while nothing is under way, so that it stands in the row of messages where it
  * is true. */

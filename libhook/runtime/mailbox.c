@@ -27,6 +27,7 @@ struct request {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct request *first; /* changed under the lock; oldest first */
 static uint64_t released_bytes[WIRE_MAX_DEVICES]; /* atomic */
+static uint64_t exported_bytes[WIRE_MAX_DEVICES]; /* atomic; of all that is held, since the process began */
 
 static void put(struct request *request) {
     pthread_mutex_lock(&lock);
@@ -70,6 +71,30 @@ void mailbox_ask_context(int device, uint64_t held_bytes, struct mailbox_answer 
     *answer = request.answer;
 }
 
+void mailbox_note_exported(int device, int64_t more_bytes) {
+    __atomic_add_fetch(&exported_bytes[device], (uint64_t)more_bytes, __ATOMIC_SEQ_CST);
+}
+
+void mailbox_tell_exported(int device, struct mailbox_answer *answer) {
+    struct request request = {.device = device, .flags = WIRE_MEM_EXPORTED};
+
+    ask(&request);
+    *answer = request.answer;
+}
+
+void mailbox_repeat_exported(int device, int (*send)(void *message, int type), uint64_t serial) {
+    struct wire_mem_reserve message;
+    uint64_t bytes = __atomic_load_n(&exported_bytes[device], __ATOMIC_SEQ_CST);
+
+    if (!bytes)
+        return;
+    wire_init(&message, WIRE_MEM_RESERVE, serial); /* nobody waits for the answer */
+    message.device = (uint32_t)device;
+    message.flags = WIRE_MEM_EXPORTED;
+    message.credit_bytes = bytes;
+    send(&message, WIRE_MEM_RESERVE);
+}
+
 void mailbox_release(int device, uint64_t bytes) {
     __atomic_add_fetch(&released_bytes[device], bytes, __ATOMIC_SEQ_CST);
     agent_kick();
@@ -104,6 +129,8 @@ void mailbox_flush(int (*send)(void *message, int type), uint64_t (*next_serial)
         message.flags = request->flags;
         message.bytes = request->bytes;
         message.credit_bytes = request->credit_bytes;
+        if (request->flags & WIRE_MEM_EXPORTED) /* as it is now: of two threads' messages the later says no less */
+            message.credit_bytes = __atomic_load_n(&exported_bytes[request->device], __ATOMIC_SEQ_CST);
         request->sent_ns = now_ns;
         if (!send(&message, WIRE_MEM_RESERVE)) /* a write to our own buffer or socket; it never blocks */
             request->serial = message.header.serial;
@@ -127,7 +154,7 @@ void mailbox_on_reply(const struct wire_mem_reply *reply, void (*granted)(int de
         .credit_bytes = reply->granted ? reply->credit_bytes : 0,
         .limit_bytes = reply->limit_bytes,
         .used_bytes = reply->used_bytes};
-    if (granted && reply->granted && !(request->flags & WIRE_MEM_CONTEXT))
+    if (granted && reply->granted && !(request->flags & (WIRE_MEM_CONTEXT | WIRE_MEM_EXPORTED)))
         granted(request->device, request->bytes + reply->credit_bytes);
     finish(request);
 }
@@ -175,5 +202,5 @@ void mailbox_reset_after_fork(void) {
     lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     first = NULL;
     for (int device = 0; device < WIRE_MAX_DEVICES; device++)
-        released_bytes[device] = 0;
+        released_bytes[device] = exported_bytes[device] = 0;
 }

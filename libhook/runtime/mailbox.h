@@ -25,6 +25,11 @@ void mailbox_release(int device, uint64_t bytes);
 /* Any thread: what did the context take that was just made, beside `held_bytes`? In the answer's credit_bytes. */
 void mailbox_ask_context(int device, uint64_t held_bytes, struct mailbox_answer *answer);
 
+/* Any thread: so much more (or less) of what is held is exported; told with the sum of all, and again by the agent. */
+void mailbox_note_exported(int device, int64_t more_bytes);
+void mailbox_tell_exported(int device, struct mailbox_answer *answer);
+void mailbox_repeat_exported(int device, int (*send)(void *message, int type), uint64_t serial);
+
 /* The agent: send what is new. `send` returns 0 or -errno; what could not be sent stays. */
 void mailbox_flush(int (*send)(void *message, int type), uint64_t (*next_serial)(void), uint64_t now_ns);
 /* `granted` (may be NULL) is told what was reserved before the asking thread is, who may be long in coming back: all that

@@ -117,6 +117,7 @@ class MemoryAsked(NamedTuple):
     needed_bytes: int
     credit_bytes: int  # wanted beyond that, if it costs nobody anything
     serial: int  # of the message, for the answer
+    exported_bytes: int = -1  # of all that it holds, what may live on when it ends; -1: it does not say
 
 
 class MemoryReleased(NamedTuple):

@@ -9,6 +9,9 @@ A process is asked once at a time: whoever begins to wait meanwhile waits for th
 as the first may have given back no more than was asked for. So the recalls are as many as the answers, whoever asks.
 Where an answer is owed for AGAIN x recall_ns the message may have been lost: for the next who lacks something it is
 sent anew, and the answer, which may still be that to the first, is not yet his.
+
+What a process exported may live on with a sibling when it ends. So it stays charged to the tenant as long as one is
+left: nobody can see which of them has it, or that none has it any more.
 """
 
 from __future__ import annotations
@@ -40,7 +43,9 @@ class Account:
         self.gpu = gpu
         self.limit_bytes = limit_bytes  # 0: not limited; may be lowered below what is used
         self.held: dict[int, int] = {}  # client -> bytes, allocated or credit
-        self.used_bytes = 0  # by all processes, credit included
+        self.exported: dict[int, int] = {}  # client -> bytes of those, which may live on when it ends
+        self.orphaned_bytes = 0  # exported by processes that have ended
+        self.used_bytes = 0  # by all processes, credit included, and what they left
         self.refusals = 0
         self._recall_ns = recall_ns
         self._pending: list[_Pending] = []
@@ -62,6 +67,8 @@ class Account:
 
     def ask(self, event: ev.MemoryAsked, now_ns: int) -> list[ev.Action]:
         """Reserve, or recall siblings' credit first, or refuse."""
+        if event.exported_bytes >= 0:
+            self.exported[event.client] = event.exported_bytes
         reply = self._try(event)
         if reply is not None:
             return [reply]
@@ -98,8 +105,14 @@ class Account:
         return actions
 
     def leave(self, client: int, now_ns: int) -> list[ev.Action]:
-        """A process died: all its bytes are back."""
-        self.used_bytes -= self.held.pop(client, 0)
+        """A process died: all its bytes are back but what it exported; the last one's, and what others left, too."""
+        held = self.held.pop(client, 0)
+        exported = min(self.exported.pop(client, 0), held)
+        if self.held:
+            self.orphaned_bytes += exported
+            self.used_bytes -= held - exported
+        else:
+            self.orphaned_bytes = self.used_bytes = 0
         self._asked_ns.pop(client, None)
         self._pending = [pending for pending in self._pending if pending.event.client != client]
         for pending in self._pending:
@@ -142,7 +155,9 @@ class Account:
     def check(self) -> None:
         """Assert the invariants."""
         assert all(held >= 0 for held in self.held.values()), "a process holds less than nothing"
-        assert self.used_bytes == sum(self.held.values()), "the sum is not that of what they hold"
+        assert self.used_bytes == sum(self.held.values()) + self.orphaned_bytes, "the sum is not that of what they hold"
+        assert self.held or not self.orphaned_bytes, "memory of nobody"
+        assert self.exported.keys() <= self.held.keys(), "a dead process has exported something"
         assert all(pending.event.client in self.held for pending in self._pending), "a dead process waits for memory"
         assert self._asked_ns.keys() <= self.held.keys(), "a dead process is to answer"
         assert all(pending.behind <= pending.asked for pending in self._pending), "behind whom it does not wait for"

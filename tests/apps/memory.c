@@ -12,6 +12,7 @@
  *     map COUNT                maps the newest vmm block COUNT times more; unmap: all its mappings
  *     release | retain         its handle, again from its mapping
  *     share BYTES COUNT        up to COUNT blocks, each made, exported, released, imported and mapped; "N CODE"
+ *     adopt BYTES COUNT        the same, each made and exported by a child that has ended when it is mapped; "N CODE"
  *     context | end            another context (made and popped), and its end; "0 CODE"
  *     green | ungreen          a green context on device 1, and its end; "0 CODE"
  *     elsewhere                another context, on device 1, made and ended at once; "0 CODE"
@@ -23,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -154,6 +156,79 @@ static void share_all(size_t bytes, int count) {
     answer(done, code);
 }
 
+static int pass(int socket, int *fd, ssize_t (*transfer)(int, struct msghdr *)) {
+    char byte = 0;
+    _Alignas(struct cmsghdr) char room[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec one = {&byte, 1};
+    struct msghdr message = {.msg_iov = &one, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room)};
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(head), fd, sizeof(int));
+    if (transfer(socket, &message) != 1 || message.msg_controllen == 0)
+        return -1;
+    memcpy(fd, CMSG_DATA(head), sizeof(int));
+    return 0;
+}
+
+static ssize_t give_away(int socket, struct msghdr *message) {
+    return sendmsg(socket, message, 0);
+}
+
+static ssize_t get(int socket, struct msghdr *message) {
+    return recvmsg(socket, message, MSG_CMSG_CLOEXEC);
+}
+
+/* The child of adopt: makes and exports so much, and sends the descriptor over the socket. */
+static CUresult give_birth(size_t bytes, int socket) {
+    const CUmemAllocationProp prop = {
+        .type = 1, .requestedHandleTypes = 1, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    CUmemGenericAllocationHandle made;
+    int fd;
+    CUresult code = cuMemCreate(&made, bytes, &prop, 0);
+    if (code == CUDA_SUCCESS)
+        code = cuMemExportToShareableHandle(&fd, made, 1, 0);
+    if (code == CUDA_SUCCESS && pass(socket, &fd, give_away) != 0)
+        code = CUDA_ERROR_OPERATING_SYSTEM;
+    return code;
+}
+
+static CUresult adopt(const char *bytes) {
+    int ends[2], fd = -1, status = 0;
+    CUmemGenericAllocationHandle imported;
+    CUdeviceptr at;
+    char number[16];
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    snprintf(number, sizeof(number), "%d", ends[1]);
+    pid_t child = fork();
+    if (child == 0) {
+        execl("/proc/self/exe", "memory", bytes, number, (char *)NULL);
+        _exit(127);
+    }
+    close(ends[1]);
+    int failed = pass(ends[0], &fd, get);
+    close(ends[0]);
+    waitpid(child, &status, 0);
+    if (status != 0 || failed)
+        return (CUresult)WEXITSTATUS(status);
+    size_t size = strtoull(bytes, NULL, 0);
+    CUresult code = cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)fd, 1);
+    close(fd);
+    if (code == CUDA_SUCCESS && (code = cuMemAddressReserve(&at, size, 0, 0, 0)) == CUDA_SUCCESS)
+        code = cuMemMap(at, size, 0, imported, 0);
+    return code;
+}
+
+static void adopt_all(const char *bytes, int count) {
+    CUresult code = CUDA_SUCCESS;
+    int done = 0;
+    while (done < count && (code = adopt(bytes)) == CUDA_SUCCESS)
+        done++;
+    answer(done, code);
+}
+
 static void graph(size_t bytes) {
     static CUstream stream;
     CUgraph made = NULL;
@@ -216,6 +291,8 @@ static void obey(char *line) {
         printf("%zu %zu %zu\n", free_bytes, total, whole);
     } else if (strcmp(word, "share") == 0) {
         share_all(strtoull(first, NULL, 0), atoi(second));
+    } else if (strcmp(word, "adopt") == 0) {
+        adopt_all(first, atoi(second));
     } else if (strcmp(word, "map") == 0) {
         map_more(atoi(first));
     } else if (strcmp(word, "unmap") == 0) {
@@ -280,7 +357,7 @@ static void obey(char *line) {
     }
 }
 
-int main(void) {
+int main(int count, char **words) {
     char line[256];
     CUresult code = cuInit(0);
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -290,6 +367,8 @@ int main(void) {
         code = cuDevicePrimaryCtxRetain(&primary, device);
     if (code == CUDA_SUCCESS)
         code = cuCtxSetCurrent(primary);
+    if (count > 2)
+        return code == CUDA_SUCCESS ? (int)give_birth(strtoull(words[1], NULL, 0), atoi(words[2])) : (int)code;
     printf("%d\n", code);
     while (code == CUDA_SUCCESS && fgets(line, sizeof(line), stdin) != NULL)
         obey(line);

@@ -35,6 +35,8 @@ def test_a_return_carries_flags_and_figures():
 def test_memory_messages():
     reserve = core.new(lib.WIRE_MEM_RESERVE, 12, device=1, credit_bytes=2, **{"bytes": 1})
     assert event(reserve) == ev.MemoryAsked(7, 0, 1, 2, 12)
+    exported = core.new(lib.WIRE_MEM_RESERVE, 12, device=1, credit_bytes=2, flags=lib.WIRE_MEM_EXPORTED)
+    assert event(exported) == ev.MemoryAsked(7, 0, 0, 0, 12, 2)
     release = core.new(lib.WIRE_MEM_RELEASE, 12, device=1, flags=lib.WIRE_MEM_RELEASE_RECALLED, **{"bytes": 5})
     assert event(release) == ev.MemoryReleased(7, 0, 5, True)
     report = core.new(lib.WIRE_MEM_RELEASE, 13, device=1, flags=lib.WIRE_MEM_RELEASE_WHOLE, **{"bytes": 6})

@@ -201,8 +201,37 @@ def test_exported_memory_counts_for_its_maker_whatever_becomes_of_its_handles(be
     assert sibling(f"take alloc {64 * MIB} 1") == [0, OUT_OF_MEMORY]
     program.child.kill()
     program.child.wait()
-    wait_for(lambda: in_ledger(bed, tenant) == on_card(bed, sibling), 60, "end of the dead process's memory")
-    assert sibling(f"take alloc {64 * MIB} 1") == [1, 0]
+    wait_for(lambda: in_ledger(bed, tenant) == CONTEXT + fit * 64 * MIB, 60, "end of all but the exported memory")
+    sibling.child.kill()
+    sibling.child.wait()
+    wait_for(lambda: in_ledger(bed, tenant) == 0, 60, "end of the tenant's memory")
+    assert Program(bed, tenant, app)(f"take alloc {64 * MIB} 1") == [1, 0]
+
+
+def test_exported_memory_of_children_that_end_counts_for_their_tenant(bed: Bed, app: Path, tenant: str) -> None:
+    program = Program(bed, tenant, app)
+    fit = (GIB - 2 * CONTEXT) // (128 * MIB)
+    assert program(f"adopt {128 * MIB} 100") == [fit, OUT_OF_MEMORY]
+    wait_for(lambda: in_ledger(bed, tenant) == CONTEXT + fit * 128 * MIB, 60, "what the children left, and no more")
+    program.child.kill()
+    program.child.wait()
+    wait_for(lambda: in_ledger(bed, tenant) == 0, 60, "end of the tenant's memory")
+
+
+def test_a_daemon_that_restarts_is_told_again_what_is_exported(app: Path, tmp_path: Path) -> None:
+    with Bed(sim="gpus=1,memory=80GiB") as bed:
+        bed.tenant("again", 0.1, 1.0, memory=GIB)
+        program, sibling = Program(bed, "again", app), Program(bed, "again", app)
+        assert program(f"share {64 * MIB} 4") == [4, 0]
+        assert bed.daemon is not None
+        bed.daemon.kill()
+        bed.daemon.wait()
+        bed.start_daemon()
+        wait_for(lambda: in_ledger(bed, "again") == 2 * CONTEXT + 256 * MIB, 60, "both to be back")
+        assert sibling("info")
+        program.child.kill()
+        program.child.wait()
+        wait_for(lambda: in_ledger(bed, "again") == CONTEXT + 256 * MIB, 60, "end of all but the exported memory")
 
 
 def test_pools_are_counted_by_what_they_hold(bed: Bed, app: Path, tenant: str) -> None:

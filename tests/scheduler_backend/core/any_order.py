@@ -259,6 +259,12 @@ class AnyOrder(RuleBasedStateMachine):
         self.handle(ev.MemoryAsked(client.number, data.draw(st.sampled_from(client.gpus)), needed, credit, 1))
 
     @precondition(lambda self: self.clients)
+    @rule(data=st.data(), exported=st.integers(0, 600))
+    def exports_memory(self, data: st.DataObject, exported: int) -> None:
+        client = self.any_client(data)
+        self.handle(ev.MemoryAsked(client.number, data.draw(st.sampled_from(client.gpus)), 0, 0, 1, exported))
+
+    @precondition(lambda self: self.clients)
     @rule(data=st.data(), freed=st.integers(0, 900), recalled=st.booleans())
     def frees_memory(self, data: st.DataObject, freed: int, recalled: bool) -> None:
         client = self.any_client(data)

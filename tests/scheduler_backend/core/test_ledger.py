@@ -177,6 +177,28 @@ def test_a_death_gives_all_back_and_answers_who_waits():
     made.check()
 
 
+def test_what_the_dead_exported_is_back_when_no_process_is_left():
+    made = account(100, 1, 2)
+    ask(made, 1, 60, 10)
+    made.ask(ev.MemoryAsked(1, 0, 0, 0, 9, 40), 0)
+    assert made.leave(1, 0) == []
+    assert (made.used_bytes, made.orphaned_bytes) == (40, 40)
+    assert ask(made, 2, 61) == [ev.MemReply(2, 0, 9, False, 0, 100, 40)]
+    assert ask(made, 2, 60) == [ev.MemReply(2, 0, 9, True, 0, 100, 100)]
+    made.check()
+    made.leave(2, 0)
+    assert (made.used_bytes, made.orphaned_bytes) == (0, 0)
+    made.check()
+
+
+def test_nobody_leaves_more_than_it_held():
+    made = account(100, 1, 2)
+    ask(made, 1, 60)
+    made.ask(ev.MemoryAsked(1, 0, 0, 0, 9, 1 << 60), 0)
+    made.leave(1, 0)
+    assert made.used_bytes == 60
+
+
 def test_who_dies_waiting_is_answered_nothing():
     made = account(100, 1, 2)
     ask(made, 1, 40, 60)

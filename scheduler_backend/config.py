@@ -22,6 +22,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
+from scheduler_backend import private
 from scheduler_backend.core.policy import MS, ORDERINGS, Policy
 from scheduler_backend.core.tenant import WHOLE_PPM, InvalidSpec, TenantSpec, share_text, validate
 from scheduler_backend.problem import Problem
@@ -211,7 +212,7 @@ def default_state_dir() -> Path:
     if os.geteuid() == 0:
         return Path("/run/gemini")
     runtime = os.environ.get("XDG_RUNTIME_DIR")
-    return Path(runtime) / "gemini" if runtime else Path(f"/tmp/gemini-{os.getuid()}")
+    return Path(runtime) / "gemini" if runtime else private.own_folder(os.getuid())
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -58,6 +58,12 @@ def epochs_after(saved: Saved) -> int:
     return max(saved.reserved_epoch, time.time_ns() // 1000)
 
 
+def _make_tenants(path: Path) -> None:
+    folder = path / "tenants"
+    folder.mkdir(exist_ok=True)
+    folder.chmod(private.FOLDER_MODE)  # an earlier daemon left it open
+
+
 class StateDir:
     """The daemon's place. Raises Problem where it cannot be had. `wait`: called where a daemon has it,
     whose end is then waited for."""
@@ -68,9 +74,9 @@ class StateDir:
         self._told_lost = False
         self._told_unwritable = False
         try:
-            path.mkdir(parents=True, exist_ok=True, mode=0o755)
+            path.mkdir(parents=True, exist_ok=True, mode=private.FOLDER_MODE)
             private.check_folder(path)
-            (path / "tenants").mkdir(exist_ok=True)
+            _make_tenants(path)
             self._lock = private.open_file(path / "daemon.lock", os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise Problem(
@@ -102,9 +108,9 @@ class StateDir:
         if same_file(self._lock, self.path / "daemon.lock"):
             return False
         try:
-            self.path.mkdir(parents=True, exist_ok=True, mode=0o755)
+            self.path.mkdir(parents=True, exist_ok=True, mode=private.FOLDER_MODE)
             private.check_folder(self.path)
-            (self.path / "tenants").mkdir(exist_ok=True)
+            _make_tenants(self.path)
             fresh = private.open_file(self.path / "daemon.lock", os.O_RDWR | os.O_CREAT)
         except OSError as error:
             if not self._told_lost:

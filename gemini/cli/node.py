@@ -48,7 +48,7 @@ def default_state_dir() -> Path:
     if os.geteuid() == 0:
         return Path("/run/gemini")
     runtime = os.environ.get("XDG_RUNTIME_DIR")
-    return Path(runtime) / "gemini" if runtime else Path(f"/tmp/gemini-{os.getuid()}")
+    return Path(runtime) / "gemini" if runtime else private.own_folder(os.getuid())
 
 
 def simulation(sim: str | None) -> str | None:
@@ -81,7 +81,7 @@ class Node:
         """Make the state directory; Problem where that cannot be written."""
         self.check_path()
         try:
-            self.state_dir.mkdir(parents=True, exist_ok=True, mode=0o755)
+            self.state_dir.mkdir(parents=True, exist_ok=True, mode=private.FOLDER_MODE)
             private.check_folder(self.state_dir)
         except OSError as error:
             raise Problem(f"state directory {self.state_dir}: {error.strerror}; choose another --state-dir") from None
@@ -113,9 +113,16 @@ class _Connection(http.client.HTTPConnection):
         self._path = path
 
     def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self._path))
+        """Also sees that it is a daemon that may be believed: anybody can make a folder of this name in /tmp."""
+        folder = self._path.parent
+        try:
+            believed = private.check_daemon_folder(folder)
+            self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self.sock.settimeout(self.timeout)
+            self.sock.connect(str(self._path))
+            private.check_answering(self.sock, folder, believed)
+        except DaemonProblem as error:
+            raise Problem(str(error)) from None
 
 
 class NoDaemon(Problem):

@@ -8,6 +8,9 @@ from typing import Any
 
 import aiohttp
 
+from scheduler_backend import private
+from scheduler_backend.problem import Problem
+
 CALL_SECONDS = 5.0
 
 
@@ -49,12 +52,15 @@ class Daemon:
     async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
         try:
+            private.check_daemon_folder(self.control.parent)
             connector = aiohttp.UnixConnector(str(self.control))
             async with (
                 aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
                 session.request(method, f"http://gemini{path}", json=body) as reply,
             ):
                 answer = await reply.json(content_type=None)
+        except Problem as problem:
+            raise DaemonFault(str(problem)) from None
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             raise DaemonFault(
                 f"no answer from the daemon at {self.control} ({type(error).__name__}); see that gemini serve runs "

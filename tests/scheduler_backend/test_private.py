@@ -52,3 +52,31 @@ def test_files_follow_no_link_and_nobody_else_reads_them(tmp_path: Path) -> None
     (folder / "daemon.log").symlink_to(victim)
     with pytest.raises(OSError, match="symbolic links"):
         private.open_file(folder / "daemon.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+
+def test_others_reach_what_is_in_a_state_directory_and_do_not_list_it(tmp_path: Path) -> None:
+    (tmp_path / "s" / "tenants").mkdir(parents=True)  # as an earlier daemon left it
+    (tmp_path / "s" / "tenants").chmod(0o755)
+    StateDir(tmp_path / "s").close()
+    StateDir(tmp_path / "fresh").close()
+    for folder in ("s/tenants", "fresh", "fresh/tenants"):
+        assert stat.S_IMODE((tmp_path / folder).stat().st_mode) == 0o711
+
+
+def test_root_believes_a_daemon_of_the_folders_owner_where_the_folder_is_that_users(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root makes folders another user's")
+    for name, owner, believed in (
+        ("named", 65534, {0, 65534}),
+        ("gemini-65534", 65534, {0, 65534}),
+        ("gemini-0", 0, {0}),
+        ("gemini-0", 65534, None),  # /tmp lets anybody make that
+        ("gemini-1000", 65534, None),
+    ):
+        (tmp_path / name).mkdir(exist_ok=True)
+        os.chown(tmp_path / name, owner, -1)
+        if believed is None:
+            with pytest.raises(Problem, match="is user 65534's; let that user remove it, or choose another"):
+                private.check_daemon_folder(tmp_path / name)
+        else:
+            assert set(private.check_daemon_folder(tmp_path / name)) == believed

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import http.server
 import json
+import os
 import socket
 import socketserver
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +33,8 @@ from gemini.cli.node import (
 )
 from gemini.cli.problem import Problem
 from tests.gemini.cli.conftest import Place, read, until
+
+NOBODY = 65534
 
 
 def test_the_default_state_directory_depends_on_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +125,8 @@ def test_a_daemon_that_is_stopped_is_said(place: Place) -> None:
 def leaving(place: Place) -> Iterator[list[str]]:
     """A daemon that answers until it is asked for a tenant: each time it breaks off then. Those requests' paths."""
     asked: list[str] = []
-    shown = {"devices": [{"uuid": uuid, "simulated": True} for uuid in simulated_cards(place.sim)], "tenants": []}
+    cards = enumerate(simulated_cards(place.sim))
+    shown = {"devices": [{"uuid": uuid, "index": i, "simulated": True} for i, uuid in cards], "tenants": []}
     place.node.state_dir.mkdir()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -221,3 +228,89 @@ def test_a_daemon_that_another_was_faster_than_does_not_stay(place: Place) -> No
         lines = [read(entry / "cmdline") for entry in Path("/proc").glob("[0-9]*")]
         assert not [line for line in lines if "serve" in line and str(place.node.state_dir) in line]
         assert not starting.is_alive()
+
+
+LISTENER = """
+import http.server, os, socketserver, sys
+os.setuid(int(sys.argv[2]))
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"tenants": [], "device": {"name": "mine"}, "devices": []}')
+        with open(sys.argv[1] + ".asked", "a") as told:
+            told.write(self.path)
+    def log_message(self, *_): pass
+class Server(socketserver.UnixStreamServer):
+    def get_request(self):
+        return super().get_request()[0], ("local", 0)
+with Server(sys.argv[1], Handler) as server:
+    print("listens", flush=True)
+    server.serve_forever()
+"""
+
+
+@contextlib.contextmanager
+def listener(path: Path, user: int) -> Iterator[None]:
+    """A process of this user that answers on the socket as a daemon would."""
+    command = [sys.executable, "-c", LISTENER, str(path), str(user)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"listens\n"
+            yield
+        finally:
+            process.kill()
+
+
+def asked(place: Place) -> bool:
+    return place.node.control.with_name("control.sock.asked").exists()
+
+
+COMMANDS = (("ps",), ("set", "a", "--limit", "0.5"), ("top",), ("run", "--name", "a", "--", "true"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts a process of another user")
+def test_nothing_is_asked_of_another_users_daemon_in_a_folder_that_is_made_for_one(place: Place) -> None:
+    place.dir.chmod(0o755)
+    folder = place.dir / f"gemini-{os.getuid()}"
+    folder.mkdir()
+    os.chown(folder, NOBODY, -1)
+    place.node = Node(folder, place.sim)
+    with listener(place.node.control, NOBODY):
+        for command in COMMANDS:
+            done = place.gemini(*command)
+            assert done.returncode != 0, command
+            assert done.stderr.splitlines() == [
+                f"gemini: state directory {folder} is user {NOBODY}'s; let that user remove it, "
+                "or choose another --state-dir"
+            ]
+    assert not asked(place)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts a process of another user")
+def test_nothing_is_asked_of_a_stranger_who_answers_in_ones_own_folder(place: Place) -> None:
+    place.dir.chmod(0o755)
+    place.node.state_dir.mkdir()
+    place.node.state_dir.chmod(0o777)  # for as long as the stranger needs to listen there
+    with listener(place.node.control, NOBODY):
+        place.node.state_dir.chmod(0o755)
+        for command in COMMANDS:
+            done = place.gemini(*command)
+            assert done.returncode != 0, command
+            assert len(done.stderr.splitlines()) == 1, done.stderr
+            assert f"of user {NOBODY} answers in {place.node.state_dir}" in done.stderr
+            assert "end that process, or choose another --state-dir" in done.stderr
+        with pytest.raises(Problem, match=f"user {NOBODY} answers"):
+            ask(place.node, "GET", "/state")
+    assert not asked(place)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts a process of another user")
+def test_root_may_look_at_the_daemon_of_a_user_in_that_users_folder(place: Place) -> None:
+    place.dir.chmod(0o755)
+    place.node.state_dir.mkdir()
+    os.chown(place.node.state_dir, NOBODY, -1)
+    with listener(place.node.control, NOBODY):
+        assert ask(place.node, "GET", "/state")["device"] == {"name": "mine"}
+    assert asked(place)

@@ -23,6 +23,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from gemini.kube import names
+from scheduler_backend import private
 from scheduler_backend.core.tenant import share_text
 from scheduler_backend.devices import Gpu
 from scheduler_backend.publisher import Share
@@ -118,15 +119,12 @@ class Folder:
             self._write()
 
     def _write(self) -> None:
-        draft = self.file.with_name(f".{self.file.name}.{os.getpid()}")  # runtimes read what ends in .json
         try:
             if self._text is None:
                 self.file.unlink(missing_ok=True)
             else:
                 self.file.parent.mkdir(parents=True, exist_ok=True)
-                draft.write_text(self._text)
-                draft.chmod(0o644)
-                draft.rename(self.file)
+                private.replace_file(self.file, self._text.encode())  # its draft's name is none that runtimes read
             self._said(None)
         except OSError as error:
             self._said(f"{self.file}: {error.strerror}; give gemini serve another --cdi-dir")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import stat
@@ -74,3 +75,17 @@ def open_file(path: Path, flags: int) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def replace_file(path: Path, content: bytes, mode: int = 0o644) -> None:
+    """Put a whole new file there, whatever stood there before: who reads sees the old or the new one, and neither the
+    name nor its draft is followed to elsewhere. One of this content and mode stays. Raises OSError."""
+    with contextlib.suppress(OSError), open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as there:
+        if stat.S_IMODE(os.fstat(there.fileno()).st_mode) == mode and there.read(len(content) + 1) == content:
+            return
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.unlink(missing_ok=True)  # of a process of this number that was killed
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "wb") as file:
+        file.write(content)
+        os.fchmod(file.fileno(), mode)
+    draft.rename(path)

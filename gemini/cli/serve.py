@@ -15,7 +15,7 @@ from gemini.cli.node import HOOK, SIM, Node, need_driver
 from gemini.cli.problem import Problem
 from gemini.kube import names
 from gemini.plugin.host import Host
-from scheduler_backend import config, descriptors
+from scheduler_backend import config, descriptors, private
 from scheduler_backend.devices import Gpu
 from scheduler_backend.problem import Problem as DaemonProblem
 
@@ -58,7 +58,7 @@ def publisher(settings: config.Settings) -> cdi.Folder:
     folder = settings.cdi_dir or (cdi.STANDARD if state_dir == SYSTEM_STATE_DIR else state_dir / "cdi")
     preload = state_dir / "ld.so.preload"
     try:
-        preload.write_text(f"{names.LIBRARY_PATH}\n")
+        private.replace_file(preload, f"{names.LIBRARY_PATH}\n".encode())
     except OSError as error:
         raise Problem(f"{preload}: {error.strerror}; choose another --state-dir") from None
     if settings.sim is not None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from gemini.kube import names
 from gemini.plugin.cores import parse_cpus, write_cpus
+from scheduler_backend import private
 
 CGROUPS = Path("/sys/fs/cgroup")
 NODES = Path("/sys/devices/system/node")
@@ -27,28 +28,18 @@ def install(library: Path, folder: Path, preload: bool, sim: Path | None) -> tup
     """Puts the library (and what else containers mount) into `folder`: paths of library, ld.so.preload and simulated
     driver. A file is replaced whole, so that containers which run keep theirs. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
-    _put(library.read_bytes(), folder / library.name)
+    private.replace_file(folder / library.name, library.read_bytes(), 0o755)
     preloaded = None
     if preload:
-        _put(f"{names.LIBRARY_PATH}\n".encode(), folder / "ld.so.preload")
+        private.replace_file(folder / "ld.so.preload", f"{names.LIBRARY_PATH}\n".encode())
         preloaded = str(folder / "ld.so.preload")
     if sim is None:
         return str(folder / library.name), preloaded, None
     simulated = folder / "sim"
     simulated.mkdir(exist_ok=True)
     for file in sim.iterdir():
-        _put(file.read_bytes(), simulated / file.name)
+        private.replace_file(simulated / file.name, file.read_bytes(), 0o755)
     return str(folder / library.name), preloaded, str(simulated)
-
-
-def _put(content: bytes, path: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        if path.read_bytes() == content:
-            return
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.write_bytes(content)
-    fresh.chmod(0o755)
-    fresh.rename(path)
 
 
 class Host:
@@ -62,7 +53,7 @@ class Host:
     def write_cdi(self, name: str, text: str) -> None:
         if self._cdi is not None:
             self._cdi.mkdir(parents=True, exist_ok=True)
-            _put(text.encode(), self._cdi / name)
+            private.replace_file(self._cdi / name, text.encode())
 
     def drop_cdi(self, name: str) -> None:
         if self._cdi is not None:

@@ -54,6 +54,21 @@ def test_files_follow_no_link_and_nobody_else_reads_them(tmp_path: Path) -> None
         private.open_file(folder / "daemon.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
+def test_what_stands_in_a_files_place_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("kept")
+    for name in ("spec.json", f".spec.json.{os.getpid()}"):  # the file, and its draft
+        (tmp_path / name).symlink_to(victim)
+    private.replace_file(tmp_path / "spec.json", b"new", 0o640)
+    assert (victim.read_text(), (tmp_path / "spec.json").read_bytes()) == ("kept", b"new")
+    assert stat.S_ISREG(os.lstat(tmp_path / "spec.json").st_mode)
+    before = (tmp_path / "spec.json").stat()
+    assert stat.S_IMODE(before.st_mode) == 0o640
+    private.replace_file(tmp_path / "spec.json", b"new", 0o640)
+    assert (tmp_path / "spec.json").stat().st_ino == before.st_ino, "containers have it mounted"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["spec.json", "victim"]
+
+
 def test_others_reach_what_is_in_a_state_directory_and_do_not_list_it(tmp_path: Path) -> None:
     (tmp_path / "s" / "tenants").mkdir(parents=True)  # as an earlier daemon left it
     (tmp_path / "s" / "tenants").chmod(0o755)

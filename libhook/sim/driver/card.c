@@ -44,6 +44,36 @@ CUresult card_take(CUdevice device, uint64_t bytes) {
     return card_change(device, card_room(bytes), true, 0);
 }
 
+struct left {
+    uint32_t device;
+    uint64_t owner, bytes;
+};
+
+static int find_owner(struct sim_state *state, void *argument) {
+    const struct left *left = argument;
+    int at = engine_client(state, left->owner, left->device, false);
+    return at < 0 || state->client[at].dead ? -1 : 0;
+}
+
+bool card_has(CUdevice device, uint64_t owner) {
+    struct left left = {driver.physical[device], owner, 0};
+    return sim_commit(&driver.seat, find_owner, &left) == 0;
+}
+
+static int take_over(struct sim_state *state, void *argument) {
+    const struct left *left = argument;
+    int at = engine_client(state, left->owner, left->device, true);
+    if (at < 0)
+        return -1;
+    state->client[at].memory_bytes += left->bytes;
+    return 0;
+}
+
+bool card_adopt(CUdevice device, uint64_t bytes) {
+    struct left left = {driver.physical[device], driver.seat.owner, card_room(bytes)};
+    return sim_commit(&driver.seat, take_over, &left) == 0;
+}
+
 void card_give(CUdevice device, uint64_t bytes) {
     card_change(device, card_room(bytes), false, 0);
 }

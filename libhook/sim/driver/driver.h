@@ -202,7 +202,10 @@ void card_give(CUdevice device, uint64_t bytes);
 /* The same of exactly so many bytes, with as many contexts more or fewer. */
 CUresult card_change(CUdevice device, uint64_t bytes, bool take, int contexts);
 uint64_t card_room(uint64_t bytes);
-/* vmm.c: give back what was exported and is gone everywhere. Without driver.lock. */
+/* Is this owner's process there, with something on this card? And memory of one that has ended: it is on the card. */
+bool card_has(CUdevice device, uint64_t owner);
+bool card_adopt(CUdevice device, uint64_t bytes);
+/* vmm.c: give back what was exported and is gone everywhere, take over what makers left. Without driver.lock. */
 void vmm_reap(void);
 void card_figures(CUdevice device, uint64_t *used, uint64_t *total);
 

@@ -2,12 +2,14 @@
  * The virtual memory API: physical memory is a memfd of its own, counted against the card as long as its handle or a
  * mapping of it lives, and, once it was exported, until the last descriptor, handle and mapping of whoever has it is
  * gone: an flock() of the open file says so, for it ends with the last of them. The maker looks when it is asked for
- * memory or figures; imported memory is its exporter's. Reserved addresses hold no memory. A mapping can be touched
+ * memory or figures; imported memory is its exporter's. When that process has ended one importer after the other has it
+ * counted (a lock on the file says which), from when it is asked for memory or figures next. Reserved addresses hold no memory. A mapping can be touched
  * once cuMemSetAccess said so.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -24,31 +26,61 @@ struct physical {
     CUmemAllocationProp prop;
     uint64_t bytes;
     int fd, references; /* the handle, each retain, each mapping */
-    int probe;          /* once exported: the same file, opened anew; else 0 */
+    int probe;          /* once exported, or counted as an import: the same file, opened anew; else 0 */
     int handles;
     bool imported;
+    uint64_t maker; /* of an import: the owner whose it is; 0: nobody knows */
 };
 
-static atomic_bool exported; /* something was */
+static const char NAME[] = "/memfd:gemini-sim-physical-"; /* and whose it is, and of which card */
+
+static atomic_bool shared; /* something was exported or imported */
 
 static void drop(struct physical *physical) {
     if (--physical->references)
         return;
     close(physical->fd);
-    if (physical->probe)
+    if (physical->probe && !physical->imported)
         return; /* it may live elsewhere: vmm_reap */
-    if (!physical->imported && physical->prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+    if (physical->probe)
+        close(physical->probe);
+    if ((!physical->imported || physical->probe) && physical->prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE)
         card_give(physical->prop.location.id, physical->bytes);
     slab_give(SLAB_PHYSICAL, physical);
 }
 
+/* The same file, opened anew: locks of it are another's. */
+static int open_anew(int fd) {
+    char path[40];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    return open(path, O_RDWR | O_CLOEXEC);
+}
+
+/* An import whose maker has ended counts here, unless it does for another import. */
+static void adopt(struct physical *physical) {
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+    if (physical->probe || !physical->references || !physical->maker ||
+        card_has(physical->prop.location.id, physical->maker))
+        return;
+    int probe = open_anew(physical->fd);
+    if (probe < 0)
+        return;
+    if (fcntl(probe, F_OFD_SETLK, &lock) == 0 && card_adopt(physical->prop.location.id, physical->bytes))
+        physical->probe = probe;
+    else
+        close(probe);
+}
+
 void vmm_reap(void) {
-    if (!atomic_load_explicit(&exported, memory_order_relaxed))
+    if (!atomic_load_explicit(&shared, memory_order_relaxed))
         return;
     pthread_mutex_lock(&driver.lock);
     for (uint32_t i = 0; i < slab_used(SLAB_PHYSICAL); i++) {
         struct physical *physical = slab_at(SLAB_PHYSICAL, i);
-        if (!physical || !physical->probe || physical->references || flock(physical->probe, LOCK_EX | LOCK_NB))
+        if (physical && physical->imported)
+            adopt(physical);
+        if (!physical || physical->imported || !physical->probe || physical->references ||
+            flock(physical->probe, LOCK_EX | LOCK_NB))
             continue;
         close(physical->probe);
         card_give(physical->prop.location.id, physical->bytes);
@@ -59,15 +91,13 @@ void vmm_reap(void) {
 
 /* From now on others may hold it. */
 static bool be_exported(struct physical *physical) {
-    char path[40];
     if (physical->imported || physical->probe || physical->prop.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return true;
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", physical->fd);
-    int probe = open(path, O_RDWR | O_CLOEXEC);
+    int probe = open_anew(physical->fd);
     if (probe < 0 || flock(physical->fd, LOCK_EX))
         return false;
     physical->probe = probe;
-    atomic_store(&exported, true);
+    atomic_store(&shared, true);
     return true;
 }
 
@@ -109,7 +139,10 @@ CUresult cuMemCreate(
     bool of_card = prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     if (of_card)
         TRY(card_take(prop->location.id, bytes));
-    int fd = memfd_create("gemini-sim-physical", MFD_CLOEXEC);
+    char name[sizeof(NAME) + 40];
+    snprintf(name, sizeof(name), "%s%llx-%u", strchr(NAME, ':') + 1, (unsigned long long)driver.seat.owner,
+        of_card ? driver.physical[prop->location.id] : 0);
+    int fd = memfd_create(name, MFD_CLOEXEC);
     struct physical *physical = fd >= 0 && ftruncate(fd, (off_t)bytes) == 0 ? make(fd, bytes, prop, false) : NULL;
     if (!physical) {
         if (fd >= 0)
@@ -175,6 +208,23 @@ CUresult cuMemExportToShareableHandle(
     return CUDA_SUCCESS;
 }
 
+/* Who made it, as its file's name says, and on which card; 0: that is none of ours, or it is not seen here. */
+static uint64_t maker_of(int fd, CUmemAllocationProp *prop) {
+    char path[40], name[sizeof(NAME) + 60] = {0};
+    unsigned long long maker;
+    unsigned int card;
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    if (readlink(path, name, sizeof(name) - 1) < 0 || strncmp(name, NAME, sizeof(NAME) - 1) != 0 ||
+        sscanf(name + sizeof(NAME) - 1, "%llx-%u", &maker, &card) != 2)
+        return 0;
+    for (CUdevice device = 0; device < driver.devices; device++)
+        if (driver.physical[device] == card) {
+            prop->location.id = device;
+            return maker;
+        }
+    return 0;
+}
+
 CUresult cuMemImportFromShareableHandle(
     CUmemGenericAllocationHandle *handle, void *os_handle, CUmemAllocationHandleType type) {
     struct stat status;
@@ -188,8 +238,14 @@ CUresult cuMemImportFromShareableHandle(
         .requestedHandleTypes = type,
         .location = {CU_MEM_LOCATION_TYPE_DEVICE, ctx->device},
     };
-    *handle = (CUmemGenericAllocationHandle)make(fd, (uint64_t)status.st_size, &prop, true);
-    return *handle ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    uint64_t maker = maker_of(fd, &prop);
+    struct physical *physical = make(fd, (uint64_t)status.st_size, &prop, true);
+    *handle = (CUmemGenericAllocationHandle)physical;
+    if (!physical)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    physical->maker = maker;
+    atomic_store(&shared, true);
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemAddressReserve(

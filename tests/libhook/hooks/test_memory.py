@@ -213,6 +213,8 @@ def test_exported_memory_of_children_that_end_counts_for_their_tenant(bed: Bed, 
     fit = (GIB - 2 * CONTEXT) // (128 * MIB)
     assert program(f"adopt {128 * MIB} 100") == [fit, OUT_OF_MEMORY]
     wait_for(lambda: in_ledger(bed, tenant) == CONTEXT + fit * 128 * MIB, 60, "what the children left, and no more")
+    held = CONTEXT + fit * 128 * MIB
+    wait_for(lambda: program("info") and on_card(bed, program) == held, 60, "all of it on the card")
     program.child.kill()
     program.child.wait()
     wait_for(lambda: in_ledger(bed, tenant) == 0, 60, "end of the tenant's memory")

@@ -299,6 +299,44 @@ def test_exported_memory_is_on_the_card_while_another_process_has_its_descriptor
     assert machine.run(work) == (2 * MIB, 0)
 
 
+def test_exported_memory_stays_on_the_card_with_an_importer_when_its_maker_ends(machine: Machine) -> None:
+    def work() -> list[int]:
+        cuda = Cuda()
+        room, held = cuda.free_bytes(), []
+        here, there = socket.socketpair()
+        child = os.fork()
+        if child == 0:
+            handle, descriptor, maker = c_uint64(), c_int(), Cuda()
+            maker.cuMemCreate(byref(handle), c_size_t(4 * MIB), byref(pinned(1)), c_uint64(0))
+            maker.cuMemExportToShareableHandle(byref(descriptor), handle, 1, c_uint64(0))
+            socket.send_fds(there, [b"x"], [descriptor.value])
+            there.recv(1)
+            os._exit(0)
+        _, (descriptor,), _, _ = socket.recv_fds(here, 1, 1)
+        imports = [c_uint64(), c_uint64()]
+        for imported in imports:
+            cuda.cuMemImportFromShareableHandle(byref(imported), c_void_p(descriptor), 1)
+        both = room - cuda.free_bytes()
+        here.send(b"x")
+        os.waitpid(child, 0)
+
+        def is_held(expected: int) -> int:
+            deadline = time.monotonic() + 60  # the machine looks for the dead once a millisecond
+            while room - cuda.free_bytes() != expected and time.monotonic() < deadline:
+                time.sleep(0.001)
+            return room - cuda.free_bytes()
+
+        held.append(is_held(4 * MIB))
+        cuda.cuMemRelease(imports[0])
+        held.append(is_held(4 * MIB))
+        cuda.cuMemRelease(imports[1])
+        held.append(is_held(0))
+        assert both > 4 * MIB, "the maker's context, and its memory once"
+        return held
+
+    assert machine.run(work) == [4 * MIB, 4 * MIB, 0]
+
+
 def test_arrays_hold_their_rows_and_their_memory(machine: Machine) -> None:
     def work() -> tuple[bytes, int, int]:
         cuda = Cuda()

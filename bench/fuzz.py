@@ -33,9 +33,10 @@ from bench.report import ROOT, report
 FUZZ = ROOT / "tests" / "fuzz"
 # The decoder that each target plays with.
 TARGETS = {
-    "zmtp": ("runtime/zmtp.c",),
+    "zmtp": ("core/zmtp.c",),
+    "door": ("core/zmtp.c", "core/wire.c"),
     "wire": ("core/wire.c", "core/token.c"),
-    "options": ("runtime/options.c", "runtime/log.c", "sim/model/spec.c"),
+    "options": ("runtime/options.c", "runtime/log.c", "sim/model/spec.c", "sim/model/roofline.c"),
 }
 WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-error=unused-parameter")
 FLAGS = ("-std=gnu11", "-O1", "-g", *WARNINGS, f"-I{ROOT}", "-fno-sanitize-recover=all")

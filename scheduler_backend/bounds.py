@@ -1,9 +1,77 @@
-"""The daemon's fixed limits, each once."""
+"""The daemon's fixed limits, each once: of a tenant's sockets, and of its HTTP doors. Pure.
+
+A bound of a tenant is a whole number with a unit and a meaning; BOUNDS has all of them, for documents and tests.
+"""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from libhook.core import lib
 from scheduler_backend.http_door import DoorBounds
 
+
+class Bound(NamedTuple):
+    """One of them."""
+
+    name: str
+    value: int
+    unit: str
+    meaning: str
+
+
+BOUNDS: list[Bound] = []
+
+
+def _bound(name: str, value: int, unit: str, meaning: str) -> int:
+    BOUNDS.append(Bound(name, value, unit, meaning))
+    return value
+
+
+# --- connections of a tenant ------------------------------------------------------------------------------------------
+CONNECTIONS_A_SECOND = _bound(
+    "CONNECTIONS_A_SECOND", 50, "a second", "new connections of a tenant; others wait in the kernel's queue"
+)
+CONNECTIONS_AT_ONCE = _bound("CONNECTIONS_AT_ONCE", 512, "connections", "that a tenant may make in one burst")
+MOST_STANDING = _bound(
+    "MOST_STANDING",
+    512,
+    "connections",
+    "of a tenant that stand; twice its processes, as all may come back before the old ones end",
+)
+MOST_CLIENTS = _bound("MOST_CLIENTS", int(lib.CARRIER_OF_ACCOUNT), "processes", "of a tenant that said Hello")
+BACKLOG = _bound("BACKLOG", 512, "connections", "of a tenant that wait in the kernel's queue to be taken")
+ACCEPTED_A_TURN = _bound("ACCEPTED_A_TURN", 4, "connections", "of a tenant that are taken in one turn of the loop")
+HANDSHAKE_SECONDS = _bound("HANDSHAKE_SECONDS", 5, "seconds", "until a connection must have said greeting and READY")
+
+# --- what comes on them -----------------------------------------------------------------------------------------------
+MESSAGE_BYTES = _bound("MESSAGE_BYTES", int(lib.WIRE_MAX_SIZE), "bytes", "of a message; it has one frame")
+READ_BYTES = _bound("READ_BYTES", 2048, "bytes", "read of a connection at a time, and kept until they are heard")
+MESSAGES_A_TURN = _bound("MESSAGES_A_TURN", 16, "messages", "of a tenant that are heard in one turn of the loop")
+MESSAGES_A_SECOND = _bound(  # who takes and gives back memory 400 times a second says 800
+    "MESSAGES_A_SECOND", 1000, "a second", "messages, heartbeats and reads without either of a tenant"
+)
+MESSAGES_AT_ONCE = _bound("MESSAGES_AT_ONCE", 1000, "messages", "of a tenant in one burst")
+HELLOS_A_SECOND = _bound(  # each costs as much as twenty other messages
+    "HELLOS_A_SECOND", 20, "a second", "Hellos of a tenant that are answered"
+)
+HELLOS_AT_ONCE = _bound("HELLOS_AT_ONCE", 300, "Hellos", "of a tenant in one burst")
+COMPLAINTS_A_SECOND = _bound("COMPLAINTS_A_SECOND", 5, "a second", "lines of the log about a tenant")
+
+# --- what goes out on them --------------------------------------------------------------------------------------------
+UNSENT_BYTES = _bound(
+    "UNSENT_BYTES", 8192, "bytes", "that are kept for a connection whose kernel buffer is full; then it is closed"
+)
+SEND_BUFFER_BYTES = _bound("SEND_BUFFER_BYTES", 32768, "bytes", "of the kernel's buffer of a connection (SO_SNDBUF)")
+
+# --- page connections of a tenant -------------------------------------------------------------------------------------
+PAGES_A_SECOND = _bound("PAGES_A_SECOND", 50, "a second", "new page connections of a tenant; others wait in the queue")
+PAGES_AT_ONCE = _bound("PAGES_AT_ONCE", 512, "connections", "to the page that a tenant may make in one burst")
+MOST_PAGES = _bound("MOST_PAGES", 512, "connections", "to the page of a tenant that stand; more are closed at once")
+MOST_PEERS = _bound("MOST_PEERS", 512, "processes", "of a tenant that have a page and did not say Hello yet")
+PAGE_BACKLOG = _bound("PAGE_BACKLOG", 128, "connections", "to the page of a tenant that wait in the kernel's queue")
+
+# --- HTTP ------------------------------------------------------------------------------------------------------------
 # Whoever reaches the metrics port: each connection is answered once.
 METRICS_DOOR = DoorBounds(connections=64, seconds=10.0, grace_seconds=1.0, bytes=8 << 10)
 METRICS_BACKLOG = 128  # connections that wait in the kernel for room

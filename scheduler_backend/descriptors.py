@@ -1,9 +1,7 @@
 """How many descriptors are left to this process: every client costs a few, and without any the daemon cannot go on.
 
-libzmq ends the process when its accept() finds no descriptor (4.3.5, ipc_listener.cpp), so it must not come to that:
-while fewer than reserve() are left, the server listens to nobody new. libzmq's threads accept by themselves, so that is
-looked at whenever somebody has come, and what is held back does for those who wait in the kernel's queues and come
-before the server can act. No socket is touched here.
+While fewer than reserve() are left, the server takes in nobody new: they wait in the kernel's queues. No socket is
+touched here.
 """
 
 from __future__ import annotations
@@ -40,9 +38,9 @@ def reserve() -> int:
 
 
 def used() -> int:
-    """How many are open; 0 where /proc does not say."""
+    """How many are open; where none is left to look with, as many as there may be; 0 where /proc does not say."""
     try:
-        return len(os.listdir("/proc/self/fd")) - 1  # the listing itself
+        return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd")) - 1  # before Linux 6.2
     except OSError as error:
         return limit() if error.errno in (errno.EMFILE, errno.ENFILE) else 0
 

@@ -1,46 +1,43 @@
-"""A tenant's sockets, its page and its clients: the place, and who may come in. It reads no message.
+"""A tenant's sockets, its page and its clients: the place, and who may come in. It hears no message.
 
-libzmq accepts whoever comes, on a thread of its own and without end, so a tenant that connects ever anew would burn a
-processor of everybody's. So the socket's monitor tells of each connection that was accepted, and the file of a socket
-whose tenant has used up what it may make a second is moved to where its containers do not see it, for a while.
-Connections that stand are not touched by that. Who kept another way to the file finds the listener gone, and all
-connections of its tenant with it (libzmq ends them with their listener). The same befalls a tenant with too many
-connections that stand, until it has fewer; what libzmq keeps unread of each is little, the rest stays in the kernel.
+All connections of a tenant, and its listener, lie in one epoll set of its own, which is one descriptor of the loop's:
+so a tenant that may say no more for now is simply not looked at, whatever it does, and what it sends stays in the
+kernel and then with its processes. The same for who wants to come in: who may not waits in the kernel's queue.
 
-No ZMTP heartbeats: libzmq 4.3.5 sends one on a connection whose other end has gone while its messages were not being
-read, and ends the process over it (stream_engine_base.cpp, out_event: assertion !_io_error). A death is seen by the
-pidfd, a client without one is asked each second.
+Connections have an end in number and in time. One that did not say greeting and READY in HANDSHAKE_SECONDS is closed;
+where a tenant has MOST_STANDING, one that serves no process makes room for the next.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
-import struct
-import time
 from pathlib import Path
 
-import zmq
-
-from scheduler_backend import descriptors, wire
+from scheduler_backend import descriptors
 from scheduler_backend.allowance import Allowance
+from scheduler_backend.bounds import (
+    ACCEPTED_A_TURN,
+    BACKLOG,
+    COMPLAINTS_A_SECOND,
+    CONNECTIONS_A_SECOND,
+    CONNECTIONS_AT_ONCE,
+    HANDSHAKE_SECONDS,
+    HELLOS_A_SECOND,
+    HELLOS_AT_ONCE,
+    MESSAGES_A_SECOND,
+    MESSAGES_AT_ONCE,
+    MOST_STANDING,
+)
+from scheduler_backend.connection import Connection
 from scheduler_backend.page import TokenPage
 from scheduler_backend.peers import PageListener, Peer
+from scheduler_backend.sockets import listen_at, make_folder
 from scheduler_backend.tally import Counters
 
-CONNECTIONS_A_SECOND, CONNECTIONS_AT_ONCE = 50, 512  # of one tenant
-MOST_STANDING = 512  # connections of one tenant: twice its processes, as all may come back before the old ones end
-MOST_UNREAD = 16  # messages of one connection that libzmq keeps; each may take 8 KiB, in the buffer that it came in
-LONGEST_UNREAD_NS, LATE_A_SECOND = 5_000_000_000, 2  # so many new connections then, until all is read
-MESSAGES_A_SECOND, MESSAGES_AT_ONCE = 1000, 1000  # who takes and gives back memory 400 times a second says 800
-MOST_UNHEARD = 4096  # connections of one tenant that are remembered as closed
-HELLOS_A_SECOND, HELLOS_AT_ONCE = 20, 300  # of one tenant: each costs as much as twenty other messages
-COMPLAINTS_A_SECOND = 5  # about one tenant, in the log
-_BACKLOG = 512  # whoever waits there comes in, also after the file was hidden
-_MOST_QUEUED = 2 * _BACKLOG  # in it, and before the file was hidden
-_NOBLOCK, _ACCEPTED = int(zmq.NOBLOCK), int(zmq.EVENT_ACCEPTED)
-_MONITORED = struct.Struct("=HI")  # zmq_socket_monitor(3): the event, and the connection's descriptor
+_IN, _IN_OUT, _OUT = select.EPOLLIN, select.EPOLLIN | select.EPOLLOUT, select.EPOLLOUT
 
 
 class Client:
@@ -55,7 +52,7 @@ class Client:
         self.number = number
         self.tenant = tenant
         self.nonce = nonce
-        self.route: bytes | None = None  # its connection, as the ROUTER names it
+        self.route: Connection | None = None  # where its Hello was said last
         self.hello_serial = 0  # of the Hello that was said there
         self.peer: Peer | None = None  # known by the page socket
         self.proven_pid = 0  # as the kernel says of its connection; 0: unknown
@@ -70,87 +67,43 @@ class Client:
         self.told: dict[int, int] = {}  # GPU -> the epoch of the last grant prepared for it, on this connection
 
 
-def _add(routes: dict[bytes, None], route: bytes) -> None:
-    while len(routes) >= MOST_UNHEARD:
-        del routes[next(iter(routes))]
-    routes[route] = None
-
-
 class Endpoint:
-    """One tenant's sockets. Raises OSError or ZMQError where they cannot be made."""
+    """One tenant's sockets. Raises OSError where they cannot be made."""
 
-    def __init__(
-        self,
-        name: str,
-        number: int,
-        folder: Path,
-        context: zmq.Context[zmq.Socket[bytes]],
-        affinity: int,
-        incarnation: int,
-        owner: int | None,
-    ) -> None:
+    def __init__(self, name: str, number: int, folder: Path, incarnation: int, owner: int | None) -> None:
         self.name = name
         self.number = number  # counts tenants; for the carrier
         self.owner = owner  # the only user who gets in, besides root and us; None: whoever sees the folder
         self.folder = folder
         self.users = frozenset() if owner is None else frozenset({owner, os.getuid(), 0})
-        self.by_route: dict[bytes, Client] = {}
         self.by_nonce: dict[int, Client] = {}
         self.peers: dict[int, Peer] = {}  # nonce -> process that has not said Hello yet
-        self.unheard: dict[bytes, None] = {}  # connections of which nothing is taken any more, the oldest first
-        self.left: dict[bytes, None] = {}  # of which nothing is taken before the next Hello
+        self.connections: dict[int, Connection] = {}  # by descriptor, the oldest first
+        self.shaking: dict[int, Connection] = {}  # of them, those whose handshake is not over
+        self.behind: dict[int, Connection] = {}  # of them, those of which something was read that is not heard yet
         self.counters = Counters()
         self.listener: PageListener | None = None
-        self.draining = False  # a look at the socket is already due
+        self.draining = False  # a look at the connections is already due
         self.allowance = Allowance(MESSAGES_A_SECOND, MESSAGES_AT_ONCE)
         self.hellos = Allowance(HELLOS_A_SECOND, HELLOS_AT_ONCE)
-        self.connections = Allowance(CONNECTIONS_A_SECOND, CONNECTIONS_AT_ONCE)
+        self.newcomers = Allowance(CONNECTIONS_A_SECOND, CONNECTIONS_AT_ONCE)
         self.complaints = Allowance(COMPLAINTS_A_SECOND, 4 * COMPLAINTS_A_SECOND)
         self.pauses = 0  # how often it was not read, or not listened to, for having said too much
         self.paused = False
-        self.behind_ns = 0  # since when there has been something unread that it may not say yet; 0: all is read
         self.shut = True  # nobody new is let in for now
-        self._bound = False
-        self.came = 0  # connections since the server looked last; it writes 0
-        self._standing: set[int] = set()  # libzmq's descriptors of the connections there are
+        self.closed = False
         self.said_hello = False  # just now
         self.told_ungated = False
-        self.router: zmq.Socket[bytes] = context.socket(zmq.ROUTER)
-        self._monitor: zmq.Socket[bytes] = context.socket(zmq.PAIR)
-        try:
-            self._configure(affinity)
-            self.open()
+        make_folder(folder, owner)
+        self._listening = self._listen()
+        with contextlib.ExitStack() as made:
+            made.callback(self._listening.close)
+            self._ready = select.epoll()
+            made.callback(self._ready.close)
             self.page = TokenPage(name, incarnation)
-        except (OSError, zmq.ZMQError):
-            self._monitor.close(0)
-            self.router.close(0)
-            raise
-        self.fd = int(self.router.getsockopt(zmq.FD))
-        self.monitor_fd = int(self._monitor.getsockopt(zmq.FD))
-
-    def hear_no_more(self, route: bytes) -> None:
-        """Whatever still comes on this connection is passed over."""
-        _add(self.unheard, route)
-
-    def leave(self, route: bytes) -> None:
-        """It is closed, or left for another: what is still to be read there is passed over. A client that chose its
-        routing id may come back with it, and says Hello then."""
-        _add(self.left, route)
-
-    def _configure(self, affinity: int) -> None:
-        router = self.router
-        router.setsockopt(zmq.AFFINITY, affinity)
-        router.setsockopt(zmq.ROUTER_MANDATORY, 1)  # a send to who is gone is an error, not a loss
-        router.setsockopt(zmq.ROUTER_HANDOVER, 1)  # who comes back with its routing id gets it
-        router.setsockopt(zmq.MAXMSGSIZE, wire.MAX_SIZE)  # libzmq closes the connection that sends more
-        router.setsockopt(zmq.LINGER, 200)
-        router.setsockopt(zmq.RCVHWM, MOST_UNREAD)
-        for user in self.users:
-            router.setsockopt(zmq.IPC_FILTER_UID, user)
-        address = f"inproc://{self.name}-{id(self)}"
-        self._monitor.setsockopt(zmq.RCVHWM, 0)  # or libzmq's thread would wait for us to read it
-        router.monitor(address, zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
-        self._monitor.connect(address)
+            made.pop_all()
+        self.fd = self._ready.fileno()  # readable when one of them is, or somebody wants to come in
+        self.open()
 
     @property
     def socket_path(self) -> Path:
@@ -162,104 +115,134 @@ class Endpoint:
         """Where its page is handed out."""
         return self.folder / "tenant.sock.page"
 
-    @property
-    def _hidden(self) -> Path:
-        """Where the file is while nobody new is let in: beside the folder, which is all that a container sees."""
-        return self.folder.with_name(f".{self.name}.shut")
-
     def complete(self) -> bool:
         """Are the files of its sockets there?"""
-        return (self.shut or self.socket_path.exists()) and self.page_path.exists()
+        return self.socket_path.is_socket() and self.page_path.is_socket()
 
     # --- the door ---------------------------------------------------------------------------------------------------
-    def open(self) -> None:
-        """Let processes in, if they are not. Raises OSError, ZMQError."""
-        if not self.shut:
-            return
-        if self._bound and self._hidden.exists():
-            self._hidden.rename(self.socket_path)
-        else:
-            self.wall_up()
-            self._bind()
-        self.shut = False
+    def _listen(self) -> socket.socket:
+        return listen_at(self.socket_path, min(BACKLOG, descriptors.reserve() // 2))
 
-    def _bind(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.folder.chmod(0o755 if self.owner is None else 0o700)
-        if self.owner is not None and os.getuid() == 0:
-            os.chown(self.folder, self.owner, -1)
-        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        try:
-            listening.bind(str(self.socket_path))
-            self.socket_path.chmod(0o666)  # who may reach it is decided by who sees the folder
-            listening.listen(min(_BACKLOG, descriptors.reserve() // 2))
-            self.router.setsockopt(zmq.USE_FD, listening.fileno())  # else libzmq removes the file, some time later
-            self.router.bind(f"ipc://{self.socket_path}")
-        except (OSError, zmq.ZMQError):
-            listening.close()
-            raise
-        listening.detach()  # libzmq's, which closes it
-        self._bound = True
+    def reopen(self) -> None:
+        """Its files are gone: listen at new ones; connections stay. Raises OSError."""
+        make_folder(self.folder, self.owner)
+        if not self.socket_path.is_socket():
+            listening, shut = self._listen(), self.shut
+            self.shut_out()
+            self._listening.close()
+            self._listening = listening
+            if not shut:
+                self.open()
+        if self.listener is not None and not self.page_path.is_socket():
+            self.listener.reopen()
+
+    def open(self) -> None:
+        """Let processes in."""
+        if self.shut and not self.closed:
+            self._ready.register(self._listening.fileno(), _IN)
+            self.shut = False
 
     def shut_out(self) -> None:
-        """Let nobody new in; connections stay."""
-        with contextlib.suppress(OSError):  # somebody removed it
-            self.socket_path.rename(self._hidden)
-        self.shut = True
+        """Let nobody new in: they wait in the kernel's queue; connections stay."""
+        if not self.shut and not self.closed:
+            self._ready.unregister(self._listening.fileno())
+            self.shut = True
 
-    def wall_up(self) -> None:
-        """Nobody gets in, whatever way to the socket he has; connections end."""
-        if self._bound:
-            self.router.unbind(f"ipc://{self.socket_path}")
-        self._bound = False
-        self._unlink()
-        self.shut = True
-        self._heed()
-        self._standing.clear()  # of those that end with their listener nothing is told
+    def ready(self, most: int) -> tuple[list[Connection], bool]:
+        """Connections that have something to say, at most so many, those that are behind first; and whether somebody
+        wants to come in. What could not be written before is written."""
+        found = list(self.behind.values())[:most]
+        knocks = False
+        for fd, event in self._ready.poll(0, most):
+            connection = self.connections.get(fd)
+            if connection is None:
+                knocks = True
+                continue
+            if event & _OUT and connection.unsent:
+                self.settle(connection, connection.flush())
+            if event & ~_OUT and connection.is_open and fd not in self.behind:
+                found.append(connection)
+        return found, knocks
 
-    def _unlink(self) -> None:
-        for path in (self.socket_path, self._hidden):
-            with contextlib.suppress(OSError):
-                path.unlink()
+    def accept(self, now_ns: int) -> int:
+        """Take in some of those who wait, as far as the tenant may have newcomers; how many. Raises OSError where
+        descriptors are short."""
+        for taken in range(ACCEPTED_A_TURN):
+            if self.newcomers.whole(now_ns) < 1:
+                return taken
+            try:
+                accepted, _ = self._listening.accept()
+            except (BlockingIOError, ConnectionAbortedError, InterruptedError):
+                return taken
+            self.newcomers.take()
+            accepted.setblocking(False)
+            try:
+                connection = Connection(accepted, now_ns)
+            except OSError:
+                accepted.close()
+                continue
+            if self.users and connection.uid not in self.users:
+                connection.close()
+                continue
+            self._make_room()
+            self._ready.register(connection.fd, _IN)
+            self.connections[connection.fd] = self.shaking[connection.fd] = connection
+            self.settle(connection, connection.greet())
+        return ACCEPTED_A_TURN
 
-    def knocks(self) -> bool:
-        """Count who has come in since the last look; whether they may go on like that."""
-        self._heed()
-        return self.connections.left >= 1 and not self.crowded()
+    def _make_room(self) -> None:
+        """Where all places are taken, of those that serve no process the one that came first is closed."""
+        if len(self.connections) < MOST_STANDING:
+            return
+        for connection in self.connections.values():
+            if connection.client is None:
+                self.drop(connection)
+                return
 
-    def _heed(self) -> None:
-        """Take in what the monitor tells."""
-        now_ns, came = time.monotonic_ns(), 0
-        with contextlib.suppress(zmq.ZMQError):
-            while told := self._monitor.recv(_NOBLOCK):
-                event, descriptor = _MONITORED.unpack(told)
-                self._monitor.recv(_NOBLOCK)  # the address
-                if event == _ACCEPTED:
-                    came += 1
-                    self._standing.add(descriptor)
-                else:
-                    self._standing.discard(descriptor)
-        late = self.behind_ns and now_ns - self.behind_ns > LONGEST_UNREAD_NS
-        self.connections.rate = LATE_A_SECOND if late else CONNECTIONS_A_SECOND
-        self.connections.whole(now_ns)
-        self.connections.take(came)
-        self.came += came
+    def end_slow(self, now_ns: int) -> int:
+        """Close those that did not say greeting and READY in time; how many."""
+        late = [one for one in self.shaking.values() if now_ns - one.since_ns > HANDSHAKE_SECONDS * 1_000_000_000]
+        for connection in late:
+            self.drop(connection)
+        return len(late)
 
-    def crowded(self) -> bool:
-        """Had it as many connections as it may have, at the last look?"""
-        return len(self._standing) >= MOST_STANDING
+    def settle(self, connection: Connection, written: bool) -> bool:
+        """After something was written to it: come back for what the kernel did not take, or drop it; `written`."""
+        if not connection.is_open:
+            return False
+        if not written:
+            self.drop(connection)
+            return False
+        if bool(connection.unsent) != connection.is_waiting:
+            connection.is_waiting = bool(connection.unsent)
+            self._ready.modify(connection.fd, _IN_OUT if connection.unsent else _IN)
+        return True
 
-    def knocks_on(self) -> bool:
-        """Does somebody come in still, although the file is hidden (more than were in the kernel's queue)?"""
-        return self.connections.left < -_MOST_QUEUED or len(self._standing) >= MOST_STANDING + _MOST_QUEUED
+    def drop(self, connection: Connection) -> None:
+        """Close it; what its client held stays the client's."""
+        if not connection.is_open:
+            return
+        fd, client = connection.fd, connection.client
+        for table in (self.connections, self.shaking, self.behind):
+            table.pop(fd, None)
+        self._ready.unregister(fd)
+        if client is not None and client.route is connection:
+            client.route = None
+        connection.close()
 
     # --- the end ----------------------------------------------------------------------------------------------------
     def close(self) -> None:
-        """Close all that was made here; what was sent lingers."""
-        self.router.disable_monitor()
-        self._monitor.close(0)
-        self.router.close()
+        """Close all that was made here."""
+        if self.closed:
+            return
+        for connection in list(self.connections.values()):
+            self.drop(connection)
+        self.shut_out()
+        self.closed = True
+        self._listening.close()
+        self._ready.close()
         if self.listener is not None:
             self.listener.close()
         self.page.close()
-        self._unlink()
+        with contextlib.suppress(OSError):
+            self.socket_path.unlink()

@@ -12,26 +12,29 @@ import asyncio
 import errno
 import logging
 import time
-from typing import Any, cast
-
-import zmq
+from abc import abstractmethod
+from typing import Any
 
 from scheduler_backend import wire
+from scheduler_backend.bounds import MESSAGES_A_TURN
+from scheduler_backend.connection import ALL, COMMAND, Connection
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.seat import Standing
 from scheduler_backend.endpoint import Client, Endpoint
-from scheduler_backend.outbox import EVENTS, NOBLOCK, POLLIN, RCVMORE, receive_frame
-from scheduler_backend.peers import sender
 from scheduler_backend.presence import Presence
 from scheduler_backend.tally import Counters
 
 log = logging.getLogger("gemini.server")
 
-SLICE = 16  # messages of one tenant read before the others have their turn
 FLOOD_PAUSE_SECONDS = 0.005  # well within what a refusal of memory waits for the answers to a recall (Policy.recall_ns)
 STALE_COSTS = 25  # as many messages as it takes the place of
 ASKED_COSTS = 3  # where it waits already, and there is nothing to do
 STATS_COST, UNHEARD_COSTS = 5, 5
+_ERRNO = {errno.E2BIG: errno.EPROTO}
+_BROKEN = {
+    errno.E2BIG: "a message of several frames; one message is one frame",
+    errno.EMSGSIZE: f"a frame of more than {wire.MAX_SIZE} bytes",
+}
 
 
 class Intake(Presence):
@@ -44,85 +47,108 @@ class Intake(Presence):
     def _readable(self, endpoint: Endpoint) -> None:
         """Read a slice of what is there; come back at once if there is more."""
         endpoint.draining = False
-        if endpoint.paused:
+        if endpoint.paused or endpoint.closed:
             return
-        router = endpoint.router
-        for _ in range(SLICE):
-            if endpoint.allowance.whole(time.monotonic_ns()) < 1:
-                self._pause(endpoint)
-                return
-            if router.closed:
-                return
-            try:  # its descriptor says that there is something, so that is not asked first
-                route = receive_frame(router, NOBLOCK)
-                known = endpoint.by_route.get(route)
-                proven = known is not None and known.peer is not None  # of others it is asked who sent it
-                frames: list[bytes | zmq.Frame] = []
-                while router.get(RCVMORE):
-                    frames.append(receive_frame(router, NOBLOCK, proven))
-            except zmq.Again:
-                endpoint.behind_ns = 0
-                return
-            except zmq.ZMQError as error:
-                log.error("receive tenant=%s error=%s", endpoint.name, error)
-                return
+        found, knocks = endpoint.ready(MESSAGES_A_TURN)
+        if knocks:
+            self._knocked(endpoint)
+        left = MESSAGES_A_TURN
+        for connection in found:
+            if left <= 0 or endpoint.paused or endpoint.closed:
+                break
             try:
-                endpoint.allowance.take(self._receive(endpoint, route, frames))
-            except Exception:  # a fault of ours; its descriptor would be silent about what lies behind
-                self._look_again(endpoint)
-                raise
-            if endpoint.paused:
-                return
+                left -= self._hear(endpoint, connection, left)
+            finally:
+                if connection.is_open and connection.has_more:
+                    connection.keep()
+                    endpoint.behind[connection.fd] = connection
+                    self._look_again(endpoint)
+                else:
+                    endpoint.behind.pop(connection.fd, None)
+        if endpoint.behind:
+            self._look_again(endpoint)
+
+    def _hear(self, endpoint: Endpoint, connection: Connection, most: int) -> int:
+        """What one connection has to say, at most so many messages; how many turns of the tenant that took."""
+        if endpoint.allowance.whole(time.monotonic_ns()) < 1:
+            self._pause(endpoint)
+            return 0
+        if not connection.read():
+            endpoint.drop(connection)
+            return 1
+        for heard in range(most):
+            if heard and endpoint.allowance.whole(time.monotonic_ns()) < 1:
+                self._pause(endpoint)
+                return heard
+            taken = connection.take()
+            if taken == ALL:
+                if not heard:  # a piece of something: what it costs is the look at it
+                    endpoint.allowance.take()
+                return heard or 1
+            if taken < 0:
+                endpoint.allowance.take(self._broken(endpoint, connection, -taken))
+                return heard + 1
+            if taken == COMMAND:
+                endpoint.allowance.take()
+                if connection.is_ready:
+                    endpoint.shaking.pop(connection.fd, None)
+                continue
+            endpoint.allowance.take(self._receive(endpoint, connection, connection.message()))
             if endpoint.said_hello:  # a turn of its own
                 endpoint.said_hello = False
-                break
-            if router.closed or not cast(int, router.get(EVENTS)) & POLLIN:
-                endpoint.behind_ns = 0
-                return
-        self._look_again(endpoint)
+                return most
+            if endpoint.paused or not connection.has_more:
+                return heard + 1
+        return most
+
+    def _broken(self, endpoint: Endpoint, connection: Connection, code: int) -> int:
+        """What it sent is no ZMTP of ours; returns what that costs its tenant."""
+        if not connection.is_ready or code == errno.ENOBUFS:  # it does not read what it asked for
+            name = errno.errorcode.get(code, "EPROTO")
+            self.refused[name] = self.refused.get(name, 0) + 1
+            endpoint.drop(connection)
+            return UNHEARD_COSTS
+        known = connection.client is not None
+        self._ban(endpoint, connection, 0, _ERRNO.get(code, code), _BROKEN.get(code, "what it sent is no ZMTP 3.1"))
+        return STALE_COSTS if known else UNHEARD_COSTS
+
+    @abstractmethod
+    def _knocked(self, endpoint: Endpoint) -> None:
+        """Somebody wants to come in (server.py)."""
 
     def _pause(self, endpoint: Endpoint) -> None:
-        """It has said too much: what it says now waits, in the kernel and in libzmq, and costs nobody else anything.
-
-        Its descriptor is not looked at meanwhile: it stays readable until somebody reads.
-        """
+        """It has said too much: what it says now waits in the kernel, and costs nobody else anything."""
         endpoint.paused = True
         endpoint.pauses += 1
-        endpoint.behind_ns = endpoint.behind_ns or time.monotonic_ns()
         self.loop.remove_reader(endpoint.fd)
         self.loop.call_later(FLOOD_PAUSE_SECONDS, self._unpause, endpoint)
 
     def _unpause(self, endpoint: Endpoint) -> None:
         endpoint.paused = False
-        if self.endpoints.get(endpoint.name) is not endpoint:
+        if endpoint.closed or self.endpoints.get(endpoint.name) is not endpoint:
             return
         self.loop.add_reader(endpoint.fd, self._readable, endpoint)
         self._look_again(endpoint)
 
     def _look_again(self, endpoint: Endpoint) -> None:
-        if not endpoint.draining and not endpoint.paused:
+        if not endpoint.draining and not endpoint.paused and not endpoint.closed:
             endpoint.draining = True
             self.loop.call_soon(self._readable, endpoint)
 
-    def _receive(self, endpoint: Endpoint, route: bytes, frames: list[bytes | zmq.Frame]) -> int:
+    def _receive(self, endpoint: Endpoint, route: Connection, frame: bytes) -> int:
         """Take one message; returns what it costs its tenant."""
-        if route in endpoint.unheard:
-            return UNHEARD_COSTS
-        client = endpoint.by_route.get(route)
+        client = route.client
         serial = 0
         try:
-            if len(frames) != 1:
-                raise wire.BadFrame(f"a message of {len(frames)} frames; one message is one frame")
-            (frame,) = frames
-            kind, message = wire.decode(frame if isinstance(frame, bytes) else frame.bytes)
+            kind, message = wire.decode(frame)
             serial = message.header.serial
             if kind == wire.HELLO:
                 if not endpoint.hellos.spend(time.monotonic_ns()):
                     return UNHEARD_COSTS  # who gets no Welcome says it again
                 endpoint.said_hello = True
-                self._hello(endpoint, route, wire.hello_of(message), sender(frame))
+                self._hello(endpoint, route, wire.hello_of(message))
             elif client is None:
-                if route in endpoint.left:
+                if route.left:
                     return UNHEARD_COSTS
                 raise wire.BadFrame("the first message must be a Hello")
             elif kind == wire.STATS:
@@ -189,16 +215,16 @@ class Intake(Presence):
             new = standing is Standing.HOLDS and event.epoch == member.epoch
         return 1 if new else STALE_COSTS, False
 
-    def _ban(self, endpoint: Endpoint, route: bytes, serial: int, code: int, text: str) -> None:
+    def _ban(self, endpoint: Endpoint, route: Connection, serial: int, code: int, text: str) -> None:
         """A protocol error costs the sender its connection, and nobody else anything."""
         name = errno.errorcode.get(code, "EPROTO")
         self.refused[name] = self.refused.get(name, 0) + 1
-        client = endpoint.by_route.get(route)
+        client = route.client
         worth_a_word = endpoint.complaints.spend(time.monotonic_ns())
         if worth_a_word:
             log.warning("refused tenant=%s code=%s reason=%s", endpoint.name, name, text)
-        if worth_a_word or client is not None:  # others who talk nonsense are legion
+        if route.is_ready and (worth_a_word or client is not None):  # others who talk nonsense are legion
             self._send(endpoint, route, wire.error(next(self._serials), serial, code, text))
-        endpoint.hear_no_more(route)
+        endpoint.drop(route)
         if client is not None:
             self._gone(endpoint, client)

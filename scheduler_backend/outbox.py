@@ -1,8 +1,7 @@
 """What the node says, done: actions to frames, page words and timers, and counted for people.
 
-The lowest layer of the server: it knows the node, the endpoints and the clients, and writes. pyzmq is used without its
-asyncio layer: a socket's descriptor says only that something changed (edge-triggered), so after each send the socket's
-own EVENTS are asked, or a message could lie unseen until the next one.
+The lowest layer of the server: it knows the node, the endpoints and the clients, and writes. A write never waits: who
+does not read is cut off.
 """
 
 from __future__ import annotations
@@ -13,11 +12,10 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, cast
-
-import zmq
+from typing import Any
 
 from scheduler_backend import wire
+from scheduler_backend.connection import Connection
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.node import Node
 from scheduler_backend.core.policy import Policy
@@ -29,11 +27,6 @@ from scheduler_backend.trace import Recorder
 log = logging.getLogger("gemini.server")
 
 MOST_LOOKS = 64  # at a card for what a tenant's context takes: where it cannot say, it is not asked for ever
-# As plain integers: operations on pyzmq's enums cost a microsecond each, ten in cold caches.
-EVENTS, POLLIN, NOBLOCK, _MORE = int(zmq.EVENTS), int(zmq.POLLIN), int(zmq.NOBLOCK), int(zmq.SNDMORE | zmq.NOBLOCK)
-RCVMORE = int(zmq.RCVMORE)
-# The same without the sugar: two frames a message, three messages a hand-over.
-_send_frame, receive_frame = zmq.backend.Socket.send, zmq.backend.Socket.recv
 
 
 class Outbox(ABC):
@@ -87,23 +80,9 @@ class Outbox(ABC):
         """There is something to read (intake.py)."""
 
     # --- writes -----------------------------------------------------------------------------------------------------
-    def _send(self, endpoint: Endpoint, route: bytes, frame: bytes) -> bool:
-        router, sent = endpoint.router, True
-        try:
-            _send_frame(router, route, _MORE)
-            _send_frame(router, frame, NOBLOCK)
-        except zmq.ZMQError as error:
-            sent = False
-            if error.errno == zmq.EHOSTUNREACH:  # closed; what came before it was is told anew by the next Hello
-                endpoint.leave(route)
-            elif error.errno != zmq.EAGAIN:
-                log.error("send tenant=%s error=%s", endpoint.name, error)
-        if router.closed:
-            return False
-        # The descriptor tells of each change once, and a send has taken that in, also one that failed.
-        if not endpoint.draining and cast(int, router.get(EVENTS)) & POLLIN:
-            self._look_again(endpoint)
-        return sent
+    @staticmethod
+    def _send(endpoint: Endpoint, route: Connection, frame: bytes) -> bool:
+        return endpoint.settle(route, route.send(frame))
 
     def _to_client(self, number: int, write: Callable[[Any, int, int], bytes], action: Any) -> bool:
         client = self.clients.get(number)
@@ -113,16 +92,17 @@ class Outbox(ABC):
         device = client.devices.get(action.gpu)
         if device is None:
             return False
-        sent = self._send(endpoint, client.route, write(action, device, next(self._serials)))
+        return self._tell(endpoint, client, client.route, write(action, device, next(self._serials)))
+
+    def _tell(self, endpoint: Endpoint, client: Client, route: Connection, frame: bytes) -> bool:
+        sent = self._send(endpoint, route, frame)
         if not sent:
             self._unreachable(endpoint, client)
         return sent
 
     def _unreachable(self, endpoint: Endpoint, client: Client) -> None:
         """Its connection is gone. With a pidfd its death would be seen, so it may come back; else it is dead."""
-        if client.route is not None:
-            endpoint.by_route.pop(client.route, None)
-            client.route = None
+        client.route = None
         if client.peer is None:
             self.loop.call_soon(self._gone, endpoint, client)
 
@@ -184,8 +164,7 @@ class Outbox(ABC):
                 devices.append(wire.WelcomeDevice(account.limit_bytes, account.used_bytes, gpu, True))
         shares = (spec.request_ppm, spec.limit_ppm)
         frame = wire.welcome(next(self._serials), self.incarnation, spec.name, shares, spec.latency, devices)
-        if not self._send(endpoint, client.route, frame):
-            self._unreachable(endpoint, client)
+        self._tell(endpoint, client, client.route, frame)
 
     # --- for the record ---------------------------------------------------------------------------------------------
     def _handed(self, action: ev.Handed) -> None:

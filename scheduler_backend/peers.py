@@ -17,11 +17,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import zmq
-
 from libhook.core import ffi, lib
 from scheduler_backend.allowance import Allowance
+from scheduler_backend.bounds import MOST_PAGES, PAGE_BACKLOG, PAGES_A_SECOND, PAGES_AT_ONCE
 from scheduler_backend.page import SIZE, TokenPage
+from scheduler_backend.sockets import listen_at
 
 log = logging.getLogger("gemini.peers")
 
@@ -29,8 +29,6 @@ _SO_PEERPIDFD = 77
 _HELLO_SIZE: int = ffi.sizeof("struct wire_page_hello")
 _PAUSE_SECONDS = 0.1
 _ACCEPTED_A_TURN = 4  # of the loop; the others have their turn between
-_MOST_CONNECTIONS = 512  # of one tenant; more are closed at once
-_CONNECTIONS_A_SECOND, _AT_ONCE = 50, 512  # of one tenant: who comes back without end waits in the backlog
 
 
 def start_time(pid: int) -> int:
@@ -40,18 +38,6 @@ def start_time(pid: int) -> int:
     except OSError:
         return 0
     return int(stat[stat.rindex(b")") + 2 :].split()[19])
-
-
-def sender(frame: bytes | zmq.Frame) -> int:
-    """The process that made the connection on which this message came; 0 where that cannot be said.
-
-    libzmq asks the kernel (SO_PEERCRED) when it takes a connection: "Peer-Address" is HOST:UID:GID:PID (4.3.5,
-    stream_engine_base.cpp). A message that was received as bytes has lost it.
-    """
-    try:
-        return 0 if isinstance(frame, bytes) else int(str(frame.get("Peer-Address")).rpartition(":")[2])
-    except (zmq.ZMQError, ValueError):
-        return 0
 
 
 class Peer:
@@ -124,23 +110,14 @@ class PageListener:
         room: Callable[[], bool] = lambda: True,
     ) -> None:
         self._users, self._room = users, room
-        self._allowance = Allowance(_CONNECTIONS_A_SECOND, _AT_ONCE)
+        self._allowance = Allowance(PAGES_A_SECOND, PAGES_AT_ONCE)
         self._loop, self._path, self._page, self._incarnation = loop, path, page, incarnation
         self._on_peer, self._listen = on_peer, listen
         self._connections: dict[int, socket.socket] = {}
         self._socket = self._open()
 
     def _open(self) -> socket.socket:
-        with contextlib.suppress(FileNotFoundError):
-            self._path.unlink()
-        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        try:
-            listening.bind(str(self._path))
-            self._path.chmod(0o666)
-            listening.listen(128)
-        except OSError:
-            listening.close()
-            raise
+        listening = listen_at(self._path, PAGE_BACKLOG)
         self._loop.add_reader(listening.fileno(), self._accept)
         return listening
 
@@ -165,7 +142,7 @@ class PageListener:
                 return
             self._allowance.take()
             connection.setblocking(False)
-            if len(self._connections) >= _MOST_CONNECTIONS:
+            if len(self._connections) >= MOST_PAGES:
                 connection.close()
                 continue
             self._connections[connection.fileno()] = connection

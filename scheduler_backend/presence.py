@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from scheduler_backend import wire
-from scheduler_backend.carrier import CONNECTIONS_MOST
+from scheduler_backend.bounds import MOST_CLIENTS, MOST_PEERS
+from scheduler_backend.connection import Connection
 from scheduler_backend.core import events as ev
 from scheduler_backend.endpoint import Client, Endpoint
 from scheduler_backend.handover import Handovers
@@ -21,8 +22,6 @@ from scheduler_backend.peers import Peer
 
 log = logging.getLogger("gemini.server")
 
-MOST_CLIENTS = CONNECTIONS_MOST  # processes of one tenant: the carrier has room for all of them
-MOST_PEERS = 512  # processes of one tenant that have a page and did not say Hello yet
 PROBE_SECONDS = 1.0  # how often a client without a page is asked whether it is still there
 PROBED_AT_ONCE = 8
 
@@ -40,14 +39,13 @@ class Presence(Handovers):
         self._awaited_until_ns = 0  # for so long those of before a restart may come back
         self._probing = loop.call_later(PROBE_SECONDS, self._probe)
 
-    def _hello(self, endpoint: Endpoint, route: bytes, hello: wire.Hello, pid: int) -> None:
-        """`pid`: whose connection it came on, as the kernel says; 0: unknown, or the peer is known."""
-        other = endpoint.by_route.get(route)
+    def _hello(self, endpoint: Endpoint, route: Connection, hello: wire.Hello) -> None:
+        other = route.client
         if other is not None and other.nonce != hello.nonce:
             raise wire.BadFrame("a second Hello on one connection names another client")
         client = endpoint.by_nonce.get(hello.nonce)
         if client is not None and client.route not in (None, route) and hello.serial < client.hello_serial:
-            endpoint.leave(route)  # said before the one that was heard, on a connection that it has left since
+            route.left = True  # said before the one that was heard, on a connection that it has left since
             return
         fresh = client is None
         if client is None:
@@ -57,15 +55,14 @@ class Presence(Handovers):
             endpoint.by_nonce[hello.nonce] = client
             self.clients[client.number] = client
         if client.route is not None and client.route != route:
-            endpoint.by_route.pop(client.route, None)
-            endpoint.leave(client.route)  # its Hello tells anew all that may still come there
+            client.route.client = None
+            client.route.left = True  # its Hello tells anew all that may still come there
         client.route, client.hello_serial = route, hello.serial
         client.told.clear()
-        endpoint.left.pop(route, None)
-        endpoint.by_route[route] = client
+        route.left, route.client = False, client
         client.program, client.library, client.uuids = hello.program, hello.library, hello.uuids
         if client.peer is None:
-            client.proven_pid, client.pid = pid, pid or hello.pid
+            client.proven_pid, client.pid = route.pid, route.pid or hello.pid
             if (peer := endpoint.peers.pop(hello.nonce, None)) is not None:
                 self._attach(endpoint, client, peer)
         spec = self.node.tenants[endpoint.name]
@@ -143,8 +140,8 @@ class Presence(Handovers):
         if endpoint.by_nonce.get(client.nonce) is not client:
             return
         del endpoint.by_nonce[client.nonce]
-        if client.route is not None:
-            endpoint.by_route.pop(client.route, None)
+        if client.route is not None:  # what is unread there says nothing any more
+            endpoint.drop(client.route)
         self.clients.pop(client.number, None)
         if client.peer is not None:
             self._release(client.peer)
@@ -160,8 +157,8 @@ class Presence(Handovers):
         self.on_change()
 
     def _probe(self) -> None:
-        """Clients whose process is not known by a pidfd: a Welcome that cannot be sent says that they are gone, and so
-        does the end of the wait for those of before a restart.
+        """Clients whose process is not known by a pidfd: a connection that ended, or a Welcome that cannot be sent,
+        says that they are gone, and so does the end of the wait for those of before a restart.
         """
         self._probing = self.loop.call_later(PROBE_SECONDS, self._probe)
         if not self._unknown:

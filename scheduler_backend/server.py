@@ -1,6 +1,6 @@
 """The tenants of this node and their sockets: the whole shell around the node machine. It decides nothing.
 
-Each tenant has a ROUTER socket of its own, and that socket is the identity: a client is (tenant, nonce), whatever else
+Each tenant has a socket of its own, and that socket is the identity: a client is (tenant, nonce), whatever else
 it says. Nothing that one tenant does costs the others anything: it may come, say and ask so much and no more.
 
 The server is one object in layers, each of which knows only those below it:
@@ -9,8 +9,8 @@ The server is one object in layers, each of which knows only those below it:
     presence  clients that come and go
     handover  the node, its deadlines, and hand-overs that were prepared
     outbox    what is said to clients, and counted
-Beside it stand endpoint.py (one tenant's sockets) and peers.py (its page socket). One thread, one event loop; the node
-is touched in handover.py and nowhere else.
+Beside it stand connection.py (one connection), endpoint.py (those of one tenant) and peers.py (its page socket). One
+thread, one event loop; the node is touched in handover.py and nowhere else.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ import contextlib
 import itertools
 import logging
 import os
+import time
 from pathlib import Path
 from typing import Any
-
-import zmq
 
 from scheduler_backend import descriptors
 from scheduler_backend.core import events as ev
@@ -41,8 +40,7 @@ from scheduler_backend.trace import Recorder
 log = logging.getLogger("gemini.server")
 
 LONGEST_PATH = 107  # bytes of sun_path, less its NUL
-IO_THREADS = 4
-DESCRIPTORS_EACH = 2  # of a connection, here or to the page: its own, and the process's or the carrier's
+DESCRIPTORS_EACH = 3  # of a page connection: its own, the process's and the carrier's
 OPEN_AGAIN_SECONDS, SHUT_OUT_SECONDS = 0.1, 2.0  # after a tenant's processes came too often, at least and at most
 
 
@@ -63,8 +61,6 @@ class Server(Intake):
         self.shares: dict[str, str] = {}  # tenants that are named shares, and whence; the registry writes it
         self.outside = Outside(gpus, state_dir / "tenants", lambda: list(self.node.tenants), self._pids)
         self.idle_exit_seconds: float | None = None  # the daemon ends so long after its last tenant
-        self._context = zmq.Context(io_threads=IO_THREADS)
-        self._context.set(zmq.MAX_SOCKETS, 8192)
         self._tenants = itertools.count(1)
         self._closed = False
         self._room = descriptors.Room()
@@ -87,14 +83,12 @@ class Server(Intake):
                 f"the socket path {longest} is {over} bytes too long for a Unix socket ({LONGEST_PATH}); "
                 f"choose a shorter --state-dir or name"
             )
-        # Each socket on one thread of libzmq's: a tenant that keeps it busy delays only who shares it.
         number = next(self._tenants)
-        affinity = 1 << number % IO_THREADS
         endpoint: Endpoint | None = None
         try:
-            endpoint = Endpoint(spec.name, number, folder, self._context, affinity, self.incarnation, owner)
+            endpoint = Endpoint(spec.name, number, folder, self.incarnation, owner)
             endpoint.listener = self._listener(endpoint)
-        except (OSError, zmq.ZMQError) as error:
+        except OSError as error:
             if endpoint is not None:
                 endpoint.close()
             raise Problem(
@@ -107,9 +101,6 @@ class Server(Intake):
         for nonce, pid, started in known or ():
             self._remember(endpoint, nonce, pid, started)
         self.loop.add_reader(endpoint.fd, self._readable, endpoint)
-        self.loop.add_reader(endpoint.monitor_fd, self._knocked, endpoint)
-        self._readable(endpoint)  # their descriptors say that something came only to who has looked before
-        self._knocked(endpoint)
         return endpoint
 
     def _listener(self, endpoint: Endpoint) -> PageListener:
@@ -126,59 +117,43 @@ class Server(Intake):
 
     # --- who may come in --------------------------------------------------------------------------------------------
     def _knocked(self, endpoint: Endpoint) -> None:
-        """Somebody has connected. A tenant whose processes come ever anew is not listened to for a while."""
-        welcome = endpoint.knocks()
-        came, endpoint.came = endpoint.came, 0
-        if came and not self._room.take(came * DESCRIPTORS_EACH):
+        """Somebody wants to come in. A tenant whose processes come ever anew is not listened to for a while."""
+        now_ns = time.monotonic_ns()
+        try:
+            came = endpoint.accept(now_ns)
+        except OSError as error:  # no descriptor is left, to us or to this machine
+            log.warning("accept tenant=%s error=%s", endpoint.name, error)
             self._mind_room(False)
-        if welcome:
             return
-        if endpoint.shut:
-            if endpoint.knocks_on():
-                endpoint.wall_up()
+        if came and not self._room.take(came):
+            self._mind_room(False)
+        if endpoint.newcomers.left >= 1 or endpoint.shut:
             return
         endpoint.shut_out()
         endpoint.pauses += 1
-        reason, pause = "standing", SHUT_OUT_SECONDS
-        if not endpoint.crowded():
-            reason, pause = "connections", min(max(OPEN_AGAIN_SECONDS, endpoint.connections.lacks_seconds()), pause)
-        log.warning("shut-out tenant=%s seconds=%.1f reason=%s", endpoint.name, pause, reason)
+        pause = min(max(OPEN_AGAIN_SECONDS, endpoint.newcomers.lacks_seconds()), SHUT_OUT_SECONDS)
+        if endpoint.complaints.spend(now_ns):
+            log.warning("shut-out tenant=%s seconds=%.1f reason=connections", endpoint.name, pause)
         self.loop.call_later(pause, self._let_in, endpoint)
 
     def _let_in(self, endpoint: Endpoint) -> None:
-        if self.endpoints.get(endpoint.name) is not endpoint or self._deaf:
-            return
-        if endpoint.crowded():  # its processes come back; those go of which libzmq has not noticed that they have gone
-            log.warning("walled-up tenant=%s reason=standing", endpoint.name)
-            endpoint.wall_up()
-            self.loop.call_later(OPEN_AGAIN_SECONDS, self._let_in, endpoint)
-            return
-        try:
+        if self.endpoints.get(endpoint.name) is endpoint and not self._deaf:
             endpoint.open()
-        except (OSError, zmq.ZMQError) as error:
-            log.error("sockets-lost tenant=%s error=%s", endpoint.name, error)
-            self.loop.call_later(OPEN_AGAIN_SECONDS, self._let_in, endpoint)
 
     def _look_after_sockets(self) -> None:
         """Files of sockets that somebody removed are made anew, so that processes may still join; nobody is cut off.
-
-        Where descriptors run out they are taken away until there are some again: who comes then tries again later.
-        """
+        What fails is tried again at the next look. Who does not end its handshake is cut off."""
         self._mind_room(self._room.count())
+        now_ns = time.monotonic_ns()
         for endpoint in self.endpoints.values():
-            if self._deaf:
-                if not endpoint.shut:
-                    endpoint.shut_out()
-                continue
+            if (late := endpoint.end_slow(now_ns)) and endpoint.complaints.spend(now_ns):
+                log.warning("handshake-late tenant=%s connections=%d", endpoint.name, late)
             if endpoint.complete():
                 continue
             log.warning("sockets-made-anew tenant=%s folder=%s", endpoint.name, endpoint.folder)
             try:
-                endpoint.shut = True
-                endpoint.open()
-                if endpoint.listener is not None:
-                    endpoint.listener.reopen()
-            except (OSError, zmq.ZMQError) as error:
+                endpoint.reopen()
+            except OSError as error:
                 log.error("sockets-lost tenant=%s error=%s", endpoint.name, error)
 
     def _mind_room(self, room: bool) -> None:
@@ -190,7 +165,7 @@ class Server(Intake):
         for endpoint in self.endpoints.values():
             if room:
                 self._let_in(endpoint)
-            elif not endpoint.shut:
+            else:
                 endpoint.shut_out()
 
     def _room_for_page(self) -> bool:
@@ -222,7 +197,6 @@ class Server(Intake):
 
     def _close(self, endpoint: Endpoint) -> None:
         self.loop.remove_reader(endpoint.fd)
-        self.loop.remove_reader(endpoint.monitor_fd)
         for client in endpoint.by_nonce.values():
             self.clients.pop(client.number, None)
             if client.peer is not None:
@@ -254,4 +228,3 @@ class Server(Intake):
         for endpoint in self.endpoints.values():
             self._close(endpoint)
         self._timer.close()
-        self._context.term()

@@ -16,6 +16,7 @@ void link_open(struct link *link, const char *path, const struct link_events *ev
     memset(link, 0, sizeof *link);
     strncpy(link->path, path, sizeof link->path - 1);
     link->fd = -1;
+    link->zmtp.out = link->out;
     link->backoff_ns = BACKOFF_FIRST_NS;
     link->events = events;
     link->context = context;
@@ -50,7 +51,7 @@ static void try_connect(struct link *link, uint64_t now_ns) {
         return;
     }
     link->handshake_end_ns = now_ns + HANDSHAKE_NS;
-    zmtp_start(&link->zmtp);
+    zmtp_start(&link->zmtp, ZMTP_DEALER, link->out, sizeof link->out);
 }
 
 static void message_arrived(void *context, const void *message, size_t size) {
@@ -67,7 +68,7 @@ static int read_all(struct link *link) {
             return -ECONNRESET;
         if (count < 0)
             return errno == EAGAIN || errno == EINTR ? 0 : -errno;
-        enum zmtp_state before = link->zmtp.state;
+        int before = link->zmtp.state;
         /* The handshake's end is told before the first message: feed that part on its own is not needed, for the
          * daemon says nothing before our Hello. */
         int error = zmtp_receive(&link->zmtp, bytes, (size_t)count, message_arrived, link);
@@ -85,7 +86,7 @@ static int read_all(struct link *link) {
 }
 
 static int write_all(struct link *link) {
-    const void *bytes;
+    const uint8_t *bytes;
     size_t size;
 
     while ((size = zmtp_pending(&link->zmtp, &bytes))) {
@@ -126,7 +127,7 @@ void link_drop(struct link *link, uint64_t now_ns, uint64_t wait_ns) {
 }
 
 short link_interest(const struct link *link) {
-    const void *bytes;
+    const uint8_t *bytes;
     return (short)(POLLIN | (zmtp_pending(&link->zmtp, &bytes) ? POLLOUT : 0));
 }
 

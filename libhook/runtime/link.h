@@ -13,7 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "libhook/runtime/zmtp.h"
+#include "libhook/core/zmtp.h"
+
+#define LINK_OUT_MAX 65536
 
 struct link_events {
     void (*on_up)(void *context); /* the handshake is over: say Hello */
@@ -33,6 +35,7 @@ struct link {
     const struct link_events *events;
     void *context;
     struct zmtp zmtp;
+    uint8_t out[LINK_OUT_MAX];
 };
 
 void link_open(struct link *link, const char *path, const struct link_events *events, void *context);

@@ -8,8 +8,10 @@
 #include <string.h>
 #include <strings.h>
 
-#include "libhook/runtime/zmtp.h"
+#include "libhook/core/zmtp.h"
 #include "tests/fuzz/fuzz.h"
+
+#define OUT_MAX 65536
 
 struct heard {
     struct zmtp *echo; /* answer each message on this one, or NULL */
@@ -32,12 +34,12 @@ static void on_message(void *context, const void *message, size_t size) {
     heard->messages++;
     if (heard->echo) {
         int error = zmtp_send(heard->echo, message, size);
-        fuzz_require(error == 0 || heard->echo->out_size > ZMTP_OUT_MAX - ZMTP_MESSAGE_MAX - 9);
+        fuzz_require(error == 0 || heard->echo->out_size > OUT_MAX - ZMTP_MESSAGE_MAX - 9);
     }
 }
 
 static void sound(const struct zmtp *zmtp) {
-    fuzz_require(zmtp->in_size <= sizeof zmtp->in && zmtp->out_size <= sizeof zmtp->out);
+    fuzz_require(zmtp->in_size <= sizeof zmtp->in && zmtp->out_size <= zmtp->out_room);
     fuzz_require(zmtp->out_from <= zmtp->out_size && zmtp->state <= ZMTP_BROKEN);
 }
 
@@ -108,7 +110,8 @@ static int expected(const uint8_t *data, size_t size, struct heard *heard) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static struct zmtp whole, pieces, echo; /* 65 KiB each */
+    static struct zmtp whole, pieces, echo;
+    static uint8_t out[3][OUT_MAX];
     struct heard of_whole = {0}, of_pieces = {0}, of_echo = {.echo = &echo}, reference = {0};
 
     if (size < 8)
@@ -117,9 +120,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     memcpy(&chunk_seed, data, 8); /* how to cut what follows */
     data += 8;
     size -= 8;
-    zmtp_start(&whole);
-    zmtp_start(&pieces);
-    zmtp_start(&echo);
+    zmtp_start(&whole, ZMTP_DEALER, out[0], OUT_MAX);
+    zmtp_start(&pieces, ZMTP_DEALER, out[1], OUT_MAX);
+    zmtp_start(&echo, ZMTP_DEALER, out[2], OUT_MAX);
     int broken = expected(data, size, &reference);
     int error = zmtp_receive(&whole, data, size, on_message, &of_whole);
     int in_pieces = 0, in_echo = 0;
@@ -139,9 +142,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         free(piece);
         sound(&pieces);
         sound(&echo);
-        const void *bytes;
+        const uint8_t *bytes;
         size_t pending = zmtp_pending(&echo, &bytes);
-        fuzz_require(pending <= ZMTP_OUT_MAX);
+        fuzz_require(pending <= OUT_MAX);
         zmtp_sent(&echo, pending / 2);
         at += length;
     }
@@ -156,7 +159,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fuzz_require(broken || !error || whole.in_size);
     if (whole.state == ZMTP_READY) {
         fuzz_require(zmtp_send(&whole, data, size) == (size > ZMTP_MESSAGE_MAX ? -90 /* EMSGSIZE */ : 0) ||
-                     whole.out_size + size + 9 > ZMTP_OUT_MAX);
+                     whole.out_size + size + 9 > OUT_MAX);
         sound(&whole);
     }
     return 0;

@@ -31,7 +31,7 @@ def test_where_not_even_the_count_may_be_opened_none_is_left() -> None:
         with contextlib.suppress(OSError):
             while True:
                 held.append(os.open("/dev/null", os.O_RDONLY))
-        assert descriptors.left() == 0
+        assert descriptors.left() <= 0  # those beyond a limit that was lowered stay open
     finally:
         for one in held:
             os.close(one)

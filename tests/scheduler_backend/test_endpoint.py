@@ -1,166 +1,237 @@
-"""A tenant's door: who is in stays in, and who comes too often finds it shut."""
+"""A tenant's door: bytes that are no ZMTP, connections without end, and files in a folder that is not ours."""
 
 from __future__ import annotations
 
 import contextlib
-import select
+import os
+import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-import zmq
 
 from bench import flood
-from scheduler_backend.endpoint import (
-    CONNECTIONS_A_SECOND,
-    CONNECTIONS_AT_ONCE,
-    LATE_A_SECOND,
-    LONGEST_UNREAD_NS,
-    Endpoint,
-)
-from scheduler_backend.intake import Intake
-from scheduler_backend.outbox import Outbox
-from tests.scheduler_backend.rig import wait_for
+from bench.tenants import resident_bytes
+from scheduler_backend import bounds
+from scheduler_backend.sockets import listen_at
+from tests.scheduler_backend.rig import PATIENCE_S, Client, Rig, wait_for
 
 
 @pytest.fixture
-def endpoint(tmp_path: Path) -> Iterator[Endpoint]:
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
-    made = Endpoint("tenant", 1, tmp_path / "tenant", context, 1, 5, None)
-    made.knocks()
-    yield made
-    made.close()
-    context.term()
+def rig() -> Iterator[Rig]:
+    with Rig() as made:
+        for name in ("victim", "hostile"):
+            made.tenant(name, request=0.3)
+        yield made
 
 
-def answers(endpoint: Endpoint) -> bool:
-    """Can somebody new come in?"""
-    with socket.socket(socket.AF_UNIX) as one:
+def door(rig: Rig) -> str:
+    return str(rig.state_dir / "tenants" / "hostile" / "tenant.sock")
+
+
+def serves(rig: Rig, victim: Client) -> None:
+    assert rig.daemon is not None
+    assert rig.daemon.poll() is None, rig.log()
+    victim.ask()
+    victim.give_back(victim.grant().epoch)
+    assert "Traceback" not in rig.log()
+
+
+def ended(connection: socket.socket) -> bool:
+    """Did the daemon close it? What it said before is thrown away."""
+    with contextlib.suppress(BlockingIOError):
         try:
-            one.connect(str(endpoint.socket_path))
-        except OSError:
-            return False
-    return True
+            return connection.recv(65536) == b""
+        except ConnectionError:
+            return True
+    return False
 
 
-def heard(endpoint: Endpoint) -> list[bytes]:
-    return wait_for(
-        lambda: endpoint.router.get(zmq.EVENTS) & zmq.POLLIN and endpoint.router.recv_multipart(), what="message"
-    )
+PING = b"\x04\x0b\x04PING\x00\x07ctx!"
 
 
-def test_who_is_in_stays_in_while_nobody_new_comes_in(endpoint: Endpoint) -> None:
-    with flood.greeted(str(endpoint.socket_path)) as one:
-        one.sendall(flood.frame(b"hello"))
-        route, _ = heard(endpoint)
-        endpoint.shut_out()
-        assert not answers(endpoint)
-        endpoint.router.send_multipart([route, b"still there"])
-        assert b"still there" in one.recv(100)
-        assert endpoint.complete() is False, "there is no page here"
-        endpoint.open()
-        assert answers(endpoint)
-        one.sendall(flood.frame(b"again"))
-        assert heard(endpoint) == [route, b"again"]
+def test_a_heartbeat_behind_what_is_unread_and_a_hang_up_do_not_end_the_daemon(rig: Rig) -> None:
+    victim = rig.client("victim")
+    assert rig.daemon is not None
+    for _ in range(3):
+        with contextlib.ExitStack() as held:
+            ones = [held.enter_context(flood.greeted(door(rig))) for _ in range(8)]
+            rig.daemon.send_signal(signal.SIGSTOP)
+            for one in ones:
+                flood.send(one, flood.frame(b"x" * 20) * 40 + PING)
+        rig.daemon.send_signal(signal.SIGCONT)
+        serves(rig, victim)
 
 
-def test_a_send_to_who_is_gone_does_not_hide_what_there_is_to_read(endpoint: Endpoint) -> None:
-    """The descriptor tells of a change once; a send takes it in, and a message stayed unread until the next."""
-    looked: list[Endpoint] = []
-    with flood.greeted(str(endpoint.socket_path)) as one:
-        one.sendall(flood.frame(b"hello"))
-        heard(endpoint)  # a connection that comes shows at the descriptor, too
-        endpoint.router.get(zmq.EVENTS)
-        one.sendall(flood.frame(b"more"))
-        wait_for(lambda: select.select([endpoint.fd], [], [], 0)[0], what="sign of a message")
-        outbox = SimpleNamespace(_look_again=looked.append)
-        assert not Outbox._send(outbox, endpoint, b"nobody", b"revoked")  # type: ignore[arg-type]
-        wait_for(lambda: endpoint.router.get(zmq.EVENTS) & zmq.POLLIN, what="message")
-    assert looked == [endpoint]
+def test_a_heartbeat_without_a_time_is_not_answered_with_memory_of_the_daemons(rig: Rig) -> None:
+    with flood.greeted(door(rig)) as one:
+        one.sendall(b"\x04\x05\x04PING")
+        one.settimeout(PATIENCE_S)
+        heard = b""
+        with contextlib.suppress(ConnectionError):
+            while more := one.recv(4096):
+                heard += more
+        assert b"PONG" not in heard
+    with flood.greeted(door(rig)) as one:
+        one.sendall(PING)
+        assert one.recv(100) == b"\x04\x09\x04PONGctx!"
 
 
-def test_a_message_that_cannot_be_handled_does_not_hide_those_behind_it(endpoint: Endpoint) -> None:
-    """The descriptor tells of a change once: the next message stayed unread until one more came."""
-    looked: list[Endpoint] = []
-
-    def fault(endpoint: Endpoint, route: bytes, frames: list[bytes | zmq.Frame]) -> int:
-        raise RuntimeError("a fault of ours")
-
-    intake = SimpleNamespace(_receive=fault, _look_again=looked.append)
-    with flood.greeted(str(endpoint.socket_path)) as one:
-        one.sendall(flood.frame(b"first") + flood.frame(b"second"))
-        wait_for(lambda: endpoint.router.get(zmq.EVENTS) & zmq.POLLIN, what="message")
-        with pytest.raises(RuntimeError):
-            Intake._readable(intake, endpoint)  # type: ignore[arg-type]
-    assert looked == [endpoint]
+def test_a_message_of_frames_without_end_is_ended_at_its_first(rig: Rig) -> None:
+    victim = rig.client("victim")
+    assert rig.daemon is not None
+    before = resident_bytes(rig.daemon.pid)
+    for piece in (b"\x01\x01x", b"\x01\xff" + b"y" * 255):
+        with flood.greeted(door(rig)) as one:
+            with contextlib.suppress(OSError):
+                for _ in range(2000):
+                    one.sendall(piece * 100)
+            wait_for(lambda one=one: ended(one), what="end of the connection")
+    assert resident_bytes(rig.daemon.pid) - before < 10 << 20
+    serves(rig, victim)
 
 
-def test_a_wall_ends_its_connections_and_can_be_opened(endpoint: Endpoint) -> None:
-    with flood.greeted(str(endpoint.socket_path)) as one:
-        one.sendall(flood.frame(b"hello"))
-        heard(endpoint)
-        endpoint.wall_up()
+def test_who_does_not_end_its_handshake_in_time_is_cut_off_and_who_did_stays(rig: Rig) -> None:
+    victim = rig.client("victim")
+    polite = rig.client("hostile")
+    slow = [flood.connected(door(rig)) for _ in range(20)]
+    for one in slow:
         one.setblocking(False)
+    sent = 0
 
-        def ended() -> bool:
-            endpoint.router.get(zmq.EVENTS)
-            with contextlib.suppress(BlockingIOError):
-                return one.recv(100) == b""
-            return False
+    def all_ended() -> bool:
+        nonlocal sent
+        for one in slow:  # a byte at a time
+            flood.send(one, flood.OPENING[sent % 60 : sent % 60 + 1] if sent < 40 else b"")
+        sent += 1
+        time.sleep(0.2)
+        return all([ended(one) for one in slow])
 
-        wait_for(ended, what="end of the connection")
-    assert not answers(endpoint)
-    endpoint.open()
-    assert answers(endpoint)
-
-
-def test_those_who_come_are_counted_and_too_many_are_too_many(endpoint: Endpoint) -> None:
-    for _ in range(10):
-        assert answers(endpoint)
-    wait_for(lambda: endpoint.knocks() and endpoint.connections.left <= CONNECTIONS_AT_ONCE - 9, what="ten counted")
-    deadline = time.monotonic() + 60
-    while endpoint.knocks():
-        answers(endpoint)
-        assert time.monotonic() < deadline, "a flood that is never noticed"
-    assert endpoint.connections.lacks_seconds() > 0
-    assert not endpoint.knocks_on()
+    began = time.monotonic()
+    wait_for(all_ended, what="end of them all")
+    assert time.monotonic() - began > bounds.HANDSHAKE_SECONDS - 1
+    polite.ask()
+    polite.give_back(polite.grant().epoch)
+    serves(rig, victim)
+    for one in slow:
+        one.close()
 
 
-def test_who_has_too_many_connections_that_stand_gets_no_more(
-    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("scheduler_backend.endpoint.MOST_STANDING", 3)
-    held = [flood.greeted(str(endpoint.socket_path)) for _ in range(3)]
-    wait_for(lambda: not endpoint.knocks() and endpoint.crowded(), what="three counted")
-    held.pop().close()
-    wait_for(endpoint.knocks, what="one less")
-    held.append(flood.greeted(str(endpoint.socket_path)))
-    wait_for(lambda: not endpoint.knocks() and endpoint.crowded(), what="three counted")
-    endpoint.wall_up()
-    assert endpoint.knocks(), "they ended with their listener"
-    for connection in held:
-        connection.close()
+def test_ten_thousand_connections_leave_nothing(rig: Rig) -> None:
+    victim = rig.client("victim")
+    assert rig.daemon is not None
+    pid = rig.daemon.pid
+    fds, before = len(os.listdir(f"/proc/{pid}/fd")), resident_bytes(pid)
+    for number in range(10_000):
+        with socket.socket(socket.AF_UNIX) as one:
+            one.setblocking(False)
+            with contextlib.suppress(OSError):  # the queue is full: they are not waited for
+                one.connect(door(rig))
+                one.send(flood.OPENING[: number % 100])
+        if number % 1000 == 0:
+            serves(rig, victim)
+    assert resident_bytes(pid) - before < 10 << 20
+    wait_for(lambda: len(os.listdir(f"/proc/{pid}/fd")) <= fds + 2, what="end of their descriptors")
+    serves(rig, victim)
 
 
-def test_while_what_a_tenant_said_stays_unread_it_may_come_in_slowly(endpoint: Endpoint) -> None:
-    endpoint.behind_ns = time.monotonic_ns() - LONGEST_UNREAD_NS - 1
-    endpoint.knocks()
-    assert endpoint.connections.rate == LATE_A_SECOND
-    endpoint.router.get(zmq.EVENTS)
-    readers = SimpleNamespace(_look_again=lambda endpoint: None)
-    Intake._readable(readers, endpoint)  # type: ignore[arg-type]
-    endpoint.knocks()
-    assert (endpoint.behind_ns, endpoint.connections.rate) == (0, CONNECTIONS_A_SECOND), (
-        "there was nothing left to read"
-    )
+def test_of_connections_that_serve_nobody_the_oldest_makes_room(rig: Rig) -> None:
+    polite = rig.client("hostile")
+    idle = [flood.greeted(door(rig)) for _ in range(450)]
+    for _ in range(bounds.MOST_STANDING - 440):
+        idle.append(flood.greeted(door(rig)))
+    for one in idle:
+        one.setblocking(False)
+    wait_for(lambda: ended(idle[0]), what="end of the oldest")
+    assert not ended(idle[-1])
+    polite.ask()
+    assert polite.grant()
+    for one in idle:
+        one.close()
 
 
-def test_a_file_that_somebody_removed_is_made_anew(endpoint: Endpoint) -> None:
-    endpoint.socket_path.unlink()
-    assert not endpoint.complete()
-    endpoint.shut = True
-    endpoint.open()
-    assert answers(endpoint)
+def test_where_no_descriptor_is_left_nobody_is_taken_in_and_all_is_well_after(rig: Rig) -> None:
+    class Short(Rig):
+        def command(self) -> list[str]:
+            return ["sh", "-c", 'ulimit -n 256; exec "$@"', "sh", *super().command()]
+
+    with Short("--metrics-port", "0") as short:
+        for name in ("victim", "hostile"):
+            short.tenant(name, request=0.3)
+        victim = short.client("victim")
+        port = int(next(line for line in short.log().splitlines() if "metrics address=" in line).rpartition(":")[2])
+        idle = []
+        for _ in range(300):
+            with contextlib.suppress(OSError):
+                idle.append(socket.create_connection(("127.0.0.1", port), 1))
+        late: list[socket.socket] = []
+
+        def is_short() -> bool:
+            """Another one came, where the kernel's queue had room; the daemon has said that it is short."""
+            late.append(flood.connected(door(short)))
+            return "short=True" in short.log()
+
+        wait_for(is_short, what="notice")
+        victim.ask()
+        victim.give_back(victim.grant().epoch)
+        assert short.daemon is not None
+        assert short.daemon.poll() is None
+        for one in (*idle, *late):
+            one.close()
+        wait_for(lambda: "short=False" in short.log(), what="end of the shortage")
+        short.client("hostile")
+
+
+def test_a_file_that_somebody_removed_is_made_anew_until_it_can_be(rig: Rig) -> None:
+    polite = rig.client("hostile")
+    folder = rig.state_dir / "tenants" / "hostile"
+    (folder / "tenant.sock").unlink()
+    (folder / "tenant.sock").mkdir()
+    (folder / "tenant.sock" / "full").touch()
+    wait_for(lambda: rig.log().count("sockets-lost tenant=hostile") >= 2, what="second try")
+    (folder / "tenant.sock" / "full").unlink()
+    (folder / "tenant.sock").rmdir()
+    wait_for((folder / "tenant.sock").is_socket, what="the socket anew")
+    rig.client("hostile")
+    polite.ask()
+    assert polite.grant()
+
+
+SWAP = """
+import ctypes, os, sys
+os.setgid(12345), os.setuid(12345)
+libc = ctypes.CDLL(None)
+here, trap = (name.encode() for name in sys.argv[1:3])
+print("ready", flush=True)
+while True:
+    libc.renameat2(-100, here, -100, trap, 2)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be another user")
+def test_whose_folder_it_is_has_no_other_file_opened_by_it(tmp_path: Path) -> None:
+    for parent in (tmp_path, *tmp_path.parents[:2]):
+        parent.chmod(0o755)
+    secret, folder = tmp_path / "secret", tmp_path / "tenants" / "mine"
+    folder.mkdir(parents=True)
+    os.chown(folder, 12345, 12345)
+    secret.write_text("root's own")
+    secret.chmod(0o600)
+    (folder / "trap").symlink_to(secret)
+    words = [sys.executable, "-c", SWAP, str(folder / "s"), str(folder / "trap")]
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd="/")
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        for _ in range(1000):
+            listen_at(folder / "s", 1).close()
+            assert secret.stat().st_mode & 0o777 == 0o600
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()
+    assert secret.read_text() == "root's own"

@@ -115,11 +115,11 @@ def test_a_flood_that_is_not_read_costs_no_processor_time(rig: Rig) -> None:
 
 
 def test_who_floods_is_not_read_and_leaves_does_not_take_the_daemon_along(rig: Rig) -> None:
-    with flooding(rig, "messages"):  # more than libzmq keeps of one connection
+    with flooding(rig, "messages"):  # more than is read of one connection
         wait_for(lambda: rig.of("hostile")["flood_pauses"] > 3, what="pause of the one who floods")
         time.sleep(0.5)
     assert rig.daemon is not None
-    time.sleep(2.2)  # twice what libzmq's heartbeats would take to stumble over it
+    time.sleep(2.2)
     assert rig.daemon.poll() is None, rig.log()
 
 
@@ -138,14 +138,15 @@ def test_connections_that_stand_and_what_is_unread_in_them_have_an_end(rig: Rig)
     victim = rig.client("victim")
     with flooding(rig, "standing"):
         deadline = time.monotonic() + PATIENCE_S
-        while "walled-up tenant=hostile" not in rig.log():
-            assert time.monotonic() < deadline, f"no end to them: {most_fds} descriptors, {most_bytes} bytes"
+        ending = time.monotonic() + 15
+        while time.monotonic() < ending:
+            assert time.monotonic() < deadline
             most_fds = max(most_fds, len(os.listdir(f"/proc/{pid}/fd")))
             most_bytes = max(most_bytes, resident_bytes(pid) - before)
             victim.ask()
             victim.give_back(victim.grant().epoch)
     assert most_fds < 1000
-    assert most_bytes < 200 << 20
+    assert most_bytes < 10 << 20
     late = rig.client("hostile")
     late.ask()
     assert late.grant()
@@ -169,10 +170,10 @@ def test_a_burst_of_connections_takes_no_descriptor_that_the_daemon_needs(way: s
         burst: list[socket.socket] = []
         while len(burst) < 500 and (connection := burst_of_one(folder / f"tenant.sock{way}")):
             burst.append(connection)
-            if len(burst) % 40 == 0:  # many in a second, but the loop turns: libzmq may outrun it
+            if len(burst) % 40 == 0:  # many in a second, but the loop turns
                 victim.ask()
                 victim.give_back(victim.grant().epoch)
-        burst += [flood.connected(str(folder / "tenant.sock"))]  # with none left libzmq would end the daemon over it
+        burst += [flood.connected(str(folder / "tenant.sock"))]
         wait_for(lambda: "short=True" in rig.log() or rig.daemon.poll() is not None, what="look")  # type: ignore[union-attr]
         assert rig.daemon.poll() is None, rig.log()
         victim.ask()

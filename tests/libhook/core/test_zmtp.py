@@ -16,12 +16,14 @@ import zmq
 
 ROOT = Path(__file__).parents[3]
 MAX = 1024
+ROOM = 65536
+DEALER, ROUTER = 0, 1
 
 
 @pytest.fixture(scope="module")
 def codec(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     library = tmp_path_factory.mktemp("zmtp") / "zmtp.so"
-    source = ROOT / "libhook" / "runtime" / "zmtp.c"
+    source = ROOT / "libhook" / "core" / "zmtp.c"
     command = ["gcc", "-std=gnu11", "-O1", "-g", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}"]
     subprocess.run([*command, "-o", str(library), str(source)], check=True)
     return ctypes.CDLL(str(library))
@@ -31,18 +33,19 @@ ON_MESSAGE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_cha
 
 
 class Codec:
-    def __init__(self, library: ctypes.CDLL) -> None:
+    def __init__(self, library: ctypes.CDLL, role: int = DEALER) -> None:
         self.library = library
-        # struct zmtp, with a guard behind it
-        self.memory = ctypes.create_string_buffer(b"\xa5" * 70_000, 70_000)
+        # struct zmtp and its room for output, each with a guard behind it
+        self.memory = ctypes.create_string_buffer(b"\xa5" * 4000, 4000)
+        self.out = ctypes.create_string_buffer(b"\xa5" * (ROOM + 2000), ROOM + 2000)
         self.messages: list[bytes] = []
         self.callback = ON_MESSAGE(lambda _, data, size: self.messages.append(data[:size]))
         library.zmtp_pending.restype = ctypes.c_size_t
-        library.zmtp_start(self.memory)
+        library.zmtp_start(self.memory, role, self.out, ctypes.c_size_t(ROOM))
 
     @property
     def state(self) -> int:
-        return int.from_bytes(self.memory.raw[:4], "little")
+        return int.from_bytes(self.memory.raw[4:8], "little")
 
     def receive(self, chunk: bytes) -> int:
         return int(self.library.zmtp_receive(self.memory, chunk, ctypes.c_size_t(len(chunk)), self.callback, None))
@@ -58,7 +61,7 @@ class Codec:
         return taken
 
     def guard_is_whole(self) -> bool:
-        return self.memory.raw[68_000:] == b"\xa5" * 2000
+        return self.memory.raw[2000:] == b"\xa5" * 2000 and self.out.raw[ROOM:] == b"\xa5" * 2000
 
 
 @pytest.fixture
@@ -237,3 +240,52 @@ def test_nothing_is_sent_before_the_handshake_and_a_full_buffer_says_so(
     while peer.codec.send(b"x" * MAX) == 0:
         count += 1
     assert 60 <= count <= 64
+
+
+GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
+
+
+def ready(kind: bytes = b"DEALER", identity: bytes = b"") -> bytes:
+    body = b"\x05READY\x0bSocket-Type" + len(kind).to_bytes(4, "big") + kind
+    body += b"\x08Identity" + len(identity).to_bytes(4, "big") + identity
+    return (b"\x04" + bytes([len(body)]) if len(body) < 256 else b"\x06" + len(body).to_bytes(8, "big")) + body
+
+
+@pytest.mark.parametrize(
+    ("said", "taken"),
+    [
+        (GREETING + ready(), True),
+        (GREETING[:11] + b"\x01" + GREETING[12:] + ready(identity=b"i" * 255), True),
+        (GREETING[:11] + b"\x07" + GREETING[12:] + ready(), True),
+        (GREETING[:10] + b"\x02" + GREETING[11:], False),
+        (GREETING[:32] + b"\x01" + GREETING[33:], False),
+        (GREETING[:12] + b"PLAIN".ljust(20, b"\0") + bytes(32), False),
+        (GREETING + ready(identity=b"i" * 256), False),
+        (GREETING + ready(b"ROUTER"), False),
+        (GREETING + ready(b"REQ"), False),
+        (GREETING + b"\x04\x06\x05READY", False),
+        (GREETING + b"\x04\x08\x04PING\0\0x", False),
+        (GREETING + b"\0\x01x", False),
+        (GREETING + ready() + b"\x01\x01x", False),
+        (GREETING + ready() + b"\x04\x08\x07UNKNOWN", False),
+        (GREETING + ready() + b"\x04\x05\x04PING", False),
+    ],
+)
+def test_the_daemons_side_takes_a_dealer_and_nothing_else(codec: ctypes.CDLL, said: bytes, taken: bool) -> None:
+    for step in (1, len(said)):
+        door = Codec(codec, ROUTER)
+        error = 0
+        for at in range(0, len(said), step):
+            error = error or door.receive(said[at : at + step])
+        assert (error == 0) == taken
+        assert door.state == (2 if taken else 3)
+        assert door.guard_is_whole()
+
+
+def test_the_daemons_side_echoes_what_a_ping_carries_and_not_a_byte_more(codec: ctypes.CDLL) -> None:
+    for context in (b"", b"x", b"c" * 16):
+        door = Codec(codec, ROUTER)
+        assert door.receive(GREETING + ready()) == 0
+        door.pending()
+        assert door.receive(b"\x04" + bytes([7 + len(context)]) + b"\x04PING\0\x07" + context) == 0
+        assert door.pending() == b"\x04" + bytes([5 + len(context)]) + b"\x04PONG" + context

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "libhook/core/peek.h"
+#include "libhook/runtime/agent_kick.h"
 #include "libhook/runtime/gate.h"
 #include "libhook/runtime/lane.h"
 
@@ -25,6 +26,11 @@ static void thread_exits(void *value) {
     struct gate_thread *thread = value;
 
     gate_self = &nobody;
+    if (PEEK(thread->inside)) { /* cancelled in the driver: it never came to gate_end, and the agent may wait for it */
+        thread->after = thread->tell_agent = false;
+        __atomic_store_n(&thread->inside, 0, __ATOMIC_RELEASE);
+        agent_kick();
+    }
     __atomic_store_n(&thread->gone, 1, __ATOMIC_RELEASE);
 }
 

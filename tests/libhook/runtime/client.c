@@ -448,6 +448,36 @@ static int memory(int count, char **argument) {
     return 0;
 }
 
+static bool answered;
+static void *asks_for_memory(void *nothing) {
+    answered = agent_memory_reserve(0, 1000, NULL) == 0;
+    pthread_testcancel();
+    return nothing;
+}
+
+static void *launches_once(void *nothing) {
+    launch(CU_STREAM_LEGACY, 1000000);
+    pthread_testcancel();
+    return nothing;
+}
+
+static bool ends_cancelled(void *(*run)(void *)) {
+    pthread_t thread;
+    void *result = NULL;
+    pthread_create(&thread, NULL, run, NULL);
+    pthread_cancel(thread); /* before it waits or while it does: the same, for the request stays */
+    pthread_join(thread, &result);
+    return result == PTHREAD_CANCELED;
+}
+
+static int cancelled(int count, char **argument) { /* threads that are cancelled while they wait for the daemon */
+    (void)count, (void)argument;
+    bool first = ends_cancelled(asks_for_memory), second = ends_cancelled(launches_once);
+    int after = agent_memory_reserve(0, 2000, NULL);
+    printf("{\"answered\": %d, \"first\": %d, \"second\": %d, \"after\": %d}\n", answered, first, second, after);
+    return 0;
+}
+
 static int compare(const void *a, const void *b) {
     return *(const double *)a < *(const double *)b ? -1 : 1;
 }
@@ -489,7 +519,7 @@ static const struct scenario {
     int (*run)(int count, char **argument);
 } SCENARIOS[] = {{"busy", busy}, {"bursts", bursts}, {"shrinking", shrinking}, {"silent", silent}, {"eight", eight},
     {"capture", capture}, {"fork", forking}, {"valve", valve}, {"streams", streams_end}, {"memory", memory},
-    {"cost", cost}};
+    {"cost", cost}, {"cancelled", cancelled}};
 
 int main(int count, char **argument) {
     static const struct agent_callbacks CALLBACKS = {

@@ -587,6 +587,24 @@ def test_memory_is_reserved_released_and_recalled(daemon: Daemon, start: Start) 
     }
 
 
+def test_a_thread_that_is_cancelled_while_it_waits_ends_when_it_was_answered(daemon: Daemon, start: Start) -> None:
+    client = start("cancelled")
+    peer, _ = daemon.greet()
+    _, asked = daemon.expect(lib.WIRE_MEM_RESERVE)
+    assert asked.bytes == 1000
+    daemon.send(peer, lib.WIRE_MEM_REPLY, answers=asked.header.serial, granted=1)
+    daemon.expect(lib.WIRE_TOKEN_REQUEST)
+    daemon.grant(peer, 1)
+    _, asked = daemon.expect(lib.WIRE_MEM_RESERVE)
+    assert asked.bytes == 2000
+    daemon.send(peer, lib.WIRE_REVOKE, epoch=1)
+    _, message = daemon.expect(lib.WIRE_RETURN)  # no thread is left inside, nor counted as one that waits
+    assert (message.epoch, message.launches) == (1, 1)
+    assert not message.flags & lib.WIRE_RETURN_WANT_MORE
+    daemon.send(peer, lib.WIRE_MEM_REPLY, answers=asked.header.serial, granted=1)
+    assert client.finish() == {"answered": 1, "first": 1, "second": 1, "after": 0}
+
+
 def test_a_daemon_that_talks_nonsense_is_survived(daemon: Daemon, start: Start) -> None:
     client = start("busy", 100_000)
     peer, _ = daemon.greet()

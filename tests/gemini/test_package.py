@@ -1,0 +1,38 @@
+"""What the package says of itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import gemini
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def test_the_version_is_the_projects_and_nothing_else_is_made_up() -> None:
+    assert gemini.__version__ == PROJECT["project"]["version"]
+    with pytest.raises(AttributeError, match="no attribute 'version'"):
+        gemini.version  # noqa: B018
+
+
+def test_importing_it_reads_no_metadata() -> None:
+    said = "import gemini, sys; sys.exit('importlib.metadata' in sys.modules)"
+    subprocess.run([sys.executable, "-S", "-c", said], cwd=ROOT, check=True)
+
+
+def test_types_and_license_travel_with_it() -> None:
+    assert (ROOT / "gemini" / "py.typed").exists()
+    assert "py.typed" in PROJECT["tool"]["setuptools"]["package-data"]["gemini"]
+    assert PROJECT["project"]["license"] == "Apache-2.0"
+    assert "Apache License" in (ROOT / "LICENSE").read_text()
+
+
+def test_the_change_log_begins_with_what_is_not_released_or_with_this_version() -> None:
+    first = next(line for line in (ROOT / "CHANGELOG.md").read_text().splitlines() if line.startswith("## "))
+    assert first.removeprefix("## ").split()[0] in ("Unreleased", PROJECT["project"]["version"])

@@ -30,6 +30,8 @@ from scheduler_backend.registry import Registry
 from scheduler_backend.server import LONGEST_PATH, Server
 
 log = logging.getLogger("gemini.app")
+_http_log = logging.getLogger("gemini.http")  # aiohttp's, of requests that are none
+_http_log.addFilter(logs.Sparse(bounds.HTTP_RECORDS_A_SECOND, 10))
 
 HOUSEKEEPING_SECONDS = 0.25
 GARBAGE_SECONDS = 10.0  # cycles, as an answer that is an error leaves them: 5 KiB each
@@ -225,7 +227,7 @@ class _Site:
 
 
 async def _open_site(application: web.Application, listening: list[socket.socket], limits: DoorBounds) -> _Site:
-    runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=0.5)
+    runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=0.5, logger=_http_log)
     await runner.setup()
     assert runner.server is not None
     loop = asyncio.get_running_loop()

@@ -80,3 +80,4 @@ METRICS_SECONDS = 0.1  # between two renderings: whoever asks meanwhile gets the
 CONTROL_DOOR = DoorBounds(connections=128, seconds=60.0, grace_seconds=5.0, bytes=80 << 10)
 CONTROL_BACKLOG = 128
 CONTROL_BODY_BYTES = 64 << 10
+HTTP_RECORDS_A_SECOND = _bound("HTTP_RECORDS_A_SECOND", 1, "a second", "records of the log about what HTTP got wrong")

@@ -11,6 +11,9 @@ import json
 import logging
 import re
 import sys
+import time
+
+from scheduler_backend.allowance import Allowance
 
 _VERB = re.compile(r"%(?:%|[-#0 +]*\d*(?:\.\d+)?[a-zA-Z])")
 _PLAIN = re.compile(r'[^\s"]+')
@@ -64,6 +67,18 @@ class Formatter(logging.Formatter):
         if record.stack_info:
             line += f" stack={_quoted(record.stack_info)}"
         return line
+
+
+class Sparse(logging.Filter):
+    """Lets so many records a second through, and `burst` at once: for what a stranger may cause without end."""
+
+    def __init__(self, a_second: float, burst: float) -> None:
+        super().__init__()
+        self._allowance = Allowance(a_second, burst)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Is there room for this one?"""
+        return self._allowance.spend(time.monotonic_ns())
 
 
 def start(

@@ -107,7 +107,11 @@ def _bounded(place: Place, what: int, value: int) -> Steps:
 @attack(TENANT, root=True, finding=5)
 def no_threads(place: Place) -> Steps:
     """A program that may start no thread (RLIMIT_NPROC), so that the library has no agent"""
-    return _bounded(place, resource.RLIMIT_NPROC, 1)
+    try:
+        yield from _bounded(place, resource.RLIMIT_NPROC, 1)
+    finally:  # another user has a simulated machine of its own
+        for left in Path("/dev/shm").glob(f"gemini-sim-{NOBODY}-*"):
+            left.unlink(missing_ok=True)
 
 
 @attack(TENANT, finding=5)

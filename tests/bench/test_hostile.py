@@ -15,9 +15,10 @@ from bench.hostile.judge import late
 from bench.hostile.table import WHO, may_play
 from tests.bench.running import ROOT, answer_of
 
-QUICK = (  # one of each way in, none of which ends a daemon that libzmq listens for
-    "noise", "slow-greetings", "greatest-lengths", "flood-of-messages", "wrong-epochs", "writes-to-the-page",
-    "page-hellos-in-pieces", "huge-heads", "wrong-orders", "frozen-holders", "second-daemon",
+QUICK = (  # one of each way in, and what ended the daemon or made it grow while libzmq listened for it
+    "ping-and-hang-up", "short-pings", "endless-tiny-frames", "noise", "slow-greetings", "greatest-lengths",
+    "flood-of-messages", "wrong-epochs", "writes-to-the-page", "page-hellos-in-pieces", "huge-heads", "wrong-orders",
+    "frozen-holders", "second-daemon",
 )  # fmt: skip
 
 

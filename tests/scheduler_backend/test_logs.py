@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from scheduler_backend.logs import Formatter
+from scheduler_backend.logs import Formatter, Sparse
 from tests.scheduler_backend.rig import Rig, lib, wait_for
 
 PAIR = re.compile(r'([\w-]+)=("(?:[^"\\]|\\.)*"|\S*)(?: |$)')
@@ -85,3 +85,8 @@ def test_a_programs_name_cannot_forge_a_record() -> None:
         (said,) = (text for text in rig.log().splitlines() if "hello tenant=a" in text)
         assert read(said)["program"] == name.decode()
         assert not any(text.startswith("ERROR") for text in rig.log().splitlines())
+
+
+def test_what_a_stranger_may_cause_without_end_is_logged_sparsely() -> None:
+    sparse, record = Sparse(0.001, 3), logging.LogRecord("x", logging.ERROR, "x.py", 1, "bad", (), None)
+    assert [sparse.filter(record) for _ in range(100)] == [True] * 3 + [False] * 97

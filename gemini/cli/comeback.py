@@ -41,8 +41,13 @@ class Comeback:
             threading.Thread(target=self._run, name="daemon-watch", daemon=True).start()
 
     def _run(self) -> None:
+        ours = False
         while True:
             watched = watch(self._node)
+            if watched is None and ours:  # killed again before it could be watched
+                self.gone = True
+                if not self._again():
+                    return
             if watched is not None:
                 ours, pidfd = watched
                 self.gone = False

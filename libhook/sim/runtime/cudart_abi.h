@@ -1,7 +1,8 @@
 /*
  * cudart_abi.h - the types of the CUDA runtime's ABI that the simulated runtime uses, written by hand from NVIDIA's
- * documentation. Names, values and layouts are the runtime's (x86-64 Linux); tests/headers compares them with the
- * headers of each release. What is the driver's type under another name is given the driver's own (cuda_types.h).
+ * documentation. Names, values and layouts are the runtime's (x86-64 Linux). No test compares them with
+ * NVIDIA's headers yet; PyTorch's use of them is what speaks for them. What is the driver's type under another name is
+ * given the driver's own (cuda_types.h).
  *
  * CUDA_MAJOR says which ABI: 12 or 13.
  */

@@ -1,6 +1,6 @@
 /*
  * What the runtime has and a simulated card has not, or nobody has asked for yet: a program that is linked against any of
- * it loads, and is told by name when it calls it. tests/headers compares the list with the names that NVIDIA's exports.
+ * it loads, and is told by name when it calls it. No test compares the list with the names that NVIDIA's exports yet.
  */
 #include "libhook/sim/runtime/runtime.h"
 

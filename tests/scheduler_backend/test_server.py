@@ -492,6 +492,7 @@ def test_what_is_left_on_a_connection_that_is_closed_is_not_taken_for_nonsense(r
         client.ask()
     client.socket.close(2000)
     again = Client(client.path, page=False, hello=False, nonce=client.nonce)
+    again.page = client.page  # its page connection stands, so a grant may begin there
     rig.clients.append(again)
     again.hello(memory={0: 4096})
     rig.daemon.send_signal(signal.SIGCONT)

@@ -140,13 +140,13 @@ def _not_enforced(cluster: Cluster, events: Iterable[Mapping[str, Any]]) -> list
     told = _told(events)
     found = []
     for pod in sorted(cluster.pods.values(), key=lambda p: (p.namespace, p.name)):
-        if pod.node is None or pod.gone or (pod.spec is None and pod.fault is None and pod.placement is None):
+        if pod.node is None or pod.gone or (pod.spec is None and pod.fault is None and pod.recorded is None):
             continue
         annotations = (pod.object.get("metadata") or {}).get("annotations") or {}
         running = (pod.object.get("status") or {}).get("phase") == "Running"
         if pod.fault is not None:
             why = pod.fault
-        elif pod.placement is None:
+        elif pod.recorded is None:
             why = "it was bound by a scheduler that did not ask the extender: it has no card of ours"
         elif (pod.namespace, pod.name, pod.uid) in told:
             why = told[pod.namespace, pod.name, pod.uid]

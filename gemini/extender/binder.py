@@ -57,7 +57,7 @@ class Binder:
         try:
             pod = await self._pod(request)
             if pod.node is not None:
-                if pod.node == request.node and (pod.spec is None or pod.vendor or pod.placement is not None):
+                if pod.node == request.node and (pod.spec is None or pod.vendor or pod.recorded is not None):
                     return ""
                 raise Refusal(f"the pod is bound to {pod.node} already")
             if pod.spec is None:

@@ -12,11 +12,14 @@ from typing import Any
 from gemini.extender.reserve import GroupKey
 from gemini.kube import names
 from gemini.kube.allocation import located, record_of
+from gemini.kube.covered import Asked, asked_by
+from gemini.kube.device import Reported
 from gemini.kube.life import gone, initialized
 from gemini.kube.pod import PodSpec, parse_pod
 from gemini.kube.spelling import S2_DOMAINS, InvalidPod
-from gemini.placement.model import Node, Placement, Role
+from gemini.placement.model import GPU, Placement, Role
 
+NOTHING = Asked()
 _DOMAINS = tuple(f"{d}/" for d in (*S2_DOMAINS, names.ALIYUN, names.NVIDIA))
 
 
@@ -31,19 +34,38 @@ class PodView:
     gone: bool  # its containers have ended
     terminating: bool
     initialized: bool
-    placement: Placement | None  # from its own record, by the minors that the node's cards have now
+    placement: Placement | None  # from its record as far as it is covered, by the minors that the cards have now
     spec: PodSpec | None
     fault: str | None
     object: dict[str, Any]
     vendor: frozenset[str] = frozenset()  # containers whose cards are another device plugin's choice
     recorded: tuple[Placement, tuple[str, ...]] | None = None  # the record itself, with the cards' uuids
+    asked: Asked = NOTHING
+    exchanges: bool = False  # it is being given another's cards for its own, and holds both meanwhile
 
-    def on(self, node: Node | None) -> PodView:
+    def on(self, reported: Reported | None) -> PodView:
         """The pod with its cards as its node has them; None: not known."""
-        if self.recorded is None:
-            return self
-        placement = self.recorded[0] if node is None else located(*self.recorded, node)
+        placement = self._held(reported)
         return self if placement == self.placement else replace(self, placement=placement)
+
+    def _held(self, reported: Reported | None) -> Placement | None:
+        placement = None if self.recorded is None else self.recorded[0]
+        if self.node is None or self.gone or self.vendor:
+            return placement
+        if placement is not None and reported is not None:
+            placement = located(placement, self.recorded[1], reported.node)  # type: ignore[index]
+        if placement is not None:
+            cards = [grant for grant in placement.grants if grant.type == GPU]
+            devices = () if reported is None else reported.node.devices
+            sizes = {device.minor: device.memory for device in devices if device.type == GPU}
+            times = (1, 2) if self.exchanges else (1,)
+            if any(self.asked.covers(cards, sizes, many) for many in times):
+                return placement
+        if reported is None or not self.asked.cards:
+            return None
+        if placement is None and any(uid == self.uid for uid, _ in reported.foreign):
+            return None  # its node tells of it
+        return Placement(self.uid, self.node, self.asked.everywhere(reported.node.devices))
 
     @property
     def holds(self) -> bool:
@@ -113,6 +135,8 @@ def view_of(given: dict[str, Any], known_pods: Mapping[str, PodView], types: fro
         object=given,
         vendor=_vendor(spec),
         recorded=recorded,
+        asked=asked_by(given) if node is not None else NOTHING,
+        exchanges=bool(mapping(metadata.get("annotations")).get(names.EXCHANGE)),
     )
 
 

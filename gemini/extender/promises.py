@@ -143,7 +143,7 @@ class Promises:
         except ApiFault:
             return False
         now = self.cluster.pods.get(pod.uid)
-        return now is not None and now.node == node and (now.placement is not None or bool(now.vendor))
+        return now is not None and now.node == node and (now.recorded is not None or bool(now.vendor))
 
     def drop(self, placement: Placement) -> None:
         """Gives a promise back, here and for all replicas."""

@@ -92,7 +92,9 @@ def _pods(cluster: Cluster, reasons: Mapping[str, str]) -> dict[str, Any]:
         "waiting": sorted(waiting, key=lambda w: str(w["pod"])),
         "reserved": sorted(reserved, key=lambda r: str(r["pod"])),
         "unrecorded": sorted(
-            f"{p.namespace}/{p.name}" for p in cluster.pods.values() if p.node and not p.gone and p.spec and not p.holds
+            f"{p.namespace}/{p.name}"
+            for p in cluster.pods.values()
+            if p.node and not p.gone and p.spec and p.recorded is None
         ),
     }
 

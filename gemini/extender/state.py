@@ -28,7 +28,7 @@ from gemini.kube.device import Reported, cordoned, read_device
 from gemini.kube.quantity import version_number
 from gemini.placement.allocate import Allocator
 from gemini.placement.book import Book
-from gemini.placement.model import Node, Placement
+from gemini.placement.model import Placement
 from gemini.placement.standing import Standings
 
 NODE, DEVICE, POD, CLAIM, BUDGET = "Node", "Device", "Pod", "ResourceClaim", "PodDisruptionBudget"
@@ -178,9 +178,8 @@ class Cluster:
         seen = view_of(given, self.pods, self.types)
         return seen.on(self._reported(seen.node))
 
-    def _reported(self, node: str | None) -> Node | None:
-        reported = self.devices.get(node or "")
-        return None if reported is None else reported.node
+    def _reported(self, node: str | None) -> Reported | None:
+        return self.devices.get(node or "")
 
     def _put_pods(self, node: str) -> None:
         """The node's cards may have other minors now, or others their minors."""

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gemini.kube import names
-from gemini.kube.allocation import placement_of
+from gemini.kube.allocation import record_of
+from gemini.kube.covered import asked_by
 from gemini.kube.pod import PodSpec, parse_pod
+from gemini.kube.quantity import shown
 from gemini.kube.spelling import GPUSHARE_UNITS, InvalidPod
 from gemini.placement.model import GPU, WHOLE, Role
 from gemini.plugin.slots import Card, Kind
@@ -82,7 +84,7 @@ def claims_of(
                 f"{parsed.unit} is not what this node counts; use a node of that unit, or the webhook's --gpushare-unit"
             )
             raise InvalidPod(names.GPUSHARE_UNIT, problem)
-        record = _record(annotations, about[2])
+        record = _record(pod, about[2], cards)
         found = _claims(parsed, record, asked, cards, annotations, kind)
     except InvalidPod as error:
         return PodClaims(*about, (), None, {}, pod, str(error))
@@ -94,10 +96,19 @@ def _asked(container: Mapping[str, Any], resource: str) -> int:
     return int(amount) if amount.isdecimal() else 0
 
 
-def _record(annotations: Mapping[str, Any], name: str) -> dict[str, Any]:
-    if placement_of(name, "", annotations) is None:  # which raises where it makes no sense
+def _record(pod: Mapping[str, Any], name: str, cards: Mapping[str, Card]) -> dict[str, Any]:
+    """The record, where the part of the pod that nobody can change covers it."""
+    annotations = _mapping(_mapping(pod.get("metadata")).get("annotations"))
+    found = record_of(name, "", annotations)  # which raises where it makes no sense
+    if found is None:
         problem = "the pod has none, so it was not bound by the Gemini extender; delete it and create it anew"
         raise InvalidPod(names.ALLOCATION, problem)
+    both = [(grant, uuid) for grant, uuid in zip(found[0].grants, found[1], strict=True) if grant.type == GPU]
+    sizes = {grant.minor: cards[uuid].memory for grant, uuid in both if uuid in cards}
+    times = (1, 2) if annotations.get(names.EXCHANGE) else (1,)
+    if not any(asked_by(pod).covers([grant for grant, _ in both], sizes, many) for many in times):
+        problem = "it does not add up to what the pod's containers ask for; delete the pod and create it anew"
+        raise InvalidPod(names.ALLOCATION, f"{shown(annotations[names.ALLOCATION])}: {problem}")
     record: dict[str, Any] = json.loads(annotations[names.ALLOCATION])
     return record
 

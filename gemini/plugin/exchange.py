@@ -61,13 +61,15 @@ class Exchanges:
             try:
                 await self._view.read()
                 for other in list(self._view.pods.values()):
-                    if other.uid != pod.uid and repair.begun(other) and (cards := self._view.given(other)):
-                        await self._carry_out(repair.resume(other, cards, self._partner(other)))
+                    if other.uid == pod.uid or other.fault or not repair.begun(other):
+                        continue
+                    if cards := self._view.given(other):
+                        await self._carry_out(self._resume(other, cards))
                 pod = self._view.pods.get(pod.uid, pod)
                 if not repair.begun(pod) and self._view.settled(pod):
                     return ""  # meanwhile another's exchange, which had this one for its partner, has mended it
                 if repair.begun(pod):
-                    plan = repair.resume(pod, given, self._partner(pod))
+                    plan = self._resume(pod, given)
                 else:
                     plan = repair.plan(pod, given, self._view.unsettled())
                 if plan.reason:
@@ -81,6 +83,8 @@ class Exchanges:
 
     async def _carry_out(self, plan: repair.Plan) -> None:
         """Raises ApiFault; then the exchange goes on at the next try."""
+        if not plan.steps:
+            return
         for step in plan.steps:
             pod = step.pod
             written = await self._view.kubernetes.annotate(pod.namespace, pod.name, pod.uid, step.annotations)
@@ -88,5 +92,6 @@ class Exchanges:
         self._counts["repair", "exchanged"] += 1
         log.info("exchanged pods=%s", ",".join(sorted({f"{s.pod.namespace}/{s.pod.name}" for s in plan.steps})))
 
-    def _partner(self, pod: PodClaims) -> PodClaims | None:
-        return self._view.pods.get(repair.begun(pod) or "")
+    def _resume(self, pod: PodClaims, given: Sequence[str]) -> repair.Plan:
+        partner = self._view.pods.get(repair.begun(pod) or "")
+        return repair.resume(pod, given, partner, self._view.unsettled())

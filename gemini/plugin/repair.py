@@ -8,7 +8,8 @@ order in which no card ever looks freer than it is (whoever holds one of the two
     2. the other pod: what this one had      3. the pod here: what it was given, and no more
 
 Whoever is interrupted finds by the mark of step 1 how far it came. One exchange on a node is ended before another
-begins, so nobody else has taken the partner meanwhile.
+begins, so nobody else has taken the partner meanwhile. The mark alone decides nothing about the pod that it names: that
+one is written only where it would be chosen now, and else the pod here goes back to its own cards.
 """
 
 from __future__ import annotations
@@ -60,17 +61,28 @@ def plan(pod: PodClaims, given: Sequence[str], free: Iterable[PodClaims]) -> Pla
     ))  # fmt: skip
 
 
-def resume(pod: PodClaims, given: Sequence[str], partner: PodClaims | None) -> Plan:
-    """What is left of an exchange that was begun; `partner` is None where that pod is gone."""
-    steps = [_step(pod, _only(pod.record, given))]
-    if partner is not None and _simple(partner) and set(_cards(partner)) == set(given):
-        rest = [uuid for uuid in _cards(pod) if uuid not in given]
-        steps.insert(0, _step(partner, _only(pod.record, rest)))
-    return Plan(tuple(steps))
+def resume(pod: PodClaims, given: Sequence[str], partner: PodClaims | None, free: Iterable[PodClaims]) -> Plan:
+    """What is left of an exchange that was begun. `partner`: whom the mark names; None: gone. `free`: as plan's."""
+    own, theirs = (_only(pod.record, given), _only(pod.record, [u for u in _cards(pod) if u not in given]))
+    if not own[GPU]:
+        return Plan(reason=f"was given {', '.join(given)}, which the record of its exchange does not name")
+    if partner is None or set(_cards(partner)) != set(given):  # which has its new cards already
+        return Plan((_step(pod, own),))
+    if not theirs[GPU]:
+        return Plan(
+            reason=f"is exchanged with {partner.namespace}/{partner.name}, by its mark, but has one pod's cards"
+        )
+    alike = partner_of(pod, given, [one for one in free if one.uid == partner.uid], len(own[GPU])) is not None
+    if not alike:
+        return Plan((_step(pod, theirs),))
+    return Plan((_step(partner, theirs), _step(pod, own)))
 
 
-def partner_of(pod: PodClaims, given: Sequence[str], free: Iterable[PodClaims]) -> PodClaims | None:
-    """A pod with the given cards that would be as well with this one's."""
+def partner_of(
+    pod: PodClaims, given: Sequence[str], free: Iterable[PodClaims], count: int | None = None
+) -> PodClaims | None:
+    """A pod with the given cards that would be as well with this one's. `count`: so many of its entries are its own;
+    None: all."""
     for other in free if pod.spec is not None and _simple(pod) else ():
         same = other.uid != pod.uid and _simple(other) and set(_cards(other)) == set(given)
         if (
@@ -78,7 +90,7 @@ def partner_of(pod: PodClaims, given: Sequence[str], free: Iterable[PodClaims]) 
             and pod.spec is not None
             and other.spec is not None
             and (other.spec.ask.tenants, other.spec.shares) == (pod.spec.ask.tenants, pod.spec.shares)
-            and _amounts(other) == _amounts(pod)
+            and _amounts(other) == _amounts(pod)[:count]
         ):
             return other
     return None

@@ -18,7 +18,7 @@ from gemini.extender.state import NODE, POD
 from gemini.kube import names
 from gemini.kube.client import Refused
 from gemini.webhook.review import Settings, mutate
-from tests.gemini.extender.world import GIB, Replica, World, node_object, pod_object
+from tests.gemini.extender.world import GIB, Replica, World, admitted, node_object, pod_object
 
 Object = dict[str, Any]
 
@@ -114,7 +114,7 @@ def test_complaint_05_containers_init_containers_and_sidecars_hold_what_they_nee
     pod["metadata"]["annotations"] = {f"gemini.io/gpu-request.{name}": share for name, share in shares.items()}
     pod["spec"]["initContainers"] = [{"name": "first"}, {"name": "second"}, {"name": "side", "restartPolicy": "Always"}]
     pod["spec"]["containers"] = [{"name": "a"}, {"name": "b"}]
-    made.put(POD, pod)
+    made.put(POD, admitted(pod))
     replica.watch()
     assert asyncio.run(replica.bind(pod, "n1")) == ""
     replica.watch()

@@ -205,13 +205,14 @@ def test_what_filter_chose_is_bound_only_where_it_is_as_good_as_chosen_now(chang
     made = world(*names)
     replica = Replica(made, policies=("binpack", "minor"), shortlist=3)
     pod = made.put(POD, pod_object("p", gpu_request="0.4"))
-    own = {"allocation": json.dumps({"gpu": [{"minor": 0, "resources": {"gemini.io/gpu-core": 80}}]})}
+    amounts = {"gemini.io/gpu-core": 80, "gemini.io/gpu-memory": GIB}
+    own = {"allocation": json.dumps({"gpu": [{"minor": 0, "resources": amounts}]})}
 
     async def run() -> None:
         replica.watch()
         assert (await replica.filter(pod, *names)).passed == ["n0"]
         if change == "promised":
-            bound = pod_object("q", **own)
+            bound = pod_object("q", gpu_request="0.8", gpu_memory="1Gi", **own)
             made.put(POD, {**bound, "spec": {**bound["spec"], "nodeName": "n0"}})
         elif change != "nothing":
             both = cards("n0").devices

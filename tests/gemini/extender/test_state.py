@@ -27,7 +27,7 @@ def cluster(*nodes: str) -> Cluster:
 
 
 def bound(name: str, node: str, minor: int = 0, core: int = 50, init: bool = False, **status: Any) -> Object:
-    pod = pod_object(name, gpu_request=f"{core}%")
+    pod = pod_object(name, gpu_request=f"{core}%", gpu_memory="1Gi")
     resources = {"gemini.io/gpu-core": core, "gemini.io/gpu-memory": GIB}
     entry = {
         "minor": minor,
@@ -70,6 +70,39 @@ def test_a_full_card_that_has_another_minor_after_a_reboot_is_still_full() -> No
     assert used(made, "n1", 0) == 0
     made.apply(DEVICE, "MODIFIED", write_device(Node("n1", (first, second))))
     assert used(made, "n1", 0) == 100
+
+
+def rewritten(pod: Object, record: object) -> Object:
+    text = record if isinstance(record, str) or record is None else json.dumps(record)
+    annotations = {**pod["metadata"]["annotations"], "gemini.io/allocation": text}
+    annotations = {key: value for key, value in annotations.items() if value is not None}
+    return {**pod, "metadata": {**pod["metadata"], "annotations": annotations}}
+
+
+def test_a_record_that_its_owner_emptied_frees_no_card() -> None:
+    for record in (None, "{}", "not one", {"gpu": []}):
+        made = cluster("n1")
+        pod = bound("p", "n1", core=90)
+        made.apply(POD, "ADDED", pod)
+        assert (used(made, "n1", 0), used(made, "n1", 1)) == (90, 0)
+        made.apply(POD, "MODIFIED", rewritten(pod, record))
+        assert (used(made, "n1", 0), used(made, "n1", 1)) == (90, 90), "nobody knows which: it may be any"
+        made.apply(POD, "DELETED", pod)
+        assert (used(made, "n1", 0), used(made, "n1", 1)) == (0, 0)
+
+
+def test_a_record_counts_as_far_as_the_pods_resources_cover_it() -> None:
+    made = cluster("n1")
+    everything = {
+        "gpu": [
+            {"minor": m, "resources": {"gemini.io/gpu-core": 100, "gemini.io/gpu-memory": 16 * GIB}} for m in (0, 1)
+        ]
+    }
+    plain = {**pod_object("plain"), "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "x"}]}}
+    made.apply(POD, "ADDED", rewritten(plain, everything))
+    assert (used(made, "n1", 0), used(made, "n1", 1)) == (0, 0)
+    made.apply(POD, "ADDED", rewritten(bound("p", "n1", core=20), everything))
+    assert (used(made, "n1", 0), used(made, "n1", 1)) == (20, 20)
 
 
 def test_terminating_pod_keeps_its_share_until_it_is_gone() -> None:

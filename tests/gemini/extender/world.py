@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import json
 import random
@@ -16,6 +17,8 @@ from gemini.extender.state import CLAIM, DEVICE, KINDS, NODE, POD, Cluster
 from gemini.kube import names
 from gemini.kube.client import Refused, Unanswered
 from gemini.kube.device import write_device
+from gemini.kube.pod import injected, parse_pod
+from gemini.kube.spelling import InvalidPod
 from gemini.placement.model import Device, Node
 
 Object = dict[str, Any]
@@ -34,13 +37,25 @@ def cards(name: str, count: int = 2, **more: Any) -> Node:
 
 
 def pod_object(name: str, uid: str | None = None, priority: int = 0, **annotations: str) -> Object:
-    """`gpu_request="0.5"` says gemini.io/gpu-request."""
+    """`gpu_request="0.5"` says gemini.io/gpu-request; the resources are those that admission gives such a pod."""
     said = {f"gemini.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
-    return {
-        "metadata": {"name": name, "namespace": "ns", "uid": uid or f"uid-{name}", "annotations": said},
-        "spec": {"priority": priority, "containers": [{"name": "main", "image": "x"}]},
-        "status": {"phase": "Pending"},
-    }
+    return admitted(
+        {
+            "metadata": {"name": name, "namespace": "ns", "uid": uid or f"uid-{name}", "annotations": said},
+            "spec": {"priority": priority, "containers": [{"name": "main", "image": "x"}]},
+            "status": {"phase": "Pending"},
+        }
+    )
+
+
+def admitted(pod: Object) -> Object:
+    """With the resources of our domain that the webhook writes; a pod that makes no sense as it is."""
+    with contextlib.suppress(InvalidPod):
+        asked = injected(parse_pod(pod))
+        for one in (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]):
+            if one["name"] in asked:
+                one["resources"] = {"limits": {key: str(amount) for key, amount in asked[one["name"]].items()}}
+    return pod
 
 
 class World:

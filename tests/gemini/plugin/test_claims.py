@@ -96,7 +96,11 @@ def test_a_pod_that_asks_no_slots_of_ours_is_none() -> None:
         (None, "not bound by the Gemini extender"),
         ("{", "is no record of an allocation"),
         ('{"gpu": [{"minor": 0}]}', "is no device of a record"),
-        ("{}", "says nothing of container main"),
+        ("{}", "does not add up to what the pod's containers ask for"),
+        (
+            '{"gpu": [{"minor": 0, "resources": {"gemini.io/gpu-core": 90, "gemini.io/gpu-memory": 15032385536}}]}',
+            "does not add up",
+        ),
     ],
 )
 def test_a_pod_without_a_record_that_makes_sense_has_a_fault(record: str | None, told: str) -> None:

@@ -44,7 +44,8 @@ def test_equal_pods_exchange_their_cards_also_when_whoever_does_it_is_interrupte
     a = claims(pods["a"])
     if partner := begun(a):
         assert (writes, partner) in ((1, "uid-b"), (2, "uid-b"))
-        carried_out(pods, resume(a, ["GPU-1"], claims(pods["b"])).steps)
+        b = claims(pods["b"])
+        carried_out(pods, resume(a, ["GPU-1"], b, [b]).steps)
     elif record(pods["a"]) != ["GPU-1"]:
         carried_out(pods, plan(a, ["GPU-1"], [claims(pods["b"])]).steps)
     assert [record(pods[name]) for name in "abc"] == [["GPU-1"], ["GPU-0"], ["GPU-1"]]
@@ -57,9 +58,29 @@ def test_an_exchange_whose_partner_is_gone_keeps_what_was_given() -> None:
     (step,) = plan(claims(pods["a"]), ["GPU-1"], [other]).steps[:1]
     pods["a"]["metadata"]["annotations"].update(step.annotations)
     assert record(pods["a"]) == ["GPU-0", "GPU-1"]
-    (last,) = resume(claims(pods["a"]), ["GPU-1"], None).steps
+    (last,) = resume(claims(pods["a"]), ["GPU-1"], None, []).steps
     pods["a"]["metadata"]["annotations"].update(last.annotations)
     assert record(pods["a"]) == ["GPU-1"]
+
+
+def test_a_pod_that_does_not_agree_is_not_written_whoever_names_it() -> None:
+    """A mark that somebody wrote on a pod of his own: the victim has just the cards that its record names."""
+    victim = claims(bound("v", KNOWN, [1], gpu_request="0.5"))
+    begun_by_hand = {names.EXCHANGE: "uid-v"}
+    same_card = bound("a", KNOWN, [1], gpu_request="0.5")
+    same_card["metadata"]["annotations"] |= begun_by_hand
+    found = resume(claims(same_card), ["GPU-1"], victim, [])
+    assert (found.steps, "by its mark" in found.reason) == ((), True)
+    both = {"gpu": [entry for m in (0, 1) for entry in claims(bound("a", KNOWN, [m], gpu_request="0.5")).record["gpu"]]}
+    forged = bound("a", KNOWN, [0], gpu_request="0.5")
+    forged["metadata"]["annotations"] |= {**begun_by_hand, names.ALLOCATION: json.dumps(both)}
+    (step,) = resume(claims(forged), ["GPU-1"], victim, []).steps
+    forged["metadata"]["annotations"].update(step.annotations)
+    assert (step.pod.name, record(forged), step.annotations[names.EXCHANGE]) == ("a", ["GPU-0"], None)
+    smaller = claims(bound("v", KNOWN, [1], gpu_request="0.4"))
+    forged["metadata"]["annotations"] |= {**begun_by_hand, names.ALLOCATION: json.dumps(both)}
+    assert [s.pod.name for s in resume(claims(forged), ["GPU-1"], smaller, [smaller]).steps] == ["a"]
+    assert resume(claims(forged), ["GPU-2"], victim, [victim]).reason.endswith("does not name")
 
 
 def test_amounts_go_with_the_cards() -> None:

@@ -73,11 +73,13 @@ def nodes_with_cards(
 
 
 @contextmanager
-def gemini(plane: Plane, policies: str = "", webhook_port: int | None = None, **hooks: Any) -> Iterator[str]:
-    """The extender, the webhook, and a scheduler that asks them; the extender's URL. `hooks` go into the webhooks'
-    configurations."""
+def gemini(
+    plane: Plane, policies: str = "", webhook_port: int | None = None, user: str = USER, **hooks: Any
+) -> Iterator[str]:
+    """The extender, the webhook, and a scheduler that asks them; the extender's URL. `user`: whose credentials they
+    have. `hooks` go into the webhooks' configurations."""
     pair = plane.authority.issue("gemini-webhook", hosts=("127.0.0.1",))
-    kubeconfig = str(plane.kubeconfig(USER))
+    kubeconfig = str(plane.kubeconfig(user))
     with ExitStack() as stack:
         port = free_port()
         url = f"http://127.0.0.1:{port}"
@@ -87,7 +89,7 @@ def gemini(plane: Plane, policies: str = "", webhook_port: int | None = None, **
         port = webhook_port or free_port()
         command = [
             sys.executable, "-m", "gemini", "webhook", "--kubeconfig", kubeconfig, "--port", str(port),
-            "--binder", USER, "--tls-cert", str(pair.certificate), "--tls-key", str(pair.key),
+            "--binder", user, "--tls-cert", str(pair.certificate), "--tls-key", str(pair.key),
             "--allow", "hostPID",  # which simulated cards want
         ]  # fmt: skip
         hook = f"https://127.0.0.1:{port}"

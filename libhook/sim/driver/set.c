@@ -1,5 +1,8 @@
 /* Memsets: on the compute engine, as fast as copies inside the card. The bytes are set as copies' bytes are moved. */
+#define _GNU_SOURCE
+#include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "libhook/sim/driver/capture.h"
 #include "libhook/sim/driver/heap.h"
@@ -24,12 +27,33 @@ CUresult op_set_check(const CUDA_MEMSET_NODE_PARAMS *set) {
     return CUDA_SUCCESS;
 }
 
+enum { PAGE = 4096, WORTH_A_CALL = 1 << 16 };
+
+/* Zeroes of the card's memory are holes in its file: clearing what was never touched costs nothing, as on a card, where it
+ * takes no time of the host's either. */
+static void clear(char *at, size_t bytes) {
+    char *first = (char *)(((uintptr_t)at + PAGE - 1) & -(uintptr_t)PAGE);
+    char *last = (char *)(((uintptr_t)at + bytes) & -(uintptr_t)PAGE);
+    int errors = errno;
+    struct block block;
+    if (bytes >= WORTH_A_CALL && heap_find((uint64_t)at, &block) && block_on_device(block.kind) &&
+        !madvise(first, (size_t)(last - first), MADV_REMOVE)) {
+        memset(at, 0, (size_t)(first - at));
+        memset(last, 0, (size_t)(at + bytes - last));
+    } else {
+        memset(at, 0, bytes);
+    }
+    errno = errors;
+}
+
 void op_set_move(const CUDA_MEMSET_NODE_PARAMS *set) {
     if (op_set_check(set))
         return;
     for (size_t y = 0; y < rows(set); y++) {
         char *row = (char *)set->dst + y * set->pitch;
-        if (set->elementSize == 1)
+        if (!set->value)
+            clear(row, set->width * set->elementSize);
+        else if (set->elementSize == 1)
             memset(row, (int)set->value, set->width);
         else if (set->elementSize == 2)
             for (size_t x = 0; x < set->width; x++)

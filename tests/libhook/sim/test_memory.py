@@ -75,6 +75,25 @@ def test_bytes_make_the_round_trip(machine: Machine) -> None:
     assert machine.run(work) == (b"BBBB456789abcdef", b"--234567--abcdef")
 
 
+def test_zeroing_memory_clears_it_all_and_takes_none_of_the_hosts(machine: Machine) -> None:
+    def shared_pages() -> int:
+        return int(open("/proc/self/statm").read().split()[2])
+
+    def work() -> tuple[bool, bytes, bytes, bytes, bool]:
+        cuda = Cuda()
+        a, size = cuda.malloc(256 * MIB), 200 * MIB
+        before = shared_pages()
+        cuda.cuMemsetD8_v2(c_uint64(a), c_ubyte(0), c_size_t(size))
+        few = shared_pages() - before < 8
+        cuda.cuMemsetD8_v2(c_uint64(a), c_ubyte(0x41), c_size_t(MIB))
+        cuda.cuMemsetD8_v2(c_uint64(a + 3), c_ubyte(0), c_size_t(MIB - 6))
+        out = ctypes.create_string_buffer(MIB)
+        cuda.cuMemcpyDtoH_v2(out, c_uint64(a), c_size_t(MIB))
+        return few, out.raw[:4], out.raw[-4:], out.raw[4090:4100], any(out.raw[3:-3])
+
+    assert machine.run(work) == (True, b"AAA\0", b"\0AAA", bytes(10), False)
+
+
 def test_out_of_memory_comes_at_the_cards_end_and_not_before(machine: Machine) -> None:
     def work() -> tuple[int, int, int, int]:
         cuda = Cuda()

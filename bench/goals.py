@@ -27,6 +27,7 @@ ROWS: dict[int, str] = {
     16: "kube-scheduler with the extender, 1,000 nodes, real control plane",
     17: "tenants that come and go, against a fluid server given the same programs",
     18: "programs whose hosts take time, against native slicing and an ideal scheduler",
+    19: "PyTorch programs, against native slicing and alone",
 }
 
 
@@ -88,6 +89,11 @@ GOALS: dict[str, Goal] = {
     "hostbound.native": Goal(18, "device busy / native slicing's", 0.97, at_least=True),
     "hostbound.ideal": Goal(18, "device busy / ideal scheduler's", 0.95, at_least=True),
     "hostbound.part": Goal(18, "each tenant beside a busy one / ideal scheduler's", 0.95, at_least=True),
+    "torch.native": Goal(19, "sum of rates / native slicing's", 0.97, at_least=True),
+    "torch.turn": Goal(19, "sum of rates / alone in turn, the card is the bottleneck", 0.97, at_least=True),
+    "torch.share": Goal(19, "share of the card's busy time off by, the card is the bottleneck", 1.0, "pp"),
+    "torch.latency": Goal(19, "request of a latency tenant, p99 / alone without the library", 1.2),
+    "torch.alone": Goal(19, "rate alone / without the library", 0.99, at_least=True),
 }
 
 

@@ -1,0 +1,224 @@
+"""What do PyTorch programs get that share a card?
+
+    python -m bench.torch_pairs [--seconds 8] [--runs 5] [--case NAME]
+
+GPT-2's training beside training, and beside a server of requests (class latency), by PyTorch as published
+(torch_programs.py; `python -m tests.frameworks.environment` fetches it once). The simulated card has the constants of
+an H200: with few tokens a step the host is the bottleneck, as in eager PyTorch, with many the card is.
+
+The programs of a case are started once with Gemini and once without the library, each pair on a card of its own, and
+wait. A run then lets them work in turn: each alone and both, on one card and on the other, so that whatever the machine
+does hits all alike. Rates are steps or requests a second; shares come from the card's own timeline.
+
+`by_alone` is each program's rate beside the other against its rate alone without the library; `sum` is the sum of
+these, and `sum_by_native` that sum against the one under the card's own time slicing. `alone_by_native` is each
+program's rate alone with Gemini against without: what Gemini costs who has the card to itself. `by_due_pp` is how far
+each program's part of the card's busy time is from its part of the requests. Of a server, `ms` has p50 and p99 of a
+request, from when it came.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bench.arms import GEMINI, NONE, open_bed
+from bench.bed import ROOT, Bed
+from bench.goals import Claim, claim
+from bench.jitter import Probe
+from bench.report import report
+from gemini.cli.node import sim_front
+from tests.frameworks.environment import python_of
+
+QUESTION = "What do PyTorch programs get that share a card?"
+PROGRAM = ROOT / "bench" / "torch_programs.py"
+ARMS = (NONE, GEMINI)
+WARM_SECONDS = 240.0  # importing PyTorch on a machine that has other things to do
+SETTLE_SECONDS = 1.0
+
+
+class Torch(NamedTuple):
+    """One program: what it does (words for torch_programs.py), and its share."""
+
+    request: float
+    words: str
+    latency: bool = False
+
+
+HOST_BOUND = "train --batch 24 --tokens 512"
+CARD_BOUND = "train --batch 160 --tokens 512"
+SERVER = "serve --batch 1 --period-ms 150"
+CASES: dict[str, tuple[Torch, ...]] = {
+    "host-bound training twice": (Torch(0.5, HOST_BOUND),) * 2,
+    "host-bound training at 0.7 and 0.3": (Torch(0.7, HOST_BOUND), Torch(0.3, HOST_BOUND)),
+    "card-bound training twice": (Torch(0.5, CARD_BOUND),) * 2,
+    "card-bound training at 0.7 and 0.3": (Torch(0.7, CARD_BOUND), Torch(0.3, CARD_BOUND)),
+    "host-bound beside card-bound training": (Torch(0.5, HOST_BOUND), Torch(0.5, CARD_BOUND)),
+    "server beside host-bound training": (Torch(0.5, SERVER, latency=True), Torch(0.5, HOST_BOUND)),
+    "server beside card-bound training": (Torch(0.5, SERVER, latency=True), Torch(0.5, CARD_BOUND)),
+}
+
+
+class Program:
+    """A process of this bench: `go`, and when it was told to stop, what it did meanwhile."""
+
+    def __init__(self, bed: Bed, name: str, what: Torch, python: str) -> None:
+        bed.tenant(name, what.request, 1.0, latency=what.latency)
+        first = bed.environment(name)["LD_PRELOAD"]
+        env = {"LD_PRELOAD": " ".join([*filter(None, [first]), *sim_front()]), "OMP_NUM_THREADS": "1"}
+        log = (bed.state_dir / f"{name}.err").open("wb")
+        words: list[str | Path] = [python, PROGRAM, *what.words.split()]
+        with log:
+            self.process = bed.spawn(
+                name, words, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+        self.name, self.log = name, bed.state_dir / f"{name}.err"
+
+    def heard(self) -> str:
+        assert self.process.stdout is not None
+        line = str(self.process.stdout.readline())
+        if not line:
+            raise RuntimeError(f"{self.name} ended: {self.log.read_text()[-2000:]}")
+        return line
+
+    def say(self, word: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{word}\n")
+        self.process.stdin.flush()
+
+
+def together(bed: Bed, programs: list[Program], seconds: float) -> dict[str, Any]:
+    """What these programs get while only they work."""
+    for program in programs:
+        program.say("go")
+    bed.sample(SETTLE_SECONDS, step_s=0.1)
+    record = bed.sample(seconds, step_s=0.1)
+    for program in programs:
+        program.say("stop")
+    begin, end = int(record.at_ns[0]), int(record.at_ns[-1])
+    shares = record.shares()
+    return {
+        program.name: {"busy": shares[program.name], **rate(json.loads(program.heard()), begin, end)}
+        for program in programs
+    }
+
+
+def rate(done: list[tuple[int, int]], begin: int, end: int) -> dict[str, Any]:
+    """Steps a second in this window, those at its edges in part; how long those took that ended in it."""
+    spans = np.array(done, dtype=np.int64).reshape(-1, 2)
+    inside = np.minimum(spans[:, 1], end) - np.maximum(spans[:, 0], begin)
+    parts = np.clip(inside / np.maximum(spans[:, 1] - spans[:, 0], 1), 0, 1)
+    took_ms = (spans[:, 1] - spans[:, 0])[(spans[:, 1] > begin) & (spans[:, 1] <= end)] / 1e6
+    answer: dict[str, Any] = {"rate": float(parts.sum() / (end - begin) * 1e9)}
+    if len(took_ms):
+        answer["ms"] = {"p50": float(np.percentile(took_ms, 50)), "p99": float(np.percentile(took_ms, 99))}
+    return answer
+
+
+def turns(beds: dict[str, Bed], programs: dict[str, list[Program]], seconds: float) -> dict[str, Any]:
+    """One run: on each card each program alone, and all."""
+    found: dict[str, Any] = {arm: {"alone": {}} for arm in ARMS}
+    with Probe() as probe:
+        for number, arm in itertools.product(range(len(programs[NONE])), ARMS):
+            one = programs[arm][number]
+            found[arm]["alone"] |= together(beds[arm], [one], seconds / 2)
+        for arm in ARMS:
+            found[arm]["both"] = together(beds[arm], programs[arm], seconds)
+    return found | {"stalls": len(probe.stalls)}
+
+
+def judged(case: tuple[Torch, ...], one: dict[str, Any]) -> dict[str, Any]:
+    """The ratios of one run."""
+    names = [f"t{number}" for number in range(len(case))]
+    alone = {name: one[NONE]["alone"][name]["rate"] for name in names}
+    for arm in ARMS:
+        both = one[arm]["both"]
+        busy = sum(both[name]["busy"] for name in names) or 1.0
+        due = sum(program.request for program in case)
+        one[arm]["by_alone"] = [both[name]["rate"] / alone[name] for name in names]
+        one[arm]["sum"] = sum(one[arm]["by_alone"])
+        one[arm]["card_busy"] = busy
+        one[arm]["by_due_pp"] = [
+            100 * (both[name]["busy"] / busy - program.request / due) for name, program in zip(names, case, strict=True)
+        ]
+    one["sum_by_native"] = one[GEMINI]["sum"] / one[NONE]["sum"]
+    one["alone_by_native"] = [one[GEMINI]["alone"][name]["rate"] / alone[name] for name in names]
+    return one
+
+
+def measure(case: tuple[Torch, ...], seconds: float, runs: int, python: str) -> Iterator[dict[str, Any]]:
+    with contextlib.ExitStack() as stack:
+        beds = {arm: stack.enter_context(open_bed(arm, sim="profile=h200")) for arm in ARMS}
+        programs = {
+            arm: [Program(beds[arm], f"t{number}", what, python) for number, what in enumerate(case)] for arm in ARMS
+        }
+        for program in itertools.chain(*programs.values()):
+            program.heard()
+        for _ in range(runs):
+            yield judged(case, turns(beds, programs, seconds))
+
+
+def line(one: dict[str, Any]) -> str:
+    """A run, for a person who waits for the next."""
+
+    def figures(values: Any) -> str:
+        return ", ".join(f"{value:.3f}" for value in values)
+
+    native, own = one[NONE], one[GEMINI]
+    text = f"by native {one['sum_by_native']:.3f}; native: {figures(native['by_alone'])} of alone, "
+    text += f"card {native['card_busy']:.2f} busy; Gemini: {figures(own['by_alone'])}, card {own['card_busy']:.2f}; "
+    return text + f"alone with Gemini {figures(one['alone_by_native'])}; {one['stalls']} stalls"
+
+
+def claims(name: str, case: tuple[Torch, ...], runs: list[dict[str, Any]]) -> list[Claim]:
+    def middle(pick: Any) -> float:
+        return float(np.median([pick(one) for one in runs]))
+
+    row = [claim("torch.native", middle(lambda one: one["sum_by_native"]), name)]
+    row.append(claim("torch.alone", middle(lambda one: min(one["alone_by_native"])), name))
+    if all(program.words == CARD_BOUND for program in case):
+        row.append(claim("torch.turn", middle(lambda one: one[GEMINI]["sum"]), name))
+        row.append(claim("torch.share", middle(lambda one: max(map(abs, one[GEMINI]["by_due_pp"]))), name))
+    if case[0].latency:
+        row.append(
+            claim(
+                "torch.latency",
+                middle(lambda one: one[GEMINI]["both"]["t0"]["ms"]["p99"] / one[NONE]["alone"]["t0"]["ms"]["p99"]),
+                name,
+            )
+        )
+    return row
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=8, help="of both at once; alone half of that")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--case", action="append", choices=sorted(CASES), help="only this one; may be repeated")
+    args = parser.parse_args()
+    python = python_of("torch-cu13")
+    if python is None:
+        print("bench: PyTorch is not there; fetch it by python -m tests.frameworks.environment", file=sys.stderr)
+        return 2
+    found: dict[str, Any] = {}
+    rows: list[Claim] = []
+    for name in args.case or CASES:
+        found[name] = []
+        for one in measure(CASES[name], args.seconds, args.runs, str(python)):
+            found[name].append(one)
+            print(f"{name:36} {line(one)}", file=sys.stderr, flush=True)
+        rows += claims(name, CASES[name], found[name])
+    return report(QUESTION, {"cases": found}, {}, rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -34,6 +34,7 @@ PATHS = {  # kind -> collection of all namespaces
     "Device": f"/apis/{names.DEVICE_API_VERSION}/devices",
     "ResourceClaim": f"/apis/{names.RESOURCE_API_VERSION}/resourceclaims",
     "ResourceSlice": f"/apis/{names.RESOURCE_API_VERSION}/resourceslices",
+    "ResourceQuota": "/api/v1/resourcequotas",
     "PodDisruptionBudget": "/apis/policy/v1/poddisruptionbudgets",
 }
 CALL_SECONDS = 10

@@ -6,16 +6,18 @@
 
 A body that is no AdmissionReview is answered with 400 and one line. To judge a Binding the pod is read from the API
 server, where a kubeconfig or a service account is at hand; without one bindings are refused by user name alone, for a
-webhook that cannot look must not guess in favour. Namespaces are chosen in the webhook configuration, not here.
+webhook that cannot look must not guess in favour. Quotas and Devices are watched there (quota.py); before they are
+listed no pod is judged. Namespaces are chosen in the webhook configuration, not here.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from aiohttp import web
@@ -25,9 +27,11 @@ from gemini import serving
 from gemini.kube import names
 from gemini.kube.client import ApiFault, Client, Refused
 from gemini.kube.escapes import ALLOWANCES
+from gemini.kube.follow import follow
 from gemini.kube.spelling import GPUSHARE_UNITS, MEBI
 from gemini.webhook import review
-from gemini.webhook.review import Settings
+from gemini.webhook.patch import Settings
+from gemini.webhook.quota import KINDS, Known
 
 PORT = 8791
 LARGEST_BODY = 8 << 20  # an object is at most 3 MB, and an update brings the old one too
@@ -37,10 +41,17 @@ FindPod = Callable[[str, str], Awaitable[dict[str, Any] | None]]
 
 
 class App:
-    """`find_pod`: (namespace, name) -> the pod, None: there is none. It may raise ApiFault."""
+    """`find_pod`: (namespace, name) -> the pod, None: there is none. It may raise ApiFault. `known`: quotas and cards;
+    `synced`, by kind, says which of these have been listed."""
 
-    def __init__(self, settings: Settings, find_pod: FindPod | None = None) -> None:
-        self.settings, self.find_pod = settings, find_pod
+    def __init__(
+        self,
+        settings: Settings,
+        find_pod: FindPod | None = None,
+        known: Known | None = None,
+        synced: Mapping[str, asyncio.Event] | None = None,
+    ) -> None:
+        self.settings, self.find_pod, self.known, self.synced = settings, find_pod, known, synced or {}
         self.registry = CollectorRegistry()
         self.reviews = Counter("gemini_webhook_reviews", "Reviews", ["path", "result"], registry=self.registry)
 
@@ -49,13 +60,13 @@ class App:
         application.router.add_post("/mutate", self.mutate)
         application.router.add_post("/validate", self.validate)
         application.router.add_get("/healthz", self.healthz)
-        application.router.add_get("/readyz", self.healthz)
+        application.router.add_get("/readyz", self.readyz)
         application.router.add_get("/metrics", self.metrics)
         return application
 
     async def mutate(self, request: web.Request) -> web.Response:
         async def judge(given: dict[str, Any]) -> dict[str, Any]:
-            return review.mutate(given, self.settings)
+            return review.mutate(given, self.settings, self.known)
 
         return await self._answer(request, judge)
 
@@ -68,7 +79,7 @@ class App:
         resource = asked.get("resource")
         bindings = isinstance(resource, dict) and resource.get("resource") == "bindings"  # the older way to bind
         if asked.get("subResource") != "binding" and not bindings:
-            return review.validate(given, self.settings)
+            return review.validate(given, self.settings, self.known)
         pod: object = {}
         if self.find_pod is not None:
             try:
@@ -89,6 +100,9 @@ class App:
         if not isinstance(given, dict) or not isinstance(given.get("request"), dict):
             self.reviews.labels(request.path, "bad").inc()
             return web.json_response({"error": fault}, status=400)
+        if missing := self.missing():
+            self.reviews.labels(request.path, "failed").inc()
+            return web.json_response({"error": f"the webhook has not listed {missing} yet"}, status=503)
         try:
             answer = await judge(given)
         except Exception:  # review.py raises nothing that we know of; whatever it is, the API server gets an answer
@@ -102,8 +116,16 @@ class App:
             log.info("path=%s refused: %s", request.path, response["status"]["message"])
         return web.json_response(answer)
 
+    def missing(self) -> str:
+        """What has to be known before pods are judged, for what nobody knows of would count nothing."""
+        return ", ".join(kind for kind, event in self.synced.items() if not event.is_set())
+
     async def healthz(self, request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
+
+    async def readyz(self, request: web.Request) -> web.Response:
+        missing = self.missing()
+        return web.Response(text=f"waiting for {missing}\n" if missing else "ok\n", status=503 if missing else 200)
 
     async def metrics(self, request: web.Request) -> web.Response:
         return web.Response(body=generate_latest(self.registry), content_type="text/plain", charset="utf-8")
@@ -166,11 +188,19 @@ async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
         if kubeconfig:
             text = " ".join(str(error).split())
             raise serving.CannotServe(f"{kubeconfig}: {text}; give the file of a kubeconfig") from None
-        log.warning("no API server to read pods from (%s): bindings are judged by user name alone", error)
+        log.warning("no API server (%s): bindings are judged by user name alone, and quotas count no ratio", error)
+    watches: list[asyncio.Task[None]] = []
     try:
-        find = _finder(client) if client is not None else None
-        await serving.serve(App(settings_of(args), find).application(), args, context, ready)
+        find, known = (_finder(client), Known()) if client is not None else (None, None)
+        synced = {kind: asyncio.Event() for kind in KINDS} if client is not None else {}
+        for kind, event in synced.items():
+            assert client is not None
+            watches.append(asyncio.create_task(follow(client, kind, known, event, log)))
+        await serving.serve(App(settings_of(args), find, known, synced).application(), args, context, ready)
     finally:
+        for watch in watches:
+            watch.cancel()
+        await asyncio.gather(*watches, return_exceptions=True)
         if client is not None:
             await client.close()
 

@@ -27,13 +27,14 @@ from tests.e2e.api import Api, ApiError, Object, condition
 from tests.e2e.build import Builder
 from tests.e2e.editor import CARDS, Editor, Outcome
 from tests.e2e.plane import Plane
-from tests.e2e.test_extender import BASE, CORE, GIB, MEMORY, RATIO, gemini, nodes_with_cards, sharepod
+from tests.e2e.test_extender import BASE, CORE, GIB, HOOK_USER, MEMORY, gemini, nodes_with_cards, sharepod
 from tests.e2e.test_records import POLICY
 
 BINDER, EDITOR = "system:serviceaccount:gemini:gemini-extender", "hostile-editor"
 NODES, EDITORS = 2, 3
-# Eight cards: the editor's 300 and the standing 400 leave 100 percent, so that some card has 12 free at the worst.
-QUOTA = {f"requests.{CORE}": "300", f"requests.{MEMORY}": "200Gi", f"requests.{RATIO}": "150", "pods": "40"}
+# Eight cards, half of the time of each is standing pods'. To leave a visitor no room on one of them takes 41 percent or
+# 67 GiB more: the editor can fill six of them.
+QUOTA = {f"requests.{CORE}": "200", f"requests.{MEMORY}": "190Gi", "pods": "40"}  # bytes, in whatever spelling
 STANDING, VISITOR = ("0.5", "10Gi"), ("0.1", "4Gi")
 VISIT_SECONDS = 60.0
 
@@ -102,13 +103,16 @@ class Count:
 @contextlib.contextmanager
 def cluster(plane: Plane) -> Iterator[None]:
     """What the chart installs, with the extender's account as a user."""
-    kinds = ("customresourcedefinition-device", "clusterrole-extender", "clusterrole-extender-leases", "deviceclass")
-    files = [str(BASE / f"{kind}.yaml") for kind in kinds] + [str(POLICY)]
+    roles = ("clusterrole-extender", "clusterrole-extender-leases", "clusterrole-webhook")
+    files = [str(BASE / f"{kind}.yaml") for kind in ("customresourcedefinition-device", "deviceclass", *roles)]
+    files.append(str(POLICY))
     for file in files:
         plane.kubectl("apply", "-f", file)
     plane.kubectl("wait", "--for=condition=Established", "crd/devices.gemini.io", "--timeout=120s")
-    binding = ("clusterrolebinding", "editor-extender")
-    plane.kubectl("create", *binding, "--clusterrole=gemini-extender", f"--user={BINDER}")
+    bindings = {"editor-extender": BINDER, "editor-webhook": HOOK_USER}
+    for name, user in bindings.items():
+        role = f"--clusterrole=gemini-{name.removeprefix('editor-')}"
+        plane.kubectl("create", "clusterrolebinding", name, role, f"--user={user}")
     leases = ("-n", "kube-system", "rolebinding", "editor-extender-leases")
     plane.kubectl("create", *leases, "--clusterrole=gemini-extender-leases", f"--user={BINDER}")
     try:
@@ -116,7 +120,7 @@ def cluster(plane: Plane) -> Iterator[None]:
             yield
     finally:
         plane.kubectl("delete", *leases)
-        plane.kubectl("delete", *binding)
+        plane.kubectl("delete", "clusterrolebinding", *bindings)
         for file in reversed(files):
             plane.kubectl("delete", "-f", file)
 

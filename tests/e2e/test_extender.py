@@ -28,27 +28,30 @@ BASE = ROOT / "deploy/kustomize/base"
 CORE, MEMORY, RATIO = "gemini.io/gpu-core", "gemini.io/gpu-memory", "gemini.io/gpu-memory-ratio"
 GPUSHARE = "aliyun.com/gpu-mem"
 DEVICES = "/apis/gemini.io/v1alpha1/devices"
-USER = "gemini-extender"
+USER, HOOK_USER = "gemini-extender", "gemini-webhook"
 
 
 @pytest.fixture(scope="module")
 def crd(plane: Plane) -> Iterator[None]:
     kinds = (
         "customresourcedefinition-device", "clusterrole-extender", "clusterrole-extender-leases", "deviceclass",
+        "clusterrole-webhook",
     )  # fmt: skip
     files = [BASE / f"{kind}.yaml" for kind in kinds]
     for file in files:
         plane.kubectl("apply", "-f", str(file))
-    binding = {"metadata": {"name": USER}, "roleRef": {"kind": "ClusterRole", "name": USER}}
-    subject = {"kind": "User", "name": USER, "apiGroup": "rbac.authorization.k8s.io"}
     path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
-    plane.api.post(path, {**binding, "subjects": [subject]})
+    for user in (USER, HOOK_USER):
+        binding = {"metadata": {"name": user}, "roleRef": {"kind": "ClusterRole", "name": user}}
+        subject = {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}
+        plane.api.post(path, {**binding, "subjects": [subject]})
     leases = ("-n", "kube-system", "rolebinding", f"{USER}-leases")  # where an extender outside of the cluster has them
     plane.kubectl("create", *leases, f"--clusterrole={USER}-leases", f"--user={USER}")
     plane.kubectl("wait", "--for=condition=Established", "crd/devices.gemini.io", "--timeout=120s")
     yield
     plane.kubectl("delete", *leases)
-    plane.api.delete(f"{path}/{USER}")
+    for user in (USER, HOOK_USER):
+        plane.api.delete(f"{path}/{user}")
     for file in files:
         plane.kubectl("delete", "-f", str(file))
 
@@ -76,8 +79,8 @@ def nodes_with_cards(
 def gemini(
     plane: Plane, policies: str = "", webhook_port: int | None = None, user: str = USER, **hooks: Any
 ) -> Iterator[str]:
-    """The extender, the webhook, and a scheduler that asks them; the extender's URL. `user`: whose credentials they
-    have. `hooks` go into the webhooks' configurations."""
+    """The extender, the webhook, and a scheduler that asks them; the extender's URL. `user`: whose credentials the
+    extender has. `hooks` go into the webhooks' configurations."""
     pair = plane.authority.issue("gemini-webhook", hosts=("127.0.0.1",))
     kubeconfig = str(plane.kubeconfig(user))
     with ExitStack() as stack:
@@ -88,8 +91,8 @@ def gemini(
         stack.enter_context(plane.running("extender", command, ready_url=f"{url}/readyz"))
         port = webhook_port or free_port()
         command = [
-            sys.executable, "-m", "gemini", "webhook", "--kubeconfig", kubeconfig, "--port", str(port),
-            "--binder", user, "--tls-cert", str(pair.certificate), "--tls-key", str(pair.key),
+            sys.executable, "-m", "gemini", "webhook", "--kubeconfig", str(plane.kubeconfig(HOOK_USER)),
+            "--port", str(port), "--binder", user, "--tls-cert", str(pair.certificate), "--tls-key", str(pair.key),
             "--allow", "hostPID",  # which simulated cards want
         ]  # fmt: skip
         hook = f"https://127.0.0.1:{port}"
@@ -141,9 +144,27 @@ def test_share_is_mutated_filtered_bound_and_annotated(plane: Plane, namespace: 
         )
         assert "80Gi free of 80Gi, 90Gi asked" in told[0]["message"]
 
-        binding = {"metadata": {"name": "vast"}, "target": {"kind": "Node", "name": names[0]}}
+        uid = plane.api.get(f"{path}/vast")["metadata"]["uid"]
+        binding = {"metadata": {"name": "vast", "uid": uid}, "target": {"kind": "Node", "name": names[0]}}
         with pytest.raises(AssertionError, match="may not bind a pod with a share"):
             plane.api.post(f"{path}/vast/binding", binding)
+
+
+def test_a_quota_on_bytes_counts_what_is_asked_by_ratio(plane: Plane, namespace: str, crd: None) -> None:
+    path, quotas = f"/api/v1/namespaces/{namespace}/pods", f"/api/v1/namespaces/{namespace}/resourcequotas"
+    with nodes_with_cards(plane, 1, 2), gemini(plane):
+        plane.api.post(quotas, {"metadata": {"name": "q"}, "spec": {"hard": {f"requests.{MEMORY}": str(100 * GIB)}}})
+        plane.api.wait_one(f"{quotas}/q", lambda one: bool((one.get("status") or {}).get("hard")))
+        ratio = sharepod("ratio", gpu_request="0.1", gpu_memory_ratio="100")
+        plane.api.post(path, ratio)
+        bound = plane.api.wait_one(f"{path}/ratio", condition("Ready"))
+        assert record(bound)[0]["resources"] == {CORE: 10, MEMORY: 80 * GIB}
+        for i, more in enumerate(({"gpu_memory_ratio": "30"}, {"gpu_request": "0.5"}, {"gpu_memory": "21Gi"})):
+            with pytest.raises(AssertionError, match="exceeded quota"):
+                plane.api.post(path, sharepod(f"more-{i}", **{"gpu_request": "0.1", **more}))
+        plane.api.post(path, sharepod("rest", gpu_request="0.1", gpu_memory_ratio="25"))
+        full = str(100 * GIB)
+        plane.api.wait_one(f"{quotas}/q", lambda one: one["status"]["used"][f"requests.{MEMORY}"] == full)
 
 
 def test_a_container_that_is_added_to_a_sharepod_gets_no_card(plane: Plane, namespace: str, crd: None) -> None:

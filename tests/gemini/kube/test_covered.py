@@ -12,7 +12,7 @@ from gemini.kube.pod import parse_pod
 from gemini.placement.allocate import Allocator
 from gemini.placement.book import Book
 from gemini.placement.model import Device, Grant, Node
-from gemini.webhook.review import Settings
+from gemini.webhook.patch import Settings
 from tests.gemini.webhook.test_review import box, of, patched, pod
 
 GIB = 2**30

@@ -13,7 +13,8 @@ from aiohttp import ClientSession, web
 
 from gemini.kube.client import Unanswered
 from gemini.webhook.app import App
-from gemini.webhook.review import Settings
+from gemini.webhook.patch import Settings
+from gemini.webhook.quota import Known
 
 Find = Callable[[str, str], Awaitable[dict[str, Any] | None]]
 
@@ -41,7 +42,11 @@ def review(pod: Any, **more: Any) -> bytes:
 
 def sharepod(**annotations: str) -> dict[str, Any]:
     said = {f"gemini.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
-    return {"kind": "Pod", "metadata": {"name": "p", "annotations": said}, "spec": {"containers": [{"name": "main"}]}}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": "p", "uid": "u-p", "annotations": said},
+        "spec": {"containers": [{"name": "main"}]},
+    }
 
 
 def test_share_in_annotations_becomes_resources_scheduler_and_environment() -> None:
@@ -69,7 +74,7 @@ def test_body_that_is_no_review_is_a_400_with_one_line(path: str, body: bytes) -
 
 
 def binding(user: str) -> bytes:
-    given = {"kind": "Binding", "metadata": {"name": "p"}, "target": {"name": "n1"}}
+    given = {"kind": "Binding", "metadata": {"name": "p", "uid": "u-p"}, "target": {"name": "n1"}}
     return review(
         given, kind={"kind": "Binding"}, subResource="binding", namespace="ns", name="p", userInfo={"username": user}
     )
@@ -98,3 +103,25 @@ def test_B23_foreign_binding_of_a_sharepod_is_refused_and_of_a_plain_pod_let_thr
         ("broken", "extender"): True,
         ("broken", "somebody"): False,
     }
+
+
+def test_nothing_is_judged_before_quotas_and_cards_are_listed() -> None:
+    app = App(Settings(), known=Known(), synced={"ResourceQuota": asyncio.Event()})
+
+    async def run() -> None:
+        runner = web.AppRunner(app.application())
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        url = "http://{}:{}".format(*runner.addresses[0])
+        try:
+            async with ClientSession() as session:
+                for verb, path in (("GET", "/readyz"), ("POST", "/mutate")):
+                    async with session.request(verb, url + path, data=review(sharepod())) as reply:
+                        assert (reply.status, "ResourceQuota" in await reply.text()) == (503, True)
+                app.synced["ResourceQuota"].set()
+                async with session.get(url + "/readyz") as reply:
+                    assert reply.status == 200
+        finally:
+            await runner.cleanup()
+
+    asyncio.run(run())

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from gemini.kube import names
 from gemini.kube.pod import parse_pod
-from gemini.webhook.review import Settings, mutate, validate, validate_binding
+from gemini.webhook.patch import Settings
+from gemini.webhook.review import mutate, validate, validate_binding
 
 HERE = Settings(scheduler="gemini-scheduler", binders=frozenset({"system:serviceaccount:gemini:extender"}))
 
@@ -242,16 +243,28 @@ def test_the_share_of_a_pod_that_exists_cannot_change() -> None:
 
 
 def test_B23_only_our_own_scheduler_binds_sharepods() -> None:
-    binding = {"kind": "Binding"}
+    binding = {"kind": "Binding", "metadata": {"uid": "u-p"}}
     theirs = review(binding, userInfo={"username": "mallory"})
     ours = review(binding, userInfo={"username": "system:serviceaccount:gemini:extender"})
-    shared, plain = pod({"name": "a"}, gpu_request="0.5"), pod({"name": "a"})
+    shared, plain, bad = pod({"name": "a"}, gpu_request="0.5"), pod({"name": "a"}), pod({"name": "a"}, gpu_what="1")
+    for one in (shared, plain, bad):
+        one["metadata"]["uid"] = "u-p"
     refused = validate_binding(theirs, shared, HERE)["response"]
     assert (refused["allowed"], refused["status"]["code"]) == (False, 403)
     assert validate_binding(theirs, plain, HERE)["response"]["allowed"]
     assert validate_binding(theirs, None, HERE)["response"]["allowed"]
     assert validate_binding(ours, shared, HERE)["response"]["allowed"]
-    assert not validate_binding(theirs, pod({"name": "a"}, gpu_what="1"), HERE)["response"]["allowed"]
+    assert not validate_binding(theirs, bad, HERE)["response"]["allowed"]
+
+
+@pytest.mark.parametrize("metadata", [{}, {"uid": ""}, {"uid": 5}, {"uid": "another"}])
+def test_who_does_not_know_a_pods_uid_is_told_nothing_of_it(metadata: dict[str, Any]) -> None:
+    asked = review({"kind": "Binding", "metadata": metadata}, userInfo={"username": "mallory"})
+    shared, plain = pod({"name": "a"}, gpu_request="0.5"), pod({"name": "a"})
+    for one in (shared, plain):
+        one["metadata"]["uid"] = "u-p"
+    answers = [validate_binding(asked, one, HERE) for one in (shared, plain, None)]
+    assert answers[0] == answers[1] == answers[2]
 
 
 @pytest.mark.parametrize("given_review", [None, [], {}, {"request": 5}, {"request": {"operation": "CREATE"}}])

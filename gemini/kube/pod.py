@@ -103,17 +103,20 @@ def injected(spec: PodSpec) -> dict[str, dict[str, int]]:
     """The resources of our domain that admission writes for shares said in annotations, by container.
 
     Each container of a tenant asks at least one slot of each card, for only then does the kubelet call the device
-    plugin for it; the first carries the rest, so that the sum over the pod is what the tenant was promised.
+    plugin for it. One carries the rest, so that what Kubernetes counts for the pod (quotas too) is what the tenant was
+    promised: it is no init container, for of those only the one that asks most is counted.
     """
     result: dict[str, dict[str, int]] = {}
+    init = {one.name for one in spec.containers if one.role is Role.INIT}
     for tenant, share in zip(spec.ask.tenants, spec.shares, strict=True):
         gpu = next((want for want in tenant.wants if want.type == GPU), None)
         if gpu is None or share.spelling not in (names.DOMAIN, names.KUBESHARE):
             continue
-        others = len(tenant.containers) - 1
-        for i, container in enumerate(tenant.containers):
+        counted = [name for name in tenant.containers if name not in init] or tenant.containers[:1]
+        others = len(counted) - 1
+        for container in tenant.containers:
             asked = result.setdefault(container, {})
-            if i:
+            if container != counted[0]:
                 asked[names.RESOURCE_CORE] = gpu.count
                 continue
             asked[names.RESOURCE_CORE] = max(gpu.count, (gpu.core - others) * gpu.count)

@@ -37,6 +37,9 @@ NODES, EDITORS = 2, 3
 QUOTA = {f"requests.{CORE}": "200", f"requests.{MEMORY}": "190Gi", "pods": "40"}  # bytes, in whatever spelling
 STANDING, VISITOR = ("0.5", "10Gi"), ("0.1", "4Gi")
 VISIT_SECONDS = 60.0
+# Now and then the scheduler sends two pods to the same last place of a node, for it filters the second before the first
+# is bound; the one whose binding comes second is tried again at once. It may befall one visitor in a hundred.
+RACE_SECONDS = 5.0
 
 
 class Count:
@@ -175,7 +178,7 @@ def visit(api: Api, path: str, until: float, outcome: Outcome) -> None:
             api.wait_one(f"{path}/{name}", condition("Ready"), seconds=VISIT_SECONDS)
         except AssertionError as error:
             outcome.wrong.append(f"{name} found no room: {str(error)[-600:]}")
-        outcome.slowest = max(outcome.slowest, time.monotonic() - began)
+        outcome.seconds[name] = time.monotonic() - began
         outcome.visits += 1
         api.delete(f"{path}/{name}", 0)
 
@@ -193,8 +196,11 @@ def judge(api: Api, quiet: str, standing: list[Object], outcome: Outcome) -> Non
         if not condition("Ready")(same):
             outcome.wrong.append(f"{name} is no longer Ready")
     for event in api.get(f"{path}/events")["items"]:
-        if event["reason"] in ("FailedScheduling", "Preempted", "Evicted", "GeminiMismatch"):
-            outcome.wrong.append(f"{event['involvedObject']['name']}: {event['reason']}: {event['message'][:300]}")
+        name, reason = event["involvedObject"]["name"], event["reason"]
+        if reason == "FailedScheduling" and outcome.seconds.get(name, VISIT_SECONDS) < RACE_SECONDS:
+            outcome.raced.add(name)
+        elif reason in ("FailedScheduling", "Preempted", "Evicted", "GeminiMismatch"):
+            outcome.wrong.append(f"{name}: {reason}: {event['message'][:300]}")
 
 
 def told(outcome: Outcome) -> dict[str, Any]:
@@ -203,7 +209,8 @@ def told(outcome: Outcome) -> dict[str, Any]:
             kind: f"{outcome.let[kind]} of {many}" for kind, many in sorted(outcome.tried.items())},
         "his pods bound": outcome.bound, "most of a card, percent": outcome.peak_core,
         "most of a card, GiB": round(outcome.peak_memory / GIB, 2), "records rewritten": outcome.rewritten[:5],
-        "visits": outcome.visits, "slowest visit, s": round(outcome.slowest, 2), "wrong": outcome.wrong[:20],
+        "visits": outcome.visits, "slowest visit, s": round(max(outcome.seconds.values(), default=0), 2),
+        "visitors whose binding lost a race": len(outcome.raced), "wrong": outcome.wrong[:20],
     }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ def test_a_share_on_the_pod_is_one_tenant_on_the_same_card_for_all_its_container
     pod = bound("p", KNOWN, [1], ("main", "side"), ("prepare",), gpu_request="0.5", gpu_limit="0.8")
     found = claims_of(pod, CORE, KNOWN)
     assert found is not None
-    assert [(claim.container, claim.slots) for claim in found.claims] == [("prepare", 48), ("main", 1), ("side", 1)]
+    assert [(claim.container, claim.slots) for claim in found.claims] == [("prepare", 1), ("main", 49), ("side", 1)]
     for claim in found.claims:
         assert (claim.cards, claim.request, claim.limit, claim.memory) == (("GPU-1",), 50, 80, 8 * GIB)
         assert (claim.tenant, claim.card_memory, claim.latency, claim.cpu_bind) == (0, 16 * GIB, False, 0)

@@ -68,6 +68,7 @@ SPELLINGS = {
     "of each container": (pod(box("a"), box("b"), **{"gpu_request.a": "0.5", "gpu_request.b": "0.25"}), 60),
     "of all containers": (pod(box("a"), box("b"), gpu_request="0.5"), 40),
     "of all and of one": (pod(box("a"), box("b"), gpu_request="0.5", **{"gpu_request.b": "0.25"}), 60),
+    "with init containers": (pod(box("a"), init=[box("i"), box("j")], gpu_request="0.5"), 40),
     "no memory": (pod(box("a"), gpu_request="0"), 0),
     "our resources": (pod(box("a", **{names.RESOURCE_CORE: "50"})), 40),
     "our ratio": (pod(box("a", **{names.RESOURCE_CORE: "50", names.RESOURCE_RATIO: "25"})), 20),
@@ -92,6 +93,17 @@ def test_every_spelling_is_counted_in_bytes(spelling: str) -> None:
             )  # fmt: skip
     assert admitted(made, known(names.RESOURCE_MEMORY)) == made, "a second look changes nothing"
     assert counted(admitted(given, known(names.RESOURCE_MEMORY), "other")) in (0, 3 * GIB)
+
+
+@pytest.mark.parametrize("request_", ["0.02", "0.10", "1"])
+def test_init_containers_make_no_share_look_smaller_to_a_quota(request_: str) -> None:
+    """Kubernetes counts the sum of the containers, or the init container that asks most."""
+    init = [box(f"i{n}") for n in range(9)]
+    made = admitted(pod(box("a"), init=init, gpu_request=request_), known(names.RESOURCE_MEMORY))
+    core = [int(one["resources"]["requests"][names.RESOURCE_CORE]) for one in made["spec"]["containers"]]
+    first = [int(one["resources"]["requests"][names.RESOURCE_CORE]) for one in made["spec"]["initContainers"]]
+    assert max(sum(core), *first) == int(float(request_) * 100)
+    assert counted({"spec": {"containers": made["spec"]["containers"]}}) == int(float(request_) * 100) * 80 * GIB // 100
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ What it makes, all ignored by git, below libhook/:
     _core_api.abi3.so           the Python extension over core/, carrier/ and placement/, for any Python from
                                 3.11 on (without Python.h: ABI mode, _core_abi.py and lib/libgemini_core.so)
     lib/libgemini_hook.so       the preload library: core/ driver/ runtime/ hooks/
-    lib/sim/libcuda.so.1        the simulated driver: sim/driver/ and core it shares
+    lib/sim/libcuda.so.1        the simulated driver: sim/driver/ and core it shares; libcuda.so leads to it
     lib/sim/libnvidia-ml.so.1   the simulated NVML: sim/nvml/
     lib/sim/libcudart.so.*      the simulated CUDA runtime, of each major version: sim/runtime/
     lib/sim/libcublas*.so.*     stand-ins for cuBLAS and cuBLASLt, which compute nothing: sim/compute/, sim/cublas*/
@@ -143,6 +143,8 @@ def build_libraries(lib: Path = LIB, *more: str) -> None:
     floor = () if more else SIM_FLAGS  # sanitizers are for this machine, and replace functions of their own
     sim = (*more, *floor, "-Wl,-z,defs", BIND_INSIDE, "-ldl", "-lpthread", "-lrt")
     link(lib / "sim" / "libcuda.so.1", sources("sim/model", "sim/driver"), "-Wl,-soname,libcuda.so.1", *sim)
+    needs = (f"-L{lib / 'sim'}", "-Wl,--no-as-needed", "-l:libcuda.so.1")
+    link(lib / "sim" / "libcuda.so", sources("sim/unversioned"), "-Wl,-soname,libcuda.so", *needs, *sim)
     link(lib / "sim" / "libnvidia-ml.so.1", sources("sim/model", "sim/nvml"), "-Wl,-soname,libnvidia-ml.so.1", *sim)
     for major in CUDA_MAJORS:
         for name, folders, *defines in PUBLISHED:

@@ -532,7 +532,9 @@ CUresult cuMemsetD8Async_ptsz(CUdeviceptr dst_device, unsigned char value, size_
 
 /* Memory. */
 CUresult cuIpcCloseMemHandle(CUdeviceptr pointer);
+CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event);
 CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer);
+CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle);
 CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int flags);
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int flags);
 CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size);
@@ -627,6 +629,12 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray mipmapped_array);
 CUresult cuMipmappedArrayGetLevel(CUarray *level_array, CUmipmappedArray mipmapped_array, unsigned int level);
 CUresult cuMipmappedArrayGetMemoryRequirements(
     CUDA_ARRAY_MEMORY_REQUIREMENTS *memory_requirements, CUmipmappedArray mipmap, CUdevice device);
+
+CUresult cuTensorMapEncodeTiled(CUtensorMap *tensor_map, CUtensorMapDataType tensor_data_type, cuuint32_t tensor_rank,
+    void *global_address, const cuuint64_t *global_dim, const cuuint64_t *global_strides, const cuuint32_t *box_dim,
+    const cuuint32_t *element_strides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+    CUtensorMapL2promotion l2_promotion, CUtensorMapFloatOOBfill oob_fill);
+CUresult cuTensorMapReplaceAddress(CUtensorMap *tensor_map, void *global_address);
 
 /* Tools. */
 CUresult cuProfilerStart(void);

@@ -209,6 +209,20 @@ typedef struct {
 } CUipcMemHandle;
 
 typedef struct {
+    char reserved[64];
+} CUipcEventHandle;
+
+/* A descriptor for copies of boxes; what is in it is the driver's own matter. */
+typedef struct CUtensorMap_st {
+    _Alignas(64) cuuint64_t opaque[16];
+} CUtensorMap;
+typedef int CUtensorMapDataType;
+typedef int CUtensorMapInterleave;
+typedef int CUtensorMapSwizzle;
+typedef int CUtensorMapL2promotion;
+typedef int CUtensorMapFloatOOBfill;
+
+typedef struct {
     CUmemLocationType type;
     int id;
 } CUmemLocation;

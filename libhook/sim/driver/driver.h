@@ -73,6 +73,8 @@ struct CUevent_st {
     _Atomic(struct capture *) captured;   /* its last record was in this capture */
     _Atomic uint64_t captured_id;
     struct node_set *tips;
+    struct slot *shared; /* where other processes see it (event_shared.h), or NULL */
+    bool imported, exported;
 };
 
 struct symbol {

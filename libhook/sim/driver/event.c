@@ -1,6 +1,7 @@
 #include "libhook/sim/driver/event.h"
 
 #include "libhook/sim/driver/capture.h"
+#include "libhook/sim/driver/event_shared.h"
 #include "libhook/sim/driver/pool.h"
 #include "libhook/sim/driver/queue.h"
 #include "libhook/sim/driver/stream.h"
@@ -51,10 +52,14 @@ CUresult event_record(struct CUevent_st *event, struct CUstream_st *stream) {
     atomic_store_explicit(&event->captured, NULL, memory_order_relaxed);
     atomic_store_explicit(&event->mark, mark_of(stream->queue->number, index), memory_order_release);
     atomic_store_explicit(&event->recorded, true, memory_order_release);
+    if (event->shared)
+        event_tell(event, stream->queue->number, index);
     return CUDA_SUCCESS;
 }
 
 CUresult event_wait(struct CUevent_st *event, struct CUstream_st *stream) {
+    if (event_foreign(event))
+        return event_foreign_wait(event, stream);
     uint64_t mark = atomic_load(&event->mark);
     if (!event->recorded || sim_seen_retired(&driver.seat, mark_queue(mark), mark_index(mark)))
         return CUDA_SUCCESS;
@@ -65,11 +70,16 @@ CUresult event_wait(struct CUevent_st *event, struct CUstream_st *stream) {
 CUresult cuEventCreate(CUevent *event, unsigned int flags) {
     struct CUctx_st *ctx;
     NEED(event && flags < 8, CUDA_ERROR_INVALID_VALUE);
+    NEED(!(flags & CU_EVENT_INTERPROCESS) || flags & CU_EVENT_DISABLE_TIMING, CUDA_ERROR_INVALID_VALUE);
     TRY(context_current(&ctx));
     struct CUevent_st *made = slab_take(SLAB_EVENT, sizeof(*made));
     NEED(made, CUDA_ERROR_OUT_OF_MEMORY);
     made->ctx = ctx;
     made->flags = flags;
+    if (flags & CU_EVENT_INTERPROCESS && event_share(made)) {
+        slab_give(SLAB_EVENT, made);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     *event = made;
     return CUDA_SUCCESS;
 }
@@ -78,6 +88,7 @@ CUresult cuEventDestroy_v2(CUevent handle) {
     struct CUevent_st *event;
     TRY(event_of(handle, &event));
     capture_free_tips(&event->tips);
+    event_unshare(event);
     slab_give(SLAB_EVENT, event);
     return CUDA_SUCCESS;
 }
@@ -120,6 +131,8 @@ CUresult cuEventQuery(CUevent handle) {
     TRY(event_of(handle, &event));
     TRY(capture_guard());
     TRY(capture_check_event(event));
+    if (event_foreign(event))
+        return event_foreign_done(event) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
     uint64_t mark = atomic_load(&event->mark);
     if (!event->recorded || kept_ns(event, mark))
         return CUDA_SUCCESS;
@@ -131,8 +144,10 @@ CUresult cuEventSynchronize(CUevent handle) {
     TRY(event_of(handle, &event));
     TRY(capture_guard());
     TRY(capture_check_event(event));
+    if (event_foreign(event))
+        event_foreign_synchronize(event);
     uint64_t mark = atomic_load(&event->mark);
-    if (event->recorded && !kept_ns(event, mark))
+    if (event->recorded && !event_foreign(event) && !kept_ns(event, mark))
         queue_wait_entry(mark_queue(mark), mark_index(mark));
     pool_trim_all();
     return CUDA_SUCCESS;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "libhook/sim/driver/event_shared.h"
 #include "libhook/sim/driver/heap.h"
 #include "libhook/sim/driver/host.h"
 #include "libhook/sim/driver/pool.h"
@@ -23,6 +24,7 @@ static void forget(void) {
     if (!driver.initialised)
         return;
     host_forget();
+    event_shared_forget();
     context_forget_all();
     queue_forget_all();
     pool_forget_all();

@@ -10,6 +10,10 @@
 
 enum flavour { LEGACY, PER_THREAD, ANY };
 
+/* Those of known.c are of no type that could be named. */
+#define KNOWN(symbol, name, since, flavour, reason) CUresult symbol(void);
+#include "libhook/driver/cuda_hooks.h"
+
 static const struct row {
     const char *name;
     int since;
@@ -18,6 +22,7 @@ static const struct row {
 } rows[] = {
 #define HOOK(symbol, name, since, flavour, class_) {name, since, flavour, (void *)symbol},
 #define PASS(symbol, name, since, flavour, reason) {name, since, flavour, (void *)symbol},
+#define KNOWN(symbol, name, since, flavour, reason) {name, since, flavour, (void *)symbol},
 #include "libhook/driver/cuda_hooks.h"
 };
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };

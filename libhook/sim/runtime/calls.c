@@ -141,3 +141,5 @@ CALL(cudaIpcGetMemHandle, (CUipcMemHandle * handle, void *pointer), cu.cuIpcGetM
 CALL(cudaIpcOpenMemHandle, (void **pointer, CUipcMemHandle handle, unsigned int flags),
     cu.cuIpcOpenMemHandle_v2((CUdeviceptr *)pointer, handle, flags))
 CALL(cudaIpcCloseMemHandle, (void *pointer), cu.cuIpcCloseMemHandle((CUdeviceptr)pointer))
+CALL(cudaIpcGetEventHandle, (CUipcEventHandle * handle, cudaEvent_t event), cu.cuIpcGetEventHandle(handle, event))
+CALL(cudaIpcOpenEventHandle, (cudaEvent_t * event, CUipcEventHandle handle), cu.cuIpcOpenEventHandle(event, handle))

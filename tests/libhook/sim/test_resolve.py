@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.headers.compare import table
 from tests.libhook.sim.conftest import Machine
 from tests.libhook.sim.cuda import LIB, MS, PTX, Cuda
 
 ROOT = Path(__file__).resolve().parents[3]
 NOT_FOUND, INVALID_VALUE, INVALID_HANDLE, INVALID_CONTEXT = 500, 1, 400, 201
+NOT_SUPPORTED = 801
 FOUND, NO_SYMBOL, VERSION_TOO_OLD = 0, 1, 2
 
 
@@ -62,6 +64,24 @@ def test_name_version_and_flags_pick_the_entry(
     assert machine.run(work)
 
 
+def test_what_a_simulated_card_has_not_is_there_by_name_and_says_so(machine: Machine) -> None:
+    def work() -> list[tuple[str, int]]:
+        cuda = Cuda(bare=True)
+        answers = [(row.symbol, cuda.code(row.symbol)) for row in table() if row.kind == "KNOWN"]
+        return [(symbol, code) for symbol, code in answers if code != NOT_SUPPORTED]
+
+    assert machine.run(work) == []
+
+
+def test_the_name_without_a_version_leads_to_the_same_driver(machine: Machine) -> None:
+    def work() -> bool:
+        cuda = Cuda(bare=True)
+        other = ctypes.CDLL(str(LIB / "sim" / "libcuda.so"))
+        return ctypes.cast(other.cuLaunchKernel, c_void_p).value == address(cuda, "cuLaunchKernel")
+
+    assert machine.run(work)
+
+
 def test_what_is_not_there_is_told_by_status(machine: Machine) -> None:
     def work() -> list[object]:
         cuda = Cuda(bare=True)
@@ -88,9 +108,8 @@ def test_what_is_not_there_is_told_by_status(machine: Machine) -> None:
 
 
 def test_every_row_of_the_table_is_exported() -> None:
-    """The table is the contract: HOOK and PASS rows are all there, and nothing of the simulator's own leaks out."""
-    table = (ROOT / "libhook" / "driver" / "cuda_hooks.h").read_text()
-    rows = {line.split("(")[1].split(",")[0] for line in table.splitlines() if line.startswith(("HOOK(", "PASS("))}
+    """The table is the contract: all rows are there, and nothing of the simulator's own leaks out."""
+    rows = {row.symbol for row in table()}
     listed = subprocess.run(
         ["nm", "-D", "--defined-only", LIB / "sim" / "libcuda.so.1"], capture_output=True, text=True, check=True
     )

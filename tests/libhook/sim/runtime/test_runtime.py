@@ -223,6 +223,39 @@ def test_a_forked_child_has_no_runtime(machine: Machine) -> None:
     assert machine.start(work).value() == INITIALIZATION
 
 
+def test_an_event_of_one_process_is_known_in_another(machine: Machine) -> None:
+    told, tell = os.pipe()
+    seen, see = os.pipe()
+
+    class Handle(ctypes.Structure):
+        _fields_ = [("reserved", ctypes.c_ubyte * 64)]
+
+    def make() -> int:
+        cudart, event, handle = runtime(), c_void_p(), Handle()
+        assert cudart.cudaEventCreateWithFlags(byref(event), 2 | 4) == 0
+        spin(cudart, kernel(cudart), MS)
+        assert cudart.cudaEventRecord(event, None) == 0
+        assert cudart.cudaIpcGetEventHandle(byref(handle), event) == 0
+        os.write(tell, bytes(handle))
+        os.read(seen, 1)
+        return int(cudart.cudaDeviceSynchronize())
+
+    def use() -> tuple[int, int, int]:
+        cudart, event = runtime(), c_void_p()
+        handle = Handle.from_buffer_copy(os.read(told, 64))
+        found = (
+            cudart.cudaIpcOpenEventHandle(byref(event), handle),
+            cudart.cudaEventSynchronize(event),
+            cudart.cudaIpcOpenEventHandle(byref(event), Handle()),
+        )
+        os.write(see, b"x")
+        return found
+
+    maker = machine.start(make)
+    assert machine.start(use).value() == (0, 0, 400)
+    assert maker.value() == 0
+
+
 def test_no_bytes_are_no_error(machine: Machine) -> None:
     def work() -> tuple[int, int | None, int]:
         cudart, pointer = runtime(), c_void_p(5)

@@ -19,7 +19,7 @@ from gemini.extender.reserve import GROUP_NS, GroupKey
 from gemini.kube import names
 from gemini.kube.client import ApiFault, Refused
 from gemini.placement.book import Overbooked
-from gemini.placement.group import place_group
+from gemini.placement.group import Budget, place_group
 from gemini.placement.model import Placement
 
 GROUP_LEASE = "gemini-group-{}"
@@ -32,6 +32,7 @@ class Groups:
         self._promises, self._alone = promises, alone
         self.cluster = promises.cluster
         self._placing = asyncio.Lock()
+        self._endless: dict[GroupKey, int] = {}  # groups that are not searched for, until when
         self._version: str | None = None  # of the lease of the group that is being placed
 
     async def place(self, pod: PodView, asked: Sequence[str], effect: bool) -> Verdict | None:
@@ -84,8 +85,17 @@ class Groups:
             return self._busy(key, asked)
 
     def _place(self, chosen: list[PodView], running: list[Placement], asked: Collection[str]) -> list[Placement] | None:
+        """A search that came to no end, and to nothing, is not begun again for a while: everybody waits for it."""
+        key, now, budget = chosen[0].group, self._promises.clock_ns(), Budget()
+        assert key is not None
+        self._endless = {of: until for of, until in self._endless.items() if until > now}
+        if key in self._endless:
+            return None
         asks = [p.spec.ask for p in chosen if p.spec is not None]
-        return place_group(self.cluster.allocator, asks, running, frozenset(asked))
+        found = place_group(self.cluster.allocator, asks, running, frozenset(asked), budget)
+        if found is None and budget.left <= 0:
+            self._endless[key] = now + GROUP_NS
+        return found
 
     def _no_room(
         self, pod: PodView, key: GroupKey, size: int, running: list[Placement], asked: Sequence[str]

@@ -42,6 +42,7 @@ TAKEN = (
     names.PRELOAD_FILE,
     "/run/nvidia-container-devices",
 )
+RUNTIME_DEVICES = "cdi.k8s.io/"  # annotations by which some runtimes are told of devices
 NO_CARD = "void"  # NVIDIA's runtime then adds nothing, whatever the image says
 _NONE = (NO_CARD, "none")
 
@@ -54,7 +55,12 @@ def admission_fault(
     """What makes a well-formed sharepod inadmissible. `by_cdi`: cards come as CDI devices, not by the environment."""
     if not spec.wanted:
         return None
-    body = body_of(pod)[1]
+    metadata, body = body_of(pod)
+    annotations = metadata.get("annotations")
+    for key in annotations if isinstance(annotations, dict) else ():
+        if isinstance(key, str) and key.startswith(RUNTIME_DEVICES):
+            problem = "names devices to the container runtime, which goes round the share; remove it"
+            return InvalidPod(shown(key), problem)
     if body.get("nodeName"):
         mend = "remove it, the scheduler chooses the node and the card (use nodeSelector to narrow its choice)"
         return InvalidPod("spec.nodeName", f"{shown(body['nodeName'])} is preset; {mend}")

@@ -21,7 +21,8 @@ def initialized(status: Mapping[str, Any]) -> bool:
 
 
 def _running(status: Mapping[str, Any]) -> bool:
-    states = (entry.get("state") for entry in _mappings(status, "containerStatuses"))
+    every = (*_mappings(status, "containerStatuses"), *_mappings(status, "initContainerStatuses"))  # sidecars too
+    states = (entry.get("state") for entry in every)
     return any(isinstance(state, dict) and "running" in state for state in states)
 
 

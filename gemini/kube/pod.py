@@ -22,6 +22,7 @@ from gemini.kube.tenants import Builder, Share, Source, one_of, policies
 from gemini.placement.model import GPU, Ask, Role
 from gemini.units import BadValue
 
+MOST_TENANTS = 16  # of one pod: each is placed on each node that is looked at, for everybody to wait
 _WORKLOADS = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController")
 
 
@@ -185,6 +186,11 @@ def _parse(name: str, annotations: object, labels: object, sources: list[Source]
     unit = one_of(on_pod.get(names.GPUSHARE_UNIT), names.GPUSHARE_UNIT, tuple(GPUSHARE_UNITS)) or MEBI
     builder = Builder(on_pod, tags, sources, types, unit)
     tenants, shares = builder.tenants()
+    if len(tenants) > MOST_TENANTS:
+        problem = (
+            f"{len(tenants)} of them have a share of their own, which is more than {MOST_TENANTS}; let some use one"
+        )
+        raise InvalidPod("spec.containers", problem)
     group, size = _group(on_pod, tags)
     binds = [_cpu_bind(source, on_pod) for source in sources]
     containers = tuple(Container(s.name, s.role, bind) for s, bind in zip(sources, binds, strict=True))

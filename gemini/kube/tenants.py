@@ -215,4 +215,7 @@ def policies(value: object, key: str) -> tuple[str, ...] | None:
         return None
     names_in(value, key)
     assert isinstance(value, str)
-    return tuple(item.strip() for item in value.split(","))
+    listed = tuple(item.strip() for item in value.split(","))
+    if len(set(listed)) < len(listed):  # each costs a look at all cards
+        raise InvalidPod(key, f"{shown(value)} names a policy twice; the first place of each decides, drop the others")
+    return listed

@@ -20,11 +20,22 @@ import numpy as np
 
 from gemini.placement.allocate import Allocator, Choice
 from gemini.placement.book import Book
-from gemini.placement.model import GPU, Ask, Placement
+from gemini.placement.model import GPU, Ask, Placement, Role
 from gemini.placement.scan import Overlay, fit
-from gemini.placement.shape import SetTable
+from gemini.placement.shape import CORE, SetTable
 
 SEARCH_LIMIT = 5_000  # complete choices compared on one node; beyond it the best found so far counts
+# Members placed by way of trial, on all nodes together: half a second. Without an end a group of sixty is searched for
+# ever, for choices that lead nowhere are as many as there are cards to the power of the members.
+SEARCH_STEPS = 3_000
+MOST_MEMBERS = 400  # the search goes one call deeper for each
+
+
+@dataclass
+class Budget:
+    """Steps that a search may take still; a search that ran out of them may have missed a place, or a better one."""
+
+    left: int = SEARCH_STEPS
 
 
 def place_group(
@@ -32,19 +43,23 @@ def place_group(
     asks: Sequence[Ask],
     placed: Sequence[Placement] = (),
     among: Collection[str] | None = None,
+    budget: Budget | None = None,
 ) -> list[Placement] | None:
     """Where all of `asks` go together, in their order, or None. `placed`: members that already hold cards; `among`:
-    the nodes in question, None: all."""
-    book = allocator.book
+    the nodes in question, None: all. `budget`: what is left of it tells whether the search came to its end."""
+    book, budget = allocator.book, budget or Budget()
+    if len(asks) > MOST_MEMBERS:
+        return None
     asks = [replace(ask, policies=asks[0].policies) for ask in asks]
     nodes = [placed[0].node] if placed else [node.name for node in book.nodes()]
     if among is not None:
         nodes = [name for name in nodes if name in among]
     for ask in {_kind(ask): ask for ask in asks}.values():
         nodes = allocator.possible(ask, nodes)
+    nodes = [name for name in nodes if _has_time(book, name, asks)]
     order = {name: i for i, name in enumerate(nodes)}
     searches = sorted(
-        (_Search(allocator, asks, name, placed) for name in nodes), key=lambda s: (-s.bound, order[s.node])
+        (_Search(allocator, asks, name, placed, budget) for name in nodes), key=lambda s: (-s.bound, order[s.node])
     )
     by_uuid = any(w.uuids or w.excluded for ask in asks for t in ask.tenants for w in t.wants)
     best: _Search | None = None
@@ -73,6 +88,18 @@ def connectedness(book: Book, node: str, minors: Sequence[int]) -> int:
     shape = at[0].shape
     columns = [shape.minors.index(m) for m in minors if m in shape.minors]
     return sum(int(shape.pair[a, b]) for i, a in enumerate(columns) for b in columns[i + 1 :])
+
+
+def _has_time(book: Book, node: str, asks: Sequence[Ask]) -> bool:
+    """Whether the free time of all cards of a node is as much as the members ask for, leaving out init containers."""
+    wants = (w for ask in asks for t in ask.tenants if t.role is not Role.INIT for w in t.wants if w.type == GPU)
+    asked = sum(want.core * want.count for want in wants)
+    at = book.row(node, GPU)
+    if not asked or at is None:
+        return not asked
+    block, row = at
+    free = np.maximum(block.shape.total[CORE] - block.used[CORE, row], 0)[block.usable[row]].sum()
+    return int(free) >= asked
 
 
 def _kind(ask: Ask) -> Ask:
@@ -120,8 +147,10 @@ class _Reach:
 class _Search:
     """One node."""
 
-    def __init__(self, allocator: Allocator, asks: Sequence[Ask], node: str, placed: Sequence[Placement]) -> None:
-        self.allocator, self.asks, self.node = allocator, asks, node
+    def __init__(
+        self, allocator: Allocator, asks: Sequence[Ask], node: str, placed: Sequence[Placement], budget: Budget
+    ) -> None:
+        self.allocator, self.asks, self.node, self.budget = allocator, asks, node, budget
         self.held = {minor for p in placed for minor in _cards_of(p)}
         self.found: tuple[Choice, ...] = ()
         self.key: tuple[Any, ...] = ()
@@ -169,10 +198,11 @@ class _Search:
             choices = [c for c in choices if _cards_of(c.placement) >= before]
         reached = [(self.reach.best_with(self._columns(cards | set(_cards_of(c.placement)))), c) for c in choices]
         for bound, choice in sorted(reached, key=lambda r: -r[0]):
-            if self.tried >= SEARCH_LIMIT:
+            if self.tried >= SEARCH_LIMIT or self.budget.left <= 0:
                 return
             if -1 < bound < self.connected:
                 continue
+            self.budget.left -= 1
             book.place(choice.placement)
             try:
                 self._member([*so_far, choice], cards | set(_cards_of(choice.placement)))

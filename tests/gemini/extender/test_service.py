@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gemini.extender import groups
 from gemini.extender.codec import FilterRequest, PreemptRequest, Victims
 from gemini.extender.reserve import AWAITED_NS, BIND_NS, GROUP_NS
 from gemini.extender.service import UNSEEN_NS
@@ -602,3 +603,20 @@ def test_cards_freed_for_a_preemptor_are_not_given_to_lesser_pods() -> None:
     replica.watch()
     assert replica.cluster.nominated == set()
     replica.cluster.book.check()
+
+
+def test_a_group_whose_search_came_to_no_end_does_not_hold_up_the_others_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = world("n1", count=8)
+    replica = Replica(made, alone=True)
+    group = {"pod_group": "g", "pod_group_size": "17"}
+    pods = [made.put(POD, pod_object(f"p{i}", gpu_request=f"{34 + i % 13}%", **group)) for i in range(17)]
+    replica.watch()
+    searched = []
+    real = groups.place_group
+    monkeypatch.setattr(groups, "place_group", lambda *words: searched.append(1) or real(*words))
+    for pod in pods[:3]:
+        assert asyncio.run(replica.filter(pod, "n1")).passed == []
+    assert len(searched) == 1
+    replica.now_ns += groups.GROUP_NS + 1
+    assert asyncio.run(replica.filter(pods[0], "n1")).passed == []
+    assert len(searched) == 2

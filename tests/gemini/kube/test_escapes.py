@@ -114,6 +114,15 @@ def test_open_folders_lead_nowhere_and_lie_in_closed_ones() -> None:
     assert all(leads_to(path) is None and leads_to(path.rsplit("/", 1)[0]) is not None for path in OPEN)
 
 
+def test_devices_that_an_annotation_names_to_the_runtime_are_refused() -> None:
+    given = pod()
+    given["metadata"]["annotations"]["cdi.k8s.io/all"] = "nvidia.com/gpu=all"
+    assert str(admission_fault(given, parse_pod(given))).startswith("cdi.k8s.io/all: names devices to the container")
+    plain = pod(share=False)
+    plain["metadata"]["annotations"]["cdi.k8s.io/all"] = "nvidia.com/gpu=all"
+    assert admission_fault(plain, parse_pod(plain)) is None
+
+
 def test_cards_by_cdi_make_the_environment_harmless() -> None:
     for spec in (a(envFrom=[{"configMapRef": {"name": "c"}}]), a(env=visible("void"))):
         made = pod(**spec)

@@ -17,6 +17,7 @@ RUNNING = {"containerStatuses": [{"state": {"terminated": {}}}, {"state": {"runn
         ({"phase": "Succeeded"}, True),
         ({"phase": "Failed", "containerStatuses": [{"state": {"terminated": {}}}]}, True),
         ({"phase": "Failed", **RUNNING}, False),
+        ({"phase": "Failed", "initContainerStatuses": [{"state": {"running": {}}}]}, False),  # a sidecar
         ({"phase": "Failed", "containerStatuses": [None, {"state": 3}]}, True),
     ],
 )

@@ -133,6 +133,10 @@ BAD_ANNOTATIONS = [
     ({"gemini.io/gpu-request.other": "0.5"}, "gemini.io/gpu-request.other: the pod has no container other"),
     ({"gemini.io/gpu-request.": "0.5"}, "gemini.io/gpu-request.: the pod has no container"),
     ({"gemini.io/pod-group.main": "g"}, "gemini.io/pod-group.main: speaks of the whole pod"),
+    (
+        says(gpu_request="0.5", gpu_policy=",".join(["link", "fragment"] * 10_000)),
+        "gemini.io/gpu-policy: link,fragment,",
+    ),
     (says(gpu_request="0.5", gpu_policy=","), "gemini.io/gpu-policy: , has an empty name"),
     (says(gpu_request=["0.5"]), "gemini.io/gpu-request: ['0.5'] is not text"),
     ("text", "metadata.annotations: text is not an object"),
@@ -261,8 +265,8 @@ def test_what_is_no_pod_is_refused(manifest: Any, problem: str) -> None:
 
 
 def test_a_pod_with_100_containers_is_read() -> None:
-    boxes = [container(f"c{i}", resources={"limits": {"koordinator.sh/gpu": 1}}) for i in range(100)]
-    assert len(parse_pod(pod(*boxes)).ask.tenants) == 100
+    boxes = [container(f"c{i}", resources={"limits": {"koordinator.sh/gpu": int(i < 16)}}) for i in range(100)]
+    assert len(parse_pod(pod(*boxes)).ask.tenants) == 16
 
 
 KEYS = [
@@ -286,6 +290,21 @@ JSON: Any = st.recursive(
     ),
     max_leaves=12,
 )
+
+
+def test_a_pod_of_very_many_shares_is_refused() -> None:
+    """Each of 1,500 containers with a share of its own cost the extender milliseconds for each node, in one call."""
+
+    def many(count: int, **more: str) -> dict[str, Any]:
+        own = {f"gemini.io/gpu-request.c{i}": "0.01" for i in range(count)}
+        return pod(*(container(f"c{i}") for i in range(count)), annotations=more or own)
+
+    assert len(parse_pod(many(16)).ask.tenants) == 16
+    assert len(parse_pod(many(1500, **says(gpu_request="0.5"))).ask.tenants) == 1
+    with pytest.raises(
+        InvalidPod, match="17 of them have a share of their own, which is more than 16; let some use one"
+    ):
+        parse_pod(many(17))
 
 
 @settings(max_examples=400, deadline=None)

@@ -9,6 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gemini.cli.scenario import Scenario
+from gemini.kube.pod import parse_ask
+from gemini.placement.allocate import Allocator
+from gemini.placement.book import Book
+from gemini.placement.group import SEARCH_STEPS, Budget, place_group
+from gemini.placement.model import Device, Node
 from tests.gemini.placement.bed import answers, ask, cards, gpu, held, minors, node, reason, where, whole
 from tests.gemini.placement.oracle import Wish, World, pair
 from tests.gemini.placement.test_allocate import nodes, spoken
@@ -28,6 +33,22 @@ def test_a_group_is_placed_when_its_last_member_comes() -> None:
     one, two = members(2, gpu_request="1")
     placements = answers([cards("n1", 3)], one, whole("between"), two)
     assert [minors(p) for p in placements] == [[1], [0], [2]]
+
+
+def test_a_search_that_leads_nowhere_comes_to_an_end() -> None:
+    """Seventeen members, two of which fit on each of eight cards, each unlike the others: 8 to the power of 16 ways."""
+    allocator = Allocator(Book([Node("n1", tuple(Device(m, uuid=f"GPU-{m}", memory=80 << 30) for m in range(8)))]))
+    asks = [parse_ask(f"p{i}", {"gemini.io/gpu-request": f"{34 + i % 13}%"}).ask for i in range(17)]
+    budget = Budget()
+    assert place_group(allocator, asks, budget=budget) is None
+    assert budget.left == 0
+    allocator.book.check()
+    assert not allocator.book.holdings
+    budget = Budget()
+    assert place_group(allocator, [asks[0]] * 24, budget=budget) is None
+    assert budget.left == SEARCH_STEPS, "the sum of the cards' time tells"
+    free = parse_ask("p", {"gemini.io/gpu-request": "0"}).ask
+    assert place_group(allocator, [free] * 5_000) is None
 
 
 def test_members_wait_for_the_others() -> None:

@@ -22,7 +22,7 @@ from gemini.kube.tenants import Builder, Share, Source, one_of, policies
 from gemini.placement.model import GPU, Ask, Role
 from gemini.units import BadValue
 
-MOST_TENANTS = 16  # of one pod: each is placed on each node that is looked at, for everybody to wait
+MOST_TENANTS = 100  # of one pod: each is placed on each node that is looked at, for everybody to wait
 _WORKLOADS = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController")
 
 

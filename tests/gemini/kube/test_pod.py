@@ -265,8 +265,8 @@ def test_what_is_no_pod_is_refused(manifest: Any, problem: str) -> None:
 
 
 def test_a_pod_with_100_containers_is_read() -> None:
-    boxes = [container(f"c{i}", resources={"limits": {"koordinator.sh/gpu": int(i < 16)}}) for i in range(100)]
-    assert len(parse_pod(pod(*boxes)).ask.tenants) == 16
+    boxes = [container(f"c{i}", resources={"limits": {"koordinator.sh/gpu": 1}}) for i in range(100)]
+    assert len(parse_pod(pod(*boxes)).ask.tenants) == 100
 
 
 KEYS = [
@@ -299,12 +299,12 @@ def test_a_pod_of_very_many_shares_is_refused() -> None:
         own = {f"gemini.io/gpu-request.c{i}": "0.01" for i in range(count)}
         return pod(*(container(f"c{i}") for i in range(count)), annotations=more or own)
 
-    assert len(parse_pod(many(16)).ask.tenants) == 16
+    assert len(parse_pod(many(100)).ask.tenants) == 100
     assert len(parse_pod(many(1500, **says(gpu_request="0.5"))).ask.tenants) == 1
     with pytest.raises(
-        InvalidPod, match="17 of them have a share of their own, which is more than 16; let some use one"
+        InvalidPod, match="101 of them have a share of their own, which is more than 100; let some use one"
     ):
-        parse_pod(many(17))
+        parse_pod(many(101))
 
 
 @settings(max_examples=400, deadline=None)

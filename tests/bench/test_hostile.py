@@ -45,6 +45,12 @@ def test_the_daemon_is_what_it_was_after(name: str) -> None:
     assert answer["results"][name]["failed"] == [], said
 
 
+@pytest.mark.timeout(300)
+def test_a_daemon_stands_random_connections() -> None:
+    answer, said = answer_of("bench.strangers", "--connections=4000", "--tenants=8")
+    assert all(answer["passed"].values()), said
+
+
 def window(a: float, b: float, wait_ms: float) -> dict[str, object]:
     waits = {"p50": wait_ms, "p90": wait_ms, "p99": 99.0}
     return {"shares": {"a": a, "b": b}, "wait_ms": {"a": waits, "b": waits}}

@@ -158,7 +158,9 @@ class Intake(Presence):
                 event = wire.event_of(kind, message, client.number, client.gpus)
                 if wire.asks_for_context(kind, message):
                     gpu = client.gpus[message.device]
-                    self._context_bytes = self._cost_of_context(client, gpu, message.credit_bytes)
+                    self._to_tell = self._cost_of_context(client, gpu, message.credit_bytes)
+                elif wire.tells_exported(kind, message):
+                    self._to_tell = self._mark_of(client, client.gpus[message.device])
                 cost, waits = self._worth(client, event)
                 if not waits:
                     self.handle(event)

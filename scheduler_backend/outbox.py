@@ -7,13 +7,16 @@ does not read is cut off.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import itertools
 import logging
+import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
+from libhook.core import lib
 from scheduler_backend import wire
 from scheduler_backend.connection import Connection
 from scheduler_backend.core import events as ev
@@ -26,6 +29,7 @@ from scheduler_backend.trace import Recorder
 
 log = logging.getLogger("gemini.server")
 
+MARKS = int(lib.WIRE_MARKS)
 MOST_LOOKS = 64  # at a card for what a tenant's context takes: where it cannot say, it is not asked for ever
 
 
@@ -54,7 +58,8 @@ class Outbox(ABC):
         self.mem_refusals: dict[str, int] = {}
         self.context_bytes: dict[tuple[str, int], int] = {}  # what a context of a tenant takes of a card
         self._context_looks: dict[tuple[str, int], int] = {}  # how often the card was asked for it
-        self._context_bytes = 0  # to be told with the answer to the message at hand
+        self._to_tell = 0  # to be told with the answer to the message at hand
+        self._mark_key = secrets.token_bytes(16)
         self._handed_now: ev.Handed | None = None
         self._serials = itertools.count(1)
         self._performers: dict[type, Callable[[Any], None]] = {
@@ -135,10 +140,17 @@ class Outbox(ABC):
             known = self.context_bytes[account] = max(0, used_by(self.gpus[gpu], client.proven_pid) - held)
         return known
 
+    def _mark_of(self, client: Client, gpu: int) -> int:
+        """The mark of what a tenant exports of a card while it is charged for that: never 0, and no other tenant's."""
+        account = self.node.accounts[client.tenant, gpu]
+        words = f"{self.endpoints[client.tenant].number}/{gpu}/{account.times_left}"
+        digest = hashlib.blake2b(words.encode(), key=self._mark_key, digest_size=8).digest()
+        return int.from_bytes(digest) % (MARKS - 1) + 1
+
     def _mem_reply(self, action: ev.MemReply) -> None:
-        if self._context_bytes:
-            action = action._replace(credit_bytes=self._context_bytes)
-            self._context_bytes = 0
+        if self._to_tell:
+            action = action._replace(credit_bytes=self._to_tell)
+            self._to_tell = 0
         if not action.granted:
             client = self.clients.get(action.client)
             if client is not None:

@@ -105,6 +105,12 @@ def asks_for_context(kind: int, message: Any) -> bool:
     return kind == lib.WIRE_MEM_RESERVE and bool(message.flags & lib.WIRE_MEM_CONTEXT)
 
 
+def tells_exported(kind: int, message: Any) -> bool:
+    """Does a client say what it exported? It is told the mark of such memory."""
+    flags = message.flags & (lib.WIRE_MEM_EXPORTED | lib.WIRE_MEM_CONTEXT) if kind == lib.WIRE_MEM_RESERVE else 0
+    return bool(flags == lib.WIRE_MEM_EXPORTED)
+
+
 def _released(client: int, gpu: int, message: Any) -> ev.Event:
     flags = message.flags
     recalled, whole = bool(flags & lib.WIRE_MEM_RELEASE_RECALLED), bool(flags & lib.WIRE_MEM_RELEASE_WHOLE)

@@ -11,8 +11,9 @@
  *     POOLED    key: device pointer; bytes: as asked, counted with its pool; link: the key of that
  *     GRAPHS    key: the device; bytes: what was counted for what the driver holds for graphs
  *     LIMIT + n key: CUcontext; bytes: what its limit n was raised by; link: what it had of it from the start
- *     OBJECT    key: a number of our own; bytes: one cuMemCreate; refs: its handles and mappings, and one for ever
- *               once it was exported; owner: 1 then
+ *     OBJECT    key: a number of our own; bytes: one cuMemCreate, or one import that is not charged elsewhere; refs: its
+ *               handles and mappings, and one for ever once it was exported; owner: enum ledger_object; link: of an
+ *               import, its size where that is known
  *     HANDLE    key: a cuMemCreate handle; refs: how often it was handed out; link: its object
  *     MAPPING   key: the address of a cuMemMap; bytes: its length; link: its object
  *
@@ -39,6 +40,8 @@ enum ledger_kind {
     LEDGER_GRAPHS = 9,
     LEDGER_LIMIT = 10 /* and the two after it: CUlimit 0 to 2 */
 };
+
+enum ledger_object { LEDGER_MADE = 0, LEDGER_EXPORTED = 1, LEDGER_OWN_IMPORT = 2, LEDGER_FOREIGN_IMPORT = 3 };
 
 struct ledger_entry {
     uint64_t key;

@@ -8,10 +8,11 @@
  *     pitched          the same, of pitch x height
  *     pools            what the pool says it has reserved, not what was cut from it
  *     cuMemCreate      its size (always a multiple of the granularity), until the last handle and mapping is gone; once exported, for ever
+ *     imports          the same, unless this tenant is charged for it as its exporter
  *     arrays, mipmaps  computed from the descriptor, rows in multiples of 512 bytes; sparse and deferred ones nothing
  *     contexts         measured (footprint.h)
  *     limits           what a context's stacks, printf buffer and heap are raised by (limit.c)
- *     host memory, imported and IPC memory   nothing: the latter two are their exporter's
+ *     host memory, IPC memory   nothing: the latter is its exporter's
  *
  * A process that is no tenant goes straight through: memory_device() says -1.
  */

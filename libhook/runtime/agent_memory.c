@@ -75,14 +75,16 @@ uint64_t agent_memory_of_context(int device, uint64_t held_bytes) {
     return answer.error ? 0 : answer.credit_bytes;
 }
 
-void agent_memory_exported(int device, int64_t more_bytes) {
+uint64_t agent_memory_exported(int device, int64_t more_bytes) {
     struct mailbox_answer answer;
 
     if (device < 0 || device >= WIRE_MAX_DEVICES)
-        return;
+        return 0;
     mailbox_note_exported(device, more_bytes);
-    if (!attached_device(device))
-        mailbox_tell_exported(device, &answer);
+    if (attached_device(device))
+        return 0;
+    mailbox_tell_exported(device, &answer);
+    return answer.error ? 0 : answer.credit_bytes;
 }
 
 void agent_memory_release(int device, uint64_t bytes) {

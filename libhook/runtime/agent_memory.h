@@ -28,8 +28,8 @@ int agent_memory_reserve(int device, uint64_t bytes, uint64_t *credit_bytes);
 uint64_t agent_memory_of_context(int device, uint64_t held_bytes);
 
 /* So much more (or less) of what this process holds may live on when it ends. Blocks until the daemon knows, where there
- * is one. */
-void agent_memory_exported(int device, int64_t more_bytes);
+ * is one. Returns the mark of what this tenant exports now (wire.h); 0: nobody can say. */
+uint64_t agent_memory_exported(int device, int64_t more_bytes);
 
 /* Give back; never blocks, never fails. */
 void agent_memory_release(int device, uint64_t bytes);

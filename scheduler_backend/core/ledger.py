@@ -11,7 +11,8 @@ Where an answer is owed for AGAIN x recall_ns the message may have been lost: fo
 sent anew, and the answer, which may still be that to the first, is not yet his.
 
 What a process exported may live on with a sibling when it ends. So it stays charged to the tenant as long as one is
-left: nobody can see which of them has it, or that none has it any more.
+left: nobody can see which of them has it, or that none has it any more. Who imports it later, or another tenant's,
+reserves it as its own: exported memory bears a mark, which is another one after the last process went (outbox.py).
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Account:
         self.held: dict[int, int] = {}  # client -> bytes, allocated or credit
         self.exported: dict[int, int] = {}  # client -> bytes of those, which may live on when it ends
         self.orphaned_bytes = 0  # exported by processes that have ended
+        self.times_left = 0  # how often the last process went: what was exported before is charged to nobody here
         self.used_bytes = 0  # by all processes, credit included, and what they left
         self.refusals = 0
         self._recall_ns = recall_ns
@@ -113,6 +115,7 @@ class Account:
             self.used_bytes -= held - exported
         else:
             self.orphaned_bytes = self.used_bytes = 0
+            self.times_left += 1
         self._asked_ns.pop(client, None)
         self._pending = [pending for pending in self._pending if pending.event.client != client]
         for pending in self._pending:

@@ -13,6 +13,8 @@
  *     release | retain         its handle, again from its mapping
  *     share BYTES COUNT        up to COUNT blocks, each made, exported, released, imported and mapped; "N CODE"
  *     adopt BYTES COUNT        the same, each made and exported by a child that has ended when it is mapped; "N CODE"
+ *     hand BYTES SOCKET        a block is made, exported and sent over the socket; "0 CODE"
+ *     get BYTES SOCKET         what was sent there is imported and mapped; "0 CODE"
  *     context | end            another context (made and popped), and its end; "0 CODE"
  *     green | ungreen          a green context on device 1, and its end; "0 CODE"
  *     elsewhere                another context, on device 1, made and ended at once; "0 CODE"
@@ -194,10 +196,18 @@ static CUresult give_birth(size_t bytes, int socket) {
     return code;
 }
 
-static CUresult adopt(const char *bytes) {
-    int ends[2], fd = -1, status = 0;
+static CUresult import(int fd, size_t size) {
     CUmemGenericAllocationHandle imported;
     CUdeviceptr at;
+    CUresult code = cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)fd, 1);
+    close(fd);
+    if (code == CUDA_SUCCESS && (code = cuMemAddressReserve(&at, size, 0, 0, 0)) == CUDA_SUCCESS)
+        code = cuMemMap(at, size, 0, imported, 0);
+    return code;
+}
+
+static CUresult adopt(const char *bytes) {
+    int ends[2], fd = -1, status = 0;
     char number[16];
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
         return CUDA_ERROR_OPERATING_SYSTEM;
@@ -213,12 +223,7 @@ static CUresult adopt(const char *bytes) {
     waitpid(child, &status, 0);
     if (status != 0 || failed)
         return (CUresult)WEXITSTATUS(status);
-    size_t size = strtoull(bytes, NULL, 0);
-    CUresult code = cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)fd, 1);
-    close(fd);
-    if (code == CUDA_SUCCESS && (code = cuMemAddressReserve(&at, size, 0, 0, 0)) == CUDA_SUCCESS)
-        code = cuMemMap(at, size, 0, imported, 0);
-    return code;
+    return import(fd, strtoull(bytes, NULL, 0));
 }
 
 static void adopt_all(const char *bytes, int count) {
@@ -293,6 +298,11 @@ static void obey(char *line) {
         share_all(strtoull(first, NULL, 0), atoi(second));
     } else if (strcmp(word, "adopt") == 0) {
         adopt_all(first, atoi(second));
+    } else if (strcmp(word, "hand") == 0) {
+        answer(0, give_birth(strtoull(first, NULL, 0), atoi(second)));
+    } else if (strcmp(word, "get") == 0) {
+        int fd = -1;
+        answer(0, pass(atoi(second), &fd, get) ? CUDA_ERROR_OPERATING_SYSTEM : import(fd, strtoull(first, NULL, 0)));
     } else if (strcmp(word, "map") == 0) {
         map_more(atoi(first));
     } else if (strcmp(word, "unmap") == 0) {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import select
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -27,8 +28,10 @@ UNSUPPORTED_LIMIT = 215
 class Program:
     """One process of tests/apps/memory.c; call it with a line, get the numbers of its answer."""
 
-    def __init__(self, bed: Bed, tenant: str, path: Path) -> None:
-        self.child = bed.spawn(tenant, [path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+    def __init__(self, bed: Bed, tenant: str, path: Path, *descriptors: int) -> None:
+        self.child = bed.spawn(
+            tenant, [path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, pass_fds=descriptors
+        )
         self.pid = self.child.pid
         self.started = self._answer()[0]
 
@@ -42,6 +45,10 @@ class Program:
         assert self.child.stdin is not None
         self.child.stdin.write(line + "\n")
         return self._answer()
+
+    def end(self) -> None:
+        self.child.kill()
+        self.child.wait()
 
     def used(self) -> int:
         """What the driver says is used of its total."""
@@ -71,6 +78,14 @@ def tenant(bed: Bed, request: pytest.FixtureRequest) -> Iterator[str]:
             child.wait()
             del bed.children[pid]
     bed.http("DELETE", f"/tenants/{name}")
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[int, int]]:
+    """Two ends of a socket, for descriptors of memory."""
+    ends = socket.socketpair()
+    with ends[0], ends[1]:
+        yield ends[0].fileno(), ends[1].fileno()
 
 
 def on_card(bed: Bed, *programs: Program) -> int:
@@ -218,6 +233,52 @@ def test_exported_memory_of_children_that_end_counts_for_their_tenant(bed: Bed, 
     program.child.kill()
     program.child.wait()
     wait_for(lambda: in_ledger(bed, tenant) == 0, 60, "end of the tenant's memory")
+
+
+def test_what_another_tenant_made_counts_for_whoever_imports_it(
+    bed: Bed, app: Path, tenant: str, pair: tuple[int, int]
+) -> None:
+    bed.tenant("maker", 0.01, 1.0, memory=GIB)
+    importer = Program(bed, tenant, app, pair[1])
+    for at, code in enumerate((0, 0, 0, OUT_OF_MEMORY)):
+        maker = Program(bed, "maker", app, pair[0])
+        assert maker(f"hand {300 * MIB} {pair[0]}") == [0, 0]
+        assert importer(f"get {300 * MIB} {pair[1]}") == [0, code]
+        maker.end()
+        held = CONTEXT + 300 * MIB * min(at + 1, 3)
+        wait_for(lambda: in_ledger(bed, "maker") == 0, 60, "end of the maker's memory")
+        assert in_ledger(bed, tenant) == held
+        wait_for(lambda held=held: importer("info") and on_card(bed, importer) == held, 60, "the same on the card")
+    assert bed.http("DELETE", "/tenants/maker")[0] == 200
+    assert in_ledger(bed, tenant) == CONTEXT + 900 * MIB
+    importer.end()
+    wait_for(lambda: in_ledger(bed, tenant) == 0, 60, "end of the importer's memory")
+
+
+def test_what_ones_own_tenant_exported_counts_once_as_long_as_it_is_charged_for_it(
+    bed: Bed, app: Path, tenant: str, pair: tuple[int, int]
+) -> None:
+    maker, importer = Program(bed, tenant, app, pair[0]), Program(bed, tenant, app, pair[1])
+    for _ in range(3):
+        assert maker(f"hand {300 * MIB} {pair[0]}") == [0, 0]
+        assert importer(f"get {300 * MIB} {pair[1]}") == [0, 0]
+    assert in_ledger(bed, tenant) == 2 * CONTEXT + 900 * MIB
+    for program in (maker, importer):
+        program.end()
+    wait_for(lambda: in_ledger(bed, tenant) == 0, 60, "end of the tenant's memory")
+
+
+def test_what_was_exported_by_processes_that_have_all_ended_counts_for_whoever_imports_it(
+    bed: Bed, app: Path, tenant: str, pair: tuple[int, int]
+) -> None:
+    for _ in range(4):  # the descriptors wait in the socket, and nobody has them counted
+        maker = Program(bed, tenant, app, pair[0])
+        assert maker(f"hand {300 * MIB} {pair[0]}") == [0, 0]
+        maker.end()
+        wait_for(lambda: in_ledger(bed, tenant) == 0, 60, "end of the maker's memory")
+    importer = Program(bed, tenant, app, pair[1])
+    assert [importer(f"get {300 * MIB} {pair[1]}")[1] for _ in range(4)] == [0, 0, 0, OUT_OF_MEMORY]
+    assert in_ledger(bed, tenant) == CONTEXT + 900 * MIB
 
 
 def test_a_daemon_that_restarts_is_told_again_what_is_exported(app: Path, tmp_path: Path) -> None:

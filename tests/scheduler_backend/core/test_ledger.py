@@ -182,12 +182,12 @@ def test_what_the_dead_exported_is_back_when_no_process_is_left():
     ask(made, 1, 60, 10)
     made.ask(ev.MemoryAsked(1, 0, 0, 0, 9, 40), 0)
     assert made.leave(1, 0) == []
-    assert (made.used_bytes, made.orphaned_bytes) == (40, 40)
+    assert (made.used_bytes, made.orphaned_bytes, made.times_left) == (40, 40, 0)
     assert ask(made, 2, 61) == [ev.MemReply(2, 0, 9, False, 0, 100, 40)]
     assert ask(made, 2, 60) == [ev.MemReply(2, 0, 9, True, 0, 100, 100)]
     made.check()
     made.leave(2, 0)
-    assert (made.used_bytes, made.orphaned_bytes) == (0, 0)
+    assert (made.used_bytes, made.orphaned_bytes, made.times_left) == (0, 0, 1)
     made.check()
 
 

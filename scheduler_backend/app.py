@@ -20,6 +20,7 @@ import uvloop
 from aiohttp import web
 
 from scheduler_backend import bounds, config, descriptors, devices, logs, status, trace
+from scheduler_backend.cardlock import CardLock
 from scheduler_backend.config import Settings
 from scheduler_backend.devices import Gpu
 from scheduler_backend.http_door import Door, DoorBounds
@@ -63,6 +64,8 @@ class Daemon:
         with contextlib.ExitStack() as stack:
             state_dir = StateDir(settings.state_dir, self._tell_ready if settings.wait else None)
             stack.callback(state_dir.close)
+            cards = CardLock(self.gpus, settings.state_dir, settings.sim)
+            stack.callback(cards.close)  # before the state directory's own: who waits for that finds them free
             saved = state_dir.load()
             started_ns = time.monotonic_ns()
             incarnation = max(saved.incarnation + 1, time.time_ns())
@@ -77,6 +80,7 @@ class Daemon:
             )
             stack.callback(recorder.close)
             loop = asyncio.get_running_loop()
+            cards.listen(loop)
             server = Server(
                 loop,
                 settings.state_dir,

@@ -71,6 +71,12 @@ MOST_PAGES = _bound("MOST_PAGES", 512, "connections", "to the page of a tenant t
 MOST_PEERS = _bound("MOST_PEERS", 512, "processes", "of a tenant that have a page and did not say Hello yet")
 PAGE_BACKLOG = _bound("PAGE_BACKLOG", 128, "connections", "to the page of a tenant that wait in the kernel's queue")
 
+# --- the lock of a card -----------------------------------------------------------------------------------------------
+HOLDER_QUESTIONS_A_SECOND = _bound(
+    "HOLDER_QUESTIONS_A_SECOND", 20, "a second", "questions of whoever is on the machine, whose the cards are"
+)
+HOLDER_QUESTIONS_AT_ONCE = _bound("HOLDER_QUESTIONS_AT_ONCE", 40, "questions", "of that kind in one burst")
+
 # --- HTTP ------------------------------------------------------------------------------------------------------------
 # Whoever reaches the metrics port: each connection is answered once.
 METRICS_DOOR = DoorBounds(connections=64, seconds=10.0, grace_seconds=1.0, bytes=8 << 10)

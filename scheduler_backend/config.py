@@ -28,6 +28,7 @@ from scheduler_backend.core.tenant import WHOLE_PPM, InvalidSpec, TenantSpec, sh
 from scheduler_backend.problem import Problem
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGTPE]?)(i?)B?\s*")
+SYSTEM_STATE_DIR = Path("/run/gemini")  # the daemon on it is the machine's own, and its shares are everybody's
 LEAST_TRACE_BYTES = 64 << 10  # the opening of a file takes up to 4 KiB, and events are written a hundred at a time
 
 
@@ -208,11 +209,19 @@ def folder(text: str) -> Path:
 
 
 def default_state_dir() -> Path:
-    """/run/gemini for root, else below XDG_RUNTIME_DIR, else in /tmp."""
+    """/run/gemini for root, else below XDG_RUNTIME_DIR if that is this user's, else in /tmp."""
     if os.geteuid() == 0:
-        return Path("/run/gemini")
+        return SYSTEM_STATE_DIR
     runtime = os.environ.get("XDG_RUNTIME_DIR")
-    return Path(runtime) / "gemini" if runtime else private.own_folder(os.getuid())
+    return Path(runtime) / "gemini" if runtime and _is_mine(runtime) else private.own_folder(os.getuid())
+
+
+def _is_mine(folder: str) -> bool:
+    """su and sudo may leave a variable behind that names another user's."""
+    try:
+        return os.stat(folder).st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -26,6 +26,9 @@ from gemini.cli.problem import Problem, cause_of
 from gemini.cli.status import name_of
 from gemini.units import format_size
 from libhook import info
+from libhook.observer import Timeline
+from scheduler_backend import cardlock
+from scheduler_backend.devices import Gpu
 
 PACKAGES = ("cffi", "numpy", "zmq", "uvloop", "aiohttp")
 RUNTIMES = {"podman": (4, 1), "docker": (25, 0)}  # and the first version that reads CDI specs
@@ -40,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     node = node_of(args)
     worst = 0
-    for part in (build, packages, system, library, driver, sharing, interposers, daemon, containers):
+    for part in (build, packages, system, library, driver, sharing, interposers, daemon, holders, containers):
         for verdict, text in part(node):
             print(f"{verdict}  {text}")
             worst = max(worst, verdict == FAIL)
@@ -209,3 +212,28 @@ def daemon(node: Node) -> Iterator[Line]:
             yield WARN, f"daemon: {node.control} is left from one that is gone; gemini run or gemini serve replaces it"
     except Problem as problem:
         yield FAIL, f"daemon: {problem}"
+    except OSError as error:
+        yield FAIL, f"state directory: {error.filename}: {error.strerror}; choose another with --state-dir"
+
+
+def holders(node: Node) -> Iterator[Line]:
+    """Each card has one daemon; programs under two of them would not know of one another."""
+    with contextlib.ExitStack() as stack:
+        try:
+            if node.sim is not None:
+                shown = stack.enter_context(Timeline(node.sim)).devices()
+                gpus = [Gpu(one.index, one.uuid, one.name, one.memory_bytes, True) for one in shown]
+            else:
+                found = nvml.devices()
+                gpus = [Gpu(index, card["uuid"], card["name"], 0) for index, card in enumerate(found)]
+        except OSError:  # `driver` says it
+            return
+        others = [
+            cardlock.refusal(gpu, one)
+            for gpu, one in zip(gpus, cardlock.holders(gpus, node.sim), strict=True)
+            if one is not None and one.state_dir != str(node.state_dir)
+        ]
+    for line in others:
+        yield FAIL, line
+    if gpus and not others:
+        yield OK, f"cards: no other daemon than that on {node.state_dir} hands them out"

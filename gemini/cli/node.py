@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import grp
 import http.client
 import json
 import os
@@ -28,6 +29,7 @@ import libhook
 from gemini.cli.problem import Problem
 from gemini.units import format_size
 from scheduler_backend import private
+from scheduler_backend.config import SYSTEM_STATE_DIR
 from scheduler_backend.problem import Problem as DaemonProblem
 
 LIB = Path(libhook.__file__).resolve().parent / "lib"
@@ -42,13 +44,6 @@ START_SECONDS = 20.0  # a daemon that has not answered by then will not
 IDLE_EXIT_SECONDS = 5.0  # an automatically started daemon outlives its last tenant by this
 REGISTER_TRIES = 3  # a fresh daemon does not end when idle for some seconds: the second try finds one, or more is wrong
 ENDING = 503  # the answer of a daemon that takes no tenants any more
-
-
-def default_state_dir() -> Path:
-    if os.geteuid() == 0:
-        return Path("/run/gemini")
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    return Path(runtime) / "gemini" if runtime else private.own_folder(os.getuid())
 
 
 def simulation(sim: str | None) -> str | None:
@@ -130,7 +125,24 @@ class NoDaemon(Problem):
 
 
 def no_daemon(node: Node) -> NoDaemon:
-    return NoDaemon(f"no daemon answers at {node.control}; start one with gemini serve or gemini run")
+    mend = closed_to_us() or "start one with gemini serve or gemini run"
+    return NoDaemon(f"no daemon answers at {node.control}; {mend}")
+
+
+def closed_to_us() -> str | None:
+    """Where the machine's own daemon does not let this user in: what to do about that."""
+    control = SYSTEM_STATE_DIR / "control.sock"
+    try:
+        group = control.stat().st_gid
+    except OSError:
+        return None
+    if os.access(control, os.W_OK):
+        return None
+    try:
+        name = grp.getgrgid(group).gr_name
+    except KeyError:
+        name = str(group)
+    return f"that on {SYSTEM_STATE_DIR} is for group {name}: sudo usermod -aG {name} USER, and log in anew"
 
 
 def ask(node: Node, method: str, path: str, body: Mapping[str, Any] | None = None, timeout: float = 10.0) -> Any:
@@ -145,7 +157,10 @@ def ask(node: Node, method: str, path: str, body: Mapping[str, Any] | None = Non
     except (FileNotFoundError, NotADirectoryError, ConnectionError):
         raise no_daemon(node) from None
     except PermissionError:
-        raise Problem(f"{node.control} may not be opened by this user; ask its owner, or use --state-dir") from None
+        mend = "ask its owner, or use --state-dir"
+        if node.state_dir == SYSTEM_STATE_DIR:
+            mend = closed_to_us() or mend
+        raise Problem(f"{node.control} may not be opened by this user; {mend}") from None
     except TimeoutError:
         raise Problem(
             f"the daemon at {node.control} does not answer within {timeout:g} s; end it and start it anew"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from gemini.cli.node import Node, default_state_dir, simulation
+from gemini.cli.node import Node, simulation
+from gemini.cli.where import meant
 from scheduler_backend.config import folder
 
 
@@ -28,4 +29,5 @@ def add_shares(parser: argparse.ArgumentParser) -> None:
 
 
 def node_of(args: argparse.Namespace) -> Node:
-    return Node((args.state_dir or default_state_dir()).absolute(), simulation(args.sim))
+    sim = simulation(args.sim)
+    return meant(sim) if args.state_dir is None else Node(args.state_dir.absolute(), sim)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 
 from gemini import cdi
 from gemini.cli import nvml
@@ -18,8 +17,6 @@ from gemini.plugin.host import Host
 from scheduler_backend import config, descriptors, private
 from scheduler_backend.devices import Gpu
 from scheduler_backend.problem import Problem as DaemonProblem
-
-SYSTEM_STATE_DIR = Path("/run/gemini")  # the daemon on it is the machine's own, and its shares are everybody's
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +52,7 @@ def check_descriptors() -> None:
 def publisher(settings: config.Settings) -> cdi.Folder:
     """What makes this daemon's shares known to container runtimes."""
     state_dir = settings.state_dir
-    folder = settings.cdi_dir or (cdi.STANDARD if state_dir == SYSTEM_STATE_DIR else state_dir / "cdi")
+    folder = settings.cdi_dir or (cdi.STANDARD if state_dir == config.SYSTEM_STATE_DIR else state_dir / "cdi")
     preload = state_dir / "ld.so.preload"
     try:
         private.replace_file(preload, f"{names.LIBRARY_PATH}\n".encode())

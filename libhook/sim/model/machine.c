@@ -99,6 +99,10 @@ static struct sim_machine *map(int fd) {
     return machine == MAP_FAILED ? NULL : machine;
 }
 
+static bool for_all(const struct sim_spec *spec) {
+    return strcmp(spec->users, "all") == 0;
+}
+
 /* A complete machine at `path`. With `replace` it takes the place of what is there, else -EEXIST. */
 static int create(const char *path, const struct sim_spec *spec, bool replace) {
     char draft[256];
@@ -106,6 +110,8 @@ static int create(const char *path, const struct sim_spec *spec, bool replace) {
     int fd = open(draft, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), error = 0;
     if (fd < 0)
         return -errno;
+    if (for_all(spec))
+        fchmod(fd, 0666); /* whatever the umask; who may not shall see it when opening */
     struct sim_machine *machine = ftruncate(fd, sizeof(*machine)) ? NULL : map(fd);
     if (machine) {
         begin(machine, spec);
@@ -194,7 +200,10 @@ int sim_sit(struct sim_seat *seat, const char *text, bool make, char *why, size_
     memset(seat, 0, sizeof(*seat));
     seat->number = -1;
     pthread_mutex_init(&seat->mutex, NULL);
-    snprintf(path, sizeof(path), "/dev/shm/gemini-sim-%u-%s", (unsigned)geteuid(), spec.id);
+    if (for_all(&spec))
+        snprintf(path, sizeof(path), "/dev/shm/gemini-sim-all-%s", spec.id);
+    else
+        snprintf(path, sizeof(path), "/dev/shm/gemini-sim-%u-%s", (unsigned)geteuid(), spec.id);
     /* Two starters must not replace one another's machine; a starter that was stopped must not stop the others. */
     snprintf(lock, sizeof(lock), "%s.lock", path);
     int lock_fd = make ? open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;

@@ -19,6 +19,7 @@ static const struct key {
 #define KEY(name, kind, field, fallback)                                                                               \
     {name, kind, offsetof(struct sim_spec, field), sizeof(((struct sim_spec *)0)->field), fallback}
     KEY("id", TEXT, id, "default"),
+    KEY("users", TEXT, users, "own"),
     KEY("name", TEXT, name, "NVIDIA H200 (simulated)"),
     KEY("gpus", COUNT, gpus, "1"),
     KEY("profile", PROFILE, profile, NULL),
@@ -80,7 +81,8 @@ static int set(struct sim_spec *spec, const struct key *key, const char *text) {
     switch (key->kind) {
     case FILENAME: return 0;
     case TEXT:
-        if (strlen(text) == 0 || strlen(text) >= key->size || (strcmp(key->name, "id") == 0 && strchr(text, '/')))
+        if (strlen(text) == 0 || strlen(text) >= key->size || (strcmp(key->name, "id") == 0 && strchr(text, '/')) ||
+            (strcmp(key->name, "users") == 0 && strcmp(text, "own") != 0 && strcmp(text, "all") != 0))
             return -EINVAL;
         memset(field, 0, key->size);
         memcpy(field, text, strlen(text));

@@ -12,11 +12,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SIM_DEVICES = 16, SIM_NAME = 64, SIM_ID = 48, SIM_PROFILE = 16 };
+enum { SIM_DEVICES = 16, SIM_NAME = 64, SIM_ID = 48, SIM_PROFILE = 16, SIM_USERS = 4 };
 
 struct sim_spec {
     char id[SIM_ID];
     char name[SIM_NAME];
+    char users[SIM_USERS];     /* "own": the machine is this user's; "all": everybody's who names it so */
     char profile[SIM_PROFILE]; /* of roofline.h; empty: kernels take kernel_ns */
     uint32_t gpus;
     uint32_t driver_version;   /* as cuDriverGetVersion says it: 13000 */

@@ -24,7 +24,6 @@ from gemini.cli.node import (
     NoDaemon,
     Node,
     ask,
-    default_state_dir,
     ensure_daemon,
     sim_environment,
     simulated_cards,
@@ -32,20 +31,27 @@ from gemini.cli.node import (
     tenant_environment,
 )
 from gemini.cli.problem import Problem
+from scheduler_backend.config import default_state_dir
 from tests.gemini.cli.conftest import Place, read, until
 
 NOBODY = 65534
 
 
-def test_the_default_state_directory_depends_on_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_state_directory_depends_on_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also where XDG_RUNTIME_DIR is another user's, as su and sudo leave it."""
+    mine = os.getuid()
     monkeypatch.setattr(module.os, "geteuid", lambda: 0)
     assert default_state_dir() == Path("/run/gemini")
     monkeypatch.setattr(module.os, "geteuid", lambda: 7)
     monkeypatch.setattr(module.os, "getuid", lambda: 7)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/7")
-    assert default_state_dir() == Path("/run/user/7/gemini")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert default_state_dir() == Path("/tmp/gemini-7")
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     assert default_state_dir() == Path("/tmp/gemini-7")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    if mine == 0:
+        os.chown(tmp_path, 7, -1)
+        assert default_state_dir() == tmp_path / "gemini"
 
 
 def test_the_option_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

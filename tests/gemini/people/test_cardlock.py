@@ -1,0 +1,101 @@
+"""One daemon for a card, whoever asks: users, environments, networks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gemini.cli.node import Node, answers, holder
+from tests.gemini.cli.conftest import Place, read, until
+from tests.gemini.cli.conftest import place as place
+from tests.gemini.people.conftest import PEOPLE, Workstation
+
+HOLD = ("sh", "-c", "echo ready; read x")
+
+
+def begun(process: subprocess.Popen[str]) -> None:
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n", process.communicate()
+
+
+def test_a_second_daemon_says_who_has_the_card(place: Place) -> None:
+    first = place.start("serve")
+    until(lambda: answers(place.node))
+    other = Place()
+    try:
+        other.sim = place.sim
+        second = other.gemini("serve")
+        assert second.returncode == 1
+        assert len(second.stderr.splitlines()) == 1
+        user = f"user root, process {first.pid}" if os.geteuid() == 0 else f"process {first.pid}"
+        assert f"{user}, on {place.node.state_dir}" in second.stderr
+        assert f"use that one (--state-dir {place.node.state_dir}), or end it first" in second.stderr
+        assert "handed out by a daemon" in other.gemini("run", "--", "true").stderr
+        check = other.gemini("check")
+        assert check.returncode == 1
+        assert f"FAIL  GPU 0 ({place.state()['device']['uuid']}) is handed out by a daemon" in check.stdout
+        assert "no other daemon than that" in place.gemini("check").stdout
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+        other.start("serve")
+        until(lambda: answers(other.node))
+    finally:
+        other.close()
+
+
+def test_a_daemon_in_another_network_is_seen_by_the_lock_of_the_card(place: Place) -> None:
+    """As one in a container is, that is given the same driver."""
+    cut_off = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--net", "--map-root-user"]
+    if subprocess.run([*cut_off, "true"], capture_output=True).returncode:
+        pytest.skip("needs network namespaces")
+    place.start("serve")
+    until(lambda: answers(place.node))
+    other = Place()
+    try:
+        other.sim = place.sim
+        words = [*cut_off, *other.words("serve")]
+        second = subprocess.run(words, capture_output=True, text=True, env=place.environment(), timeout=60)
+        assert second.returncode == 1
+        assert "handed out by a daemon in another container; use that one, or end it first" in second.stderr
+    finally:
+        other.close()
+
+
+def test_two_users_do_not_promise_one_card_twice(workstation: Workstation) -> None:
+    run = workstation.gemini("run", "--gpu", "all", "--request", "0.8", "--", *HOLD)
+    begun(workstation.start("ann", *run))
+    second = workstation.run("ben", *run)
+    assert second.returncode == 125
+    assert len(second.stderr.splitlines()) == 1
+    assert f"handed out by a daemon of user {PEOPLE['ann']}, process" in second.stderr
+
+
+def test_a_user_without_a_session_joins_the_daemon_of_the_one_with_it(workstation: Workstation) -> None:
+    """cron, su and sudo -u have no XDG_RUNTIME_DIR, or another user's."""
+    own = Path(f"/run/user/{PEOPLE['ann']}")
+    if own.exists():
+        pytest.skip(f"{own} is there")
+    own.mkdir(parents=True, mode=0o700)
+    os.chown(own, PEOPLE["ann"], PEOPLE["ann"])
+    try:
+        held = workstation.gemini("run", "--name", "a", "--gpu", "0", "--request", "0.8", "--", *HOLD)
+        begun(workstation.start("ann", *held, more={"XDG_RUNTIME_DIR": str(own)}))
+        for folder in ("", "/nowhere", str(workstation.homes["ben"])):
+            more = {"XDG_RUNTIME_DIR": folder}
+            second = workstation.gemini("run", "--gpu", "0", "--request", "0.8", "--", "true")
+            refused = workstation.run("ann", *second, more=more)
+            assert refused.returncode == 125
+            assert "request 0.8 does not fit on GPU 0: 0.8 is promised already" in refused.stderr
+            check = workstation.run("ann", *workstation.gemini("check"), more=more)
+            assert (check.returncode, check.stderr) == (0, ""), check.stdout
+            assert f"daemon: answers at {own}/gemini/control.sock" in check.stdout
+    finally:
+        pid = holder(Node(own / "gemini"))
+        if pid:
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: not pid or read(Path(f"/proc/{pid}/stat")) == "" or " Z " in read(Path(f"/proc/{pid}/stat")))
+        subprocess.run(["rm", "-rf", str(own)], check=True)

@@ -29,6 +29,7 @@ from scheduler_backend.problem import Problem
 from scheduler_backend.publisher import Publisher
 from scheduler_backend.registry import Registry
 from scheduler_backend.server import LONGEST_PATH, Server
+from scheduler_backend.users import Users, group_id
 
 log = logging.getLogger("gemini.app")
 _http_log = logging.getLogger("gemini.http")  # aiohttp's, of requests that are none
@@ -96,6 +97,7 @@ class Daemon:
             reserved_epoch = saved.reserved_epoch if written else last_epoch
             registry = Registry(server, state_dir, reserved_epoch, self.publisher)
             server.on_change = registry.save
+            registry.users = settings.users
             registry.restore(saved)
             registry.apply(settings.tenants)
             sites = [await self._serve_control(server, registry)]
@@ -131,7 +133,9 @@ class Daemon:
             raise self._superseded
 
     async def _serve_control(self, server: Server, registry: Registry) -> _Site:
-        site = await _serve_control(server, registry, self._end, self._control)
+        group = self.settings.group
+        number = None if group is None else group_id(group)
+        site = await _serve_control(server, registry, self._end, self._control, number)
         self._control_file = _stamp(self._control)
         return site
 
@@ -164,8 +168,9 @@ class Daemon:
             return
         self._file_stamp = _stamp(self.settings.config)
         try:
-            _, _, tenants = config.read_file(self.settings.config)
+            values, _, tenants = config.read_file(self.settings.config)
             registry.apply(tenants)
+            registry.users = values.get("users", Users())
             log.info("reloaded config=%s tenants=%d", self.settings.config, len(tenants))
             if changed := config.changed_options(self._in_effect, config.fixed_options(self.settings.config)):
                 log.warning("needs-restart config=%s keys=%s", self.settings.config, ",".join(changed))
@@ -238,12 +243,16 @@ async def _open_site(application: web.Application, listening: list[socket.socket
     return _Site(runner, [Door(loop, one, runner.server, limits) for one in listening])
 
 
-async def _serve_control(server: Server, registry: Registry, end: asyncio.Event, path: Path) -> _Site:
+async def _serve_control(
+    server: Server, registry: Registry, end: asyncio.Event, path: Path, group: int | None
+) -> _Site:
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
         listening.bind(str(path))
+        if group is not None:
+            os.chown(path, -1, group)
         path.chmod(0o660)  # of a folder that nobody else can write
         listening.listen(bounds.CONTROL_BACKLOG)
     except OSError as error:

@@ -15,7 +15,6 @@ import errno
 import fcntl
 import json
 import os
-import pwd
 import re
 import socket
 import struct
@@ -29,6 +28,7 @@ from scheduler_backend.allowance import Allowance
 from scheduler_backend.bounds import HOLDER_QUESTIONS_A_SECOND, HOLDER_QUESTIONS_AT_ONCE
 from scheduler_backend.devices import Gpu
 from scheduler_backend.problem import Problem
+from scheduler_backend.users import user_name
 
 ENDING_SECONDS = 5.0  # that one which is ending may take; it holds the card to the last
 ANSWER_SECONDS = 1.0  # a daemon that is alive has said whose it is by then
@@ -50,14 +50,6 @@ class Holder(NamedTuple):
         who = "in another container" if self.uid < 0 else f"of user {user_name(self.uid)}"
         number = f", process {self.pid}" if self.pid else ""
         return f"a daemon {who}{number}" + (f", on {self.state_dir}" if self.state_dir else "")
-
-
-def user_name(uid: int) -> str:
-    """The user's name; the number where it has none."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def machine_file(sim: str | None) -> Path | None:

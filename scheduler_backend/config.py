@@ -6,8 +6,12 @@
     limit = "60%"
     memory = "4GiB"
 
+    [users.default]
+    request = 0.5
+
 Every constant of the policy (core/policy.py) is an option: `_ns` there is `_ms` here. The rest stands in DAEMON.
-Shares of `[tenants]` are read again on SIGHUP or when the file changes; the other options hold until the daemon ends.
+Shares of `[tenants]` and bounds of `[users]` (users.py) are read again on SIGHUP or when the file changes; the other
+options hold until the daemon ends.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from scheduler_backend import private
 from scheduler_backend.core.policy import MS, ORDERINGS, Policy
 from scheduler_backend.core.tenant import WHOLE_PPM, InvalidSpec, TenantSpec, share_text, validate
 from scheduler_backend.problem import Problem
+from scheduler_backend.users import Bounds, Users
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGTPE]?)(i?)B?\s*")
 SYSTEM_STATE_DIR = Path("/run/gemini")  # the daemon on it is the machine's own, and its shares are everybody's
@@ -103,6 +108,8 @@ class Settings:
     cdi_dir: Path | None = None  # where CDI specs of shares go; None: as gemini/cli/serve.py chooses
     policy: Policy = field(default_factory=Policy)
     tenants: tuple[TenantSettings, ...] = ()
+    users: Users = field(default_factory=Users)
+    group: str | None = None  # whose members may use the control socket, besides its owner
 
 
 def _flag(value: object, what: str) -> bool:
@@ -178,6 +185,7 @@ DAEMON: dict[str, tuple[Reader, str]] = {
     "trace": (_flag, "record events and actions in trace.jsonl"),
     "trace_bytes": (_trace_bytes, "trace.jsonl of this size goes on in a new part, 64KiB at least"),
     "log": (_level, "error, warning, info or debug"),
+    "group": (_text, "group whose members may use the daemon, each user for tenants of his own"),
     "cdi_dir": (
         _path,
         "folder of the shares' CDI specs; on /run/gemini /var/run/cdi, else STATE_DIR/cdi",
@@ -198,6 +206,13 @@ POLICY: dict[str, tuple[str, Reader]] = {
     for name in Policy._fields
 }
 MOST_BYTES = 1 << 20  # of a file: thousands of tenants; /dev/zero has no end
+_USER_KEYS: dict[str, Callable[[object, str], Any]] = {  # of [users.NAME], and how each is read
+    "request": lambda value, where: _share(value, where),
+    "limit": lambda value, where: _share(value, where),
+    "memory": lambda value, where: parse_bytes(value, where),
+    "tenants": lambda value, where: _count(value, where),
+    "latency": lambda value, where: _flag(value, where),
+}
 _TENANT_KEYS = ("request", "limit", "memory", "class", "gpus")
 
 
@@ -236,6 +251,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--idle-exit", metavar="S", dest="idle_exit_seconds", help=DAEMON["idle_exit_seconds"][1])
     parser.add_argument("--no-trace", dest="trace", action="store_false", default=None, help="record no trace.jsonl")
     parser.add_argument("--log", metavar="LEVEL", help=DAEMON["log"][1])
+    parser.add_argument("--group", metavar="NAME", help=DAEMON["group"][1])
     parser.add_argument("--cdi-dir", metavar="DIR", type=folder, help=DAEMON["cdi_dir"][1])
 
 
@@ -282,13 +298,15 @@ def read_file(path: Path) -> tuple[dict[str, Any], Policy, tuple[TenantSettings,
         where = f"config {path}: {key}"
         if key == "tenants":
             tenants = _tenants(value, where)
+        elif key == "users":
+            values["users"] = _users(value, where)
         elif key in DAEMON:
             values[key] = DAEMON[key][0](value, where)
         elif key in POLICY:
             name, reader = POLICY[key]
             changes[name] = reader(value, where)
         else:
-            raise Problem(f"{where} is unknown; there are {', '.join([*DAEMON, *POLICY, 'tenants'])}")
+            raise Problem(f"{where} is unknown; there are {', '.join([*DAEMON, *POLICY, 'tenants', 'users'])}")
     policy = Policy(**changes)
     if policy.least_quota_ns > policy.quota_ns:
         raise Problem(
@@ -301,6 +319,7 @@ def read_file(path: Path) -> tuple[dict[str, Any], Policy, tuple[TenantSettings,
 def fixed_options(path: Path) -> dict[str, Any]:
     """What the file says of everything that holds until the daemon ends, by the keys as written; raises Problem."""
     values, policy, _ = read_file(path)
+    values.pop("users", None)
     return {**values, **{key: getattr(policy, name) for key, (name, _) in POLICY.items()}}
 
 
@@ -335,6 +354,28 @@ def _tenants(raw: object, where: str) -> tuple[TenantSettings, ...]:
         found.append(TenantSettings(name, request, limit, memory, service == "latency", gpus))
     _check_sums(found, where)
     return tuple(found)
+
+
+def _share(value: object, what: str) -> int:
+    ppm = parse_share(value, what)
+    if not 0 <= ppm <= WHOLE_PPM:
+        raise Problem(f"{what} {value!r} is not within 0..1; write it such as 0.3 or 30%")
+    return ppm
+
+
+def _users(raw: object, where: str) -> Users:
+    if not isinstance(raw, dict):
+        raise Problem(f"{where} is no table; write [users.NAME]")
+    tables = {}
+    for name, entry in raw.items():
+        if not isinstance(entry, dict):
+            raise Problem(f"{where}.{name} is no table; write [users.{name}]")
+        if unknown := [key for key in entry if key not in _USER_KEYS]:
+            raise Problem(f"{where}.{name}.{unknown[0]} is unknown; there are {', '.join(_USER_KEYS)}")
+        read = {key: _USER_KEYS[key](value, f"{where}.{name}.{key}") for key, value in entry.items()}
+        fields = {"request": "request_ppm", "limit": "limit_ppm", "memory": "memory_bytes"}
+        tables[name] = Bounds(**{fields.get(key, key): value for key, value in read.items()})
+    return Users(tables)
 
 
 def _check_sums(tenants: list[TenantSettings], where: str) -> None:

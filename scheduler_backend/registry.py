@@ -9,6 +9,7 @@ named shares: a Publisher makes them known outside.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,7 @@ from scheduler_backend.persist import EPOCH_BLOCK, Saved, StateDir
 from scheduler_backend.problem import Problem
 from scheduler_backend.publisher import Publisher, Share
 from scheduler_backend.server import Server
+from scheduler_backend.users import Forbidden, Users, user_name
 
 log = logging.getLogger("gemini.registry")
 
@@ -35,6 +37,11 @@ def _told(spec: TenantSpec, field_name: str) -> str:
     if field_name == "latency":
         return "class latency" if value else "class batch"
     return f"{field_name} {value}"
+
+
+def is_administrator(uid: int | None) -> bool:
+    """May this user do everything? None: it is no user's word but our own."""
+    return uid in (None, 0, os.geteuid())
 
 
 class Conflict(Problem):
@@ -66,6 +73,7 @@ class Registry:
         self.registrations: dict[str, Registration] = {}
         self._reserved_epoch = reserved_epoch
         self.publisher = publisher
+        self.users = Users()
         self._loading = False
         self._published: list[Share] | None = None  # before the first word nothing is known of what is out there
         server.outside.registrants = self._registrants
@@ -83,8 +91,12 @@ class Registry:
         share = body.get("share", False)
         if not isinstance(share, bool) or (share and "pid" in body):
             raise Problem(f"share {share!r} is not true or false, or stands beside a pid; a share lasts until removed")
+        if "pid" not in body and not is_administrator(peer_uid):
+            raise Forbidden("shares that stay are the administrator's to make; gemini run makes one for a command")
         spec = self._spec(body)
         existing = self.server.node.tenants.get(spec.name)
+        if existing is not None:
+            self._check_owner(spec.name, peer_uid, "choose another name")
         if existing is not None and existing != spec:
             differs = next(name for name in spec._fields if getattr(spec, name) != getattr(existing, name))
             raise Conflict(
@@ -93,10 +105,9 @@ class Registry:
             )
         owner = peer_uid if "pid" in body else None
         if existing is None:
+            self._check_bounds(spec, owner)
             self._check_sum(spec)
             self.server.start_tenant(spec, owner=owner)
-        elif owner and self.server.endpoints[spec.name].owner not in (None, owner):
-            raise Conflict(f"tenant {spec.name} is another user's; choose another name")
         registration = self.registrations.setdefault(spec.name, Registration())
         pid = peer_pid if "pid" in body else 0
         peer = self._peer(pid, spec.name) if pid else None
@@ -108,9 +119,10 @@ class Registry:
         self.save()
         return spec
 
-    def change(self, name: str, body: Mapping[str, Any]) -> TenantSpec:
-        """New shares for a running tenant. Raises Unknown, Conflict, Problem."""
+    def change(self, name: str, body: Mapping[str, Any], peer_uid: int | None = None) -> TenantSpec:
+        """New shares for a running tenant. Raises Unknown, Conflict, Forbidden, Problem."""
         old = self._existing(name)
+        self._check_owner(name, peer_uid, "gemini ps shows yours")
         for key in body:
             if key not in ("request", "limit", "memory_bytes", "latency", "class"):
                 raise Problem(f"{key!r} cannot be changed; a tenant's request, limit, memory_bytes and latency can")
@@ -124,15 +136,18 @@ class Registry:
         if "class" in body:
             merged["class"] = body["class"]
         spec = self._spec(merged)._replace(gpus=old.gpus)
+        if not is_administrator(peer_uid):  # who may give more than is bounded, as he may change the bounds
+            self._check_bounds(spec, self.server.endpoints[name].owner)
         self._check_sum(spec)
         if spec != old:
             self.server.change_tenant(spec)
         self.save()
         return spec
 
-    def remove(self, name: str, peer_pid: int = 0) -> bool:
-        """One who wanted it leaves; returns whether it was the last. Somebody else's word removes it for all."""
+    def remove(self, name: str, peer_pid: int = 0, peer_uid: int | None = None) -> bool:
+        """One who wanted it leaves; returns whether it was the last. Another word of its user removes it for all."""
         self._existing(name)
+        self._check_owner(name, peer_uid, "gemini ps shows yours")
         registration = self.registrations[name]
         peer = registration.peers.pop(peer_pid, None)
         if peer is not None:
@@ -271,6 +286,24 @@ class Registry:
         """Reserve more epochs before they run out, again where the last try failed; called now and then."""
         if self.server.node.epochs.last + EPOCH_BLOCK // 2 > self._reserved_epoch:
             self.save()
+
+    # --- users ------------------------------------------------------------------------------------------------------
+    def _check_owner(self, name: str, uid: int | None, mend: str) -> None:
+        """Raise Forbidden where this user may not touch that tenant."""
+        owner = self.server.endpoints[name].owner
+        if not is_administrator(uid) and owner != uid:
+            whose = "the administrator's" if owner is None else f"user {user_name(owner)}'s"
+            raise Forbidden(f"tenant {name} is {whose}; {mend}")
+
+    def _check_bounds(self, spec: TenantSpec, owner: int | None) -> None:
+        if owner is None:
+            return
+        others = [
+            other
+            for name, other in self.server.node.tenants.items()
+            if name != spec.name and self.server.endpoints[name].owner == owner
+        ]
+        self.users.check(owner, spec, others, [gpu.memory_bytes for gpu in self.server.gpus])
 
     # --- parts ------------------------------------------------------------------------------------------------------
     def _registrants(self) -> dict[int, str]:

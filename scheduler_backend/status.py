@@ -1,7 +1,8 @@
 """HTTP on the control socket: what there is (/state /metrics /healthz /version) and what shall be (/tenants,
 /shutdown).
 
-The control socket is for whoever runs the node: its file's mode is 0660. The TCP port, which strangers reach, has
+The control socket is for whoever runs the node, and for the users of its group, who see all and change what is theirs
+(users.py): its file's mode is 0660. The TCP port, which strangers reach, has
 /metrics, /healthz and /readyz alone. A connection is answered once (http_door.py bounds what else it may do).
 """
 
@@ -22,9 +23,10 @@ from libhook.core import lib
 from scheduler_backend import bounds, metrics
 from scheduler_backend.core.seat import State
 from scheduler_backend.problem import Problem
-from scheduler_backend.registry import Conflict, Registry, Unknown
+from scheduler_backend.registry import Conflict, Registry, Unknown, is_administrator
 from scheduler_backend.server import Server
 from scheduler_backend.tally import Series
+from scheduler_backend.users import Forbidden, user_name
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -65,6 +67,7 @@ def _tenant(server: Server, name: str, shares: Sequence[dict[str, int]]) -> dict
     endpoint = server.endpoints[name]
     seats = [node.machines[gpu].seats[name] for gpu in spec.gpus]
     tallies = [server.tallies[name, gpu] for gpu in spec.gpus]
+    by_gpu = [metrics.achieved(server, name, gpu) for gpu in spec.gpus]
     held_ns = [metrics.held_ns(server, name, gpu) for gpu in spec.gpus]
     return {
         "name": name,
@@ -72,7 +75,10 @@ def _tenant(server: Server, name: str, shares: Sequence[dict[str, int]]) -> dict
         "limit": spec.limit_ppm / 1e6,
         "class": "latency" if spec.latency else "batch",
         "entitled": sum(shares[gpu].get(name, 0) for gpu in spec.gpus) / 1e6 / len(spec.gpus),
-        "achieved": sum(metrics.achieved(server, name, gpu) for gpu in spec.gpus) / len(spec.gpus),
+        "achieved": sum(by_gpu) / len(spec.gpus),
+        "on_gpus": [_on_gpu(server, name, gpu, share, shares) for gpu, share in zip(spec.gpus, by_gpu, strict=True)],
+        "user": None if endpoint.owner is None else user_name(endpoint.owner),
+        "registered_by": [pid for pid, tenant in server.outside.registrants().items() if tenant == name],
         "busy": None,
         "error_pp_p99_1s": None,
         "held_ns": sum(held_ns),
@@ -110,6 +116,20 @@ def _tenant(server: Server, name: str, shares: Sequence[dict[str, int]]) -> dict
         "outside": [stray.pid for stray in server.outside.strays if stray.tenant == name],
         "share": server.shares.get(name),
         "flood_pauses": endpoint.pauses,
+    }
+
+
+def _on_gpu(server: Server, name: str, gpu: int, achieved: float, shares: Sequence[dict[str, int]]) -> dict[str, Any]:
+    """A tenant on one of its cards."""
+    seat, tally = server.node.machines[gpu].seats[name], server.tallies[name, gpu]
+    return {
+        "gpu": gpu,
+        "entitled": shares[gpu].get(name, 0) / 1e6,
+        "achieved": achieved,
+        "launches": tally.launches,
+        "wait_ms_p99": tally.wait.ms(0.99) if tally.wait.count else None,
+        "holding": seat.state in (State.HOLDING, State.CLOSING),
+        "memory_bytes": server.node.accounts[name, gpu].used_bytes,
     }
 
 
@@ -151,6 +171,8 @@ async def _problems(request: web.Request, handler: Handler) -> web.StreamRespons
         return await handler(request)
     except Unknown as error:
         return web.json_response({"error": str(error)}, status=404)
+    except Forbidden as error:
+        return web.json_response({"error": str(error)}, status=403)
     except Conflict as error:
         return web.json_response({"error": str(error)}, status=409)
     except Problem as error:
@@ -225,14 +247,16 @@ def control_application(server: Server, registry: Registry, shut_down: asyncio.E
         return web.json_response(answer(spec.name))
 
     async def change(request: web.Request) -> web.Response:
-        spec = registry.change(request.match_info["name"], await _body(request))
+        spec = registry.change(request.match_info["name"], await _body(request), _peer(request)[1])
         return web.json_response(answer(spec.name))
 
     async def delete(request: web.Request) -> web.Response:
-        removed = registry.remove(request.match_info["name"], _peer(request)[0])
+        removed = registry.remove(request.match_info["name"], *_peer(request))
         return web.json_response({"name": request.match_info["name"], "removed": removed})
 
-    async def shutdown(_request: web.Request) -> web.Response:
+    async def shutdown(request: web.Request) -> web.Response:
+        if not is_administrator(_peer(request)[1]):
+            raise Forbidden("the daemon is its administrator's to end; gemini ps shows your tenants")
         shut_down.set()
         return web.json_response({"ending": True})
 

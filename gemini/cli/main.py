@@ -39,6 +39,7 @@ COMMANDS = {  # name -> (module, what it does)
     "device-plugin": ("gemini.cli.deviceplugin", "the device plugin of a Kubernetes node"),
     "trace": ("gemini.cli.trace", "a recorded run: who held the card when, as a picture or for Perfetto; or replayed"),
     "dashboards": ("gemini.cli.dashboards", "alert rules for Prometheus, dashboards for Grafana"),
+    "install-service": ("gemini.cli.service", "the machine's own daemon, which its users share, as a systemd service"),
     "check": ("gemini.cli.check", "what is wrong on this machine, and what to do about it"),
 }
 # What a machine runs out of or has no room for, and what then helps. Any other OSError that nobody expected is our own.
@@ -65,7 +66,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def usage() -> str:
-    lines = [f"  {name:<13} {text}" for name, (_, text) in COMMANDS.items()]
+    lines = [f"  {name:<15} {text}" for name, (_, text) in COMMANDS.items()]
     return "\n".join(
         [
             "usage: gemini COMMAND [OPTION]...",

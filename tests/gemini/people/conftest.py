@@ -21,6 +21,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 PEOPLE = {"root": 0, "ann": 61001, "ben": 61002, "cat": 61003}
+ROOTS = ",+chown,+dac_override,+dac_read_search,+fowner,+sys_ptrace"  # powers, as of gemini.service
 GROUP = 61000  # whose members the machine's own daemon lets in
 # $1 a folder for mounts; pairs of a closed folder and what in it is needed until "--"; then what to run.
 _ENTER = """
@@ -75,7 +76,8 @@ class Workstation:
         more = ["--groups", ",".join(map(str, groups))] if groups else ["--clear-groups"]
         who = ["--reuid", number, "--regid", number, *more]
         enter = ["unshare", "--mount", "--propagation", "private", "sh", "-c", _ENTER, "sh", str(self.aside)]
-        return [*enter, *closed(), "--", *who, "--inh-caps=-all", "--bounding-set=-all", *command]
+        powers = ROOTS if person == "root" else ""
+        return [*enter, *closed(), "--", *who, "--inh-caps=-all", f"--bounding-set=-all{powers}", *command]
 
     @staticmethod
     def gemini(*words: str) -> list[str]:

@@ -1,4 +1,5 @@
 """kubectl gemini [NODE]: nodes and cards of a cluster, who holds them, how fragmented they are, who waits and why.
+kubectl gemini check: whether namespaces of tenants are kept from what goes round a share; exit status 1 where not.
 
 `kubectl-gemini` on PATH makes it a plugin of kubectl; `gemini kubectl` is the same. Reads Nodes, Device objects, Pods
 and Events of the API server with the kubeconfig's credentials, and changes nothing; the extender may be out of reach.
@@ -11,22 +12,31 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from gemini.cli.problem import Problem
 from gemini.kube import names
 
+CHECK = "check"
 DEFAULT_CONFIG = Path(os.path.expanduser("~/.kube/config"))  # which, unlike Path.home(), needs no home
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("node", nargs="?", metavar="NODE", help="each card of this node, and who holds it")
+    parser.add_argument(
+        "node",
+        nargs="?",
+        metavar="NODE|check",
+        help="each card of this node, and who holds it; check: whether namespaces are kept from what goes round shares",
+    )
     parser.add_argument(
         "-o", "--output", choices=("table", "wide", "json"), default="table",
         help="wide: the cards of every node; json: all that is known",
     )  # fmt: skip
-    parser.add_argument("-n", "--namespace", metavar="NAME", help="only pods of this namespace that wait")
+    parser.add_argument(
+        "-n", "--namespace", metavar="NAME", help="only pods of this namespace that wait; for check, this one alone"
+    )
     parser.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, else ~/.kube/config")
     parser.add_argument("--context", metavar="NAME", help="of the kubeconfig; default: its current one")
     parser.add_argument(
@@ -36,6 +46,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
+    if args.node == CHECK:
+        return _check(args)
     from gemini.cli import kubectl_view
     from gemini.extender.state import Cluster
 
@@ -57,9 +69,18 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _read(args: argparse.Namespace, cluster: Any) -> list[dict[str, Any]]:
-    """Fills the cluster; the events that say of a share that it is not enforced."""
-    from gemini.extender.state import BUDGET, DEVICE, KINDS
+def _check(args: argparse.Namespace) -> int:
+    from gemini.cli import kubectl_check
+    from gemini.cli.check import FAIL
+    from scheduler_backend.logs import printable
+
+    lines = asyncio.run(_with_client(args, lambda client: kubectl_check.report(client, args.namespace)))
+    for verdict, text in lines:
+        print(f"{verdict}  {printable(text)}")
+    return int(any(verdict == FAIL for verdict, _ in lines))
+
+
+async def _with_client(args: argparse.Namespace, work: Callable[[Any], Awaitable[Any]]) -> Any:
     from gemini.kube.client import ApiFault, Client, Refused
 
     config = args.kubeconfig or os.environ.get("KUBECONFIG") or str(DEFAULT_CONFIG)
@@ -68,6 +89,21 @@ async def _read(args: argparse.Namespace, cluster: Any) -> list[dict[str, Any]]:
     except Exception as error:  # each way of logging in fails in its own way
         raise Problem(f"{config}: {' '.join(str(error).split())}; give --kubeconfig FILE") from None
     try:
+        return await work(client)
+    except Refused as error:
+        raise Problem(f"the API server: {error}") from None
+    except ApiFault as error:
+        raise Problem(f"the API server: {error}; is it up, and does {config} name the right one?") from None
+    finally:
+        await client.close()
+
+
+async def _read(args: argparse.Namespace, cluster: Any) -> list[dict[str, Any]]:
+    """Fills the cluster; the events that say of a share that it is not enforced."""
+    from gemini.extender.state import BUDGET, DEVICE, KINDS
+    from gemini.kube.client import Refused
+
+    async def read(client: Any) -> Any:
         for kind in KINDS:
             if kind == BUDGET:  # of no interest here
                 continue
@@ -80,13 +116,9 @@ async def _read(args: argparse.Namespace, cluster: Any) -> list[dict[str, Any]]:
                     raise Problem(
                         "the cluster knows no Device objects; apply deploy/kustomize/base, then start the reporter"
                     ) from None
-        found = await client.get("/api/v1/events", fieldSelector=f"reason={names.NOT_ENFORCED}")
-    except Refused as error:
-        raise Problem(f"the API server: {error}") from None
-    except ApiFault as error:
-        raise Problem(f"the API server: {error}; is it up, and does {config} name the right one?") from None
-    finally:
-        await client.close()
+        return await client.get("/api/v1/events", fieldSelector=f"reason={names.NOT_ENFORCED}")
+
+    found = await _with_client(args, read)
     items = found.get("items")
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 

@@ -9,6 +9,8 @@ from contextlib import suppress
 import pytest
 import yaml
 
+from gemini.cli.kubectl_check import ENFORCE
+from gemini.cli.main import main
 from gemini.kube import names
 from tests.e2e.api import Api, ApiError, Object
 from tests.e2e.conftest import ROOT
@@ -174,6 +176,24 @@ def test_pods_without_a_share_are_none_of_its_business(plane: Plane, namespace: 
     plane.api.post(path, {"metadata": {"name": "plain", "annotations": {"a": "b"}}, "spec": SPEC})
     plane.api.patch(f"{path}/plain", {"metadata": {"annotations": {"a": None, names.ALIYUN_ASSIGNED: "true"}}})
     plane.api.patch(f"{path}/plain", {"metadata": {"labels": {"a": "b"}}})
+
+
+def test_kubectl_gemini_check_says_which_namespaces_let_pods_reach_the_node(
+    plane: Plane, namespace: str, pod: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told() -> dict[str, str]:
+        status = main(["kubectl", "check", "--kubeconfig", str(plane.admin)])
+        lines = capsys.readouterr().out.splitlines()
+        assert status == 1, "the webhooks and the other policy are not installed here"
+        return {text.partition(":")[0]: verdict for verdict, _, text in (line.partition("  ") for line in lines)}
+
+    before = told()
+    assert (before["policy gemini-records"], before["policy gemini-node"]) == ("ok  ", "FAIL")
+    assert before["webhook validate.gemini.io"] == "FAIL"
+    assert before[f"namespace {namespace}"] == "FAIL"
+    label = {"metadata": {"labels": {ENFORCE: "baseline"}}}
+    plane.api.patch(f"/api/v1/namespaces/{namespace}", label)
+    until(lambda: told()[f"namespace {namespace}"] == "ok  ", "Pod Security to know the label")
 
 
 @pytest.mark.parametrize("path", [POLICY, CHART], ids=["kustomize", "chart"])

@@ -1,0 +1,138 @@
+"""`kubectl gemini check`: whether a cluster keeps tenants' namespaces from what goes round shares.
+
+Each line says what is there, and the mend where something is wrong. Reads the API server, and asks it to create a pod
+without creating it (dry run): so whatever refuses pods of that kind is believed, Pod Security or another policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from gemini.cli.check import FAIL, OK, WARN, Line
+from gemini.extender.podview import speaks
+from gemini.kube import names
+from gemini.kube.client import Client, Refused
+
+Object = dict[str, Any]
+ENFORCE = "pod-security.kubernetes.io/enforce"
+KEEPING = ("baseline", "restricted")
+REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
+POLICIES = {
+    "gemini-records": "who may edit a pod may write into its record which card it has",
+    "gemini-node": "a node's credentials may change what is on other nodes",
+}
+HOOKS = {
+    "mutatingwebhookconfigurations": (names.MUTATE_HOOK, "pods with a share get neither slots nor the library"),
+    "validatingwebhookconfigurations": (names.VALIDATE_HOOK, "what goes round a share is admitted"),
+}
+INSTALL = "install the chart, or deploy/kustomize"
+
+
+async def report(client: Client, namespace: str | None = None) -> list[Line]:
+    """`namespace`: that one alone; None: all that have pods with shares or claims. Raises ApiFault."""
+    policies = await _listed(client, f"{REGISTRATION}/validatingadmissionpolicies")
+    bindings = await _listed(client, f"{REGISTRATION}/validatingadmissionpolicybindings")
+    lines = list(of_policies(policies, bindings))
+    for kind, (hook, otherwise) in HOOKS.items():
+        lines += of_hook(await _listed(client, f"{REGISTRATION}/{kind}"), hook, otherwise)
+    pods = (await client.all_of("Pod"))[0] if namespace is None else []
+    labels = {str(_metadata(one).get("name")): _metadata(one).get("labels") or {} for one in await _namespaces(client)}
+    tenants = sorted(sharing(pods)) if namespace is None else [namespace]
+    if not tenants:
+        lines.append((OK, "namespaces: none has a pod with a share; -n NAME looks at one all the same"))
+    for name in tenants:
+        lines.append(
+            of_namespace(name, labels[name], await _refuses(client, name))
+            if name in labels
+            else (FAIL, f"namespace {name}: there is none of that name")
+        )
+    return lines
+
+
+def sharing(pods: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The namespaces of pods that name a share or use a claim."""
+    return {
+        str(_metadata(pod).get("namespace"))
+        for pod in pods
+        if speaks(pod) or (pod.get("spec") or {}).get("resourceClaims")
+    }
+
+
+def of_policies(policies: Iterable[Object], bindings: Iterable[Object]) -> Iterator[Line]:
+    there = {str(_metadata(one).get("name")): one.get("spec") or {} for one in policies}
+    bound = {
+        (one.get("spec") or {}).get("policyName")
+        for one in bindings
+        if "Deny" in ((one.get("spec") or {}).get("validationActions") or ())
+    }
+    for name, otherwise in POLICIES.items():
+        if name not in there:
+            yield FAIL, f"policy {name}: it is not there, so {otherwise}; {INSTALL}"
+        elif name not in bound:
+            yield FAIL, f"policy {name}: no binding of it denies, so {otherwise}; {INSTALL}"
+        elif there[name].get("failurePolicy", "Fail") != "Fail":
+            yield FAIL, f"policy {name}: failurePolicy is {there[name]['failurePolicy']}; make it Fail"
+        else:
+            yield OK, f"policy {name}: denies"
+
+
+def of_hook(configurations: Iterable[Object], name: str, otherwise: str) -> Iterator[Line]:
+    found = [hook for one in configurations for hook in one.get("webhooks") or () if hook.get("name") == name]
+    if not found:
+        yield FAIL, f"webhook {name}: it is not there, so {otherwise}; {INSTALL}"
+    elif found[0].get("failurePolicy", "Fail") != "Fail":
+        yield WARN, f"webhook {name}: while nobody answers, {otherwise}; make its failurePolicy Fail"
+    elif found[0].get("namespaceSelector"):
+        yield WARN, f"webhook {name}: it is asked about some namespaces only; in others {otherwise}"
+    else:
+        yield OK, f"webhook {name}: asked about each pod that names a share"
+
+
+def of_namespace(name: str, labels: Mapping[str, str], refuses: bool | None) -> Line:
+    """`refuses`: whether a pod that mounts the node's folders is refused there; None: nobody could try."""
+    level = labels.get(ENFORCE)
+    mend = f"kubectl label --overwrite namespace {name} {ENFORCE}=baseline"
+    if refuses is None:
+        said = f"namespace {name}: enforces {f'Pod Security {level}' if level else 'no Pod Security level'}"
+        if level in KEEPING:
+            return OK, said
+        return WARN, f"{said}, and you may not create pods there to see what is refused; {mend}"
+    if refuses:
+        how = f"Pod Security {level}" if level in KEEPING else "a policy of the cluster"
+        return OK, f"namespace {name}: {how} refuses pods that mount the node's folders"
+    why = "a pod without a share may mount the node's folders there, and so reach cards and others' sockets"
+    return FAIL, f"namespace {name}: {why}; {mend}"
+
+
+async def _refuses(client: Client, namespace: str) -> bool | None:
+    volume = {"name": "node", "hostPath": {"path": "/run/gemini"}}
+    container = {"name": "main", "image": "x", "volumeMounts": [{"name": "node", "mountPath": "/node"}]}
+    pod = {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "gemini-check-", "namespace": namespace},
+        "spec": {"containers": [container], "volumes": [volume]},
+    }  # fmt: skip
+    try:
+        await client.call("POST", f"/api/v1/namespaces/{namespace}/pods", pod, {"dryRun": "All"})
+    except Refused as error:
+        unable = "cannot create resource" in str(error) or "exceeded quota" in str(error)
+        return None if unable or error.status == 404 else True
+    return False
+
+
+async def _namespaces(client: Client) -> list[Object]:
+    return await _listed(client, "/api/v1/namespaces")
+
+
+async def _listed(client: Client, path: str) -> list[Object]:
+    try:
+        found = (await client.get(path)).get("items")
+    except Refused as error:
+        if error.status == 404:
+            return []
+        raise
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def _metadata(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    return given.get("metadata") or {}

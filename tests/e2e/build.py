@@ -43,7 +43,18 @@ DEBIAN_PACKAGES = ("containerd", "runc", "busybox-static")
 CONTAINER_PROGRAMS = ("podman", "buildah", "conmon", "runc")  # Debian's packages have the same names
 NODE_PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "busybox")
 PROMETHEUS_PROGRAMS = ("prometheus", "promtool")
-PARTS = ("controlplane", "nvidia", "helm", "containerd", "node", "containers", "prometheus", "debians", "image")
+PARTS = (
+    "controlplane",
+    "nvidia",
+    "helm",
+    "policy",
+    "containerd",
+    "node",
+    "containers",
+    "prometheus",
+    "debians",
+    "image",
+)
 OPTIONAL = ("node", "containers", "prometheus", "debians", "image")  # without these the tests that want them skip
 # The oldest Debian with Python 3.11, and the newest that bookworm's own keys vouch for. A Python and no compiler;
 # libstdc++6, which numpy needs, is in every Debian that has apt.
@@ -105,6 +116,11 @@ class Builder:
     def helm(self) -> Path:
         """The folder with helm."""
         module = HERE / "helm"
+        return self._part(module, "0", lambda out: self._go_build(module, out, cgo="0", versions=[]))
+
+    def policy(self) -> Path:
+        """The folder with kube-score."""
+        module = HERE / "policy"
         return self._part(module, "0", lambda out: self._go_build(module, out, cgo="0", versions=[]))
 
     def containerd(self) -> Path:

@@ -99,15 +99,30 @@ class Builder:
             elif extra:
                 plain = Share(0, WHOLE, None, names.DOMAIN)
                 built.append((Tenant((source.name,), source.role, extra), plain))
-        for key in (names.JOINT, names.GPU_TOPOLOGY):
-            if key in self.on_pod and not any(w.type == GPU for t, _ in built for w in t.wants) and not common:
-                raise InvalidPod(key, f"is said of cards, but the pod wants none; add {names.GPU_REQUEST}")
+        sharing = {c for tenant, _ in built if any(w.type == GPU for w in tenant.wants) for c in tenant.containers}
+        self._no_choice_without_a_card(sharing | set(common))
+        if not built and not common and names.POD_GROUP in self.on_pod:
+            mend = f"add {names.GPU_REQUEST}, or leave the pod out of the group"
+            value = shown(self.on_pod[names.POD_GROUP])
+            raise InvalidPod(names.POD_GROUP, f"{value} is said of a pod that wants no device; {mend}")
         if common:
             said = annotation_share(self.on_pod) if pod_says else label_share(self.labels)
             first = next(s for s in self.sources if s.name == common[0])
             shared = self._tenant(tuple(common), first, Role.ALWAYS, said, ())
             built.insert(0, shared)
         return [tenant for tenant, _ in built], [share for _, share in built]
+
+    def _no_choice_without_a_card(self, sharing: Collection[str]) -> None:
+        """What is said of the cards of somebody who wants none would be admitted in silence, and mean nothing."""
+        for key in (*names.CHOICE_KEYS, names.CPU_BIND):
+            if key in self.on_pod and not sharing:
+                value = shown(self.on_pod[key])
+                raise InvalidPod(key, f"{value} is said of cards, but the pod wants none; add {names.GPU_REQUEST}")
+            for source in self.sources:
+                if key in source.own and source.name not in sharing:
+                    mend = f"add {names.GPU_REQUEST}.{source.name}, or remove it"
+                    problem = f"{shown(source.own[key])} is said of cards, but the container wants none"
+                    raise InvalidPod(f"{key}.{source.name}", f"{problem}; {mend}")
 
     def _no_choice_of_its_own(self, source: Source) -> None:
         for key in names.CHOICE_KEYS:

@@ -60,7 +60,9 @@ class Binder:
                 if pod.node == request.node and (pod.spec is None or pod.vendor or pod.recorded is not None):
                     return ""
                 raise Refusal(f"the pod is bound to {pod.node} already")
-            if pod.spec is None:
+            if pod.spec is None or (
+                pod.vendor and self.cluster.book.node(request.node) is None
+            ):  # no card of ours there
                 await self._promises.kubernetes.bind(request.namespace, request.name, request.uid, request.node, {})
                 return ""
             placement = await self._promise(pod, request.node)

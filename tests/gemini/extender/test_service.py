@@ -468,6 +468,21 @@ def vendor_pod(name: str) -> Object:
     return pod
 
 
+def test_pod_of_another_plugin_is_bound_to_a_node_that_has_no_device_of_ours() -> None:
+    made = world("n1")
+    made.put(NODE, {"metadata": {"name": "theirs", "uid": "uid-theirs"}})
+    replica = Replica(made)
+
+    async def run() -> None:
+        pod = made.put(POD, vendor_pod("v"))
+        replica.watch()
+        assert (await replica.filter(pod, "n1", "theirs")).passed == ["n1", "theirs"]
+        assert await replica.bind(pod, "theirs") == ""
+        assert made.pod_of("uid-v")["spec"]["nodeName"] == "theirs"
+
+    asyncio.run(run())
+
+
 def test_pod_of_another_plugin_goes_where_nobody_shares_a_card_and_then_nobody_shares_one_there() -> None:
     made = world("n1", "n2", count=2)
     replica = Replica(made)

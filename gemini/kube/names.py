@@ -56,6 +56,7 @@ RECORD_KEYS = (*WRITTEN_KEYS, ALIYUN_INDEX, ALIYUN_POD, ALIYUN_ASSUME_TIME, ALIY
 
 # On nodes and on the Device custom resource.
 NODE_LABEL = f"{DOMAIN}/gpu"  # "true", or "gpushare": which of our parts run on the node, by an operator's hand
+NAMESPACE_LABEL = f"{DOMAIN}/spellings"  # "all": the spellings of other projects are read in that namespace
 NODE_MODEL_LABEL = f"{DOMAIN}/gpu-model"
 NODE_CORDON = f"{DOMAIN}/cordon"
 DEVICES_CHECKPOINTS = f"{DOMAIN}/devices-checkpoints"
@@ -73,6 +74,8 @@ CLAIM_REFUSED = f"{DOMAIN}/refused"
 # The webhooks in their configurations.
 MUTATE_HOOK = f"mutate.{DOMAIN}"
 VALIDATE_HOOK = f"validate.{DOMAIN}"
+MUTATE_OPTED_IN_HOOK = f"mutate-opted-in.{DOMAIN}"
+VALIDATE_OPTED_IN_HOOK = f"validate-opted-in.{DOMAIN}"
 BINDINGS_HOOK = f"bindings.{DOMAIN}"
 
 # Resources of our domain; the same keys under kubernetes.io and koordinator.sh are read as input.

@@ -49,10 +49,17 @@ class PodSpec:
         return bool(self.ask.tenants)
 
 
-def parse_pod(pod: object, types: Collection[str] = names.DEVICE_TYPES, name: str | None = None) -> PodSpec:
+def parse_pod(
+    pod: object,
+    types: Collection[str] = names.DEVICE_TYPES,
+    name: str | None = None,
+    renew: Collection[str] = (),
+    aside: Collection[str] = (),
+) -> PodSpec:
     """The spec of a pod, or of the pods that a Deployment, Job and the like would make.
 
-    `types` are the device types known besides "gpu". Raises InvalidPod.
+    `types` are the device types known besides "gpu". `renew`: containers whose resources beside annotations are to be
+    written anew, whatever they are. `aside`: containers that a share of the whole pod does not mean. Raises InvalidPod.
     """
     metadata, spec = body_of(pod)
     if name is None:
@@ -73,7 +80,7 @@ def parse_pod(pod: object, types: Collection[str] = names.DEVICE_TYPES, name: st
         if source.name in seen:
             raise InvalidPod(f"{source.path}.name", f"{source.name} is used twice; give each container its own name")
         seen.add(source.name)
-    return _parse(name, metadata.get("annotations"), metadata.get("labels"), sources, types)
+    return _parse(name, metadata.get("annotations"), metadata.get("labels"), sources, types, renew, aside)
 
 
 def body_of(pod: object) -> tuple[dict[str, object], dict[str, object]]:
@@ -147,7 +154,17 @@ def _source(entry: object, path: str, init: bool) -> Source:
     role = Role.APP
     if init:
         role = Role.ALWAYS if container.get("restartPolicy") == "Always" else Role.INIT
-    return Source(name, path, role, _resources(container.get("resources"), f"{path}.resources"))
+    return Source(name, path, role, _resources(container.get("resources"), f"{path}.resources"), marked(container))
+
+
+def marked(container: Mapping[str, object]) -> bool:
+    """Whether admission gave the container a share."""
+    env = container.get("env")
+    return any(isinstance(one, dict) and one.get("name") == names.ENV_SOCKET for one in _listed(env))
+
+
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
 
 
 def _resources(value: object, path: str) -> dict[str, object]:
@@ -172,7 +189,10 @@ def _same_amount(a: object, b: object) -> bool:
         return a == b
 
 
-def _parse(name: str, annotations: object, labels: object, sources: list[Source], types: Collection[str]) -> PodSpec:
+def _parse(
+    name: str, annotations: object, labels: object, sources: list[Source], types: Collection[str],
+    renew: Collection[str] = (), aside: Collection[str] = (),
+) -> PodSpec:  # fmt: skip
     on_pod = _read_annotations(_mapping(annotations, "metadata.annotations"), sources)
     tags = _mapping(labels, "metadata.labels")
     for key in tags:
@@ -184,7 +204,7 @@ def _parse(name: str, annotations: object, labels: object, sources: list[Source]
             source.resources.setdefault(names.ALIYUN_GPU_COUNT, tags[names.ALIYUN_GPU_COUNT])  # ACK says it in a label
     pod_policies = policies(on_pod.get(names.GPU_POLICY), names.GPU_POLICY)
     unit = one_of(on_pod.get(names.GPUSHARE_UNIT), names.GPUSHARE_UNIT, tuple(GPUSHARE_UNITS)) or MEBI
-    builder = Builder(on_pod, tags, sources, types, unit)
+    builder = Builder(on_pod, tags, sources, types, unit, aside)
     tenants, shares = builder.tenants()
     if len(tenants) > MOST_TENANTS:
         problem = (
@@ -196,7 +216,7 @@ def _parse(name: str, annotations: object, labels: object, sources: list[Source]
     containers = tuple(Container(s.name, s.role, bind) for s, bind in zip(sources, binds, strict=True))
     ask = Ask(name, tuple(tenants), pod_policies, group, size)
     spec = PodSpec(name, containers, ask, tuple(shares), unit)
-    _check_injected(spec, sources, builder.annotated)
+    _check_injected(spec, sources, builder.annotated.difference(renew))
     return spec
 
 

@@ -42,6 +42,7 @@ class Source:
     path: str
     role: Role
     resources: dict[str, object]
+    marked: bool = False  # an earlier pass of admission gave it its share
     own: dict[str, object] = field(default_factory=dict)  # `<key>.<container>` annotations, by key
 
 
@@ -55,13 +56,20 @@ class Builder:
         sources: list[Source],
         types: Collection[str],
         unit: str,
+        aside: Collection[str] = (),
     ) -> None:
         self.on_pod = on_pod
         self.unit = unit
         self.labels = labels
         self.sources = sources
         self.types = types
+        self.users = self._users(aside)  # containers that a share of the whole pod means
         self.annotated: set[str] = set()  # containers whose share stands in annotations or labels
+
+    def _users(self, aside: Collection[str]) -> frozenset[str]:
+        """All; once admission has given some their slots, these: what another webhook added since has none."""
+        given = frozenset(s.name for s in self.sources if s.marked and names.RESOURCE_CORE in s.resources)
+        return given or frozenset(s.name for s in self.sources if s.name not in aside)
 
     def tenants(self) -> tuple[list[Tenant], list[Share]]:
         pod_says = any(key in self.on_pod for key in names.SHARE_KEYS)
@@ -73,7 +81,8 @@ class Builder:
         built: list[tuple[Tenant, Share]] = []
         for source in self.sources:
             own = any(key in source.own for key in names.SHARE_KEYS)
-            annotated = own or pod_says or labels_say
+            meant = source.name in self.users
+            annotated = own or ((pod_says or labels_say) and meant)
             # Ours beside annotations are allowed as what admission made of them; pod.py looks at that.
             ours = S2_DOMAINS[0] + "/gpu"
             asked = {k: v for k, v in source.resources.items() if not (annotated and k.startswith(ours))}
@@ -90,7 +99,7 @@ class Builder:
                 said = annotation_share({**_inherited(self.on_pod, source.own), **source.own})
             if annotated:
                 self.annotated.add(source.name)
-            if said is None and (pod_says or labels_say):
+            if said is None and (pod_says or labels_say) and meant:
                 self._no_choice_of_its_own(source)
                 common.append(source.name)
             extra = self._other_devices(source, self._joint_of(source) if said or annotated else ())

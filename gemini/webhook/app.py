@@ -2,6 +2,7 @@
 
     POST /mutate     pods that are created: annotations, resources, library and socket
     POST /validate   pods that are created or changed, and bindings of pods
+    POST /mutate/opted-in /validate/opted-in      the same for namespaces that opted in to the spellings of others
     GET  /healthz /readyz /metrics
 
 A body that is no AdmissionReview is answered with 400 and one line. To judge a Binding the pod is read from the API
@@ -28,12 +29,14 @@ from gemini.kube import names
 from gemini.kube.client import ApiFault, Client, Refused
 from gemini.kube.escapes import ALLOWANCES
 from gemini.kube.follow import follow
+from gemini.kube.scope import OTHERS, SPELLINGS, Reading
 from gemini.kube.spelling import GPUSHARE_UNITS, MEBI
 from gemini.webhook import review
-from gemini.webhook.patch import Settings
 from gemini.webhook.quota import KINDS, Known
+from gemini.webhook.settings import SIDECARS, Settings
 
 PORT = 8791
+OPTED_IN = "/opted-in"  # behind the path, for namespaces that opted in to the spellings of others
 LARGEST_BODY = 8 << 20  # an object is at most 3 MB, and an update brings the old one too
 log = logging.getLogger("gemini.webhook")
 
@@ -52,13 +55,16 @@ class App:
         synced: Mapping[str, asyncio.Event] | None = None,
     ) -> None:
         self.settings, self.find_pod, self.known, self.synced = settings, find_pod, known, synced or {}
+        self.opted_in = settings.opted_in()
         self.registry = CollectorRegistry()
         self.reviews = Counter("gemini_webhook_reviews", "Reviews", ["path", "result"], registry=self.registry)
 
     def application(self) -> web.Application:
         application = web.Application(client_max_size=LARGEST_BODY)
-        application.router.add_post("/mutate", self.mutate)
-        application.router.add_post("/validate", self.validate)
+        for path in ("/mutate", f"/mutate{OPTED_IN}"):
+            application.router.add_post(path, self.mutate)
+        for path in ("/validate", f"/validate{OPTED_IN}"):
+            application.router.add_post(path, self.validate)
         application.router.add_get("/healthz", self.healthz)
         application.router.add_get("/readyz", self.readyz)
         application.router.add_get("/metrics", self.metrics)
@@ -66,27 +72,33 @@ class App:
 
     async def mutate(self, request: web.Request) -> web.Response:
         async def judge(given: dict[str, Any]) -> dict[str, Any]:
-            return review.mutate(given, self.settings, self.known)
+            return review.mutate(given, self._settings(request), self.known)
 
         return await self._answer(request, judge)
 
     async def validate(self, request: web.Request) -> web.Response:
-        return await self._answer(request, self._validate)
+        async def judge(given: dict[str, Any]) -> dict[str, Any]:
+            return await self._validate(given, self._settings(request))
 
-    async def _validate(self, given: dict[str, Any]) -> dict[str, Any]:
+        return await self._answer(request, judge)
+
+    def _settings(self, request: web.Request) -> Settings:
+        return self.opted_in if request.path.endswith(OPTED_IN) else self.settings
+
+    async def _validate(self, given: dict[str, Any], settings: Settings) -> dict[str, Any]:
         asked = given.get("request")
         asked = asked if isinstance(asked, dict) else {}
         resource = asked.get("resource")
         bindings = isinstance(resource, dict) and resource.get("resource") == "bindings"  # the older way to bind
         if asked.get("subResource") != "binding" and not bindings:
-            return review.validate(given, self.settings, self.known)
+            return review.validate(given, settings, self.known)
         pod: object = {}
         if self.find_pod is not None:
             try:
                 pod = await self.find_pod(str(asked.get("namespace", "")), str(asked.get("name", "")))
             except ApiFault as error:
                 log.warning("binding pod=%s/%s error=%s", asked.get("namespace"), asked.get("name"), error)
-        return review.validate_binding(given, pod, self.settings)
+        return review.validate_binding(given, pod, settings)
 
     async def _answer(
         self, request: web.Request, judge: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
@@ -162,8 +174,45 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--cards-by-cdi", action="store_true",
         help="the device plugins give cards as CDI devices (--gpu-cdi): the environment is made to name none",
     )  # fmt: skip
+    parser.add_argument(
+        "--spellings", type=_spellings, default=names.DOMAIN, metavar="NAMES",
+        help="spellings of a share that are read in every pod, with commas between: " + ", ".join(SPELLINGS)
+        + " (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--opt-in", type=_spellings, default=",".join(OTHERS), metavar="NAMES",
+        help=f"those that are read besides in reviews that come to /mutate{OPTED_IN} and /validate{OPTED_IN}, and in "
+        "pods that select the nodes of --pool (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--pool", type=_label, action="append", default=[], metavar="LABEL=VALUE",
+        help="a label of our nodes: a pod whose nodeSelector has all of these is meant for us; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--sidecars", type=_names, default=",".join(sorted(SIDECARS)), metavar="NAMES",
+        help="containers that others' webhooks add, with commas between: a share of the whole pod does not mean them "
+        "(default: those of well-known service meshes and agents)",
+    )  # fmt: skip
     parser.add_argument("--library", default=names.LIBRARY_PATH, metavar="PATH", help="the library inside containers")
     parser.add_argument("--socket", default=names.SOCKET_PATH, metavar="PATH", help="the socket inside containers")
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(part.strip() for part in text.split(",") if part.strip())
+
+
+def _spellings(text: str) -> frozenset[str]:
+    named = _names(text)
+    if unknown := sorted(named - set(SPELLINGS)):
+        raise argparse.ArgumentTypeError(f"{unknown[0]} is no spelling; use some of {', '.join(SPELLINGS)}")
+    return named
+
+
+def _label(text: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not key or not sign:
+        raise argparse.ArgumentTypeError(f"{text} is no label; write LABEL=VALUE")
+    return key, value
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
@@ -171,7 +220,8 @@ def settings_of(args: argparse.Namespace) -> Settings:
     binders = frozenset(args.binder)
     return Settings(
         args.scheduler_name, types, args.library, args.socket, binders, args.gpushare_unit,
-        frozenset(args.allow), args.cards_by_cdi,
+        frozenset(args.allow), args.cards_by_cdi, args.sidecars,
+        Reading(args.spellings | {names.DOMAIN}, args.opt_in, tuple(args.pool)),
     )  # fmt: skip
 
 

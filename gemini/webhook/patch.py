@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from gemini.kube import names
+from gemini.kube.defaults import defaulted
 from gemini.kube.escapes import NO_CARD, sharing_containers, wants_of_others
 from gemini.kube.pod import injected, parse_pod
+from gemini.kube.scope import DEFAULT_SCHEDULER
 from gemini.kube.spelling import MEBI, S2_ALIASES, S2_DOMAINS, S2_KEYS
+from gemini.kube.vgpu import CONVERTED, HAMI, ONLY_HAMI, VOLCANO
 from gemini.placement.model import GPU, Want
 from gemini.webhook.quota import Resolved
-
-DEFAULT_SCHEDULER = "default-scheduler"
-
-
-@dataclass(frozen=True)
-class Settings:
-    """`scheduler`: the name that sharepods get; None: the extender stands behind the default scheduler."""
-
-    scheduler: str | None = None
-    types: frozenset[str] = names.DEVICE_TYPES
-    library: str = names.LIBRARY_PATH
-    socket: str = names.SOCKET_PATH
-    binders: frozenset[str] = frozenset()  # user names that may bind sharepods
-    gpushare_unit: str = MEBI  # of one aliyun.com/gpu-mem, where the pod does not say
-    allowed: frozenset[str] = frozenset()  # of escapes.ALLOWANCES
-    by_cdi: bool = False  # cards come as CDI devices, whatever the environment says
+from gemini.webhook.settings import Settings
 
 
 class Patch:
@@ -35,15 +22,20 @@ class Patch:
 
     def __init__(self, pod: dict[str, Any], resolved: Resolved, settings: Settings) -> None:
         self.pod, self.resolved, self.spec, self.settings = pod, resolved, resolved.spec, settings
-        self.said = dict(resolved.annotations)  # annotations to add
+        self.part, annotated = settings.part(pod), annotations_of(pod)
+        new = {k: v for k, v in annotations_of(self.part).items() if k not in annotated and k not in resolved.dropped}
+        self.said = {**new, **resolved.annotations}  # annotations to add
+        self.heard = settings.reading.of(pod)
+        self.defaults = defaulted(pod)  # by container
         self.sharing = sharing_containers(self.spec)
+        self.aside = frozenset(one.name for one in self.spec.containers) - self.sharing
 
     def operations(self) -> list[dict[str, Any]]:
         """Raises InvalidPod."""
         resources = self._resources()
         if self.resolved.turned:
-            plain = {**self.pod, "spec": _without_shares(self.pod)["spec"]}
-            self.resolved.check(plain, self._all_said(), self.settings.types)
+            plain = {**self.part, "spec": _without_shares(self.part)["spec"]}
+            self.resolved.check(plain, self._all_said(), self.settings.types, self.aside)
         speaks = any(share.spelling == names.ALIYUN for share in self.spec.shares)
         if speaks and self.settings.gpushare_unit != MEBI and names.GPUSHARE_UNIT not in annotations_of(self.pod):
             self.said[names.GPUSHARE_UNIT] = self.settings.gpushare_unit
@@ -85,9 +77,9 @@ class Patch:
                     asked[f"{names.DOMAIN}/{want.type}"] = want.core * want.count
         converted = {t.containers[0] for t in self.spec.ask.tenants if self._by_resources(t.containers[0])}
         if converted:
-            annotated = {**self.pod, "metadata": {**(self.pod.get("metadata") or {}), "annotations": self._all_said()}}
-            plain = _without_shares(annotated)
-            for name, asked in injected(parse_pod(plain, self.settings.types)).items():
+            metadata = {**(self.part.get("metadata") or {}), "annotations": self._all_said()}
+            plain = _without_shares({**self.part, "metadata": metadata})
+            for name, asked in injected(parse_pod(plain, self.settings.types, aside=self.aside)).items():
                 result[name] = {**result.get(name, {}), **asked}
         return result
 
@@ -99,7 +91,7 @@ class Patch:
         return f"{names.GPU_REQUEST}.{container}" in self.said
 
     def _say(self, container: str, want: Want, spelling: str) -> None:
-        annotations = annotations_of(self.pod)
+        annotations = annotations_of(self.part)
         says = any(k in annotations or f"{k}.{container}" in annotations for k in names.SHARE_KEYS)
         if spelling == names.DOMAIN and says:
             return
@@ -113,14 +105,19 @@ class Patch:
 
     def _changed(self, container: dict[str, Any], ours: dict[str, int]) -> dict[str, Any] | None:
         """The container's resources with ours in place of what they were converted from; None: as they are."""
-        if not ours:
+        filled = self.defaults.get(container["name"], frozenset())
+        if not ours and not filled:
             return None
         given = container.get("resources")
         result: dict[str, Any] = dict(given) if isinstance(given, dict) else {}
         for part in ("limits", "requests"):
             listed = result.get(part)
+            if isinstance(listed, dict):
+                listed = {key: value for key, value in listed.items() if (part, key) not in filled}
             kept = (
-                {self._ours(k): v for k, v in listed.items() if not _converted(k)} if isinstance(listed, dict) else {}
+                {self._ours(k): v for k, v in listed.items() if not self._replaced(k)}
+                if isinstance(listed, dict)
+                else {}
             )
             result[part] = {**kept, **{key: str(amount) for key, amount in ours.items()}}
         return result
@@ -128,7 +125,13 @@ class Patch:
     def _ours(self, key: str) -> str:
         """Devices of other types under our domain, which is what nodes have."""
         domain, _, kind = key.partition("/")
-        return f"{names.DOMAIN}/{kind}" if domain in S2_DOMAINS and kind in self.settings.types else key
+        ours = domain in S2_DOMAINS and domain in self.heard and kind in self.settings.types
+        return f"{names.DOMAIN}/{kind}" if ours else key
+
+    def _replaced(self, key: str) -> bool:
+        if key in CONVERTED and key != names.NVIDIA_GPU:
+            return (HAMI if key in ONLY_HAMI else VOLCANO) in self.heard
+        return _converted(key) and key.partition("/")[0] in self.heard
 
     def _env(self, container: dict[str, Any]) -> list[dict[str, Any]]:
         """The container's environment with the library in front of what it preloads itself."""

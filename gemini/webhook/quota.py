@@ -73,12 +73,15 @@ class Resolved:
     labels: dict[str, str] = field(default_factory=dict)
     turned: list[str] = field(default_factory=list)
 
-    def check(self, pod: Mapping[str, Any], annotations: Mapping[str, str], types: Collection[str]) -> None:
-        """That the pod, with these annotations, says just that: one key may speak for several containers. Raises
-        InvalidPod."""
+    def check(
+        self, pod: Mapping[str, Any], annotations: Mapping[str, str], types: Collection[str], aside: Collection[str]
+    ) -> None:
+        """That the pod, with these annotations, says just that: one key may speak for several containers. `aside`:
+        those without a share. Raises InvalidPod."""
         metadata = pod.get("metadata") or {}
         labels = {**(metadata.get("labels") or {}), **self.labels}
-        now = parse_pod({**pod, "metadata": {**metadata, "annotations": dict(annotations), "labels": labels}}, types)
+        told = {**pod, "metadata": {**metadata, "annotations": dict(annotations), "labels": labels}}
+        now = parse_pod(told, types, aside=aside)
         if [t.wants for t in now.ask.tenants] != [t.wants for t in self.spec.ask.tenants]:
             mend = f"write {names.GPU_MEMORY} for each container that has a share"
             raise InvalidPod(names.GPU_MEMORY, f"has to be counted in bytes by the namespace's quota; {mend}")

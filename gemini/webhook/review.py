@@ -11,16 +11,20 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Collection
 from typing import Any
 
 from gemini.kube import names
+from gemini.kube.defaults import without_defaults
 from gemini.kube.escapes import added, admission_fault, ephemeral_fault, may_name_cards, sharing_containers
 from gemini.kube.pod import PodSpec, parse_pod
 from gemini.kube.quantity import shown
+from gemini.kube.scope import DEFAULT_SCHEDULER, bearers, conflict
 from gemini.kube.spelling import InvalidPod
 from gemini.placement.policies import POLICIES, unknown
-from gemini.webhook.patch import DEFAULT_SCHEDULER, Patch, Settings, annotations_of, metadata_of, part_of, without_card
+from gemini.webhook.patch import Patch, annotations_of, metadata_of, part_of, without_card
 from gemini.webhook.quota import Known, resolve
+from gemini.webhook.settings import Settings
 
 REFUSED = 422  # HTTP status of a refusal: the object makes no sense as it is
 FORBIDDEN = 403
@@ -37,10 +41,10 @@ def mutate(review: object, settings: Settings, known: Known | None = None) -> di
     if request.get("operation") != "CREATE":
         return _answer(request)
     try:
-        pod, spec = _read(request, settings)
+        pod, spec = _read(request, settings, anew=True)
         if not spec.wanted:
             return _answer(request)
-        resolved = resolve(spec, annotations_of(pod), str(request.get("namespace")), known)
+        resolved = resolve(spec, annotations_of(settings.part(pod)), str(request.get("namespace")), known)
         patch = Patch(pod, resolved, settings).operations()
     except InvalidPod as error:
         return _answer(request, str(error))
@@ -69,8 +73,10 @@ def _mutate_ephemeral(request: dict[str, Any], settings: Settings) -> dict[str, 
 
 
 def _has_share(pod: object, settings: Settings) -> bool:
+    if bearers(pod):
+        return True
     try:
-        return parse_pod(pod, settings.types).wanted
+        return parse_pod(settings.part(pod), settings.types).wanted
     except InvalidPod:
         return True  # it speaks our language, if badly
 
@@ -103,10 +109,13 @@ def validate(review: object, settings: Settings, known: Known | None = None) -> 
             if _has_share(request.get("object"), settings):
                 _read_ephemeral(request, settings)
         elif operation == "UPDATE":
-            _check_unchanged(request)
+            _check_unchanged(request, settings)
         else:
             pod, spec = _read(request, settings)
-            if spec.wanted and resolve(spec, annotations_of(pod), str(request.get("namespace")), known).turned:
+            if (
+                spec.wanted
+                and resolve(spec, annotations_of(settings.part(pod)), str(request.get("namespace")), known).turned
+            ):
                 problem = "the namespace's quota counts bytes, and the pod came past what writes them; create it anew"
                 raise InvalidPod(names.GPU_MEMORY, problem)
     except InvalidPod as error:
@@ -129,11 +138,7 @@ def validate_binding(review: object, pod: object, settings: Settings) -> dict[st
         return _answer(request, "metadata.uid: the Binding has none; name the pod's", code=FORBIDDEN)
     if pod is None or (pod and metadata_of(pod).get("uid") != named):
         return _answer(request)
-    try:
-        wanted = parse_pod(pod, settings.types).wanted
-    except InvalidPod:
-        wanted = True  # it speaks our language, if badly
-    if not wanted:
+    if not _has_share(pod, settings):
         return _answer(request)
     mend = "leave spec.nodeName to the scheduler with the Gemini extender"
     return _answer(request, f"binding: {shown(who)} may not bind a pod with a share of a card; {mend}", code=FORBIDDEN)
@@ -175,11 +180,17 @@ def _answer(
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
 
 
-def _read(request: dict[str, Any], settings: Settings) -> tuple[dict[str, Any], PodSpec]:
+def _read(request: dict[str, Any], settings: Settings, anew: bool = False) -> tuple[dict[str, Any], PodSpec]:
+    """`anew`: what an earlier pass of admission wrote is written again, whatever others made of the pod since."""
     pod = request.get("object")
     if not isinstance(pod, dict):
         raise InvalidPod("request.object", f"{shown(pod)} is not an object; send the pod")
-    spec = parse_pod(pod, settings.types)
+    part = settings.part(pod)
+    if anew:
+        part = without_defaults(part)
+        spec = parse_pod(part, settings.types, renew=bearers(part), aside=settings.sidecars)
+    else:
+        spec = parse_pod(part, settings.types)
     for given in (spec.ask.policies, *(t.policies for t in spec.ask.tenants)):
         wrong = unknown(given or ())
         if wrong is not None:
@@ -188,30 +199,33 @@ def _read(request: dict[str, Any], settings: Settings) -> tuple[dict[str, Any], 
     for key in names.RECORD_KEYS:
         if key in annotations:
             raise InvalidPod(key, f"{shown(annotations[key])} is written by the scheduler alone; remove it")
+    if fault := conflict(pod, settings.reading, sharing_containers(spec)):
+        raise fault
     if fault := admission_fault(pod, spec, settings.allowed, settings.by_cdi):
         raise fault
     scheduler = pod.get("spec", {}).get("schedulerName") or DEFAULT_SCHEDULER
-    ours = (settings.scheduler or DEFAULT_SCHEDULER, DEFAULT_SCHEDULER)
-    if spec.wanted and scheduler not in ours:
-        problem = f"{shown(scheduler)} knows nothing of shares; remove it, or use {ours[0]}"
+    if spec.wanted and scheduler not in settings.schedulers:
+        problem = f"{shown(scheduler)} knows nothing of shares; remove it, or use {settings.schedulers[0]}"
         raise InvalidPod("spec.schedulerName", problem)
     return pod, spec
 
 
-def _check_unchanged(request: dict[str, Any]) -> None:
+def _check_unchanged(request: dict[str, Any], settings: Settings) -> None:
     """What a pod was placed by cannot change under the scheduler's feet."""
     was, now = request.get("oldObject"), request.get("object")
+    heard = settings.reading.of(was)
     for part in ("annotations", "labels"):
         old, new = part_of(was, part), part_of(now, part)
         for key in sorted({*old, *new}):
-            if _fixed(part, key) and old.get(key) != new.get(key):
+            if _fixed(part, key, heard) and old.get(key) != new.get(key):
                 problem = f"{shown(new.get(key))} instead of {shown(old.get(key))} in a pod that exists"
                 raise InvalidPod(key, f"{problem}; create the pod anew")
 
 
-def _fixed(part: str, key: str) -> bool:
+def _fixed(part: str, key: str, heard: Collection[str]) -> bool:
     """Whether it is one that a share is read from."""
     if part == "labels":
-        return key.startswith(f"{names.KUBESHARE}/") or key == names.ALIYUN_GPU_COUNT
+        domain = key.partition("/")[0]
+        return domain in heard and (domain == names.KUBESHARE or key == names.ALIYUN_GPU_COUNT)
     stem = key.removeprefix(f"{names.DOMAIN}/").partition(".")[0]
     return key.startswith(f"{names.DOMAIN}/") and f"{names.DOMAIN}/{stem}" not in names.WRITTEN_KEYS

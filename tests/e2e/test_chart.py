@@ -17,6 +17,7 @@ import yaml
 from gemini.cli.main import COMMANDS
 from gemini.extender.app import PORT as EXTENDER_PORT
 from gemini.kube import names
+from gemini.kube.scope import SPELLINGS
 from gemini.plugin.app import PORT as PLUGIN_PORT
 from gemini.webhook.app import PORT as WEBHOOK_PORT
 from tests.e2e.api import ApiError, Object
@@ -57,7 +58,8 @@ VARIANTS: dict[str, Values] = {
             "policies": "fragment,singular,link", "claims": False, "extraArgs": ["--no-events"],
             "nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}], "podAnnotations": {"a": "b"},
         },
-        "webhook": {"failurePolicy": "Ignore", "bindings": {"enabled": False}, "namespaceSelector": {
+        "webhook": {"failurePolicy": "Ignore", "bindings": {"enabled": False}, "optIn": ["nvidia.com", "sharedgpu"],
+                    "spellings": ["gemini.io", "koordinator.sh", "kubernetes.io"], "namespaceSelector": {
             "matchLabels": {"shares": "yes"}}},
         "deviceTypes": ["npu"],
         "networkPolicy": {"enabled": False},
@@ -165,13 +167,15 @@ def test_every_name_in_our_domain_is_one_of_names_py(renderings: dict[str, list[
     found = set(re.findall(r"[a-z0-9.-]*gemini\.io(?:/[A-Za-z0-9._-]+)?", json.dumps(objects)))
     assert {names.GPU_REQUEST, names.RESOURCE_CORE, names.NODE_LABEL} <= found
     assert found - known == set()
-    (expression,) = {
+    expressions = {
         condition["expression"]
         for one in objects if one["kind"].endswith("WebhookConfiguration")
         for hook in one["webhooks"] for condition in hook.get("matchConditions", ())
     }  # fmt: skip
-    spellings = (names.DOMAIN, names.KUBERNETES, names.KOORDINATOR, names.ALIYUN, names.NVIDIA, names.KUBESHARE)
-    assert set(re.findall(r'"([a-z.]+)/"', expression)) == set(spellings)
+    # HAMi's language is NVIDIA's domain, KAI's has no domain.
+    spellings = set(SPELLINGS) - {"hami", "kai"}
+    assert all(set(re.findall(r'"([a-z.]+)/"', expression)) <= spellings for expression in expressions)
+    assert any(set(re.findall(r'"([a-z.]+)/"', expression)) == spellings for expression in expressions)
 
 
 def test_release_and_ports_are_the_programs_own(renderings: dict[str, list[Object]]) -> None:
@@ -193,6 +197,7 @@ def test_release_and_ports_are_the_programs_own(renderings: dict[str, list[Objec
         ({"node": {"daemon": {"metricsPort": 99999}}}, "/node/daemon/metricsPort"),
         ({"node": {"gpushare": {"unit": "GB"}}}, "/node/gpushare/unit"),
         ({"extender": {"replicas": 0}}, "/extender/replicas"),
+        ({"webhook": {"spellings": ["nvidia"]}}, "/webhook/spellings/0"),
         ({"scheduler": {"mode": "third"}}, "/scheduler/mode"),
         ({"certificates": {"mode": "existing"}}, "/certificates/caBundle"),
         ({"test": {"request": "1.5"}}, "/test/request"),

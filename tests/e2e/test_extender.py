@@ -77,10 +77,11 @@ def nodes_with_cards(
 
 @contextmanager
 def gemini(
-    plane: Plane, policies: str = "", webhook_port: int | None = None, user: str = USER, **hooks: Any
-) -> Iterator[str]:
+    plane: Plane, policies: str = "", webhook_port: int | None = None, user: str = USER, spellings: str = "aliyun.com",
+    **hooks: Any,
+) -> Iterator[str]:  # fmt: skip
     """The extender, the webhook, and a scheduler that asks them; the extender's URL. `user`: whose credentials the
-    extender has. `hooks` go into the webhooks' configurations."""
+    extender has. `spellings` are read besides our own. `hooks` go into the webhooks' configurations."""
     pair = plane.authority.issue("gemini-webhook", hosts=("127.0.0.1",))
     kubeconfig = str(plane.kubeconfig(user))
     with ExitStack() as stack:
@@ -94,6 +95,7 @@ def gemini(
             sys.executable, "-m", "gemini", "webhook", "--kubeconfig", str(plane.kubeconfig(HOOK_USER)),
             "--port", str(port), "--binder", user, "--tls-cert", str(pair.certificate), "--tls-key", str(pair.key),
             "--allow", "hostPID",  # which simulated cards want
+            "--spellings", spellings, "--pool", "gemini.io/gpu=true",
         ]  # fmt: skip
         hook = f"https://127.0.0.1:{port}"
         stack.enter_context(plane.running("webhook", command, ready_url=f"{hook}/readyz"))

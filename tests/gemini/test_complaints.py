@@ -17,8 +17,8 @@ from gemini.extender.reserve import BIND_NS
 from gemini.extender.state import NODE, POD
 from gemini.kube import names
 from gemini.kube.client import Refused
-from gemini.webhook.patch import Settings
 from gemini.webhook.review import mutate
+from gemini.webhook.settings import Settings
 from tests.gemini.extender.world import GIB, Replica, World, admitted, node_object, pod_object
 
 Object = dict[str, Any]

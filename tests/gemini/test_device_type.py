@@ -10,8 +10,8 @@ from typing import Any
 from gemini.cli.kubectl_view import picture
 from gemini.extender.state import DEVICE, NODE, POD, Cluster
 from gemini.kube import names
-from gemini.webhook.patch import Settings
 from gemini.webhook.review import mutate
+from gemini.webhook.settings import Settings
 from tests.gemini.extender.world import Replica, World, node_object, pod_object
 
 Object = dict[str, Any]

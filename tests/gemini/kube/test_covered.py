@@ -9,16 +9,17 @@ import pytest
 from gemini.kube import names
 from gemini.kube.covered import Asked, asked_by
 from gemini.kube.pod import parse_pod
+from gemini.kube.scope import SPELLINGS, Reading
 from gemini.placement.allocate import Allocator
 from gemini.placement.book import Book
 from gemini.placement.model import Device, Grant, Node
-from gemini.webhook.patch import Settings
+from gemini.webhook.settings import Settings
 from tests.gemini.webhook.test_review import box, of, patched, pod
 
 GIB = 2**30
 NODE = Node("n", tuple(Device(m, uuid=f"GPU-{m}", memory=16 * GIB) for m in range(4)))
 SIZES = {device.minor: device.memory for device in NODE.devices}
-HERE = Settings()
+HERE = Settings(reading=Reading(frozenset(SPELLINGS)))
 PODS = {
     "share": pod(box("a"), gpu_request="0.3"),
     "share and bytes": pod(box("a"), gpu_request="0.3", gpu_memory="2Gi"),

@@ -13,8 +13,8 @@ from aiohttp import ClientSession, web
 
 from gemini.kube.client import Unanswered
 from gemini.webhook.app import App
-from gemini.webhook.patch import Settings
 from gemini.webhook.quota import Known
+from gemini.webhook.settings import Settings
 
 Find = Callable[[str, str], Awaitable[dict[str, Any] | None]]
 

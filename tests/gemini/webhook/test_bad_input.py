@@ -11,8 +11,8 @@ from aiohttp import ClientSession, web
 
 from gemini.extender.state import POD
 from gemini.webhook import app
-from gemini.webhook.patch import Settings
 from gemini.webhook.review import mutate, validate
+from gemini.webhook.settings import Settings
 from tests.gemini.extender.world import Replica, World, pod_object
 
 Object = dict[str, Any]

@@ -11,14 +11,15 @@ import pytest
 from gemini.kube import names
 from gemini.kube.device import write_device
 from gemini.kube.pod import parse_pod
+from gemini.kube.scope import SPELLINGS, Reading
 from gemini.placement.model import Device, Node
-from gemini.webhook.patch import Settings
 from gemini.webhook.quota import DEVICE, QUOTA, Known
 from gemini.webhook.review import mutate, validate
+from gemini.webhook.settings import Settings
 from tests.gemini.webhook.test_review import box, of, pod, review
 
 GIB = 2**30
-HERE = Settings()
+HERE = Settings(reading=Reading(frozenset(SPELLINGS)))
 Object = dict[str, Any]
 
 

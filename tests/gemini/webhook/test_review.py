@@ -14,10 +14,14 @@ from hypothesis import strategies as st
 
 from gemini.kube import names
 from gemini.kube.pod import parse_pod
-from gemini.webhook.patch import Settings
+from gemini.kube.scope import SPELLINGS, Reading
 from gemini.webhook.review import mutate, validate, validate_binding
+from gemini.webhook.settings import Settings
 
-HERE = Settings(scheduler="gemini-scheduler", binders=frozenset({"system:serviceaccount:gemini:extender"}))
+BINDER = "system:serviceaccount:gemini:extender"
+HERE = Settings(
+    scheduler="gemini-scheduler", binders=frozenset({BINDER}), reading=Reading(frozenset(SPELLINGS))
+)  # fmt: skip
 
 
 def pod(*containers: dict[str, Any], init: Any = (), labels: Any = None, **annotations: str) -> dict[str, Any]:

@@ -139,3 +139,10 @@ counted by both sides, which preemption needs.
     - {name: aliyun.com/gpu-mem, ignoredByScheduler: false}
     - {name: nvidia.com/gpu, ignoredByScheduler: false}
 {{- end }}
+
+{{/* The spellings of a share that are read in all pods; who serves aliyun.com/gpu-mem has it read. */}}
+{{- define "gemini.spellings" -}}
+{{- $read := concat (list "gemini.io") .Values.webhook.spellings }}
+{{- if .Values.node.gpushare.enabled }}{{ $read = append $read "aliyun.com" }}{{ end }}
+{{- toYaml ($read | uniq) }}
+{{- end }}

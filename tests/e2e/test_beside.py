@@ -1,0 +1,97 @@
+"""Beside what clusters run already: pods of NVIDIA's plugin, of other schedulers, and other webhooks' containers."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from tests.e2e.api import Object, condition
+from tests.e2e.injector import injector
+from tests.e2e.plane import Plane
+from tests.e2e.test_extender import CORE, crd, gemini, nodes_with_cards, record, sharepod
+
+__all__ = ["crd"]
+NVIDIA = "nvidia.com/gpu"
+
+
+def plain(name: str, resources: dict[str, Any] | None = None, **spec: Any) -> Object:
+    container = {"name": "main", "image": "x", "resources": {"limits": resources or {}}}
+    body = {"containers": [container], "terminationGracePeriodSeconds": 0, **spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": body}
+
+
+def test_pods_of_nvidias_plugin_run_beside_sharepods_and_nobody_touches_them(
+    plane: Plane, namespace: str, crd: None
+) -> None:
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    with (
+        plane.nodes(1, prefix="vendor", capacity={NVIDIA: "4"}) as (theirs,),
+        nodes_with_cards(plane, 1, 2) as (ours,),
+        gemini(plane),
+    ):
+        validator = plain("validator", {NVIDIA: 1}, nodeName=theirs)
+        privileged = plain("rdma", {NVIDIA: 1})
+        privileged["spec"]["containers"][0]["securityContext"] = {"privileged": True}
+        monitor = plain("monitor", {NVIDIA: 1})
+        monitor["spec"]["containers"][0]["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+        of_others = [plain("whole", {NVIDIA: 1}), validator, privileged, monitor]
+        for given in of_others:
+            plane.api.post(path, given)
+        plane.api.post(path, sharepod("half", gpu_request="0.5"))
+        for given in of_others:
+            bound = plane.api.wait_one(f"{path}/{given['metadata']['name']}", condition("Ready"))
+            assert bound["spec"]["nodeName"] == theirs
+            assert bound["spec"]["schedulerName"] == "default-scheduler"
+            container = bound["spec"]["containers"][0]
+            assert container["resources"]["limits"] == {NVIDIA: "1"}
+            assert container.get("env") == given["spec"]["containers"][0].get("env")
+            assert not any(key.startswith("gemini.io/") for key in bound["metadata"].get("annotations") or {})
+        assert plane.api.wait_one(f"{path}/half", condition("Ready"))["spec"]["nodeName"] == ours
+        volcanos = plain("volcanos", {NVIDIA: 1}, schedulerName="volcano")
+        assert plane.api.post(path, volcanos)["spec"]["schedulerName"] == "volcano"
+        meant = plain("meant", {NVIDIA: 1}, nodeSelector={"gemini.io/gpu": "true"})
+        assert plane.api.post(path, meant)["spec"]["containers"][0]["resources"]["limits"][CORE] == "100"
+
+
+@pytest.mark.parametrize("native", [False, True], ids=["container", "native sidecar"])
+@pytest.mark.parametrize("order", ["before", "after"])
+def test_another_webhooks_container_is_admitted_and_the_share_is_the_pods(
+    plane: Plane, namespace: str, crd: None, order: str, native: bool
+) -> None:
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    hook = {"before": "a-mesh", "after": "z-mesh"}[order]  # ours is gemini-mutate
+    two = {"containers": [{"name": "main", "image": "x"}, {"name": "second", "image": "x"}]}
+    with ExitStack() as stack:
+        stack.enter_context(nodes_with_cards(plane, 1, 1))
+        stack.enter_context(gemini(plane, reinvocationPolicy="IfNeeded"))
+        stack.enter_context(injector(plane, hook, "istio-proxy", native))
+        plane.api.post(path, sharepod("meshed", two, gpu_request="0.5"))
+        bound = plane.api.wait_one(f"{path}/meshed", condition("Ready"))
+        containers = [*bound["spec"]["containers"], *bound["spec"].get("initContainers", ())]
+        asked = {one["name"]: one["resources"].get("limits", {}).get(CORE) for one in containers}
+        assert asked == {"main": "49", "second": "1", "istio-proxy": None}
+        (proxy,) = (one for one in containers if one["name"] == "istio-proxy")
+        assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"} in proxy["env"]
+        (card,) = record(bound)
+        assert card["resources"][CORE] == 50
+
+
+def test_defaults_of_a_limit_range_do_not_refuse_annotated_pods(plane: Plane, namespace: str, crd: None) -> None:
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    limits = {"limits": [{"type": "Container", "default": {CORE: "10"}, "defaultRequest": {CORE: "10"}}]}
+    with nodes_with_cards(plane, 1, 2), gemini(plane, reinvocationPolicy="IfNeeded"):
+        plane.api.post(f"/api/v1/namespaces/{namespace}/limitranges", {"metadata": {"name": "l"}, "spec": limits})
+        plane.api.post(path, sharepod("annotated", gpu_request="0.5"))
+        plane.api.post(path, plain("silent"))
+        for name, core in (("annotated", 50), ("silent", 10)):
+            bound = plane.api.wait_one(f"{path}/{name}", condition("Ready"))
+            assert [card["resources"][CORE] for card in record(bound)] == [core]
+        with injector(plane, "z-mesh", "istio-proxy"):
+            plane.api.post(path, sharepod("meshed", gpu_request="0.3"))
+            bound = plane.api.wait_one(f"{path}/meshed", condition("Ready"))
+            limits_of = {one["name"]: one["resources"].get("limits", {}) for one in bound["spec"]["containers"]}
+            assert limits_of["main"][CORE] == "30"
+            assert CORE not in limits_of["istio-proxy"], json.dumps(limits_of)

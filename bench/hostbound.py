@@ -87,7 +87,7 @@ def model(host: Host, alone: float) -> ideal.Program:
 
 def run(hosts: tuple[Host, ...], arm: str, seconds: float) -> dict[str, Any]:
     """These programs together: busy parts of the card, and how long their iterations took."""
-    program = compile_program(ROOT / "bench" / "hostbound.c", ROOT / "build" / "bench" / "hostbound", *_LINK)
+    program = compile_program(ROOT / "bench" / "hostbound.c", ROOT / "build" / "bench" / "hostbound", *LINK)
     with open_bed(arm) as bed:
         names = [f"t{number}" for number in range(len(hosts))]
         for name, host in zip(names, hosts, strict=True):
@@ -111,7 +111,7 @@ def run(hosts: tuple[Host, ...], arm: str, seconds: float) -> dict[str, Any]:
         }
 
 
-_LINK = (f"-L{ROOT / 'libhook' / 'lib' / 'sim'}", "-l:libcuda.so.1", "-lpthread", "-lm")
+LINK = (f"-L{ROOT / 'libhook' / 'lib' / 'sim'}", "-l:libcuda.so.1", "-lpthread", "-lm")
 
 
 def _achieved(bed: Bed, names: list[str]) -> list[float] | None:

@@ -41,6 +41,7 @@ STRUCTS: dict[int, str] = {
     lib.WIRE_MEM_RECALL: "struct wire_mem_recall",
     lib.WIRE_STATS: "struct wire_stats",
     lib.WIRE_ERROR: "struct wire_error",
+    lib.WIRE_USED: "struct wire_used",
 }
 
 _POINTERS = {kind: ffi.typeof(name + " *") for kind, name in STRUCTS.items()}

@@ -194,6 +194,7 @@ DAEMON: dict[str, tuple[Reader, str]] = {
 _POLICY_READERS: dict[str, Reader] = {
     "ordering": _ordering,
     "preemption": _flag,
+    "shared": _flag,
     "extend_silent": _count,
     "ahead": _count,
 }

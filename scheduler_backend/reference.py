@@ -47,15 +47,21 @@ MEANINGS = {  # of the constants of the policy
     "alone_stall_ns": "steps in which a limited tenant alone runs and pauses",
     "hop_most_ns": "of the messages' time that is not charged",
     "hop_alone_most_ns": "the same of a limited tenant that is alone",
+    "shared": "`false`: all have turns, those that are host-bound too",
+    "measure_every_ns": "after which duties are measured anew while somebody runs beside others",
+    "shared_lag_ns": "behind its promise, who runs beside others is favoured",
+    "shared_lease_ns": "a grant beside others is lost after so long without a word",
+    "cap_shared_ns": "of work in flight of one who runs beside others",
     "recall_ns": "that a refusal of memory waits for what siblings do not use",
 }
-ROWS = Path(__file__).parent / "core" / "rows.py"
+ROWS = [Path(__file__).parent / "core" / name for name in ("rows.py", "sharing.py")]
 
 
 @functools.cache
 def _docstrings() -> dict[str, str]:
     """What each row does, from the source: what is compiled of it has no docstrings."""
-    methods = (node for node in ast.walk(ast.parse(ROWS.read_text())) if isinstance(node, ast.FunctionDef))
+    nodes = (node for path in ROWS for node in ast.walk(ast.parse(path.read_text())))
+    methods = (node for node in nodes if isinstance(node, ast.FunctionDef))
     return {method.name: " ".join((ast.get_docstring(method) or "").split()) for method in methods}
 
 

@@ -94,8 +94,10 @@ def _tenant(server: Server, name: str, shares: Sequence[dict[str, int]]) -> dict
             (tally.overuse.ms(0.99) or 0.0 for tally in tallies if tally.overuse.count), default=None
         ),
         "wait_ms_p99": max((tally.wait.ms(0.99) or 0.0 for tally in tallies if tally.wait.count), default=None),
-        "waiting": any(seat.state is State.WAITING for seat in seats),
+        "waiting": any(seat.state in (State.WAITING, State.PAUSED) for seat in seats),
         "holding": any(seat.state in (State.HOLDING, State.CLOSING) for seat in seats),
+        "beside": any(seat.state in (State.SHARED, State.LEAVING) for seat in seats),
+        "duty": max(seat.duty.ppm for seat in seats) / 1e6 or None,
         "throttled": any(seat.throttled for seat in seats),
         "memory_bytes": sum(node.accounts[name, gpu].used_bytes for gpu in spec.gpus),
         "memory_limit_bytes": spec.memory_bytes,

@@ -92,6 +92,10 @@ def returned(client: int, gpu: int, message: Any) -> ev.TokenReturned:
     )
 
 
+def _used(client: int, gpu: int, message: Any) -> ev.Event:
+    return ev.Used(client, gpu, message.epoch, message.busy_ns, message.waited_ns)
+
+
 def _reserved(client: int, gpu: int, message: Any) -> ev.Event:
     if message.flags & lib.WIRE_MEM_CONTEXT:  # the server answers it; of the node it asks the figures
         return ev.MemoryAsked(client, gpu, 0, 0, message.header.serial)
@@ -123,6 +127,7 @@ READERS: dict[int, Callable[[int, int, Any], ev.Event]] = {
     lib.WIRE_RETURN: returned,
     lib.WIRE_MEM_RESERVE: _reserved,
     lib.WIRE_MEM_RELEASE: _released,
+    lib.WIRE_USED: _used,
 }
 
 
@@ -149,8 +154,10 @@ def grant(action: ev.Grant, device: int, serial: int) -> bytes:
     message = _GRANT
     message.header.serial = serial
     message.device = device
-    message.flags = (lib.WIRE_GRANT_CONTENDED if action.contended else 0) | (
-        lib.WIRE_GRANT_JOINED if action.joined else 0
+    message.flags = (
+        (lib.WIRE_GRANT_CONTENDED if action.contended else 0)
+        | (lib.WIRE_GRANT_JOINED if action.joined else 0)
+        | (lib.WIRE_GRANT_SHARED if action.shared else 0)
     )
     message.epoch = action.epoch
     message.quota_ns = action.quota_ns
@@ -171,7 +178,9 @@ def extend(action: ev.Extend, device: int, serial: int) -> bytes:
     message = _EXTEND
     message.header.serial = serial
     message.device = device
-    message.flags = lib.WIRE_GRANT_CONTENDED if action.contended else 0
+    message.flags = (lib.WIRE_GRANT_CONTENDED if action.contended else 0) | (
+        lib.WIRE_GRANT_SHARED if action.shared else 0
+    )
     message.epoch = action.epoch
     message.quota_ns = action.quota_ns
     message.lease_ns = action.lease_ns

@@ -47,6 +47,7 @@ static const struct layout {
     [WIRE_MEM_RELEASE] = {PLAIN(wire_mem_release)},
     [WIRE_MEM_RECALL] = {PLAIN(wire_mem_recall)},
     [WIRE_STATS] = {PLAIN(wire_stats)},
+    [WIRE_USED] = {PLAIN(wire_used)},
     [WIRE_ERROR] = {sizeof(struct wire_error), NONE, NONE, {offsetof(struct wire_error, text), NONE}, {160, 0}},
 #undef PLAIN
 };

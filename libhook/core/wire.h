@@ -20,6 +20,7 @@
 #define WIRE_MAGIC 0x4D47 /* "GM" */
 #define WIRE_VERSION 1
 #define WIRE_MAX_DEVICES 16
+#define WIRE_USED_EVERY_NS 10000000ull /* under a shared grant the daemon hears so often what was used */
 #define WIRE_MAX_SIZE 1024 /* no message is larger; what is larger is refused */
 
 enum wire_type {
@@ -35,7 +36,8 @@ enum wire_type {
     WIRE_MEM_RELEASE = 10,  /* client: these bytes are free again */
     WIRE_MEM_RECALL = 11,   /* daemon: give back unused credit */
     WIRE_STATS = 12,        /* client: cumulative counters, for metrics only */
-    WIRE_ERROR = 13         /* daemon: why the connection is about to be closed */
+    WIRE_ERROR = 13,        /* daemon: why the connection is about to be closed */
+    WIRE_USED = 14          /* client: what it used under a shared grant */
 };
 
 struct wire_header {
@@ -102,7 +104,8 @@ struct wire_token_request {
 enum wire_grant_flags {
     WIRE_GRANT_CONTENDED = 1, /* somebody else waits or may come: the cap is short, the quota ends */
     WIRE_GRANT_JOINED = 2,    /* the tenant held the token already: this is what is left of it */
-    WIRE_GRANT_PREPARED = 4   /* not yet: from the moment when the page shows this epoch; it may never come to that */
+    WIRE_GRANT_PREPARED = 4,  /* not yet: from the moment when the page shows this epoch; it may never come to that */
+    WIRE_GRANT_SHARED = 8     /* others run beside it: a Used when that begins, and each WIRE_USED_EVERY_NS */
 };
 
 struct wire_grant { /* Grant and Extend */
@@ -209,6 +212,15 @@ struct wire_stats {
     uint64_t ungated_lookups; /* driver entries newer than the table that were handed out as they are */
     uint64_t copies_h2d_bytes;
     uint64_t copies_d2h_bytes;
+};
+
+struct wire_used { /* counts of all of the process's life on this device, so that one that is lost does not matter */
+    struct wire_header header;
+    uint32_t device;
+    uint32_t reserved;
+    uint64_t epoch;
+    uint64_t busy_ns; /* GPU time of its work, by its own belief: no span tells beside others' work */
+    uint64_t waited_ns; /* for which work of it was ready and the card did others' */
 };
 
 struct wire_error {

@@ -90,7 +90,7 @@ static struct {
     uint64_t nonce;
     uint64_t serial;
     uint64_t incarnation;
-    uint64_t started_ns, stats_ns, hello_ns;
+    uint64_t started_ns, stats_ns, used_ns, hello_ns;
     uint64_t lacking_ns; /* since when no socket can be had; 0: one can */
     uint64_t hello_patience_ns, answer_patience_ns; /* doubled each time: who is only slow is not to be pushed */
     bool ever_up, complained, run_on_loss, refused, told_refused;
@@ -335,6 +335,15 @@ static uint64_t step_seats(uint64_t now_ns) {
             seat_admit(&agent.seats[i]);
         else
             seat_stop_admitting(&agent.seats[i]);
+    if (now_ns >= agent.used_ns + WIRE_USED_EVERY_NS) {
+        agent.used_ns = now_ns;
+        for (uint32_t i = 0; i < agent.device_count; i++)
+            if (seat_is_shared(&agent.seats[i]))
+                seat_tell_used(&agent.seats[i], &agent.world);
+    }
+    for (uint32_t i = 0; i < agent.device_count; i++)
+        if (seat_is_shared(&agent.seats[i]) && agent.used_ns + WIRE_USED_EVERY_NS < deadline_ns)
+            deadline_ns = agent.used_ns + WIRE_USED_EVERY_NS;
     if (now_ns >= agent.stats_ns + STATS_NS) {
         agent.stats_ns = now_ns;
         for (uint32_t i = 0; i < agent.device_count; i++) {
@@ -450,7 +459,7 @@ static int start(const struct options *options, const struct need **lacks) {
     agent.lacking_ns = 0;
     agent.ever_up = agent.complained = false;
     agent.run_on_loss = options->run_on_loss;
-    agent.started_ns = agent.stats_ns = gate_now();
+    agent.started_ns = agent.stats_ns = agent.used_ns = gate_now();
     if (getrandom(&agent.nonce, sizeof agent.nonce, 0) != sizeof agent.nonce)
         agent.nonce = agent.started_ns ^ (uint64_t)getpid() << 40;
     link_open(&agent.link, options->socket, &EVENTS, NULL);

@@ -46,19 +46,21 @@ struct gate {
     uint64_t cap_ns;
     uint64_t close_by_ns; /* when the work in flight is to be over; UINT64_MAX: no end */
     bool contended;
-    bool free;            /* nobody to ask: the device is not shared, or the mode is `run` */
+    bool shared; /* other tenants' work runs beside ours: no span tells how long a kernel takes, unless it is shorter */
+    bool free; /* nobody to ask: the device is not shared, or the mode is `run` */
     int ordinal;
-    uint64_t opened_ns;         /* when a thread found an armed gate open; 0: not yet */
+    uint64_t opened_ns; /* when a thread found an armed gate open; 0: not yet */
     const uint64_t *armed_word; /* not NULL: the gate opens when this word of the page shows `epoch` */
     _Alignas(64) uint32_t wake; /* futex of those who wait; grows with each opening */
-    uint32_t waiting;           /* threads in gate_wait; atomic */
-    uint32_t shut;              /* a launching thread closed the gate: the quota is used up */
+    uint32_t waiting; /* threads in gate_wait; atomic */
+    uint32_t shut; /* a launching thread closed the gate: the quota is used up */
     uint32_t syncing; /* threads that wait in a synchronisation call which covers what they launched; atomic */
     uint32_t told_idle; /* a synchronisation call returned and nothing was launched since */
     uint32_t pending; /* threads that wait for room under the cap: not idle; atomic */
     uint32_t active; /* threads that launched under this ticket; atomic */
     uint32_t active_before; /* ... under the one before */
     uint64_t launched_epoch; /* the epoch under which something was launched last; any thread */
+    uint64_t card_wait_ns; /* for which work was ready under shared grants and the card did others'; atomic */
     uint64_t waits, wait_ns, valves, h2d_bytes, d2h_bytes; /* counters; atomic */
     uint32_t burst_lock; /* for `burst`; held for nanoseconds, never over a call */
     struct burst burst;

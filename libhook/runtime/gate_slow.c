@@ -180,8 +180,11 @@ static bool make_room_in(
     /* An event on a stream that has nothing to do is over at once; the legacy stream also waits for others. */
     bool based_now =
         idle || (lane->pushed == lane->popped && (uintptr_t)lane->stream > (uintptr_t)CU_STREAM_PER_THREAD);
-    if (based_now && (launch->measure || PEEK(gate->contended) || log_wants(LOG_DEBUG)))
-        lane_base(lane, gate_now());
+    if (based_now && (launch->measure || PEEK(gate->contended) || log_wants(LOG_DEBUG))) {
+        lane_base(lane, now_ns);
+        now_ns = gate_now(); /* recording takes as long as some kernels, and is no part of what follows */
+        POKE(lane->base_ns, now_ns);
+    }
     lane->open_key = launch->key;
     lane->open_mixed = 0;
     POKE(lane->open_wanted_ns, launch->wanted_ns);

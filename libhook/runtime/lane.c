@@ -9,7 +9,6 @@
 #include "libhook/driver/real.h"
 #include "libhook/runtime/gate.h"
 
-#define BELIEF_SLACK_NS 50000
 #define SHORTEST_NS 1000 /* no launch is believed to take less: the clock of events has half a microsecond */
 
 /* A capture in global mode, in whatever thread, forbids this thread's event calls unless its own mode is relaxed. */
@@ -158,7 +157,8 @@ void lane_cut(struct lane *lane, uint64_t now_ns) {
     chunk->estimated_ns = lane->open_ns;
     POKE(chunk->wanted_ns, lane->open_wanted_ns);
     POKE(chunk->first_ns, lane->open_first_ns);
-    chunk->cut_ns = now_ns;
+    POKE(chunk->cut_ns, now_ns);
+    chunk->from = lane->cut;
     chunk->launches = (uint32_t)(lane->launched - lane->cut);
     chunk->unknown = lane->open_unknown;
     chunk->alone = lane->open_alone && chunk->launches == 1;
@@ -189,15 +189,17 @@ static uint64_t event_time(bool based, CUevent base_event, uint64_t base_ns, CUe
     return end_ns < now_ns ? end_ns : now_ns;
 }
 
-static void learn(
-    struct gate_thread *thread, const struct chunk *chunk, uint64_t start_ns, uint64_t end_ns, bool queued) {
+static void learn(const struct gate *gate, struct gate_thread *thread, const struct chunk *chunk, uint64_t start_ns,
+    uint64_t end_ns, bool queued) {
     if (!chunk->key || end_ns <= start_ns)
         return;
     uint64_t each_ns = (end_ns - start_ns) / chunk->launches;
     each_ns = each_ns < SHORTEST_NS ? SHORTEST_NS : each_ns;
     /* A chunk of many tells one launch's length only if the device never had to wait for the host in it; else that it
-     * was no longer. What is believed to fill a quota has no other beside it, and would be believed for long. */
-    if (!(chunk->alone || queued) && each_ns >= chunk->estimated_ns / chunk->launches)
+     * was no longer. What is believed to fill a quota has no other beside it, and would be believed for long. The
+     * same where other tenants' work runs beside it. */
+    bool exact = (chunk->alone || queued) && (!PEEK(gate->shared) || chunk->unknown);
+    if (!exact && each_ns >= chunk->estimated_ns / chunk->launches)
         return;
     each_ns = estimate_learn(gate_shared_estimates, GATE_SHARED_ESTIMATES, chunk->key, each_ns);
     const struct estimate *shared = estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, chunk->key);
@@ -205,13 +207,40 @@ static void learn(
 }
 
 /* Learn from the open chunk, which was seen to be over at that time. */
-static void learn_open(struct gate_thread *thread, const struct lane *lane, uint64_t end_ns) {
+static void learn_open(const struct gate *gate, struct gate_thread *thread, const struct lane *lane, uint64_t end_ns) {
     struct chunk chunk = {.key = lane->open_mixed ? 0 : lane->open_key,
         .estimated_ns = lane->open_ns,
         .launches = (uint32_t)(lane->launched - lane->cut)};
     uint64_t start_ns = lane->open_first_ns > lane->end_ns ? lane->open_first_ns : lane->end_ns;
 
-    learn(thread, &chunk, start_ns, end_ns, false);
+    learn(gate, thread, &chunk, start_ns, end_ns, false);
+}
+
+/* A chunk of ours took from start to end beside other tenants' work: its length tells nothing, the belief counts. What
+ * is longer was spent waiting for the card, or for the next launch; that after the last launch is the former. */
+static void account_shared(struct gate *gate, const struct chunk *chunk, uint64_t start_ns, uint64_t end_ns) {
+    uint64_t each_ns = chunk->estimated_ns / chunk->launches, length_ns = end_ns - start_ns;
+    uint64_t busy_ns = length_ns < chunk->estimated_ns ? length_ns : chunk->estimated_ns;
+    uint64_t waited_ns = end_ns > chunk->cut_ns + each_ns ? end_ns - chunk->cut_ns - each_ns : 0;
+
+    if (waited_ns > length_ns - busy_ns)
+        waited_ns = length_ns - busy_ns;
+    __atomic_add_fetch(&gate->card_wait_ns, waited_ns, __ATOMIC_RELAXED);
+    gate_account(gate, chunk->wanted_ns, end_ns - busy_ns, end_ns);
+}
+
+/* The same where nobody else works. Launches with pauses between them may share a chunk, and its length is no work then:
+ * that is at least what is believed, and what the card still had to do after the last of them. (With several threads it
+ * is likelier that they took turns.) */
+static void account_alone(struct gate *gate, const struct lane *lane, const struct chunk *chunk, uint64_t start_ns,
+    uint64_t end_ns, bool queued) {
+    uint64_t work_ns = end_ns - start_ns, seen_ns = lane_seen(lane, chunk->from);
+
+    if (!queued && !chunk->alone && PEEK(gate->active) <= 1) {
+        work_ns = lane_work(chunk->estimated_ns, start_ns, chunk->cut_ns, end_ns);
+        work_ns -= seen_ns < work_ns ? seen_ns : work_ns;
+    }
+    gate_account(gate, chunk->wanted_ns, end_ns - work_ns, end_ns);
 }
 
 static void pop(struct gate *gate, struct gate_thread *thread, struct lane *lane, uint64_t end_ns, bool known) {
@@ -222,14 +251,11 @@ static void pop(struct gate *gate, struct gate_thread *thread, struct lane *lane
     if (end_ns < start_ns)
         end_ns = start_ns;
     if (known)
-        learn(thread, chunk, start_ns, end_ns, queued);
-    /* Launches with pauses between them may share a chunk: its length is no work then. (With several threads it is
-     * likelier that they took turns.) */
-    uint64_t believed_ns = 2 * chunk->estimated_ns + BELIEF_SLACK_NS;
-    if (!queued && !chunk->alone && PEEK(gate->active) <= 1 && end_ns - start_ns > believed_ns)
-        gate_account(gate, chunk->wanted_ns, end_ns - chunk->estimated_ns, end_ns);
+        learn(gate, thread, chunk, start_ns, end_ns, queued);
+    if (PEEK(gate->shared))
+        account_shared(gate, chunk, start_ns, end_ns);
     else
-        gate_account(gate, chunk->wanted_ns, start_ns, end_ns);
+        account_alone(gate, lane, chunk, start_ns, end_ns, queued);
     POKE(lane->end_ns, end_ns);
     /* This event's time is known now: the next chunk is measured from it. The old base serves as a fresh event. */
     CUevent old = lane->base_event;
@@ -247,7 +273,7 @@ void lane_reap(struct gate *gate, struct gate_thread *thread, struct lane *lane,
     if (lane->blind_ns && now_ns >= lane->blind_ns)
         POKE(lane->blind_ns, 0);
     if (lane->launched != lane->cut && __atomic_load_n(&lane->clean_mark, __ATOMIC_ACQUIRE) == lane->launched) {
-        learn_open(thread, lane, PEEK(lane->clean_ns));
+        learn_open(gate, thread, lane, PEEK(lane->clean_ns));
         clear_open(lane); /* the agent saw the end of it, and accounted */
     }
     if (lane->pushed == lane->popped)
@@ -274,8 +300,12 @@ void lane_finish(struct gate *gate, struct gate_thread *thread, struct lane *lan
     if (lane->pushed != lane->popped || lane->launched == lane->cut)
         return;
     uint64_t start_ns = lane->open_first_ns > lane->end_ns ? lane->open_first_ns : lane->end_ns;
-    gate_account(gate, lane->open_wanted_ns, start_ns, now_ns);
-    learn_open(thread, lane, now_ns);
+    uint64_t work_ns = now_ns - start_ns, seen_ns = lane_seen(lane, lane->cut);
+    if (PEEK(gate->shared) && work_ns > lane->open_ns)
+        work_ns = lane->open_ns;
+    work_ns -= seen_ns < work_ns ? seen_ns : work_ns;
+    gate_account(gate, lane->open_wanted_ns, now_ns - work_ns, now_ns);
+    learn_open(gate, thread, lane, now_ns);
     POKE(lane->end_ns, now_ns);
     POKE(lane->based, false);
     clear_open(lane);
@@ -327,6 +357,7 @@ void lane_foreign_record(struct lane *lane) {
     }
     if (record(PEEK(lane->context), &lane->foreign_event, stream) == CUDA_SUCCESS) {
         lane->foreign_mark = launched;
+        lane->foreign_ns = gate_now();
         lane->foreign_recorded = true;
     }
 }
@@ -359,6 +390,8 @@ static void look(struct lane *lane, uint64_t now_ns, struct lane_probe *probe) {
     if (launched == cut) {
         if (pushed != popped && !query_newest(lane, pushed, popped, now_ns, probe))
             return;
+        if (pushed != popped)
+            probe->mark_ns = PEEK(lane->ring[(pushed - 1) % LANE_CHUNKS].cut_ns);
     } else {
         if (!PEEK(lane->stream_gone) && !(lane->foreign_recorded && lane->foreign_mark == launched))
             lane_foreign_record(lane);
@@ -368,6 +401,7 @@ static void look(struct lane *lane, uint64_t now_ns, struct lane_probe *probe) {
         if (result == CUDA_ERROR_NOT_READY)
             return;
         probe->unconfirmed |= result != CUDA_SUCCESS;
+        probe->mark_ns = lane->foreign_ns;
         probe->end_ns = event_time(PEEK(lane->based) && pushed == popped, PEEK(lane->base_event), PEEK(lane->base_ns),
             lane->foreign_event, now_ns);
     }

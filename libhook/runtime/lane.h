@@ -32,6 +32,7 @@ struct chunk {
     uint64_t wanted_ns; /* when the program wanted to launch the first of it */
     uint64_t first_ns;  /* when it did */
     uint64_t cut_ns;    /* when the event was recorded */
+    uint64_t from;      /* `launched` before the first of it */
     uint32_t launches;
     bool unknown;       /* nothing was known of its length: no telling what is left of it */
     bool alone;         /* events stand directly before and after: its length is the launch's */
@@ -71,8 +72,11 @@ struct lane {
     CUevent foreign_event;
     bool foreign_recorded;
     uint64_t foreign_mark; /* `launched` when it was recorded */
+    uint64_t foreign_ns;   /* when that was */
     uint64_t clean_mark;   /* `launched` when all was seen finished */
     uint64_t clean_ns;     /* ... and when what was open then was over */
+    uint64_t seen_from,
+        seen_ns; /* of the chunk that begins there, so much is accounted already: an open one's beginning */
 };
 
 #pragma GCC visibility push(hidden)
@@ -92,10 +96,24 @@ static inline uint64_t lane_inflight(const struct lane *lane) {
     return PEEK(lane->open_ns) + PEEK(lane->ring_ns);
 }
 
+/* How long the card worked, of `start` to `end`, for what is believed to take so long, the last of it launched by
+ * `mark`. */
+static inline uint64_t lane_work(uint64_t believed_ns, uint64_t start_ns, uint64_t mark_ns, uint64_t end_ns) {
+    uint64_t least_ns = end_ns > mark_ns ? end_ns - mark_ns : 0;
+    uint64_t work_ns = believed_ns > least_ns ? believed_ns : least_ns;
+    return work_ns < end_ns - start_ns ? work_ns : end_ns - start_ns;
+}
+
+/* What of the chunk that begins there the agent has accounted already. */
+static inline uint64_t lane_seen(const struct lane *lane, uint64_t from) {
+    return PEEK(lane->seen_from) == from ? PEEK(lane->seen_ns) : 0;
+}
+
 struct lane_probe {
     bool finished;
     bool unconfirmed;
     uint64_t wanted_ns, start_ns, end_ns; /* of what was in flight, as far as known */
+    uint64_t mark_ns; /* finished: by then the last of it had been launched */
     uint64_t inflight_ns;
 };
 enum lane_look { LANE_NOW, LANE_WHEN_DUE /* without asking the driver before the work should be over */ };

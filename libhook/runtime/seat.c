@@ -29,6 +29,23 @@ static uint64_t launches(const struct gate *gate) {
     return sum;
 }
 
+/* All that this lane launched is over, and its owner has not accounted for it. What is open may go on, and be looked at
+ * again. */
+static void account(struct seat *seat, struct lane *lane, uint64_t estimated_ns, uint64_t open_ns, uint64_t from,
+    const struct lane_probe *one) {
+    bool shared = PEEK(seat->gate->shared);
+    uint64_t work_ns = one->end_ns - one->start_ns;
+
+    if (shared || PEEK(seat->gate->active) <= 1) {
+        uint64_t seen_ns = lane_seen(lane, from);
+        work_ns = lane_work(estimated_ns, one->start_ns, shared ? one->end_ns : one->mark_ns, one->end_ns);
+        work_ns -= seen_ns < work_ns ? seen_ns : work_ns;
+    }
+    POKE(lane->seen_from, from);
+    POKE(lane->seen_ns, open_ns);
+    gate_account(seat->gate, one->wanted_ns, one->end_ns - work_ns, one->end_ns);
+}
+
 /* Is all that was launched over? Sums up what is not, and accounts for what the owners did not see end. */
 static bool probe(struct seat *seat, enum lane_look how, uint64_t now_ns, uint64_t *inflight_ns, uint64_t *end_ns) {
     bool finished = true;
@@ -39,7 +56,8 @@ static bool probe(struct seat *seat, enum lane_look how, uint64_t now_ns, uint64
             struct lane_probe one;
             if (&gates[PEEK(lane->ordinal)] != seat->gate)
                 continue;
-            uint64_t estimated_ns = lane_inflight(lane);
+            uint64_t estimated_ns = lane_inflight(lane), open_ns = PEEK(lane->open_ns);
+            uint64_t from = __atomic_load_n(&lane->cut, __ATOMIC_ACQUIRE);
             lane_probe(lane, how, now_ns, &one);
             seat->unconfirmed |= one.unconfirmed;
             finished &= one.finished;
@@ -49,12 +67,8 @@ static bool probe(struct seat *seat, enum lane_look how, uint64_t now_ns, uint64
             }
             if (one.end_ns > *end_ns)
                 *end_ns = one.end_ns;
-            if (one.start_ns && one.end_ns > one.start_ns) {
-                uint64_t believed_ns = 2 * estimated_ns + 50000;
-                if (PEEK(seat->gate->active) <= 1 && one.end_ns - one.start_ns > believed_ns)
-                    one.start_ns = one.end_ns - estimated_ns;
-                gate_account(seat->gate, one.wanted_ns, one.start_ns, one.end_ns);
-            }
+            if (one.start_ns && one.end_ns > one.start_ns)
+                account(seat, lane, estimated_ns, open_ns, from, &one);
         }
     return finished;
 }
@@ -65,6 +79,15 @@ static void send_kept(struct seat *seat, const struct seat_world *world) {
         return;
     world->send(&seat->kept, WIRE_RETURN);
     seat->kept.epoch = 0;
+}
+
+/* Does other tenants' work run beside ours from now on? Where that is new the daemon counts from what it hears now. */
+static void share(struct seat *seat, const struct seat_world *world, const struct wire_grant *grant, bool fresh) {
+    bool shared = grant->flags & WIRE_GRANT_SHARED, before = PEEK(seat->gate->shared);
+
+    POKE(seat->gate->shared, shared);
+    if (shared && (fresh || !before))
+        seat_tell_used(seat, world);
 }
 
 /* Take the grant; it begins now. */
@@ -81,6 +104,7 @@ static void begin_grant(
     POKE(seat->valve_word, seat->token.epoch);
     if (fresh)
         seat->unconfirmed = false;
+    share(seat, world, grant, fresh);
 }
 
 /* The page shows the epoch of a prepared grant: it has begun, and the first thread may be past the gate already. */
@@ -101,6 +125,7 @@ static void prepare(
     if (world->page->state != PAGE_MAPPED || token_held(&seat->token) != 0)
         return;
     seat->prepared = *grant;
+    POKE(seat->gate->shared, grant->flags & WIRE_GRANT_SHARED);
     gate_arm(seat->gate, grant->epoch, &world->page->map->gpu[seat->slot].epoch, grant->cap_ns);
     adopt(seat, world, now_ns);
 }
@@ -126,8 +151,9 @@ void seat_on_grant(struct seat *seat, const struct seat_world *world, const stru
 void seat_on_extend(
     struct seat *seat, const struct seat_world *world, const struct wire_grant *grant, uint64_t now_ns) {
     adopt(seat, world, now_ns);
-    token_on_extend(&seat->token, grant->epoch, grant->quota_ns, grant->lease_ns, grant->cap_ns,
-        grant->flags & WIRE_GRANT_CONTENDED, now_ns);
+    if (token_on_extend(&seat->token, grant->epoch, grant->quota_ns, grant->lease_ns, grant->cap_ns,
+            grant->flags & WIRE_GRANT_CONTENDED, now_ns))
+        share(seat, world, grant, false);
 }
 
 void seat_on_revoke(
@@ -351,6 +377,24 @@ void seat_run_free(struct seat *seat) {
     token_init(&seat->token);
     POKE(seat->valve_word, 0);
     gate_open_free(seat->gate);
+}
+
+bool seat_is_shared(const struct seat *seat) {
+    return seat->managed && token_held(&seat->token) && PEEK(seat->gate->shared);
+}
+
+void seat_tell_used(struct seat *seat, const struct seat_world *world) {
+    struct wire_used message;
+    struct burst burst;
+
+    gate_burst_snapshot(seat->gate, false, &burst);
+    wire_init(&message, WIRE_USED, 0);
+    message.device = seat->device;
+    message.epoch = token_held(&seat->token);
+    message.busy_ns = burst.total_busy_ns;
+    message.waited_ns = __atomic_load_n(&seat->gate->card_wait_ns, __ATOMIC_RELAXED);
+    if (world->connected)
+        world->send(&message, WIRE_USED);
 }
 
 void seat_stats(struct seat *seat, const struct seat_world *world) {

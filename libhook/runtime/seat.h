@@ -56,6 +56,9 @@ void seat_unprepare(struct seat *seat, const struct seat_world *world, uint64_t 
 void seat_on_daemon(struct seat *seat, const struct seat_world *world, uint64_t now_ns);
 /* Run free: no daemon and mode `run`, or a device that is not shared. */
 void seat_run_free(struct seat *seat);
+/* Does it hold a grant beside others, under which the daemon is to hear soon what was used? */
+bool seat_is_shared(const struct seat *seat);
+void seat_tell_used(struct seat *seat, const struct seat_world *world);
 void seat_stats(struct seat *seat, const struct seat_world *world);
 
 #endif

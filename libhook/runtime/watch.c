@@ -30,7 +30,7 @@ void watch_sync_before(enum watch_scope scope, CUstream stream) {
     uint64_t now_ns = 0;
     for (; lane; lane = lane->next)
         if (lane->launched != lane->cut && concerned(lane, scope, stream, context) &&
-            (PEEK(gates[lane->ordinal].contended) || log_wants(LOG_DEBUG))) {
+            (PEEK(gates[lane->ordinal].contended) || PEEK(gates[lane->ordinal].shared) || log_wants(LOG_DEBUG))) {
             now_ns = now_ns ? now_ns : gate_now();
             lane_cut(lane, now_ns);
         }

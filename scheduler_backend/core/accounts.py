@@ -10,7 +10,7 @@ from __future__ import annotations
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.moves import Epochs
 from scheduler_backend.core.policy import SCALE, Policy, virtual
-from scheduler_backend.core.seat import Member, Seat, Standing, State
+from scheduler_backend.core.seat import BESIDE, Member, Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
 
 HOP_DIVISOR = 16  # the part of what the last grant was charged that may pass for its messages' time
@@ -56,6 +56,14 @@ class Accounts:
         self.claim = ""  # the gang for which this token is kept when it is free
         self.claim_until_ns = 0  # idle until then at most; 0: until something happens
         self.passed: set[str] = set()  # gangs that may not run now
+        # beside the token (sharing.py)
+        self.host_bound: set[str] = set()  # tenants whose duty is low
+        self.sharing: dict[str, Seat] = {}  # of these, those that run beside others
+        self.paused: dict[str, Seat] = {}  # ... and those that would
+        self.busy_ahead_ns = 0  # as Seat.ahead_ns, of all that are not host-bound together
+        self.favoured = ""  # who lags runs without company: a tenant, or BUSY
+        self.favoured_until_ns = 0
+        self.measuring = False  # all have turns, so that duties are known
         self._clients: dict[int, Seat] = {}
         self._epochs = epochs
         self.arrivals = 0
@@ -125,7 +133,8 @@ class Accounts:
         """
         total = 0
         for seat in self.seats.values():
-            if seat.state is not State.IDLE or seat.clock > self.virtual_now or seat.name in self.returning:
+            rival = seat.state is not State.IDLE and seat.state not in BESIDE
+            if rival or seat.clock > self.virtual_now or seat.name in self.returning:
                 total += seat.request_ppm
         return total
 

@@ -35,6 +35,7 @@ class Books(Protocol):
     claim: str
     holder: Seat | None
     waiting: dict[str, Seat]
+    sharing: dict[str, Seat]
     virtual_now: int
     arrivals: int
 
@@ -44,6 +45,7 @@ class Books(Protocol):
     def lead_ns(self) -> int: ...
     def need_ns(self, seat: Seat) -> int: ...
     def barred(self) -> bool: ...
+    def held_up(self) -> bool: ...
     def active_ppm(self) -> int: ...
     def shape_of(self, seat: Seat) -> tuple[bool, int]: ...
     def quota_from(self, seat: Seat, contended: bool, start_ns: int) -> int: ...
@@ -54,7 +56,7 @@ def next_order(machine: Books) -> Prepare | None:
     holder = machine.holder
     if holder is None or machine.barred() or not (machine.contended or holder.state is State.CLOSING):
         return None
-    if machine.claim or holder.gang:
+    if machine.claim or holder.gang or machine.held_up():
         return None
     holds = holder.with_standing(Standing.HOLDS)
     if len(holds) != 1 or holds[0].again:
@@ -90,6 +92,7 @@ def next_order(machine: Books) -> Prepare | None:
         following.resume_ns - machine.policy.resume_early_ns if following.throttled else 0,
         wanting_from_ns,
         brief=_brief(waits, cap_ns),
+        shared=bool(machine.sharing),
     )
 
 
@@ -144,6 +147,7 @@ def orders_behind(machine: Books, order: Prepare) -> list[Prepare]:
             0,
             max(0, order.quota_ns - policy.extend_lead_ns),
             brief=_brief(waits, cap_ns),
+            shared=order.shared,
         )
         found.append(order)
     for each in reversed(held):
@@ -186,6 +190,7 @@ def same_grant(known: Prepare, order: Prepare) -> bool:
         and known.brief == order.brief
         and known.cap_ns == order.cap_ns
         and known.contended == order.contended
+        and known.shared == order.shared
         and known.quota_ns <= order.quota_ns <= known.quota_ns * 5 // 4
     )
 

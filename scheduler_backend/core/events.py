@@ -96,6 +96,19 @@ class TokenReturned(NamedTuple):
     followed: bool = False  # as of Carried
 
 
+class Used(NamedTuple):
+    """A process says what it has used so far, by its own belief: counts of all of its life, which never go back.
+
+    waited_ns: for which work of it was ready and the card did others'.
+    """
+
+    client: int
+    gpu: int
+    epoch: int
+    busy_ns: int
+    waited_ns: int = 0
+
+
 class Carried(NamedTuple):
     """The order of the last Prepare was carried out, at the time of this event: holder_epoch drained, epoch began.
 
@@ -154,6 +167,7 @@ class Grant(NamedTuple):
     cap_ns: int
     contended: bool
     joined: bool
+    shared: bool = False  # others run beside it: it is charged what it uses, and says so (Used)
 
 
 class Prepare(NamedTuple):
@@ -178,6 +192,7 @@ class Prepare(NamedTuple):
     wanting_from_ns: int  # nor does one that wants more at once and drains before then: it would be picked again itself
     after: int = 0  # epoch
     brief: tuple[int, ...] = ()  # those of its clients whose bursts are only a small part of a cap
+    shared: bool = False  # as of Grant
 
 
 class Unprepare(NamedTuple):
@@ -197,6 +212,7 @@ class Extend(NamedTuple):
     lease_ns: int
     cap_ns: int
     contended: bool
+    shared: bool = False
 
 
 class Revoke(NamedTuple):
@@ -290,6 +306,7 @@ Event = (
     | TokenAsked
     | TokenRenewed
     | TokenReturned
+    | Used
     | Carried
     | MemoryAsked
     | MemoryReleased
@@ -323,6 +340,7 @@ EVENTS: dict[str, type[Event]] = {
         TokenAsked,
         TokenRenewed,
         TokenReturned,
+        Used,
         Carried,
         MemoryAsked,
         MemoryReleased,

@@ -56,13 +56,17 @@ class Grants(Limits):
         member.standing = Standing.HOLDS
         member.epoch = self.epoch
         member.granted_ns = self.now_ns
+        member.base_ns, member.used_ns = -1, 0
         member.lease_until_ns = self.now_ns + lease_ns
         member.asks_again = False
         ends = self.contended or admitted or self._limited()
         left_ns, cap_ns = self.policy.valve_ns, self.cap_ns
         if not admitted:
             left_ns, cap_ns = self._part_of(member, self.quota_until_ns - self.now_ns, ends, among)
-        self._actions.append(ev.Grant(member.client, self.gpu, self.epoch, left_ns, lease_ns, cap_ns, ends, joined))
+        shared = bool(self.sharing)
+        self._actions.append(
+            ev.Grant(member.client, self.gpu, self.epoch, left_ns, lease_ns, cap_ns, ends, joined, shared)
+        )
 
     def _part_of(self, member: Member, left_ns: int, ends: bool, among: Sequence[Member]) -> tuple[int, int]:
         """What one process among those that hold is told of the quota that is left, and its cap."""
@@ -96,7 +100,8 @@ class Grants(Limits):
         left_ns = 0 if closing else max(0, self.quota_until_ns - self.now_ns)
         left_ns, cap_ns = self._part_of(member, left_ns, ends, self._holding())
         member.lease_until_ns = self.now_ns + lease_ns
-        self._actions.append(ev.Extend(member.client, self.gpu, self.epoch, left_ns, lease_ns, cap_ns, ends))
+        shared = bool(self.sharing)
+        self._actions.append(ev.Extend(member.client, self.gpu, self.epoch, left_ns, lease_ns, cap_ns, ends, shared))
 
     def _limited(self) -> bool:
         return self.holder is not None and self.holder.limit_ppm < WHOLE_PPM
@@ -119,8 +124,10 @@ class Grants(Limits):
 
     def _rest(self, seat: Seat) -> None:
         seat.state = State.IDLE
+        seat.rested_ns = self.now_ns
         seat.woken = False
         self.waiting.pop(seat.name, None)
+        self.paused.pop(seat.name, None)
 
     def _after_hold(self, seat: Seat) -> None:
         """A process of the holder stopped holding; if it was the last, the grant is over."""

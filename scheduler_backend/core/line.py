@@ -60,7 +60,7 @@ def grant_of(order: Prepare, client: int) -> Grant:
     quota_ns, cap_ns = order.quota_ns, order.cap_ns
     if order.contended:
         quota_ns, cap_ns = of_several(quota_ns, cap_ns, len(order.clients), len(order.brief) - (client in order.brief))
-    return Grant(client, order.gpu, order.epoch, quota_ns, order.lease_ns, cap_ns, order.contended, joined=False)
+    return Grant(client, order.gpu, order.epoch, quota_ns, order.lease_ns, cap_ns, order.contended, False, order.shared)
 
 
 def _at(done: CarriedOut) -> int:

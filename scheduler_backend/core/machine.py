@@ -11,8 +11,10 @@ has returned, died, or lost its lease.
 The machine is one object in layers, each of which knows only those below it:
     machine    the way in, and what follows each event
     residents  tenants and processes that come and go
+    company    who runs beside others
     tenure     how long the holder keeps the token
     rows       the table of what may happen to a tenant
+    sharing    grants beside others, and what each got of its promise
     grants     shape, lease, what clients are told
     limits     rests and quotas
     accounts   the token's state, clocks and charges
@@ -42,9 +44,11 @@ class TokenMachine(Residents):
         """Take one event; returns what to do, in order. Raises RemoteProtocolError: the client's fault."""
         actions: list[ev.Action] = []
         self._actions = actions
-        self._advance(max(now_ns, self.now_ns))
+        now_ns = max(now_ns, self.now_ns)
+        self._meter(now_ns)
+        self._advance(now_ns)
         kind = type(event)
-        if kind is ev.TokenAsked or kind is ev.TokenReturned or kind is ev.TokenRenewed:
+        if kind is ev.TokenAsked or kind is ev.TokenReturned or kind is ev.TokenRenewed or kind is ev.Used:
             self._message(event)
             if kind is ev.TokenReturned and event.followed:  # type: ignore[union-attr]
                 actions.append(ev.WakeAt(self.now_ns))  # should nothing follow, for once
@@ -68,7 +72,9 @@ class TokenMachine(Residents):
         """Do this and settle; for who has all machines in view."""
         actions: list[ev.Action] = []
         self._actions = actions
-        self._advance(max(now_ns, self.now_ns))
+        now_ns = max(now_ns, self.now_ns)
+        self._meter(now_ns)
+        self._advance(now_ns)
         do()
         self._settle()
         return actions
@@ -77,13 +83,14 @@ class TokenMachine(Residents):
         seat = self._clients.get(event.client)
         if seat is None:
             raise ev.RemoteProtocolError(f"client {event.client} has not said Hello for GPU {self.gpu}")
-        if type(event) is not ev.TokenAsked and not 0 < event.epoch <= self._epochs.last:
+        kind = type(event)
+        if kind is not ev.TokenAsked and not 0 < event.epoch <= self._epochs.last:
             raise ev.RemoteProtocolError(f"epoch {event.epoch} was never granted on GPU {self.gpu}")
         member = seat.members[event.client]
         seat.seen_ns = member.heard_ns = self.now_ns
-        if member.standing is Standing.STRAY and not (type(event) is ev.TokenReturned and event.epoch == member.epoch):
+        if member.standing is Standing.STRAY and not (kind is ev.TokenReturned and event.epoch == member.epoch):
             self._charge_stray(seat, member, 0, 0)  # a Return of its epoch says more
-        if type(event) is not ev.TokenRenewed:
+        if kind is ev.TokenAsked or kind is ev.TokenReturned:
             seat.observe(member, event.burst_ns, event.gap_ns)
         self.move(seat, event)
 
@@ -93,10 +100,12 @@ class TokenMachine(Residents):
         for seat in self.waiting.values():
             if seat.throttled and seat.resume_ns - self.policy.resume_early_ns <= self.now_ns:
                 self._throttle(seat)
-        wake_ns = 0
+        wake_ns = self._share()
         self.nominee = None
-        if self.holder is None and not self.claim and not self.barred():
+        if self.holder is None and not self.claim and not self.barred() and not self.held_up():
             ready = [seat for seat in self.waiting.values() if not seat.throttled and seat.name not in self.passed]
+            if self.sharing:  # best effort runs when nobody else can
+                ready = [seat for seat in ready if seat.request_ppm]
             if ready:
                 first, virtual_now = pick(ready, self.virtual_now, self.policy, self.now_ns, self.others)
                 assert first is not None
@@ -107,7 +116,7 @@ class TokenMachine(Residents):
                     self.move(first, Take())
         if self.holder is not None:
             if self.holder.state is State.HOLDING:
-                wake_ns = self._preempt()
+                wake_ns = earliest(wake_ns, self._preempt())
             if self.holder.state is State.HOLDING:
                 wake_ns = earliest(wake_ns, self._look_ahead(self.holder))
             wake_ns = earliest(wake_ns, self._deadline(self.holder))
@@ -117,6 +126,8 @@ class TokenMachine(Residents):
             for seat in self.waiting.values():
                 wake_ns = earliest(wake_ns, seat.resume_ns)
             wake_ns = earliest(wake_ns, self.claim_until_ns)
+        if self.sharing:
+            wake_ns = earliest(wake_ns, self._deadline_shared())
         self._prepare()
         self._actions.append(ev.WakeAt(wake_ns))
 
@@ -187,10 +198,14 @@ class TokenMachine(Residents):
         assert holding == ([self.holder] if self.holder else []), "the holder is the one tenant that holds"
         for seat in self.seats.values():
             holds = seat.with_standing(Standing.HOLDS)
-            assert bool(holds) == (seat is self.holder), f"{seat.name}: {len(holds)} hold; {seat.tell()}"
-            assert all(member.epoch == self.epoch for member in holds), f"{seat.name} holds an old epoch"
+            shares = seat.state in (State.SHARED, State.LEAVING)
+            assert bool(holds) == (seat is self.holder or shares), f"{seat.name}: {len(holds)} hold; {seat.tell()}"
+            epoch = seat.shared_epoch if shares else self.epoch
+            assert all(member.epoch == epoch for member in holds), f"{seat.name} holds an old epoch"
+            assert (seat.name in self.sharing) == shares, f"{seat.name} is not where it runs beside others"
+            assert (seat.name in self.paused) == (seat.state is State.PAUSED), f"{seat.name} is not where it pauses"
             assert (seat.name in self.waiting) == (seat.state is State.WAITING), f"{seat.name} is not where it waits"
-            if seat.state is State.WAITING:
+            if seat.state in (State.WAITING, State.PAUSED):
                 assert seat.with_standing(Standing.WAITS), f"{seat.name} waits for nobody"
             elif seat.state is State.IDLE:
                 assert not seat.with_standing(Standing.WAITS), f"{seat.name} was forgotten; {seat.tell()}"
@@ -200,6 +215,9 @@ class TokenMachine(Residents):
         assert sum(seat.request_ppm for seat in self.seats.values()) <= WHOLE_PPM, "more is promised than there is"
         if self.holder is None and not self.unheard:
             idle = bool(self.claim) or all(seat.throttled or seat.gang for seat in self.waiting.values())
+            idle = (
+                idle or self.held_up() or (bool(self.sharing) and not any(s.request_ppm for s in self.waiting.values()))
+            )
             assert idle, "the token is idle and somebody may run"
 
 

@@ -39,6 +39,24 @@ class Recall(NamedTuple):
     reason: int
 
 
+class Admit(NamedTuple):
+    """Move: it is host-bound and may run beside others."""
+
+
+class Close(NamedTuple):
+    """Move: one that runs beside others is asked to stop."""
+
+    reason: int
+
+
+class Pause(NamedTuple):
+    """Move: it would run beside others, but one of them is favoured."""
+
+
+class Compete(NamedTuple):
+    """Move: it is to have turns like all others."""
+
+
 class Lapse(NamedTuple):
     """Move: a process's lease ran out."""
 

@@ -41,7 +41,7 @@ class Node:
         if kind in ev.MEMORY:
             return self._said_when(self._memory(event, max(now_ns, self._now_ns)))  # type: ignore[arg-type]
         now_ns = self._now_ns = max(now_ns, self._now_ns)
-        if kind is ev.TokenReturned or kind is ev.TokenAsked or kind is ev.TokenRenewed:
+        if kind is ev.TokenReturned or kind is ev.TokenAsked or kind is ev.TokenRenewed or kind is ev.Used:
             gpu = self._gpu_of(event)  # type: ignore[arg-type]
             if kind is ev.TokenAsked or (kind is ev.TokenReturned and event.want_more):  # type: ignore[union-attr]
                 self.gangs.asked(self.clients[event.client][0], gpu)  # type: ignore[union-attr]
@@ -114,7 +114,7 @@ class Node:
         return [action for gpu in gpus for action in self._to_machine(gpu, event, now_ns)]
 
     def _gpu_of(
-        self, event: ev.TokenAsked | ev.TokenReturned | ev.TokenRenewed | ev.MemoryAsked | ev.MemoryReleased
+        self, event: ev.TokenAsked | ev.TokenReturned | ev.TokenRenewed | ev.Used | ev.MemoryAsked | ev.MemoryReleased
     ) -> int:
         known = self.clients.get(event.client)
         if known is None or event.gpu not in known[1]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from scheduler_backend.core import events as ev
+from scheduler_backend.core.company import Company
 from scheduler_backend.core.moves import Recall
 from scheduler_backend.core.policy import best_effort_ppm
-from scheduler_backend.core.seat import Member, Seat, Standing, State
+from scheduler_backend.core.seat import BESIDE, Member, Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM, TenantSpec
-from scheduler_backend.core.tenure import Tenure
 
 
-class Residents(Tenure):
+class Residents(Company):
     """The events that are no message about a token."""
 
     def _tenant_added(self, event: ev.TenantAdded) -> None:
@@ -59,6 +59,7 @@ class Residents(Tenure):
     def _tenant_removed(self, event: ev.TenantRemoved) -> None:
         seat = self.seats.pop(event.name)
         self._hops.pop(event.name, None)
+        self.host_bound.discard(event.name)
         for client in list(seat.members):
             self._actions.append(ev.Revoke(client, self.gpu, seat.members[client].epoch, ev.SHUTDOWN))
             self._client_died(ev.ClientDied(client))
@@ -75,6 +76,12 @@ class Residents(Tenure):
         if known is not None and not (known.standing is Standing.HOLDS and known.epoch == epoch):
             self._client_died(ev.ClientDied(event.client))  # what it held before is not held any more
             known = None
+        if known is not None and seat.state in BESIDE:
+            known.base_ns, known.used_ns = -1, 0
+            self._extend_shared(seat, known)
+            if seat.state is State.LEAVING:
+                self._actions.append(ev.Revoke(event.client, self.gpu, seat.shared_epoch, ev.PREEMPT))
+            return
         if known is not None:
             self._extend(known)
             if self.closing_ns:
@@ -107,7 +114,7 @@ class Residents(Tenure):
             member = seat.members[event.client]
             if member.standing is Standing.STRAY:
                 self._charge_stray(seat, member, 0, 0)
-            if member.standing is not Standing.HOLDS and seat.state in (State.HOLDING, State.CLOSING):
+            if member.standing is not Standing.HOLDS and seat.state not in (State.IDLE, State.WAITING, State.PAUSED):
                 del seat.members[event.client]
             else:
                 self.move(seat, event)

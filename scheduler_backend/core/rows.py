@@ -10,13 +10,26 @@ from __future__ import annotations
 from typing import Any
 
 from scheduler_backend.core import events as ev
-from scheduler_backend.core.grants import Grants
-from scheduler_backend.core.moves import Drained, InvalidTransition, Lapse, Overrun, Prolong, Recall, Row, Take
+from scheduler_backend.core.moves import (
+    Admit,
+    Close,
+    Compete,
+    Drained,
+    InvalidTransition,
+    Lapse,
+    Overrun,
+    Pause,
+    Prolong,
+    Recall,
+    Row,
+    Take,
+)
 from scheduler_backend.core.seat import Seat, Standing, State
+from scheduler_backend.core.sharing import Sharing
 from scheduler_backend.core.tenant import WHOLE_PPM
 
 
-class Rows(Grants):
+class Rows(Sharing):
     """The rows, and the one way to take them."""
 
     def move(self, seat: Seat, event: Any) -> None:
@@ -32,6 +45,8 @@ class Rows(Grants):
     # --- messages ---------------------------------------------------------------------------------------------------
     def _ask_first(self, seat: Seat, event: ev.TokenAsked) -> None:
         """a process wants to launch"""
+        if seat.alone_epoch > 0:
+            seat.duty.rest(self.now_ns - seat.rested_ns)
         self._want(seat, seat.members[event.client])
         seat.woken = True
         self._catch_up(seat)
@@ -103,6 +118,9 @@ class Rows(Grants):
             return
         self._busy_ns += event.busy_ns
         self._launches += event.launches
+        self._measure(seat, event)
+        if self.sharing and seat.alone_epoch == 0:  # else it is not known what of it came before the others did
+            self._use_held(seat, max(0, event.busy_ns - member.used_ns), 0)
         self._measure_hop(seat, self.now_ns - member.granted_ns, event.held_ns)
         member.standing = Standing.WAITS if event.want_more or member.asks_again else Standing.QUIET
         member.asks_again = False
@@ -120,6 +138,7 @@ class Rows(Grants):
         elif member.epoch == event.epoch and event.launches:  # what was not known when its grant was charged
             self._actions.append(ev.Charged(seat.name, self.gpu, event.epoch, 0, 0, event.busy_ns, event.launches))
         if member.epoch == event.epoch and member.span_ns:
+            self._measure(seat, event)
             self._measure_hop(seat, member.span_ns, event.held_ns)
             member.span_ns = 0
         returning = self.returning.pop(seat.name, None)
@@ -134,13 +153,41 @@ class Rows(Grants):
     def _left(self, seat: Seat, event: ev.ClientDied) -> None:
         """a process that held nothing died"""
         del seat.members[event.client]
-        if seat.state is State.WAITING and not seat.with_standing(Standing.WAITS):
+        if seat.state in (State.WAITING, State.PAUSED) and not seat.with_standing(Standing.WAITS):
             self._rest(seat)
 
     def _left_holder(self, seat: Seat, event: ev.ClientDied) -> None:
         """a process of the holder died: nothing of it runs any more"""
         del seat.members[event.client]
         self._after_hold(seat)
+
+    def _return_shared(self, seat: Seat, event: ev.TokenReturned) -> None:
+        """a process has drained; the last one ends the grant"""
+        member = seat.members[event.client]
+        if member.standing is Standing.HOLDS and member.epoch == event.epoch:
+            self._take_back_shared(seat, member, event)
+        else:
+            self._return_late(seat, event)
+
+    def _lapse_shared(self, seat: Seat, event: Lapse) -> None:
+        """a lease ran out: the process is dead, frozen or cut off"""
+        self._stray_shared(seat, event.client, 0)
+        self._actions.append(ev.LeaseLost(seat.name, event.client, self.gpu, seat.shared_epoch))
+        self._after_shared(seat)
+
+    def _overrun_shared(self, seat: Seat, event: Overrun) -> None:
+        """it lives and does not drain: it is charged on, and others go on without it"""
+        self._stray_shared(seat, event.client, self.now_ns)
+        self._actions.append(ev.Overran(seat.name, event.client, self.gpu, seat.shared_epoch))
+        self._after_shared(seat)
+
+    def _stray_shared(self, seat: Seat, client: int, since_ns: int) -> None:
+        member = seat.members[client]
+        asked_again = member.asks_again
+        seat.stray(member, since_ns=since_ns)
+        if asked_again and not since_ns:
+            member.standing = Standing.WAITS
+        self._actions.append(ev.Revoke(client, self.gpu, seat.shared_epoch, ev.LEASE))
 
     # --- moves of our own -------------------------------------------------------------------------------------------
     def _take(self, seat: Seat, event: Take) -> None:
@@ -151,6 +198,7 @@ class Rows(Grants):
         del self.waiting[seat.name]
         self.holder = seat
         self.epoch = event.epoch or self._epochs.take()
+        seat.alone_epoch = 0 if self.sharing else self.epoch
         self.granted_ns = now_ns
         self._shape(seat)
         quota_ns = event.quota_ns or self.quota_from(seat, self.contended, now_ns)
@@ -220,8 +268,36 @@ class Rows(Grants):
 
 _R = Rows
 _IDLE, _WAITING, _HOLDING, _CLOSING = State.IDLE, State.WAITING, State.HOLDING, State.CLOSING
+_SHARED, _LEAVING, _PAUSED = State.SHARED, State.LEAVING, State.PAUSED
 _AFTER = (State.IDLE, State.WAITING)
 TRANSITIONS: dict[tuple[State, type], Row] = {
+    (_IDLE, ev.Used): Row(_R._used_else, (_IDLE,)),
+    (_WAITING, ev.Used): Row(_R._used_else, (_WAITING,)),
+    (_HOLDING, ev.Used): Row(_R._used_held, (_HOLDING,)),
+    (_CLOSING, ev.Used): Row(_R._used_held, (_CLOSING,)),
+    (_PAUSED, ev.Used): Row(_R._used_else, (_PAUSED,)),
+    (_SHARED, ev.Used): Row(_R._used, (_SHARED,)),
+    (_LEAVING, ev.Used): Row(_R._used, (_LEAVING,)),
+    (_WAITING, Admit): Row(_R._admit_shared, (_SHARED,)),
+    (_PAUSED, Admit): Row(_R._admit_shared, (_SHARED,)),
+    (_WAITING, Pause): Row(_R._pause, (_PAUSED,)),
+    (_PAUSED, Compete): Row(_R._compete, (_WAITING,)),
+    (_SHARED, Close): Row(_R._close_shared, (_LEAVING,)),
+    (_SHARED, ev.TokenAsked): Row(_R._ask_shared, (_SHARED,)),
+    (_SHARED, ev.TokenRenewed): Row(_R._renew_shared, (_SHARED,)),
+    (_SHARED, ev.TokenReturned): Row(_R._return_shared, (_SHARED, *_AFTER)),
+    (_SHARED, ev.ClientDied): Row(_R._left_shared, (_SHARED, *_AFTER)),
+    (_SHARED, Lapse): Row(_R._lapse_shared, (_SHARED, *_AFTER)),
+    (_LEAVING, ev.TokenAsked): Row(_R._ask_leaving, (_LEAVING,)),
+    (_LEAVING, ev.TokenRenewed): Row(_R._renew_shared, (_LEAVING,)),
+    (_LEAVING, ev.TokenReturned): Row(_R._return_shared, (_LEAVING, *_AFTER)),
+    (_LEAVING, ev.ClientDied): Row(_R._left_shared, (_LEAVING, *_AFTER)),
+    (_LEAVING, Lapse): Row(_R._lapse_shared, (_LEAVING, *_AFTER)),
+    (_LEAVING, Overrun): Row(_R._overrun_shared, (_LEAVING, *_AFTER)),
+    (_PAUSED, ev.TokenAsked): Row(_R._ask_too, (_PAUSED,)),
+    (_PAUSED, ev.TokenRenewed): Row(_R._renew_stale, (_PAUSED,)),
+    (_PAUSED, ev.TokenReturned): Row(_R._return_late, (_PAUSED,)),
+    (_PAUSED, ev.ClientDied): Row(_R._left, (_PAUSED, _IDLE)),
     (_IDLE, ev.TokenAsked): Row(_R._ask_first, (_WAITING,)),
     (_IDLE, ev.TokenRenewed): Row(_R._renew_stale, (_IDLE,)),
     (_IDLE, ev.TokenReturned): Row(_R._return_late, _AFTER),

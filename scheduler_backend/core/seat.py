@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from enum import Enum
 
+from scheduler_backend.core.duty import Duty
 from scheduler_backend.core.policy import Policy, virtual
 from scheduler_backend.core.quota import Bursts, contended_quota, whole_turn
 from scheduler_backend.core.tenant import WHOLE_PPM, TenantSpec
@@ -27,6 +28,12 @@ class State(Enum):
     WAITING = "waiting"  # one does
     HOLDING = "holding"  # it has the token
     CLOSING = "closing"  # it has it still, and was asked for it
+    SHARED = "shared"  # it runs beside others, with or without a holder
+    LEAVING = "leaving"  # it does so still, and was asked to stop
+    PAUSED = "paused"  # it would, and others come first
+
+
+BESIDE = (State.SHARED, State.LEAVING, State.PAUSED)  # no rivals for the token
 
 
 class Standing(Enum):
@@ -42,8 +49,9 @@ class Member:
     """One process of the tenant."""
 
     __slots__ = (
-        "again", "asks_again", "bursts", "client", "epoch", "granted_ns", "heard_ns", "lease_until_ns", "span_ns",
-        "standing", "stray_since_ns", "stray_total_ns",
+        "again", "alone", "asks_again", "base_ns", "bursts", "client", "epoch", "granted_ns", "heard_ns",
+        "lease_until_ns", "span_ns", "standing", "stray_since_ns", "stray_total_ns", "used_at_ns", "used_ns",
+        "waited_ns",
     )  # fmt: skip
 
     def __init__(self, client: int) -> None:
@@ -59,6 +67,11 @@ class Member:
         self.asks_again = False  # it asked while its grant was closing
         self.stray_since_ns = 0  # charged up to here, for one that overran; 0 for one whose lease ran out
         self.stray_total_ns = 0  # what its tenant had held of all time by then
+        self.base_ns = -1  # what it had used of all time when its shared grant began; -1: it has not said
+        self.used_ns = 0  # under that grant
+        self.waited_ns = 0  # of all time, as it said last
+        self.used_at_ns = 0  # when it said so last
+        self.alone = False  # ... and whether its tenant had the card alone then
 
 
 class Seat:
@@ -89,6 +102,20 @@ class Seat:
         self.ready_since_ns = 0  # since when it waits without resting at its limit; while it rests, the end of that
         self.held_ns = 0  # by its last grant
         self.due_ns = NEVER_NS  # when it has waited as long as its request allows
+        self.duty = Duty()
+        self.rested_ns = 0  # when it wanted nothing any more
+        self.alone_epoch = (
+            0  # of its last grant, where nobody ran beside it; 0: somebody did, below 0: from some time on
+        )
+        self.shared_epoch = 0  # of its last grant beside others
+        self.shared_since_ns = 0
+        self.shared_closing_ns = 0  # when it was asked to stop
+        self.ahead_ns = 0  # beside others: what it got before what it was promised, as time alone; below 0: it lags
+        self.used_ns = 0  # under its shared grant
+        self.spent_ns = 0  # ... of which so much stands in the window
+        self.reported_ns = 0  # when it last used something
+        self.window_from_ns = 0  # its window is filled up to here
+        self.shared_busy_ns = self.shared_launches = 0  # what its Returns said
         self.seen_ns = now_ns  # last sign that it may want the GPU
         self.throttled = False  # its bucket ran dry and is not yet full enough
         self.resume_ns = 0  # when it will be, if throttled
@@ -127,6 +154,14 @@ class Seat:
         member.bursts.observe(burst_ns, gap_ns)
         since_ns = member.heard_ns - self.policy.company_ns
         self.burst_ns = max(each.bursts.burst_ns for each in self.members.values() if each.heard_ns >= since_ns)
+
+    def spend(self, now_ns: int) -> None:
+        """What it used beside others stands in its window as time that ends now; what has no room there comes later."""
+        put_ns = min(self.used_ns - self.spent_ns, now_ns - self.window_from_ns)
+        if put_ns > 0:
+            self.window.add(now_ns - put_ns, now_ns)
+            self.spent_ns += put_ns
+            self.window_from_ns = now_ns
 
     def wait_from(self, now_ns: int) -> None:
         """It waits and has headroom from now on; after held time / request it is due (policy.pick)."""

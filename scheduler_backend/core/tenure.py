@@ -10,7 +10,7 @@ from scheduler_backend.core.ahead import pick_at
 from scheduler_backend.core.moves import Lapse, Overrun, Prolong, Recall
 from scheduler_backend.core.policy import SCALE, eligible, virtual
 from scheduler_backend.core.rows import Rows
-from scheduler_backend.core.seat import Seat, Standing
+from scheduler_backend.core.seat import Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
 
 
@@ -28,10 +28,16 @@ class Tenure(Rows):
         return end_ns + self.policy.overrun_ns
 
     def _lapse_leases(self) -> None:
-        holder = self.holder
+        holder, now_ns = self.holder, self.now_ns
+        for seat in list(self.sharing.values()):
+            overrun_ns = seat.shared_closing_ns + self.policy.overrun_ns
+            for member in seat.with_standing(Standing.HOLDS):
+                if member.lease_until_ns <= now_ns:
+                    self.move(seat, Lapse(member.client))
+                elif seat.state is State.LEAVING and now_ns >= overrun_ns:
+                    self.move(seat, Overrun(member.client))
         if holder is None:
             return
-        now_ns = self.now_ns
         for member in holder.with_standing(Standing.HOLDS):
             if member.lease_until_ns <= now_ns:
                 self.move(holder, Lapse(member.client))
@@ -42,6 +48,16 @@ class Tenure(Rows):
     def _deadline(self, holder: Seat) -> int:
         leases = (member.lease_until_ns for member in holder.members.values() if member.standing is Standing.HOLDS)
         return min(self._overrun_at_ns(), *leases)
+
+    def _deadline_shared(self) -> int:
+        """The same of those that run beside others; 0: there are none."""
+        at_ns = 0
+        for seat in self.sharing.values():
+            if seat.state is State.LEAVING:
+                at_ns = earliest(at_ns, seat.shared_closing_ns + self.policy.overrun_ns)
+            for member in seat.with_standing(Standing.HOLDS):
+                at_ns = earliest(at_ns, member.lease_until_ns)
+        return at_ns
 
     # --- asked back -------------------------------------------------------------------------------------------------
     def _preempt(self) -> int:

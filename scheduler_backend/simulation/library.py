@@ -2,7 +2,8 @@
 
 A process asks, works while its gate is open, closes, drains and returns (process.py says by which rules). What really
 ran on each card is told to the watchers, who judge (watch.py); two tenants at work on one card at once raise here,
-unless the daemon had given the one up (its lease ran out, or it overran).
+unless the daemon had given the one up (its lease ran out, or it overran), or lets it run beside others: then each works
+as fast as alone, for this card has no slices.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from scheduler_backend.simulation.programs import ENDLESS
 IDLE_UNUSED_NS = 500_000  # an unused token goes back after this (libhook/runtime/seat.c)
 IDLE_ALONE_NS = 50 * MS  # alone: idle so long when a renewal is due (token.c)
 VALVE_NS = 5 * MS
+USED_EVERY_NS = 10 * MS  # libhook/core/wire.h
 
 
 class Library(Daemon):
@@ -72,6 +74,7 @@ class Library(Daemon):
             lane.lease_until_ns = self.now_ns + action.lease_ns
             if lane.gate is Gate.OPEN:
                 lane.quota_until_ns, lane.contended = self.now_ns + action.quota_ns, action.contended
+                self._share(process, action.gpu, lane, action.shared)
                 self._work_on(process, action.gpu, lane)
             self._plan_renewal(process, action.gpu, lane)
 
@@ -82,12 +85,28 @@ class Library(Daemon):
         lane.lease_until_ns = self.now_ns + grant.lease_ns
         lane.idle = False
         lane.waiting = False
+        lane.shared = False
         if self.pages.get((process.name, gpu)) != lane.epoch:  # it came too late: the token has moved on
             self._close(process, gpu, lane, at_once=True)
             return
         self.given_up.discard((process.number, gpu))
+        self._share(process, gpu, lane, grant.shared)
         self._work_on(process, gpu, lane)
         self._plan_renewal(process, gpu, lane)
+
+    def _share(self, process: Process, gpu: int, lane: Lane, shared: bool) -> None:
+        begins, lane.shared = shared and not lane.shared, shared
+        if begins:
+            self._tell_used(process, gpu, lane.epoch)
+
+    def _tell_used(self, process: Process, gpu: int, epoch: int) -> None:
+        lane = process.lanes[gpu]
+        if lane.epoch != epoch or lane.gate is not Gate.OPEN or not lane.shared or process.frozen:
+            return
+        self._account(process, gpu, lane)
+        if process.connected:
+            self._send(process, ev.Used(process.number, gpu, epoch, lane.worked_ns))
+        self.at(self.now_ns + USED_EVERY_NS, self._tell_used, process, gpu, epoch)
 
     # --- work --------------------------------------------------------------------------------------------------------
     def _work_on(self, process: Process, gpu: int, lane: Lane) -> None:
@@ -149,8 +168,8 @@ class Library(Daemon):
         working = self.working[gpu]
         for other in working.values():
             given_up = not self.given_up.isdisjoint({(other.number, gpu), (process.number, gpu)})
-            valve = lane.helped or other.lanes[gpu].helped
-            assert other.name == process.name or given_up or valve, (
+            beside = lane.helped or other.lanes[gpu].helped or lane.shared or other.lanes[gpu].shared
+            assert other.name == process.name or given_up or beside, (
                 f"{process.name} and {other.name} work on GPU {gpu} at {self.now_ns} ns"
             )
         working[process.number] = process
@@ -167,6 +186,7 @@ class Library(Daemon):
             lane.left_ns -= self.now_ns - start_ns
         lane.running_since_ns = self.now_ns
         lane.ran_ns += self.now_ns - start_ns
+        lane.worked_ns += self.now_ns - start_ns
         for watcher in self.watchers:
             watcher.on_work(self, process, gpu, start_ns, self.now_ns)
 

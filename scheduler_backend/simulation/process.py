@@ -42,9 +42,11 @@ class Lane:
         "ran_ns",
         "returned",
         "running_since_ns",
+        "shared",
         "version",
         "waiting",
         "wants_ns",
+        "worked_ns",
     )
 
     def __init__(self) -> None:
@@ -55,8 +57,10 @@ class Lane:
         self.quota_until_ns = 0
         self.lease_until_ns = 0
         self.contended = False
+        self.shared = False  # others work beside it
         self.left_ns = 0  # of the burst
         self.ran_ns = 0  # under this grant
+        self.worked_ns = 0  # ever
         self.running_since_ns = -1  # its work occupies the card since; -1: it does not
         self.drained_ns = 0  # what its work was when it closed
         self.idle = False

@@ -185,7 +185,7 @@ size_t fuzz_seed(unsigned index, uint8_t *out) {
     if (index >= 4)
         return 0;
     if (index == 0) { /* one of each */
-        for (int type = WIRE_HELLO; type <= WIRE_ERROR; type++)
+        for (int type = WIRE_HELLO; type <= WIRE_USED; type++)
             at = put_frame(out, at, type, 3, 0x0E, 10);
         return at;
     }

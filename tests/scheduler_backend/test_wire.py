@@ -32,6 +32,18 @@ def test_a_return_carries_flags_and_figures():
     assert event(message) == ev.TokenReturned(7, 0, 9, True, False, True, 3, 4, 5, 6, 7)
 
 
+def test_what_was_used_is_an_event_with_its_epoch():
+    message = core.new(lib.WIRE_USED, 1, device=1, epoch=9, busy_ns=3, waited_ns=4)
+    assert event(message) == ev.Used(7, 0, 9, 3, 4)
+
+
+def test_a_grant_beside_others_says_so():
+    grant = ev.Grant(7, 0, 9, 1, 2, 3, False, False, True)
+    assert wire.decode(wire.grant(grant, 1, 5))[1].flags == lib.WIRE_GRANT_SHARED
+    extend = ev.Extend(7, 0, 9, 1, 2, 3, True, True)
+    assert wire.decode(wire.extend(extend, 1, 5))[1].flags == lib.WIRE_GRANT_SHARED | lib.WIRE_GRANT_CONTENDED
+
+
 def test_memory_messages():
     reserve = core.new(lib.WIRE_MEM_RESERVE, 12, device=1, credit_bytes=2, **{"bytes": 1})
     assert event(reserve) == ev.MemoryAsked(7, 0, 1, 2, 12)

@@ -30,6 +30,7 @@ TYPES = {
         "WIRE_MEM_RECALL",
         "WIRE_STATS",
         "WIRE_ERROR",
+        "WIRE_USED",
     ]
 }
 
@@ -106,7 +107,7 @@ def test_refusals_say_what_was_wrong() -> None:
         (corrupted(grant, 0, b"XX"), errno.EPROTO),
         (corrupted(grant, 2, b"\x02"), errno.EPROTONOSUPPORT),
         (corrupted(grant, 3, b"\x00"), errno.EPROTO),
-        (corrupted(grant, 3, b"\x0e"), errno.EPROTO),
+        (corrupted(grant, 3, b"\x0f"), errno.EPROTO),
         (corrupted(grant, 3, b"\xff"), errno.EPROTO),
         (corrupted(grant, 3, bytes([lib.WIRE_RETURN])), errno.EMSGSIZE),
         (corrupted(grant, 4, b"\xff\xff\xff\xff"), errno.EMSGSIZE),

@@ -77,7 +77,7 @@ def test_a_promise_that_changed_changes_again(tmp_path: Path) -> None:
 
 def test_a_later_part_begins_with_who_was_there(tmp_path: Path) -> None:
     timeline, record = Timeline(), Record(tmp_path / "trace.jsonl", 1)
-    record.recorder._most_bytes = 400_000
+    record.recorder._most_bytes = 450_000
     programs = [Program(spec("a", 0.6)), Program(spec("b", 0.3), "closed_loop", 5 * MS, 15 * MS)]
     world = World(programs, watchers=[timeline, record])
     record.recorder.node = world.node

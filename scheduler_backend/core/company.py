@@ -1,0 +1,103 @@
+"""Who runs beside others, and when all have turns instead.
+
+Those that are host-bound are admitted at once, but for two cases. In a round of measuring, which comes now and then
+and whenever somebody is there whose duty is not known, all have turns. And who lags behind its promise is favoured: a
+tenant runs alone until it has caught up, those that are not host-bound run without any beside them.
+"""
+
+from __future__ import annotations
+
+from scheduler_backend.core import events as ev
+from scheduler_backend.core.moves import Admit, Close, Compete, Pause, Recall
+from scheduler_backend.core.policy import MS
+from scheduler_backend.core.seat import Seat, State
+from scheduler_backend.core.sharing import BUSY
+from scheduler_backend.core.tenant import WHOLE_PPM
+from scheduler_backend.core.tenure import Tenure, earliest
+
+FAVOUR_NS = 50 * MS  # after which another that lags has its turn
+
+
+class Company(Tenure):
+    """Admission beside others."""
+
+    def _share(self) -> int:
+        """Admit, close and pause; returns when to look again (0: no need)."""
+        if not (self.host_bound or self.sharing or self.paused):
+            return 0
+        fresh_until_ns = self._fresh_until_ns() if self._is_allowed() else 0
+        self.measuring = fresh_until_ns <= self.now_ns
+        if self.measuring:
+            self.favoured = ""
+            for seat in list(self.sharing.values()):
+                if seat.state is State.SHARED:
+                    self.move(seat, Close(ev.NEWCOMER))
+            for seat in list(self.paused.values()):
+                self.move(seat, Compete())
+            return 0
+        self._favour()
+        for seat in list(self.sharing.values()):
+            if seat.state is State.SHARED and self._stands_back(seat):
+                self.move(seat, Close(ev.PREEMPT))
+        for seat in [*self.waiting.values(), *self.paused.values()]:
+            if seat.name not in self.host_bound:
+                continue
+            if not self._stands_back(seat):
+                self.move(seat, Admit())
+            elif seat.state is State.WAITING:
+                self.move(seat, Pause())
+        holder = self.holder
+        if holder is not None and holder.state is State.HOLDING and self.favoured not in ("", BUSY, holder.name):
+            self.move(holder, Recall(ev.PREEMPT))
+        return earliest(fresh_until_ns, self.favoured_until_ns if self.favoured else 0)
+
+    def _is_allowed(self) -> bool:
+        """Not beside tenants whose limit, class or other GPUs speak of the token: theirs are turns."""
+        policy = self.policy
+        if not policy.shared or policy.ordering != "eevdf" or self.claim or self.barred():
+            return False
+        for seat in self.seats.values():
+            if seat.members and (seat.limit_ppm < WHOLE_PPM or seat.latency or seat.gang or seat.together):
+                return False
+        return True
+
+    def _active(self) -> list[Seat]:
+        return [seat for seat in self.seats.values() if seat.state is not State.IDLE and seat.request_ppm]
+
+    def _fresh_until_ns(self) -> int:
+        """Until when all duties are known; of those that are there now."""
+        active, period_ns = self._active(), self._period_ns()
+        return min((seat.duty.turns_until_ns(period_ns) for seat in active), default=self.now_ns + period_ns)
+
+    def _period_ns(self) -> int:
+        """How often each is measured: what that costs all others is the same however many they are."""
+        return max(self.policy.measure_every_ns, self.policy.measure_every_ns * len(self._active()) // 2)
+
+    def _stands_back(self, seat: Seat) -> bool:
+        return self.favoured not in ("", seat.name)
+
+    def _favour(self) -> None:
+        """Whom the others make room for: who lags most, until it has caught up; else one that is to be seen alone. Each
+        for so long at a time.
+        """
+        lags: list[tuple[int, str]] = []
+        unknown: list[tuple[int, str]] = []
+        period_ns = self._period_ns()
+        for seat in (*self.sharing.values(), *self.paused.values()):
+            if not self.rests(seat):
+                lags.append((seat.ahead_ns, seat.name))
+                unknown.append((seat.duty.alone_until_ns(period_ns), seat.name))
+        if any(seat.name not in self.host_bound for seat in self._active()):
+            lags.append((self.busy_ahead_ns, BUSY))
+        due_ns, alone = min(unknown, default=(self.now_ns, ""))
+        if self.favoured:
+            ahead_ns = next((ahead_ns for ahead_ns, name in lags if name == self.favoured), 0)
+            unseen = any(name == self.favoured and until_ns < self.now_ns for until_ns, name in unknown)
+            if (ahead_ns < 0 or unseen) and self.now_ns < self.favoured_until_ns:
+                return
+            self.favoured = ""
+        ahead_ns, name = min(lags, default=(0, ""))
+        if len(lags) > 1 and ahead_ns < -self.policy.shared_lag_ns:
+            self.favoured, self.favoured_until_ns = name, self.now_ns + FAVOUR_NS
+        elif len(lags) > 1 and due_ns < self.now_ns:
+            self.favoured, self.favoured_until_ns = alone, self.now_ns + FAVOUR_NS

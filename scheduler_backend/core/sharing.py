@@ -1,0 +1,285 @@
+"""Tenants that are host-bound run beside others: what such a grant is made of, and what each got of its promise.
+
+A token that its holder keeps while its host works leaves the card idle. So a tenant whose duty is low (duty.py) gets
+a grant that excludes nobody: it is no rival for the token, its gate stays open, and the card's own time slicing runs
+its work beside the holder's, or beside that of others like it. It is charged what it uses, by its library's belief,
+which was learned in turns: no kernel's length shows beside others.
+
+The promise. Turns give a tenant its part of the held time, and so its part of the speed that it has alone. Beside
+others it gets at least that: `ahead_ns` grows by what it used, as the time that it would have had to hold the card
+alone for it, and shrinks by its part of the time. Those that are not host-bound have one figure together, for among
+themselves they have turns; while others run beside them their holder says what it used, too. Who lags runs without
+company until it does not (company.py), and then the time itself is what it got: so nobody gains by saying that it
+used less. What nobody is promised is whoever's the card's own slicing gives it to.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scheduler_backend.core import events as ev
+from scheduler_backend.core.grants import Grants
+from scheduler_backend.core.moves import Admit, Close, Compete, Pause
+from scheduler_backend.core.policy import MS
+from scheduler_backend.core.seat import Member, Seat, Standing, State
+
+QUIET_NS = 25 * MS  # without a word of use for so long its program rests, and is owed nothing meanwhile
+COMPANY_CAME = -1  # in the place of Seat.alone_epoch: it was alone when its grant began
+STALL_NS = 50 * MS  # of a time without events, no more is counted: the daemon itself stood still
+BUSY = "*"  # in the place of a tenant's name, which it cannot be: all that are not host-bound
+
+
+class Sharing(Grants):
+    """Shared grants and their accounts."""
+
+    # --- accounts ---------------------------------------------------------------------------------------------------
+    def rests(self, seat: Seat) -> bool:
+        """Does it run beside others and has used nothing lately?"""
+        return seat.state is not State.PAUSED and self.now_ns - seat.reported_ns > QUIET_NS
+
+    def held_up(self) -> bool:
+        """May nobody take the free token: one runs alone without it, or those that run beside others still drain?"""
+        return self.favoured not in ("", BUSY) or (self.measuring and bool(self.sharing))
+
+    def _meter(self, now_ns: int) -> None:
+        """Each is owed its part of the time since the last event, while somebody runs beside others."""
+        span_ns = min(now_ns - self.now_ns, STALL_NS)
+        if span_ns <= 0 or not (self.sharing or self.paused):
+            return
+        whole_ppm = busy_ppm = 0
+        bound: list[Seat] = []
+        for seat in self.seats.values():
+            if seat.state is State.IDLE or not seat.request_ppm:
+                continue
+            if seat.name not in self.host_bound:
+                busy_ppm += seat.request_ppm
+            elif (seat.name in self.sharing or seat.name in self.paused) and self.rests(seat):
+                continue
+            else:
+                bound.append(seat)
+            whole_ppm += seat.request_ppm
+        alone = self._alone()
+        for seat in bound:
+            got_ns = span_ns if seat is alone else 0
+            seat.ahead_ns = self._within(seat.ahead_ns + got_ns - span_ns * seat.request_ppm // whole_ppm)
+        if not busy_ppm:
+            self.busy_ahead_ns = 0
+            return
+        self.busy_ahead_ns -= span_ns * busy_ppm // whole_ppm
+        if alone is not None and alone.name not in self.host_bound:
+            self.busy_ahead_ns += span_ns
+        self.busy_ahead_ns = self._within(self.busy_ahead_ns)
+
+    def _alone(self) -> Seat | None:
+        """Who has the card alone, so that what it got is the time itself, whatever it says."""
+        if not self.sharing:
+            return self.holder
+        if self.holder is not None or len(self.sharing) > 1:
+            return None
+        return next(iter(self.sharing.values()))
+
+    def _within(self, ahead_ns: int) -> int:
+        """No surplus is paid back, and no lag is remembered for long."""
+        most_ns = 2 * self.policy.shared_lag_ns
+        return max(-4 * most_ns, min(most_ns, ahead_ns))
+
+    def _use(self, seat: Seat, used_ns: int, got_ns: int) -> None:
+        """Charge what it used beside others; no more than the card could give it since its grant began."""
+        used_ns = min(used_ns, self.now_ns - seat.shared_since_ns - seat.used_ns)
+        if used_ns > 0:
+            seat.used_ns += used_ns
+            seat.reported_ns = self.now_ns
+        if seat is not self._alone():
+            seat.ahead_ns = self._within(seat.ahead_ns + max(got_ns, seat.duty.alone_ns(used_ns)))
+        seat.spend(self.now_ns)
+
+    def _use_held(self, seat: Seat, used_ns: int, got_ns: int) -> None:
+        """What the holder used while others ran beside it."""
+        if self.sharing and seat.name not in self.host_bound:
+            got_ns = max(got_ns, min(used_ns, self.now_ns - self.granted_ns))
+            self.busy_ahead_ns = self._within(self.busy_ahead_ns + got_ns)
+
+    def _used_since(self, member: Member, event: ev.Used) -> tuple[int, int]:
+        """What a process used since its last word under this grant, and for how long of that time it had not to wait
+        for the card. The first word says from where to count.
+        """
+        if member.standing is not Standing.HOLDS or event.epoch != member.epoch:
+            return 0, 0
+        first = member.base_ns < 0
+        if first:
+            member.base_ns = event.busy_ns
+        used_ns = max(0, event.busy_ns - member.base_ns - member.used_ns)
+        got_ns = max(0, self.now_ns - member.used_at_ns - max(0, event.waited_ns - member.waited_ns))
+        member.used_ns += used_ns
+        member.waited_ns, member.used_at_ns = event.waited_ns, self.now_ns
+        return used_ns, 0 if first or not used_ns else got_ns
+
+    def _measure(self, seat: Seat, event: ev.TokenReturned) -> None:
+        """A turn is over: what does it say of the tenant's duty, if nobody ran beside it?"""
+        if event.epoch != seat.alone_epoch:
+            return
+        together = sum(1 for member in seat.members.values() if member.epoch == event.epoch)
+        seat.duty.observe(event.busy_ns, event.held_ns // max(1, together), self.now_ns)
+        self._sort(seat)
+
+    def _sort(self, seat: Seat) -> None:
+        """Its duty may have changed."""
+        if seat.duty.host_bound:
+            self.host_bound.add(seat.name)
+        else:
+            self.host_bound.discard(seat.name)
+
+    # --- grants -----------------------------------------------------------------------------------------------------
+    def _grant_shared(self, seat: Seat, member: Member, *, joined: bool) -> None:
+        policy = self.policy
+        member.standing = Standing.HOLDS
+        member.epoch = seat.shared_epoch
+        member.again = member.asks_again = False
+        member.granted_ns = self.now_ns
+        member.lease_until_ns = self.now_ns + policy.shared_lease_ns
+        member.base_ns, member.used_ns, member.alone = -1, 0, False
+        lease_ns = policy.shared_lease_ns
+        self._actions.append(
+            ev.Grant(
+                member.client,
+                self.gpu,
+                seat.shared_epoch,
+                lease_ns,
+                lease_ns,
+                policy.cap_shared_ns,
+                False,
+                joined,
+                True,
+            )
+        )
+
+    def _extend_shared(self, seat: Seat, member: Member) -> None:
+        policy = self.policy
+        lease_ns = policy.shared_lease_ns
+        if seat.state is State.LEAVING:
+            lease_ns = policy.lease_margin_ns + policy.cap_shared_ns
+        member.lease_until_ns = self.now_ns + lease_ns
+        self._actions.append(
+            ev.Extend(member.client, self.gpu, seat.shared_epoch, lease_ns, lease_ns, policy.cap_shared_ns, False, True)
+        )
+
+    def _after_shared(self, seat: Seat) -> None:
+        """A process stopped; if it was the last, the grant is over, and the tenant stands where all others do."""
+        if seat.with_standing(Standing.HOLDS):
+            return
+        seat.spend(self.now_ns)
+        self._actions.append(ev.Page(seat.name, self.gpu, 0))
+        self._actions.append(
+            ev.Charged(
+                seat.name, self.gpu, seat.shared_epoch, seat.used_ns, 0, seat.shared_busy_ns, seat.shared_launches
+            )
+        )
+        del self.sharing[seat.name]
+        if not self.sharing and self.holder is None:
+            self.free_since_ns = self.now_ns
+        seat.clock = max(seat.clock, self.virtual_now)  # what it was promised it got beside others
+        seat.steady = max(seat.steady, self.virtual_steady)
+        if seat.with_standing(Standing.WAITS):
+            self._wait(seat)
+        else:
+            self._rest(seat)
+
+    # --- rows -------------------------------------------------------------------------------------------------------
+    def _admit_shared(self, seat: Seat, event: Admit) -> None:
+        """it is host-bound and runs beside others"""
+        self.waiting.pop(seat.name, None)
+        self.paused.pop(seat.name, None)
+        self.sharing[seat.name] = seat
+        if self.holder is not None and self.holder.alone_epoch > 0:
+            self.holder.alone_epoch = COMPANY_CAME
+            for member in self.holder.with_standing(Standing.HOLDS):
+                member.base_ns, member.used_ns = -1, 0
+                if self.holder.state is State.HOLDING:
+                    self._extend(member)  # it is to say what it uses from here on
+        seat.shared_epoch = self._epochs.take()
+        seat.shared_since_ns = seat.reported_ns = seat.window_from_ns = self.now_ns
+        seat.used_ns = seat.spent_ns = seat.shared_busy_ns = seat.shared_launches = 0
+        seat.shared_closing_ns = 0
+        seat.woken = False
+        seat.state = State.SHARED
+        self._actions.append(ev.Page(seat.name, self.gpu, seat.shared_epoch))
+        for member in seat.with_standing(Standing.WAITS):
+            self._grant_shared(seat, member, joined=False)
+        wait_ns = self.now_ns - seat.waiting_since_ns
+        self._actions.append(ev.Handed(seat.name, self.gpu, seat.shared_epoch, wait_ns, wait_ns))
+
+    def _close_shared(self, seat: Seat, event: Close) -> None:
+        """others come first: it drains"""
+        seat.state = State.LEAVING
+        seat.shared_closing_ns = self.now_ns
+        for member in seat.with_standing(Standing.HOLDS):
+            lease_ns = self.policy.lease_margin_ns + self.policy.cap_shared_ns
+            member.lease_until_ns = min(member.lease_until_ns, self.now_ns + lease_ns)
+            self._actions.append(ev.Revoke(member.client, self.gpu, seat.shared_epoch, event.reason))
+
+    def _pause(self, seat: Seat, event: Pause) -> None:
+        """it would run beside others, but one of them lags"""
+        del self.waiting[seat.name]
+        self.paused[seat.name] = seat
+        seat.state = State.PAUSED
+
+    def _compete(self, seat: Seat, event: Compete) -> None:
+        """all have turns again"""
+        del self.paused[seat.name]
+        self._wait(seat)
+
+    def _ask_shared(self, seat: Seat, event: ev.TokenAsked) -> None:
+        """another process joins, or one that holds is told again"""
+        self._grant_shared(seat, seat.members[event.client], joined=True)
+
+    def _ask_leaving(self, seat: Seat, event: ev.TokenAsked) -> None:
+        """too late for this grant"""
+        member = seat.members[event.client]
+        if member.standing is Standing.HOLDS:
+            member.asks_again = True
+        else:
+            member.standing = Standing.WAITS
+
+    def _renew_shared(self, seat: Seat, event: ev.TokenRenewed) -> None:
+        """it lives: its lease is prolonged"""
+        member = seat.members[event.client]
+        if member.standing is Standing.HOLDS and member.epoch == event.epoch:
+            self._extend_shared(seat, member)
+        else:
+            self._actions.append(ev.Revoke(event.client, self.gpu, event.epoch, ev.LEASE))
+
+    def _used(self, seat: Seat, event: ev.Used) -> None:
+        """it says what it used"""
+        member = seat.members[event.client]
+        since_ns, alone = member.used_at_ns, seat is self._alone()
+        used_ns, got_ns = self._used_since(member, event)
+        if used_ns and alone and member.alone and self.now_ns > since_ns:
+            seat.duty.observe_alone(used_ns, self.now_ns - since_ns, self.now_ns)
+            self._sort(seat)
+        member.alone = alone
+        self._use(seat, used_ns, got_ns)
+
+    def _used_held(self, seat: Seat, event: ev.Used) -> None:
+        """it says what it used beside others"""
+        self._use_held(seat, *self._used_since(seat.members[event.client], event))
+
+    def _used_else(self, seat: Seat, event: ev.Used) -> None:
+        """its grant is over"""
+
+    def _take_back_shared(self, seat: Seat, member: Member, event: ev.TokenReturned) -> None:
+        """One of its processes has drained: the rest of what it used, and whether it wants more."""
+        if event.busy_ns > member.used_ns:
+            self._use(seat, event.busy_ns - member.used_ns, 0)
+        seat.shared_busy_ns += event.busy_ns
+        seat.shared_launches += event.launches
+        wants = event.want_more or member.asks_again
+        member.standing = Standing.WAITS if wants else Standing.QUIET
+        member.asks_again = False
+        if wants and seat.state is State.SHARED:
+            self._grant_shared(seat, member, joined=True)
+        self._after_shared(seat)
+
+    def _left_shared(self, seat: Seat, event: Any) -> None:
+        """one of its processes died"""
+        del seat.members[event.client]
+        self._after_shared(seat)

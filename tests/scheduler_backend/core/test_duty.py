@@ -1,0 +1,75 @@
+"""What turns say of a tenant's duty."""
+
+from __future__ import annotations
+
+from scheduler_backend.core.duty import BLOCK_NS, BLOCK_TURNS, BLOCKS, SHORT_GAP_NS, Duty
+
+TURN_NS = BLOCK_NS + 1_000_000
+
+
+def after(*shares: float) -> Duty:
+    duty = Duty()
+    for number, share in enumerate(shares, start=1):
+        duty.observe(round(TURN_NS * share), TURN_NS, number * TURN_NS)
+    return duty
+
+
+def test_a_few_blocks_in_a_row_make_a_tenant_host_bound():
+    assert not after(*[0.5] * (BLOCKS - 1)).host_bound
+    assert after(*[0.5] * BLOCKS).host_bound
+    assert not after(0.5, 0.5, 0.9, 0.5, 0.5).host_bound
+
+
+def test_it_stays_so_whatever_turns_say_until_it_is_seen_busy_alone():
+    duty = after(0.5, 0.5, 0.5, 1.0, 1.0, 1.0)
+    assert duty.host_bound
+    duty.observe_alone(6, 10, 1)
+    assert duty.ppm == 600_000  # turns show it slower than it is
+    duty.observe_alone(10, 10, 2)
+    assert duty.ppm == 800_000
+    duty.observe_alone(10, 10, 3)
+    assert duty.host_bound
+    duty.observe_alone(10, 10, 4)
+    assert not duty.host_bound
+
+
+def test_when_it_is_to_be_measured_again():
+    assert Duty().turns_until_ns(10) == 0
+    assert after(0.5).turns_until_ns(10) == 0  # undecided
+    assert after(1.0).turns_until_ns(10) == TURN_NS + 10
+    duty = after(0.5, 0.5, 0.5)
+    assert duty.turns_until_ns(10) == 3 * TURN_NS + 40
+    assert duty.alone_until_ns(10) == 0
+    duty.observe_alone(6, 10, 7)
+    assert duty.alone_until_ns(10) == 17
+
+
+def test_short_turns_make_a_block_together():
+    duty = Duty()
+    for turn in range(BLOCK_TURNS):
+        assert duty.ppm == 0
+        duty.observe(50_000, 300_000, turn)
+    assert duty.ppm == 166_666
+    assert duty.turned_ns == BLOCK_TURNS - 1
+
+
+def test_a_short_gap_between_turns_is_its_hosts_time_and_a_long_one_is_not():
+    duty = Duty()
+    duty.observe(1_000_000, 1_000_000, 1)
+    duty.rest(SHORT_GAP_NS - 1)
+    assert duty.held_ns == 1_000_000 + SHORT_GAP_NS - 1
+    duty.rest(SHORT_GAP_NS)
+    assert duty.held_ns == 1_000_000 + SHORT_GAP_NS - 1
+
+
+def test_what_took_no_time_says_nothing_and_no_more_is_believed_than_was_held():
+    duty = Duty()
+    duty.observe(5, 0, 1)
+    assert duty.turns == 0
+    duty.observe(1 << 62, TURN_NS, 1)
+    assert duty.ppm == 1_000_000
+
+
+def test_used_time_is_told_as_time_alone():
+    assert after(0.5, 0.5, 0.5).alone_ns(100) == 200
+    assert Duty().alone_ns(100) == 2000  # unknown: bounded

@@ -1,0 +1,283 @@
+"""Tenants that are host-bound beside others: a machine, a model of programs and of a card that slices, in virtual time.
+
+A program of duty d works for d of the time that it has the card alone. Beside others it gets what the card's slicing
+leaves: each program that would always run has an equal part, one that is host-bound no more than it could use.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler_backend.core import events as ev
+from scheduler_backend.core.machine import TokenMachine
+from scheduler_backend.core.moves import Epochs
+from scheduler_backend.core.policy import MS, Policy
+from scheduler_backend.core.seat import State
+from scheduler_backend.core.tenant import TenantSpec
+
+STEP_NS = MS // 2
+DRAIN_NS = MS // 2
+REPORT_NS = 10 * MS
+
+
+class Program:
+    """One process of a tenant."""
+
+    def __init__(self, number: int, name: str, request: float, duty: float, slowed: float = 0.0) -> None:
+        self.number, self.name, self.request, self.duty = number, name, request, duty
+        self.slowed = slowed or duty  # its duty beside others, where it waits for each of its kernels
+        self.epoch = 0
+        self.shared = self.ends = False
+        self.quota_until_ns = 0
+        self.closing_ns = 0
+        self.granted_ns = 0
+        self.total_ns = 0.0  # ever
+        self.total_at_grant_ns = 0.0
+        self.reported_ns = 0
+        self.rests = False
+        self.waited_ns = 0.0
+        self.lies = 1.0  # what it says that it used, by what it did
+
+
+class World:
+    """A card, its machine, its programs."""
+
+    def __init__(self, *programs: tuple[str, float, float] | tuple[str, float, float, float], **policy: Any) -> None:
+        self.machine = TokenMachine(0, Policy(**policy), Epochs())
+        self.now_ns = 0
+        self.wake_ns = 0
+        self.programs: dict[int, Program] = {}
+        self.most_at_once = 0
+        self.pending: list[Program] = []  # are to say from where they count
+        for program in programs:
+            self.add(*program)
+
+    def add(self, name: str, request: float, duty: float, slowed: float = 0.0, **more: Any) -> Program:
+        number = len(self.programs) + 1
+        spec = TenantSpec(
+            name, round(request * 1e6), round(more.get("limit", 1.0) * 1e6), 0, more.get("latency", False)
+        )
+        program = self.programs[number] = Program(number, name, request, duty, slowed)
+        self.do(ev.TenantAdded(spec))
+        self.do(ev.ClientJoined(name, number, (0,)))
+        self.do(ev.TokenAsked(number, 0))
+        return program
+
+    def do(self, event: ev.Event) -> None:
+        for action in self.machine.handle(event, self.now_ns):
+            program = self.programs.get(getattr(action, "client", 0))
+            if isinstance(action, ev.WakeAt):
+                self.wake_ns = action.at_ns
+            elif isinstance(action, ev.Grant) and program is not None:
+                program.epoch, program.shared, program.closing_ns = action.epoch, action.shared, 0
+                program.ends = action.contended
+                program.granted_ns, program.total_at_grant_ns = self.now_ns, program.total_ns
+                program.quota_until_ns = self.now_ns + action.quota_ns
+                if action.shared:
+                    self.pending.append(program)
+            elif isinstance(action, ev.Extend) and program is not None:
+                program.quota_until_ns = self.now_ns + action.quota_ns
+                if action.shared and not program.shared:
+                    self.pending.append(program)
+                program.shared, program.ends = action.shared, action.contended
+            elif isinstance(action, ev.Revoke) and program is not None and program.epoch == action.epoch:
+                program.closing_ns = program.closing_ns or self.now_ns + DRAIN_NS
+        self.machine.check()
+
+    def _say(self, program: Program) -> None:
+        self.do(
+            ev.Used(program.number, 0, program.epoch, round(program.total_ns * program.lies), round(program.waited_ns))
+        )
+        program.reported_ns = self.now_ns
+
+    def _run(self) -> None:
+        """One step of the card."""
+        working = [p for p in self.programs.values() if p.epoch and not p.rests]
+        self.most_at_once = max(self.most_at_once, len(working))
+        left, share = 1.0, {}
+        for done, program in enumerate(sorted(working, key=lambda p: p.slowed if len(working) > 1 else p.duty)):
+            most = program.duty if len(working) == 1 else program.slowed
+            share[program] = min(most, left / (len(working) - done))
+            left -= share[program]
+        for program, part in share.items():
+            program.total_ns += part * STEP_NS
+            program.waited_ns += STEP_NS * (1 if program.lies < 1 else 1 - part / program.duty)
+
+    def go(self, milliseconds: float) -> dict[str, float]:
+        """Each program's part of the card."""
+        before = {p.name: p.total_ns for p in self.programs.values()}
+        until_ns = self.now_ns + round(milliseconds * MS)
+        while self.now_ns < until_ns:
+            self.pending.clear()
+            self._run()
+            self.now_ns += STEP_NS
+            if self.wake_ns and self.wake_ns <= self.now_ns:
+                self.do(ev.Tick())
+            for program in list(self.programs.values()):
+                if not program.epoch:
+                    continue
+                if program.shared and program.reported_ns < self.now_ns - REPORT_NS and not program.rests:
+                    self._say(program)
+                over = program.closing_ns and self.now_ns >= program.closing_ns
+                if over or (program.ends and self.now_ns >= program.quota_until_ns):
+                    self._back(program)
+                elif not program.ends and self.now_ns >= program.granted_ns + 100 * MS:
+                    program.granted_ns = self.now_ns
+                    self.do(ev.TokenRenewed(program.number, 0, program.epoch))
+            for program in self.pending:
+                if program.epoch:
+                    self._say(program)
+        return {p.name: (p.total_ns - before[p.name]) / (milliseconds * MS) for p in self.programs.values()}
+
+    def _back(self, program: Program) -> None:
+        epoch, program.epoch = program.epoch, 0
+        used_ns = round((program.total_ns - program.total_at_grant_ns) * program.lies)
+        held_ns = self.now_ns - program.granted_ns
+        self.do(
+            ev.TokenReturned(program.number, 0, epoch, not program.rests, busy_ns=used_ns, launches=1, held_ns=held_ns)
+        )
+
+    def until(self, states: dict[str, State]) -> None:
+        """Go on until these tenants stand so, a second at most."""
+        until_ns = self.now_ns + 1000 * MS
+        while {name: self.state(name) for name in states} != states:
+            assert self.now_ns < until_ns, {name: self.state(name) for name in states}
+            self.go(0.5)
+
+    def state(self, name: str) -> State:
+        return self.machine.seats[name].state
+
+
+def test_two_that_are_host_bound_run_beside_each_other():
+    world = World(("a", 0.5, 0.45), ("b", 0.5, 0.45))
+    world.go(200)
+    parts = world.go(4000)
+    assert min(parts.values()) > 0.96 * 0.45
+    assert world.most_at_once == 2
+
+
+def test_without_the_option_they_take_turns():
+    world = World(("a", 0.5, 0.45), ("b", 0.5, 0.45), shared=False)
+    parts = world.go(2000)
+    assert world.most_at_once == 1
+    assert sum(parts.values()) < 0.5
+
+
+def test_always_busy_ones_take_turns():
+    world = World(("a", 0.7, 1.0), ("b", 0.3, 1.0))
+    world.go(200)
+    parts = world.go(3000)
+    assert world.most_at_once == 1
+    assert parts["a"] == pytest.approx(0.7, abs=0.01)
+
+
+def test_beside_a_busy_one_nobody_gets_less_than_its_turns_would_give_it():
+    world = World(("host", 0.5, 0.5, 0.27), ("busy", 0.5, 1.0))
+    world.go(500)
+    parts = world.go(5000)
+    assert parts["host"] > 0.25
+    assert parts["busy"] > 0.65
+
+
+def test_who_lags_beside_others_runs_without_company_until_it_has_caught_up():
+    world = World(("waits", 0.5, 0.33, 0.05), ("busy", 0.5, 1.0))
+    world.go(500)
+    parts = world.go(5000)
+    assert parts["waits"] > 0.97 * 0.33 / 2
+    assert parts["busy"] > 0.5
+
+
+def test_a_busy_one_keeps_a_large_promise_beside_a_small_one():
+    world = World(("busy", 0.9, 1.0), ("host", 0.1, 0.5, 0.27))
+    world.go(500)
+    parts = world.go(5000)
+    assert parts["busy"] > 0.87  # rounds of measuring take one or two points
+    assert parts["host"] > 0.97 * 0.05
+
+
+def test_those_that_are_busy_share_exactly_beside_one_that_is_not():
+    world = World(("a", 0.5, 1.0), ("b", 0.25, 1.0), ("host", 0.25, 0.4, 0.2))
+    world.go(1000)
+    parts = world.go(6000)
+    assert parts["a"] / (parts["a"] + parts["b"]) == pytest.approx(2 / 3, abs=0.015)
+    assert parts["a"] > 0.49
+    assert parts["b"] > 0.245
+    assert parts["host"] > 0.097
+
+
+def test_a_newcomer_is_measured_in_turns_first():
+    world = World(("a", 0.4, 0.45), ("b", 0.3, 0.45))
+    world.until({"a": State.SHARED, "b": State.SHARED})
+    world.add("c", 0.3, 0.3)
+    assert world.state("a") is not State.SHARED
+    world.until({name: State.SHARED for name in "abc"})
+
+
+def test_one_that_becomes_busy_has_turns_again():
+    world = World(("a", 0.5, 0.4), ("b", 0.5, 0.4))
+    world.go(300)
+    for program in world.programs.values():
+        program.duty = program.slowed = 1.0
+    world.go(3700)  # three rounds of measuring
+    world.most_at_once = 0
+    parts = world.go(2000)
+    assert world.most_at_once == 1
+    assert parts["a"] == pytest.approx(0.5, abs=0.01)
+
+
+@pytest.mark.parametrize("more", [{"limit": 0.3}, {"latency": True}])
+def test_beside_a_limit_or_the_latency_class_all_have_turns(more):
+    world = World(("a", 0.3, 0.45), ("b", 0.3, 0.45))
+    world.go(300)
+    world.add("c", 0.3, 1.0, **more)
+    world.go(50)
+    world.most_at_once = 0
+    world.go(1000)
+    assert world.most_at_once == 1
+
+
+def test_one_that_rests_is_owed_nothing_meanwhile():
+    world = World(("a", 0.5, 0.45), ("b", 0.5, 1.0))
+    world.go(400)
+    world.programs[1].rests = True
+    world.go(90)  # no round of measuring comes in so short a time
+    assert world.machine.favoured != "a"
+
+
+def test_what_a_liar_says_that_it_did_not_use_costs_others_no_more_than_their_promise():
+    world = World(("liar", 0.3, 1.0), ("busy", 0.7, 1.0))
+    world.programs[1].lies = 0.1
+    world.go(500)
+    parts = world.go(5000)
+    assert parts["busy"] > 0.65, parts
+
+
+def test_who_dies_beside_others_is_gone_and_they_go_on():
+    world = World(("a", 0.5, 0.45), ("b", 0.5, 0.45))
+    world.go(300)
+    del world.programs[1]
+    world.do(ev.ClientDied(1))
+    assert world.state("a") is State.IDLE
+    world.do(ev.TenantRemoved("a"))
+    assert world.go(1000)["b"] > 0.43
+
+
+def test_a_lease_that_runs_out_beside_others_strays():
+    world = World(("a", 0.5, 0.45), ("b", 0.5, 0.45))
+    world.go(300)
+    epoch = world.machine.seats["a"].shared_epoch
+    world.programs[1].epoch = 0  # frozen: it says nothing more
+    world.go(400)
+    assert world.machine.seats["a"].shared_epoch == epoch
+    assert world.state("a") is State.IDLE
+
+
+def test_used_time_stands_in_the_window_once():
+    world = World(("a", 0.5, 0.45), ("b", 0.5, 0.45))
+    world.go(300)
+    before, _ = world.machine.usage_ns("a", world.now_ns)
+    parts = world.go(150)
+    after, _ = world.machine.usage_ns("a", world.now_ns)
+    assert (after - before) / (150 * MS) == pytest.approx(parts["a"], abs=0.08)

@@ -25,7 +25,7 @@ COMMANDS = {  # name -> (module, what it does)
     "serve": ("gemini.cli.serve", "the node daemon, in the foreground"),
     "run": ("gemini.cli.run", "run a command as a tenant with a share of the GPU"),
     "ps": ("gemini.cli.status", "tenants with their promised and achieved share, memory and waiting time"),
-    "top": ("gemini.cli.status", "the same, live"),
+    "top": ("gemini.cli.top", "the same, live"),
     "set": ("gemini.cli.status", "change a running tenant's share"),
     "advise": ("gemini.cli.advise", "what a tenant should ask for, read from what it did"),
     "share": ("gemini.cli.share", "named shares for containers: podman run --device gemini.io/share=NAME"),

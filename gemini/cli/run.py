@@ -21,8 +21,8 @@ from gemini.cli.comeback import Comeback
 from gemini.cli.node import HOOK, Node, ask, beyond_cards, register, tenant_environment, tenant_path
 from gemini.cli.options import add_node, add_shares, node_of
 from gemini.cli.problem import Problem
-from gemini.cli.status import percent
 from gemini.cli.supervise import supervise
+from gemini.cli.table import percent
 from gemini.units import parse_memory, resolve_shares
 
 

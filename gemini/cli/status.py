@@ -1,33 +1,21 @@
-"""What tenants were promised, what they get, and how to change it: gemini ps, gemini top, gemini set."""
+"""What tenants were promised, what they get, and how to change it: gemini ps, gemini set."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
-import time
 from typing import Any
 
+from gemini.cli import table
 from gemini.cli.node import Node, ask, tenant_path
 from gemini.cli.options import add_node, add_shares, node_of
 from gemini.cli.problem import Problem
-from gemini.units import format_share, format_size, parse_share
+from gemini.cli.table import percent
+from gemini.units import format_share, parse_memory, parse_share
 
-COLUMNS = (
-    "NAME",
-    "REQUEST",
-    "LIMIT",
-    "ENTITLED",
-    "ACHIEVED",
-    "MEMORY",
-    "WAIT P99",
-    "LAUNCHES",
-    "PROCESSES",
-    "ENFORCED",
-    "GPU",
-)
-
-LONGEST_INTERVAL_S = 86400  # of gemini top
+PLAIN_WIDTH = 80
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,40 +25,42 @@ def configure(parser: argparse.ArgumentParser) -> None:
     if command == "ps":
         parser.description = "Tenants with their promised and achieved share, memory and waiting time."
         parser.add_argument("--json", action="store_true", help="the daemon's answer as JSON")
-    elif command == "top":
-        parser.description = "Tenants, live; ends with Ctrl-C."
-        parser.add_argument("--interval", metavar="S", type=float, default=1.0, help="seconds between two looks (1)")
-        parser.add_argument("--count", metavar="N", type=int, default=0, help="end after N looks")
+        add_columns(parser)
     else:
         parser.description = "Change a running tenant's share; it holds from the next grant on."
         parser.add_argument("name", metavar="NAME")
         add_shares(parser)
+        parser.add_argument("--memory", metavar="SIZE", help="GPU memory, such as 4GiB; all: the whole card")
+
+
+def add_columns(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--columns", metavar="A,B", help="these columns, or all; without it those that fit")
+    parser.epilog = "columns:\n" + table.explained()
 
 
 def main(args: argparse.Namespace) -> int:
     node = node_of(args)
-    commands = {"ps": show, "top": watch, "set": change}
-    return commands[args.command](node, args)
+    return {"ps": show, "set": change}[args.command](node, args)
 
 
 def show(node: Node, args: argparse.Namespace) -> int:
+    wanted = table.chosen(args.columns)
     state = ask(node, "GET", "/state")
     if args.json:
         print(json.dumps(state, indent=2))
         return 0
-    rows = [row(tenant) for tenant in state.get("tenants", [])]
-    print(headline(state))
+    rows = of_card(state, None)
+    print("\n".join(summary(state)))
     if not rows:
         print("no tenants; gemini run --request 0.3 -- CMD makes one")
         return 0
-    widths = [max(len(line[i]) for line in (COLUMNS, *rows)) for i in range(len(COLUMNS))]
-    for line in (COLUMNS, *rows):
-        cells = [
-            line[0].ljust(widths[0]),
-            *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)),
-        ]
-        print("  ".join(cells).rstrip())
+    print(table.text_of(table.cells(rows, wanted or table.fitting(rows, width_of(sys.stdout)))))
     return 0
+
+
+def width_of(stream: Any) -> int:
+    """Characters of a line there; PLAIN_WIDTH where that is no terminal."""
+    return shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns if stream.isatty() else PLAIN_WIDTH
 
 
 def headline(state: dict[str, Any]) -> str:
@@ -84,75 +74,26 @@ def name_of(device: dict[str, Any]) -> str:
     return f"{name} (simulated)" if device.get("simulated") and "simulated" not in name else name
 
 
-def percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f} %"
+def summary(state: dict[str, Any]) -> list[str]:
+    """A line for each card: what it is, what of it is promised, what is held."""
+    cards = state.get("devices") or []
+    if len(cards) < 2:
+        return [headline(state)]
+    lines = []
+    for card in cards:
+        there = [tenant for tenant in state.get("tenants", []) if card["index"] in tenant.get("gpus", [])]
+        held = [one for tenant in there for one in tenant.get("on_gpus", []) if one["gpu"] == card["index"]]
+        lines.append(
+            f"GPU {card['index']}  {name_of(card)}: {format_share(sum(one['request'] for one in there))} promised, "
+            f"{percent(sum(one['achieved'] for one in held))} held"
+        )
+    return lines
 
 
-def row(tenant: dict[str, Any]) -> tuple[str, ...]:
-    """One tenant of the daemon's answer as the cells of COLUMNS; what it does not say is `-`."""
-    used, most = tenant.get("memory_bytes"), tenant.get("memory_limit_bytes")
-    memory = "-" if used is None else format_size(used) + (f" / {format_size(most)}" if most else "")
-    wait = tenant.get("wait_ms_p99")
-    clients = tenant.get("clients")
-    gpus = tenant.get("gpus")
-    return (
-        str(tenant.get("name", "?")),
-        format_share(tenant.get("request", 0.0)),
-        format_share(tenant.get("limit", 1.0)),
-        percent(tenant.get("entitled")),
-        percent(tenant.get("achieved")),
-        memory,
-        "-" if wait is None else f"{wait:.1f} ms",
-        str(tenant.get("launches", "-")),
-        "-" if clients is None else str(len(clients) if isinstance(clients, list) else clients),
-        str(tenant.get("enforced", "-")),
-        "-" if gpus is None else ",".join(str(gpu) for gpu in gpus),
-    )
-
-
-def fitting(rows: list[tuple[str, ...]], width: int) -> list[int]:
-    """The columns that a terminal of so many characters has room for, the dispensable left out first."""
-    kept = list(range(len(COLUMNS)))
-    for name in ("LAUNCHES", "PROCESSES", "ENTITLED", "WAIT P99", "GPU", "LIMIT"):
-        widths = [max(len(line[index]) for line in (COLUMNS, *rows)) for index in kept]
-        if sum(widths) + 2 * len(kept) <= width:
-            break
-        kept.remove(COLUMNS.index(name))
-    return kept
-
-
-def watch(node: Node, args: argparse.Namespace) -> int:
-    if not 0 < args.interval <= LONGEST_INTERVAL_S:
-        raise Problem(f"--interval {args.interval:g}: give seconds above 0, up to {LONGEST_INTERVAL_S}", status=2)
-    if args.count < 0:
-        raise Problem(f"--count {args.count}: give a whole number of looks, or leave it out for no end", status=2)
-    from rich.console import Console
-    from rich.live import Live
-    from rich.table import Table
-
-    console = Console(file=sys.stdout)
-
-    def table() -> Table:
-        state = ask(node, "GET", "/state")
-        shown = Table(title=headline(state), title_justify="left", box=None, header_style="bold", pad_edge=False)
-        tenants = state.get("tenants", [])
-        rows = [row(tenant) for tenant in tenants]
-        kept = fitting(rows, console.width)
-        for index in kept:
-            shown.add_column(COLUMNS[index], justify="left" if index == 0 else "right", no_wrap=True)
-        for tenant, cells in zip(tenants, rows, strict=True):
-            holds = bool(tenant.get("holding"))
-            shown.add_row(*(cells[index] for index in kept), style="green" if holds else None)
-        return shown
-
-    looks = 0
-    with Live(table(), console=console, screen=False, auto_refresh=False) as live:
-        while args.count == 0 or looks < args.count:
-            live.update(table(), refresh=True)
-            looks += 1
-            if looks != args.count:
-                time.sleep(args.interval)
-    return 0
+def of_card(state: dict[str, Any], number: int | None) -> list[table.Row]:
+    """The rows, of one card or of all."""
+    rows = table.rows_of(state.get("tenants", []))
+    return rows if number is None else [row for row in rows if row[1].get("gpu", number) == number]
 
 
 def change(node: Node, args: argparse.Namespace) -> int:
@@ -161,10 +102,12 @@ def change(node: Node, args: argparse.Namespace) -> int:
         spec["request"] = parse_share(args.request, "request")
     if args.limit is not None:
         spec["limit"] = parse_share(args.limit, "limit")
+    if args.memory is not None:
+        spec["memory_bytes"] = 0 if args.memory == "all" else parse_memory(args.memory)
     if args.service is not None:
         spec["latency"] = args.service == "latency"
     if not spec:
-        raise Problem("nothing to change; give --request, --limit or --class", status=2)
+        raise Problem("nothing to change; give --request, --limit, --memory or --class", status=2)
     if spec.get("request", 0.0) > spec.get("limit", 1.0):
         raise Problem(f"request {args.request} is above limit {args.limit}; lower the request or raise the limit", 2)
     ask(node, "PATCH", tenant_path(args.name), spec)

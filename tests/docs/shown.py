@@ -69,8 +69,6 @@ def lines_of(picture: Path) -> list[str]:
 
 
 def top() -> None:
-    from gemini.cli.status import COLUMNS
-
     with Bed() as bed, contextlib.ExitStack() as loads:
         for name, request, limit, memory in TENANTS:
             bed.tenant(name, request, limit, memory=memory * GIB, latency=name != "train")
@@ -92,7 +90,7 @@ def top() -> None:
             terminal.read(0.2)
     frame = UP.split(terminal.drawn.decode())[-1]
     frame = frame[frame.index("NVIDIA") :].replace("\x1b[?25h", "").replace("\r", "")
-    assert all(column in frame for column in COLUMNS), frame
+    assert "ACHIEVED" in frame, frame
     draw("top", "gemini top", frame)
 
 

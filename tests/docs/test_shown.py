@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gemini.cli.kubectl_view import CARD_COLUMNS, NODE_COLUMNS
-from gemini.cli.status import COLUMNS, row
+from gemini.cli.table import NAMES, cells, rows_of
 from tests.docs.blocks import form
 from tests.docs.shown import SHOWN, draw, lines_of
 
@@ -15,17 +15,19 @@ ROOT = Path(__file__).resolve().parents[2]
 TENANT = {
     "name": "train", "request": 0.5, "limit": 1.0, "entitled": 0.556, "achieved": 0.681, "memory_bytes": 32 << 30,
     "memory_limit_bytes": 40 << 30, "wait_ms_p99": 32.0, "launches": 58518, "clients": [1], "enforced": "yes",
-    "gpus": [0],
+    "gpus": [0], "registered_by": [4711], "user": None, "class": "batch",
 }  # fmt: skip
 
 
 def test_top_has_the_programs_columns_and_its_rows_their_form() -> None:
     lines = lines_of(SHOWN / "top.svg")
-    header = " ".join(COLUMNS)
-    assert header in lines, lines
+    header = next(line for line in lines if line.startswith("NAME "))
+    shown = [name for name in NAMES if f" {name} " in f" {header} "]
+    assert header == " ".join(shown)
     rows = lines[lines.index(header) + 1 :]
     assert len(rows) >= 2
-    wanted = form(" ".join(row(TENANT)))
+    wanted = form(" ".join(cells(rows_of([TENANT]), shown)[1]))
+    rows = [line.rstrip("▁▂▃▄▅▆▇█").rstrip() for line in rows]
     assert [form(line).replace(line.split()[0], "train", 1) for line in rows] == [wanted] * len(rows)
 
 

@@ -7,18 +7,29 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 GEMINI = [sys.executable, "-m", "gemini"]
+MACHINE = f"bad-input-{os.getpid()}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forgotten() -> Iterator[None]:
+    yield
+    for path in Path("/dev/shm").glob(f"gemini-sim-*-{MACHINE}*"):
+        path.unlink(missing_ok=True)
 
 
 def gemini(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """In a folder of no worth: what is taken by mistake may write there."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("GEMINI_")} | environment
     env["PYTHONPATH"] = str(ROOT)
+    if "--sim" in words:  # a card of this run's own: one has one daemon, and others may test on this machine
+        env.setdefault("GEMINI_SIM", f"id={MACHINE}")
     with tempfile.TemporaryDirectory() as folder:
         return subprocess.run(
             [*GEMINI, *words], capture_output=True, text=True, env=env, timeout=120, check=False, cwd=folder
@@ -143,7 +154,11 @@ def test_no_driver_and_no_simulation_is_said(tmp_path: Path) -> None:
     ],
 )
 def test_the_daemon_refuses_in_one_line(tmp_path: Path, words: list[str], status: int, hold: str) -> None:
-    refused(gemini("serve", "--state-dir", str(tmp_path / "s"), "--sim", *words), status, hold)
+    refused(
+        gemini("serve", "--state-dir", str(tmp_path / "s"), "--sim", *words, GEMINI_SIM=f"id={MACHINE}-serve"),
+        status,
+        hold,
+    )
 
 
 @pytest.mark.parametrize(
@@ -157,7 +172,9 @@ def test_the_daemon_refuses_in_one_line(tmp_path: Path, words: list[str], status
 def test_a_config_file_that_is_wrong_in_itself_is_wrong_use(tmp_path: Path, text: str, holds: list[str]) -> None:
     file = tmp_path / "gemini.toml"
     file.write_text(text)
-    done = gemini("serve", "--state-dir", str(tmp_path / "s"), "--sim", "--config", str(file))
+    done = gemini(
+        "serve", "--state-dir", str(tmp_path / "s"), "--sim", "--config", str(file), GEMINI_SIM=f"id={MACHINE}-serve"
+    )
     refused(done, 2, str(file), *holds)
 
 

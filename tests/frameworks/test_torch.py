@@ -46,5 +46,5 @@ def test_a_program_prints_the_same_with_and_without_a_share(allocator: str, spec
     alone = run(command, {**settings, **sim_environment(spec), "LD_PRELOAD": " ".join(sim_front())})
     gemini = [sys.executable, "-m", "gemini", "run", f"--sim={spec}", "--state-dir", str(tmp_path), "--memory", "2GiB"]
     shared = run([*gemini, "--", *command], settings)
-    assert len(alone) == 15
+    assert len(alone) == 17
     assert shared == alone

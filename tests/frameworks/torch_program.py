@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
 
 torch.backends.cuda.enable_cudnn_sdp(False)  # cuDNN has no stand-in on the simulated card
 CARD = torch.device("cuda")
+ASYNC = "cudaMallocAsync" in os.environ.get(
+    "PYTORCH_CUDA_ALLOC_CONF", ""
+)  # has no pools for the graphs of torch.compile
 CASES: list[Callable[[], object]] = []
 
 
@@ -153,18 +158,18 @@ def graphs_in_each_mode() -> object:
 
 @case
 def a_graph_beside_a_busy_thread() -> object:
-    stop = threading.Event()
-    counted = [0]
+    stop, began = threading.Event(), threading.Event()
 
     def work() -> None:
         with torch.cuda.stream(torch.cuda.Stream()):
             data = torch.ones(1000, device=CARD)
             while not stop.is_set():
                 data.mul_(1.0)
-                counted[0] += 1
+                began.set()
 
     thread = threading.Thread(target=work)
     thread.start()
+    began.wait()
     try:
         static, graph = torch.ones(1000, device=CARD), torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
@@ -174,7 +179,7 @@ def a_graph_beside_a_busy_thread() -> object:
         stop.set()
         thread.join()
     torch.cuda.synchronize()
-    return tuple(out.shape), counted[0] > 0
+    return tuple(out.shape)
 
 
 @case
@@ -189,12 +194,17 @@ def graphed_callables() -> object:
 
 
 @case
-def compiled() -> object:
-    net = torch.compile(model())
-    for _ in range(2):
-        net(torch.ones(2, 8, 128, device=CARD)).sum().backward()
-    torch.cuda.synchronize()
-    return "default"
+def compiled_in_each_mode() -> object:
+    done = []
+    for mode in ("default",) if ASYNC else ("default", "reduce-overhead", "max-autotune"):
+        net = torch.compile(nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 64)).to(CARD), mode=mode)
+        for _ in range(3):
+            torch.compiler.cudagraph_mark_step_begin()
+            net.zero_grad(set_to_none=True)
+            net(torch.ones(8, 64, device=CARD)).sum().backward()
+        torch.cuda.synchronize()
+        done.append(mode)
+    return done
 
 
 @case
@@ -214,12 +224,64 @@ def fork_is_refused() -> object:
     return said
 
 
-def in_child(queue: object) -> None:
+def in_child(queue: Any) -> None:
     try:
         torch.ones(1, device=CARD)
-        queue.put("it ran")  # type: ignore[attr-defined]
+        queue.put("it ran")
     except RuntimeError as error:
-        queue.put(str(error).partition(".")[0])  # type: ignore[attr-defined]
+        queue.put(str(error).partition(".")[0])
+
+
+@case
+def tensors_sent_to_another_process() -> object:
+    if ASYNC:
+        return "PyTorch cannot send what this allocator made"
+    context = torch.multiprocessing.get_context("spawn")
+    there, back = context.Queue(), context.Queue()
+    child = context.Process(target=in_sent_to, args=(there, back))
+    child.start()
+    sent = torch.arange(1000, dtype=torch.float32).to(CARD)
+    there.put(sent)
+    seen = back.get()
+    child.join()
+    return seen, sent[:2].cpu().tolist(), child.exitcode
+
+
+def in_sent_to(there: Any, back: Any) -> None:
+    got = there.get()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        first = got[:3].cpu().tolist()
+        got.copy_(torch.full((1000,), 7.0))
+    torch.cuda.synchronize()
+    del got
+    back.put(first)
+
+
+@case
+def distributed_by_gloo() -> object:
+    context = torch.multiprocessing.get_context("spawn")
+    back = context.Queue()
+    with tempfile.TemporaryDirectory() as folder:
+        ranks = [context.Process(target=in_rank, args=(rank, f"file://{folder}/store", back)) for rank in range(2)]
+        for rank in ranks:
+            rank.start()
+        said = sorted(back.get() for _ in ranks)
+        for rank in ranks:
+            rank.join()
+    return said
+
+
+def in_rank(rank: int, store: str, back: Any) -> None:
+    torch.distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
+    card = torch.device("cuda", rank % torch.cuda.device_count())
+    torch.cuda.set_device(card)
+    total = torch.full((1000,), rank + 1.0).to(card)
+    torch.distributed.all_reduce(total)
+    net = nn.parallel.DistributedDataParallel(nn.Linear(64, 64).to(card), device_ids=[card.index])
+    net(torch.ones(8, 64, device=card)).sum().backward()
+    torch.cuda.synchronize()
+    back.put((rank, total[:2].cpu().tolist(), net.module.weight.grad is not None))
+    torch.distributed.destroy_process_group()
 
 
 @case

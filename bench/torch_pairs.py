@@ -14,7 +14,8 @@ does hits all alike. Rates are steps or requests a second; shares come from the 
 these, and `sum_by_native` that sum against the one under the card's own time slicing. `alone_by_native` is each
 program's rate alone with Gemini against without: what Gemini costs who has the card to itself. `by_due_pp` is how far
 each program's part of the card's busy time is from its part of the requests. Of a server, `ms` has p50 and p99 of a
-request, from when it came.
+request, from when it came. Alone is measured in pairs of short stretches, with Gemini and without in turn; rates and
+ratios are their medians, and `alone_pairs` has each pair's ratio.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ QUESTION = "What do PyTorch programs get that share a card?"
 PROGRAM = ROOT / "bench" / "torch_programs.py"
 ARMS = (NONE, GEMINI)
 WARM_SECONDS = 240.0  # importing PyTorch on a machine that has other things to do
-SETTLE_SECONDS = 1.0
+SETTLE_SECONDS = 0.5
+PAIRS = 4  # of short stretches alone, on one card and on the other: noise that lasts longer hits both of a pair
 
 
 class Torch(NamedTuple):
@@ -128,12 +130,27 @@ def turns(beds: dict[str, Bed], programs: dict[str, list[Program]], seconds: flo
     """One run: on each card each program alone, and all."""
     found: dict[str, Any] = {arm: {"alone": {}} for arm in ARMS}
     with Probe() as probe:
-        for number, arm in itertools.product(range(len(programs[NONE])), ARMS):
-            one = programs[arm][number]
-            found[arm]["alone"] |= together(beds[arm], [one], seconds / 2)
+        for number in range(len(programs[NONE])):
+            stretches: dict[str, list[dict[str, Any]]] = {arm: [] for arm in ARMS}
+            for pair, place in itertools.product(range(PAIRS), range(len(ARMS))):
+                arm = ARMS[(pair + place) % len(ARMS)]
+                stretches[arm].append(together(beds[arm], [programs[arm][number]], seconds / PAIRS))
+            for arm in ARMS:
+                found[arm]["alone"] |= middle_of(stretches[arm])
         for arm in ARMS:
             found[arm]["both"] = together(beds[arm], programs[arm], seconds)
     return found | {"stalls": len(probe.stalls)}
+
+
+def middle_of(stretches: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of a program alone: the medians over its stretches, and the rate of each."""
+    (name,) = stretches[0]
+    rates = [stretch[name]["rate"] for stretch in stretches]
+    answer: dict[str, Any] = {"rate": float(np.median(rates)), "rates": rates}
+    took = [stretch[name]["ms"] for stretch in stretches if "ms" in stretch[name]]
+    if took:
+        answer["ms"] = {part: float(np.median([ms[part] for ms in took])) for part in ("p50", "p99")}
+    return {name: answer}
 
 
 def judged(case: tuple[Torch, ...], one: dict[str, Any]) -> dict[str, Any]:
@@ -151,7 +168,14 @@ def judged(case: tuple[Torch, ...], one: dict[str, Any]) -> dict[str, Any]:
             100 * (both[name]["busy"] / busy - program.request / due) for name, program in zip(names, case, strict=True)
         ]
     one["sum_by_native"] = one[GEMINI]["sum"] / one[NONE]["sum"]
-    one["alone_by_native"] = [one[GEMINI]["alone"][name]["rate"] / alone[name] for name in names]
+    one["alone_pairs"] = [
+        [
+            own / native
+            for own, native in zip(*(one[arm]["alone"][name]["rates"] for arm in (GEMINI, NONE)), strict=True)
+        ]
+        for name in names
+    ]
+    one["alone_by_native"] = [float(np.median(pairs)) for pairs in one["alone_pairs"]]
     return one
 
 
@@ -201,7 +225,7 @@ def claims(name: str, case: tuple[Torch, ...], runs: list[dict[str, Any]]) -> li
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=8, help="of both at once; alone half of that")
+    parser.add_argument("--seconds", type=float, default=8, help="of both at once, and of each alone")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--case", action="append", choices=sorted(CASES), help="only this one; may be repeated")
     args = parser.parse_args()

@@ -127,6 +127,14 @@ def test_the_api_server_accepts_every_object(
     assert "Warning" not in said.stderr.replace("missing the kubectl.kubernetes.io/last-applied", ""), said.stderr
 
 
+@pytest.mark.parametrize("minor", range(30, 37))
+def test_every_release_is_given_what_it_serves_alone(helm: Helm, minor: int) -> None:
+    """ResourceClaims came with 1.34; without their kind an older API server refuses the whole release."""
+    words = ("template", "gemini", str(CHART), "--namespace", NAMESPACE, "--kube-version", f"v1.{minor}.0")
+    objects = [one for one in yaml.safe_load_all(helm.run(*words)) if one]
+    assert ("resource.k8s.io/v1" in {one["apiVersion"] for one in objects}) == (minor >= 34)
+
+
 def test_helms_own_linter_finds_nothing(helm: Helm) -> None:
     assert "0 chart(s) failed" in helm.run("lint", "--strict", str(CHART))
 

@@ -146,3 +146,8 @@ counted by both sides, which preemption needs.
 {{- if .Values.node.gpushare.enabled }}{{ $read = append $read "aliyun.com" }}{{ end }}
 {{- toYaml ($read | uniq) }}
 {{- end }}
+
+{{/* Whether the cluster has ResourceClaims and their kin: "true", or nothing. */}}
+{{- define "gemini.servesClaims" -}}
+{{- if semverCompare ">=1.34.0-0" .Capabilities.KubeVersion.Version }}true{{ end }}
+{{- end }}

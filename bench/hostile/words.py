@@ -112,6 +112,20 @@ def lying_figures(place: Place) -> Steps:
 
 
 @attack(TENANT)
+def lying_use(place: Place) -> Steps:
+    """Says what it used beside others under epochs that it never had: nothing, all there can be, less than before"""
+
+    def say() -> bytes:
+        if random.getrandbits(2) == 0:
+            return message(lib.WIRE_TOKEN_REQUEST, device=0)
+        epoch = random.choice((0, 1, secrets.randbits(20), ENDLESS))
+        figures = {name: random.choice((0, 1, 1 << 63, ENDLESS)) for name in ("busy_ns", "waited_ns")}
+        return message(lib.WIRE_USED, device=0, epoch=epoch, **figures)
+
+    return talkers(place, say)
+
+
+@attack(TENANT)
 def short_bursts(place: Place) -> Steps:
     """Says that its bursts take a nanosecond and its gaps are endless, to be let before the others"""
     return talkers(place, lambda: message(lib.WIRE_TOKEN_REQUEST, device=0, burst_ns=1, gap_ns=ENDLESS))

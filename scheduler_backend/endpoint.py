@@ -34,7 +34,7 @@ from scheduler_backend.bounds import (
 from scheduler_backend.connection import Connection
 from scheduler_backend.page import TokenPage
 from scheduler_backend.peers import PageListener, Peer
-from scheduler_backend.sockets import listen_at, make_folder
+from scheduler_backend.sockets import listen_at, make_folder, set_aside
 from scheduler_backend.tally import Counters
 
 _IN, _IN_OUT, _OUT = select.EPOLLIN, select.EPOLLIN | select.EPOLLOUT, select.EPOLLOUT
@@ -94,6 +94,7 @@ class Endpoint:
         self.closed = False
         self.said_hello = False  # just now
         self.told_ungated = False
+        set_aside(folder, owner)
         make_folder(folder, owner)
         self._listening = self._listen()
         with contextlib.ExitStack() as made:

@@ -10,9 +10,18 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import time
 from pathlib import Path
 
 _MAKING = ".made.sock"  # short, so that its path is no longer than that of any tenant's socket
+
+
+def set_aside(folder: Path, owner: int | None) -> None:
+    """A tenant's folder that was another user's, of an earlier tenant of this name: it may hold whatever that user left
+    in it, and is not for this one. Raises OSError."""
+    wanted = os.getuid() if owner is None or os.getuid() != 0 else owner
+    if os.path.lexists(folder) and os.lstat(folder).st_uid != wanted:
+        folder.rename(folder.with_name(f".left-{folder.name}-{time.time_ns()}"))
 
 
 def make_folder(folder: Path, owner: int | None) -> None:

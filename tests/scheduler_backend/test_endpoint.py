@@ -213,6 +213,18 @@ while True:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be another user")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be another user")
+def test_what_another_user_left_under_a_tenants_name_does_not_keep_the_tenant_away(rig: Rig) -> None:
+    left = rig.state_dir / "tenants" / "named"
+    (left / "tenant.sock").mkdir(parents=True)  # where the socket is to be
+    (left / "tenant.sock" / "file").touch()
+    os.chown(left, 65534, -1)
+    rig.tenant("named", request=0.1)
+    client = rig.client("named")
+    client.ask()
+    assert client.grant()
+
+
 def test_whose_folder_it_is_has_no_other_file_opened_by_it(tmp_path: Path) -> None:
     for parent in (tmp_path, *tmp_path.parents[:2]):
         parent.chmod(0o755)

@@ -13,6 +13,7 @@ import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -82,6 +83,7 @@ class Daemon:
             stack.callback(recorder.close)
             loop = asyncio.get_running_loop()
             cards.listen(loop)
+            loop.set_default_executor(ThreadPoolExecutor(1, "gemini-look"))  # looks at the driver, one after the other
             server = Server(
                 loop,
                 settings.state_dir,

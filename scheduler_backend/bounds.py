@@ -79,11 +79,29 @@ HOLDER_QUESTIONS_AT_ONCE = _bound("HOLDER_QUESTIONS_AT_ONCE", 40, "questions", "
 
 # --- HTTP ------------------------------------------------------------------------------------------------------------
 # Whoever reaches the metrics port: each connection is answered once.
-METRICS_DOOR = DoorBounds(connections=64, seconds=10.0, grace_seconds=1.0, bytes=8 << 10)
-METRICS_BACKLOG = 128  # connections that wait in the kernel for room
+METRICS_DOOR = DoorBounds(
+    connections=_bound(
+        "METRICS_DOOR.connections", 64, "connections", "to the metrics port; then the oldest makes room"
+    ),
+    seconds=_bound("METRICS_DOOR.seconds", 10, "seconds", "until a connection to the metrics port is ended"),
+    grace_seconds=_bound("METRICS_DOOR.grace_seconds", 1, "seconds", "in which none is ended to make room"),
+    bytes=_bound("METRICS_DOOR.bytes", 8 << 10, "bytes", "that one may say"),
+)
+METRICS_BACKLOG = _bound("METRICS_BACKLOG", 128, "connections", "to the metrics port that wait in the kernel")
 METRICS_SECONDS = 0.1  # between two renderings: whoever asks meanwhile gets the next one
 # Whoever may open the control socket.
-CONTROL_DOOR = DoorBounds(connections=128, seconds=60.0, grace_seconds=5.0, bytes=80 << 10)
-CONTROL_BACKLOG = 128
-CONTROL_BODY_BYTES = 64 << 10
+CONTROL_DOOR = DoorBounds(
+    connections=_bound("CONTROL_DOOR.connections", 128, "connections", "to the control socket"),
+    seconds=_bound("CONTROL_DOOR.seconds", 60, "seconds", "until a connection to the control socket is ended"),
+    grace_seconds=_bound("CONTROL_DOOR.grace_seconds", 5, "seconds", "in which none is ended to make room"),
+    bytes=_bound("CONTROL_DOOR.bytes", 80 << 10, "bytes", "that one may say"),
+)
+CONTROL_BACKLOG = _bound("CONTROL_BACKLOG", 128, "connections", "to the control socket that wait in the kernel")
+CONTROL_BODY_BYTES = _bound("CONTROL_BODY_BYTES", 64 << 10, "bytes", "of the body of a request")
 HTTP_RECORDS_A_SECOND = _bound("HTTP_RECORDS_A_SECOND", 1, "a second", "records of the log about what HTTP got wrong")
+
+
+def listing() -> str:
+    """All of them as a Markdown table, for docs/security.md."""
+    rows = [f"| `{one.name}` | {one.value} {one.unit} | {one.meaning} |" for one in BOUNDS]
+    return "\n".join(["| limit | value | of what |", "|---|---|---|", *rows]) + "\n"

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from bench.hostile.attacks import listing
+from scheduler_backend import bounds
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "security.md").read_text()
@@ -13,6 +14,10 @@ PAGE = (ROOT / "docs" / "security.md").read_text()
 
 def test_the_attacks_on_the_page_are_those_that_are_played() -> None:
     assert PAGE.endswith(f"\n{listing()}"), "run python -m bench.hostile --list"
+
+
+def test_the_limits_on_the_page_are_those_of_the_code() -> None:
+    assert f"\n{bounds.listing()}\n" in PAGE, "print scheduler_backend.bounds.listing()"
 
 
 def test_the_tests_that_the_page_names_exist() -> None:

@@ -180,6 +180,8 @@ def test_cards_are_published_for_claims_less_what_annotated_pods_hold(machine: s
         resources = {"gemini.io/gpu-core": 60, "gemini.io/gpu-memory": 1 << 30}
         record = {"gpu": [{"minor": 1, "resources": resources}]}
         server.pods[0]["metadata"]["annotations"] = {"gemini.io/allocation": json.dumps(record)}
+        asked = {name: str(amount) for name, amount in resources.items()}  # a record counts as far as they cover it
+        server.pods[0]["spec"]["containers"] = [{"name": "main", "resources": {"requests": asked, "limits": asked}}]
         await server.until(lambda: server.slice is not None)
         assert server.slice is not None
         cores = [device["capacity"]["core"]["value"] for device in server.slice["spec"]["devices"]]

@@ -24,6 +24,7 @@ class Company(Tenure):
     def _share(self) -> int:
         """Admit, close and pause; returns when to look again (0: no need)."""
         if not (self.host_bound or self.sharing or self.paused):
+            self.favoured, self.measuring = "", False
             return 0
         fresh_until_ns = self._fresh_until_ns() if self._is_allowed() else 0
         self.measuring = fresh_until_ns <= self.now_ns

@@ -32,6 +32,7 @@ from scheduler_backend.core.moves import Drained, Take
 from scheduler_backend.core.policy import moved_on, pick
 from scheduler_backend.core.residents import Residents
 from scheduler_backend.core.seat import Standing, State
+from scheduler_backend.core.sharing import BUSY
 from scheduler_backend.core.tenant import WHOLE_PPM
 from scheduler_backend.core.tenure import earliest
 
@@ -213,6 +214,8 @@ class TokenMachine(Residents):
             assert 0 <= used_ns <= self.policy.window_ns, f"{seat.name} used {used_ns} ns of its window"
             assert all(self._clients[client] is seat for client in seat.members), "a client of two tenants"
         assert sum(seat.request_ppm for seat in self.seats.values()) <= WHOLE_PPM, "more is promised than there is"
+        beside = self.favoured in ("", BUSY) or self.favoured in self.sharing or self.favoured in self.paused
+        assert beside, f"others make room for {self.favoured}, which is not there"
         if self.holder is None and not self.unheard:
             idle = bool(self.claim) or all(seat.throttled or seat.gang for seat in self.waiting.values())
             idle = (

@@ -281,3 +281,15 @@ def test_used_time_stands_in_the_window_once():
     parts = world.go(150)
     after, _ = world.machine.usage_ns("a", world.now_ns)
     assert (after - before) / (150 * MS) == pytest.approx(parts["a"], abs=0.08)
+
+
+def test_who_is_favoured_and_goes_for_good_leaves_no_mark_behind():
+    world = World(("a", 0.5, 0.45), ("busy", 0.5, 1.0))
+    while world.machine.favoured != "a":
+        world.go(0.5)
+        assert world.now_ns < 5000 * MS
+    del world.programs[1]
+    world.do(ev.TenantRemoved("a"))
+    world.go(100)
+    assert world.machine.favoured == ""
+    assert world.go(500)["busy"] > 0.9

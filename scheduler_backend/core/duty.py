@@ -57,9 +57,9 @@ class Duty:
             self.host_bound = True
             self.measured_ns = NEVER_NS
 
-    def observe_alone(self, used_ns: int, span_ns: int, now_ns: int) -> None:
-        """Take what it used while it had the card alone without a turn."""
-        alone_ppm = min(WHOLE_PPM, used_ns * WHOLE_PPM // span_ns)
+    def observe_alone(self, alone_ppm: int, now_ns: int) -> None:
+        """Take what its processes together used of the time while it had the card alone without a turn."""
+        alone_ppm = min(WHOLE_PPM, alone_ppm)
         self.ppm = alone_ppm if self.measured_ns == NEVER_NS else (self.ppm + alone_ppm) // 2
         self.measured_ns = now_ns
         if self.ppm > HIGH_PPM:

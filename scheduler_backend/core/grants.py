@@ -57,6 +57,7 @@ class Grants(Limits):
         member.epoch = self.epoch
         member.granted_ns = self.now_ns
         member.base_ns, member.used_ns = -1, 0
+        member.used_at_ns, member.metered_ns = self.now_ns, self._clients[member.client].metered_ns
         member.lease_until_ns = self.now_ns + lease_ns
         member.asks_again = False
         ends = self.contended or admitted or self._limited()

@@ -119,8 +119,8 @@ class Rows(Sharing):
         self._busy_ns += event.busy_ns
         self._launches += event.launches
         self._measure(seat, event)
-        if self.sharing and seat.alone_epoch == 0:  # else it is not known what of it came before the others did
-            self._use_held(seat, max(0, event.busy_ns - member.used_ns), 0)
+        if seat.alone_epoch == 0 and member.base_ns >= 0:  # else it is not known what of it came before the others did
+            self._use_held(seat, *self._beside(seat, member, max(0, event.busy_ns - member.used_ns), 0))
         self._measure_hop(seat, self.now_ns - member.granted_ns, event.held_ns)
         member.standing = Standing.WAITS if event.want_more or member.asks_again else Standing.QUIET
         member.asks_again = False
@@ -200,6 +200,7 @@ class Rows(Sharing):
         self.epoch = event.epoch or self._epochs.take()
         seat.alone_epoch = 0 if self.sharing else self.epoch
         self.granted_ns = now_ns
+        seat.counted_ns = 0
         self._shape(seat)
         quota_ns = event.quota_ns or self.quota_from(seat, self.contended, now_ns)
         self.quota_until_ns = now_ns + quota_ns

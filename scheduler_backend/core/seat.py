@@ -49,9 +49,9 @@ class Member:
     """One process of the tenant."""
 
     __slots__ = (
-        "again", "alone", "asks_again", "base_ns", "bursts", "client", "epoch", "granted_ns", "heard_ns",
-        "lease_until_ns", "span_ns", "standing", "stray_since_ns", "stray_total_ns", "used_at_ns", "used_ns",
-        "waited_ns",
+        "again", "alone", "alone_ppm", "asks_again", "base_ns", "bursts", "client", "epoch", "granted_ns", "heard_ns",
+        "lease_until_ns", "metered_ns", "span_ns", "standing", "stray_since_ns", "stray_total_ns", "used_at_ns",
+        "used_ns", "waited_ns",
     )  # fmt: skip
 
     def __init__(self, client: int) -> None:
@@ -71,7 +71,9 @@ class Member:
         self.used_ns = 0  # under that grant
         self.waited_ns = 0  # of all time, as it said last
         self.used_at_ns = 0  # when it said so last
+        self.metered_ns = 0  # ... and its tenant's metered time then
         self.alone = False  # ... and whether its tenant had the card alone then
+        self.alone_ppm = -1  # what it used of the time since the word before, where that was so then, too
 
 
 class Seat:
@@ -111,6 +113,8 @@ class Seat:
         self.shared_since_ns = 0
         self.shared_closing_ns = 0  # when it was asked to stop
         self.ahead_ns = 0  # beside others: what it got before what it was promised, as time alone; below 0: it lags
+        self.metered_ns = 0  # for so long it had the card alone, ever: that time is counted as it passes
+        self.counted_ns = 0  # of its turn, what was counted as got, either way
         self.used_ns = 0  # under its shared grant
         self.spent_ns = 0  # ... of which so much stands in the window
         self.reported_ns = 0  # when it last used something

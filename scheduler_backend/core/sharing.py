@@ -22,6 +22,7 @@ from scheduler_backend.core.grants import Grants
 from scheduler_backend.core.moves import Admit, Close, Compete, Pause
 from scheduler_backend.core.policy import MS
 from scheduler_backend.core.seat import Member, Seat, Standing, State
+from scheduler_backend.core.tenant import WHOLE_PPM
 
 QUIET_NS = 25 * MS  # without a word of use for so long its program rests, and is owed nothing meanwhile
 COMPANY_CAME = -1  # in the place of Seat.alone_epoch: it was alone when its grant began
@@ -44,6 +45,10 @@ class Sharing(Grants):
     def _meter(self, now_ns: int) -> None:
         """Each is owed its part of the time since the last event, while somebody runs beside others."""
         span_ns = min(now_ns - self.now_ns, STALL_NS)
+        alone = self._alone()
+        if alone is not None and span_ns > 0:
+            alone.metered_ns += now_ns - self.now_ns
+            alone.counted_ns += now_ns - self.now_ns
         if span_ns <= 0 or not (self.sharing or self.paused):
             return
         whole_ppm = busy_ppm = 0
@@ -58,7 +63,6 @@ class Sharing(Grants):
             else:
                 bound.append(seat)
             whole_ppm += seat.request_ppm
-        alone = self._alone()
         for seat in bound:
             got_ns = span_ns if seat is alone else 0
             seat.ahead_ns = self._within(seat.ahead_ns + got_ns - span_ns * seat.request_ppm // whole_ppm)
@@ -83,36 +87,53 @@ class Sharing(Grants):
         most_ns = 2 * self.policy.shared_lag_ns
         return max(-4 * most_ns, min(most_ns, ahead_ns))
 
-    def _use(self, seat: Seat, used_ns: int, got_ns: int) -> None:
+    def _use(self, seat: Seat, used_ns: int) -> None:
         """Charge what it used beside others; no more than the card could give it since its grant began."""
         used_ns = min(used_ns, self.now_ns - seat.shared_since_ns - seat.used_ns)
         if used_ns > 0:
             seat.used_ns += used_ns
             seat.reported_ns = self.now_ns
-        if seat is not self._alone():
-            seat.ahead_ns = self._within(seat.ahead_ns + max(got_ns, seat.duty.alone_ns(used_ns)))
         seat.spend(self.now_ns)
 
+    def _get(self, seat: Seat, used_ns: int, got_ns: int) -> None:
+        """What it used beside others, and got of the time: counted before what it was promised."""
+        seat.ahead_ns = self._within(seat.ahead_ns + max(got_ns, seat.duty.alone_ns(used_ns)))
+
     def _use_held(self, seat: Seat, used_ns: int, got_ns: int) -> None:
-        """What the holder used while others ran beside it."""
-        if self.sharing and seat.name not in self.host_bound:
-            got_ns = max(got_ns, min(used_ns, self.now_ns - self.granted_ns))
+        """What the holder used while others ran beside it: no more than its turn took, for it is counted as what all
+        got that are not host-bound.
+        """
+        if seat.name not in self.host_bound:
+            got_ns = min(max(got_ns, used_ns), max(0, self.now_ns - self.granted_ns - seat.counted_ns))
+            seat.counted_ns += got_ns
             self.busy_ahead_ns = self._within(self.busy_ahead_ns + got_ns)
 
-    def _used_since(self, member: Member, event: ev.Used) -> tuple[int, int]:
-        """What a process used since its last word under this grant, and for how long of that time it had not to wait
-        for the card. The first word says from where to count.
+    def _beside(self, seat: Seat, member: Member, used_ns: int, free_ns: int) -> tuple[int, int]:
+        """Of what its process used since its last word, and of the time for which it had not to wait: what fell on time
+        in which its tenant had the card not alone. The rest was counted while it passed. Of several processes each has
+        an equal part.
         """
+        several = max(1, len(seat.with_standing(Standing.HOLDS)))
+        alone_ns = min(self.now_ns - member.used_at_ns, seat.metered_ns - member.metered_ns)
+        used_alone_ns = alone_ns * seat.duty.ppm // WHOLE_PPM if seat.name in self.host_bound else alone_ns
+        return max(0, used_ns - used_alone_ns // several), max(0, free_ns - alone_ns) // several
+
+    def _used_since(self, seat: Seat, event: ev.Used) -> tuple[int, int, int]:
+        """What a process used since its last word under this grant; and beside others, what of that, and for how long
+        it had not to wait for the card: a mean of its tenant's processes. The first word says from where to count.
+        """
+        member = seat.members[event.client]
         if member.standing is not Standing.HOLDS or event.epoch != member.epoch:
-            return 0, 0
+            return 0, 0, 0
         first = member.base_ns < 0
         if first:
             member.base_ns = event.busy_ns
         used_ns = max(0, event.busy_ns - member.base_ns - member.used_ns)
-        got_ns = max(0, self.now_ns - member.used_at_ns - max(0, event.waited_ns - member.waited_ns))
+        free_ns = max(0, self.now_ns - member.used_at_ns - max(0, event.waited_ns - member.waited_ns))
+        beside = self._beside(seat, member, used_ns, 0 if first or not used_ns else free_ns)
         member.used_ns += used_ns
-        member.waited_ns, member.used_at_ns = event.waited_ns, self.now_ns
-        return used_ns, 0 if first or not used_ns else got_ns
+        member.waited_ns, member.used_at_ns, member.metered_ns = event.waited_ns, self.now_ns, seat.metered_ns
+        return used_ns, *beside
 
     def _measure(self, seat: Seat, event: ev.TokenReturned) -> None:
         """A turn is over: what does it say of the tenant's duty, if nobody ran beside it?"""
@@ -137,7 +158,8 @@ class Sharing(Grants):
         member.again = member.asks_again = False
         member.granted_ns = self.now_ns
         member.lease_until_ns = self.now_ns + policy.shared_lease_ns
-        member.base_ns, member.used_ns, member.alone = -1, 0, False
+        member.base_ns, member.used_ns, member.alone, member.alone_ppm = -1, 0, False, -1
+        member.used_at_ns, member.metered_ns = self.now_ns, seat.metered_ns
         lease_ns = policy.shared_lease_ns
         self._actions.append(
             ev.Grant(
@@ -252,16 +274,28 @@ class Sharing(Grants):
         """it says what it used"""
         member = seat.members[event.client]
         since_ns, alone = member.used_at_ns, seat is self._alone()
-        used_ns, got_ns = self._used_since(member, event)
-        if used_ns and alone and member.alone and self.now_ns > since_ns:
-            seat.duty.observe_alone(used_ns, self.now_ns - since_ns, self.now_ns)
-            self._sort(seat)
+        used_ns, beside_ns, got_ns = self._used_since(seat, event)
+        if alone and member.alone and self.now_ns > since_ns:
+            member.alone_ppm = used_ns * WHOLE_PPM // (self.now_ns - since_ns)
+            self._see_alone(seat, used_ns)
+        else:
+            member.alone_ppm = -1
         member.alone = alone
-        self._use(seat, used_ns, got_ns)
+        self._use(seat, used_ns)
+        self._get(seat, beside_ns, got_ns)
+
+    def _see_alone(self, seat: Seat, used_ns: int) -> None:
+        """One of its processes has told of a time in which the tenant had the card alone: all of them together."""
+        since_ns = self.now_ns - QUIET_NS
+        holds = [member for member in seat.with_standing(Standing.HOLDS) if member.used_at_ns >= since_ns]
+        if used_ns and all(member.alone_ppm >= 0 for member in holds):
+            seat.duty.observe_alone(sum(member.alone_ppm for member in holds), self.now_ns)
+            self._sort(seat)
 
     def _used_held(self, seat: Seat, event: ev.Used) -> None:
         """it says what it used beside others"""
-        self._use_held(seat, *self._used_since(seat.members[event.client], event))
+        _, used_ns, got_ns = self._used_since(seat, event)
+        self._use_held(seat, used_ns, got_ns)
 
     def _used_else(self, seat: Seat, event: ev.Used) -> None:
         """its grant is over"""
@@ -269,7 +303,8 @@ class Sharing(Grants):
     def _take_back_shared(self, seat: Seat, member: Member, event: ev.TokenReturned) -> None:
         """One of its processes has drained: the rest of what it used, and whether it wants more."""
         if event.busy_ns > member.used_ns:
-            self._use(seat, event.busy_ns - member.used_ns, 0)
+            self._use(seat, event.busy_ns - member.used_ns)
+            self._get(seat, *self._beside(seat, member, event.busy_ns - member.used_ns, 0))
         seat.shared_busy_ns += event.busy_ns
         seat.shared_launches += event.launches
         wants = event.want_more or member.asks_again

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from scheduler_backend.core.duty import BLOCK_NS, BLOCK_TURNS, BLOCKS, SHORT_GAP_NS, Duty
+from scheduler_backend.core.tenant import WHOLE_PPM
 
 TURN_NS = BLOCK_NS + 1_000_000
 
@@ -23,13 +24,13 @@ def test_a_few_blocks_in_a_row_make_a_tenant_host_bound():
 def test_it_stays_so_whatever_turns_say_until_it_is_seen_busy_alone():
     duty = after(0.5, 0.5, 0.5, 1.0, 1.0, 1.0)
     assert duty.host_bound
-    duty.observe_alone(6, 10, 1)
+    duty.observe_alone(6 * WHOLE_PPM // 10, 1)
     assert duty.ppm == 600_000  # turns show it slower than it is
-    duty.observe_alone(10, 10, 2)
+    duty.observe_alone(WHOLE_PPM, 2)
     assert duty.ppm == 800_000
-    duty.observe_alone(10, 10, 3)
+    duty.observe_alone(WHOLE_PPM, 3)
     assert duty.host_bound
-    duty.observe_alone(10, 10, 4)
+    duty.observe_alone(WHOLE_PPM, 4)
     assert not duty.host_bound
 
 
@@ -40,7 +41,7 @@ def test_when_it_is_to_be_measured_again():
     duty = after(0.5, 0.5, 0.5)
     assert duty.turns_until_ns(10) == 3 * TURN_NS + 40
     assert duty.alone_until_ns(10) == 0
-    duty.observe_alone(6, 10, 7)
+    duty.observe_alone(6 * WHOLE_PPM // 10, 7)
     assert duty.alone_until_ns(10) == 17
 
 

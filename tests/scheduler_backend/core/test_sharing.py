@@ -293,3 +293,41 @@ def test_who_is_favoured_and_goes_for_good_leaves_no_mark_behind():
     world.go(100)
     assert world.machine.favoured == ""
     assert world.go(500)["busy"] > 0.9
+
+
+def with_processes(count: int, name: str, request: float, duty: float, *others: tuple[str, float, float]) -> World:
+    """A tenant whose processes together have this duty, and others."""
+    world = World((name, request, duty / count), *others)
+    for number in range(len(world.programs) + 1, len(world.programs) + count):
+        world.programs[number] = Program(number, name, request, duty / count)
+        world.do(ev.ClientJoined(name, number, (0,)))
+        world.do(ev.TokenAsked(number, 0))
+    return world
+
+
+def test_the_duty_of_several_processes_is_that_of_all_of_them_together():
+    world = with_processes(4, "several", 0.5, 0.6, ("a", 0.2, 0.5), ("b", 0.2, 0.5))
+    world.go(4000)
+    assert world.machine.seats["several"].duty.host_bound
+    assert world.machine.seats["several"].duty.ppm == pytest.approx(600_000, rel=0.05)
+
+
+def test_a_busy_one_beside_many_that_are_not_gets_its_promise():
+    world = World(("busy", 0.5, 1.0), *[(f"host{number}", 0.1, 0.5) for number in range(5)])
+    world.go(2000)
+    assert world.go(5000)["busy"] > 0.49
+
+
+def test_what_is_said_to_be_used_in_turns_counts_for_no_more_than_the_turns():
+    world = World(("busy", 0.35, 1.0), ("liar", 0.05, 1.0), *[(f"host{number}", 0.12, 0.5) for number in range(5)])
+    world.go(4000)
+    said = 0
+    before_ns = world.programs[1].total_ns
+    until_ns = world.now_ns + 4000 * MS
+    while world.now_ns < until_ns:
+        world.go(0.5)
+        liar = world.programs[2]
+        if liar.epoch and liar.shared:
+            said += 1000 * MS
+            world.do(ev.Used(liar.number, 0, liar.epoch, said))
+    assert (world.programs[1].total_ns - before_ns) / (4000 * MS) > 0.28  # what its turns took is lost, an eighth

@@ -166,8 +166,10 @@ class Rows(Sharing):
         member = seat.members[event.client]
         if member.standing is Standing.HOLDS and member.epoch == event.epoch:
             self._take_back_shared(seat, member, event)
-        else:
-            self._return_late(seat, event)
+            return
+        self._return_late(seat, event)
+        if member.standing is Standing.WAITS and seat.state is State.SHARED:
+            self._grant_shared(seat, member, joined=True)
 
     def _lapse_shared(self, seat: Seat, event: Lapse) -> None:
         """a lease ran out: the process is dead, frozen or cut off"""

@@ -14,7 +14,7 @@ from scheduler_backend.core import events as ev
 from scheduler_backend.core.machine import TokenMachine
 from scheduler_backend.core.moves import Epochs
 from scheduler_backend.core.policy import MS, Policy
-from scheduler_backend.core.seat import State
+from scheduler_backend.core.seat import Standing, State
 from scheduler_backend.core.tenant import TenantSpec
 
 STEP_NS = MS // 2
@@ -331,3 +331,20 @@ def test_what_is_said_to_be_used_in_turns_counts_for_no_more_than_the_turns():
             said += 1000 * MS
             world.do(ev.Used(liar.number, 0, liar.epoch, said))
     assert (world.programs[1].total_ns - before_ns) / (4000 * MS) > 0.28  # what its turns took is lost, an eighth
+
+
+def test_who_strayed_and_wants_more_joins_what_its_tenant_has_beside_others():
+    world = World(("a", 0.5, 0.45), ("b", 0.5, 0.45))
+    late = world.programs[3] = Program(3, "a", 0.5, 0.1)
+    world.do(ev.ClientJoined("a", 3, (0,)))
+    world.do(ev.TokenAsked(3, 0))
+    world.until({"a": State.SHARED, "b": State.SHARED})
+    epoch, late.epoch = late.epoch, 0
+    assert epoch
+    until_ns = world.now_ns + 300 * MS
+    while world.machine.seats["a"].members[3].standing is not Standing.STRAY:
+        world.go(0.5)
+        assert world.now_ns < until_ns
+    world.until({"a": State.SHARED})
+    world.do(ev.TokenReturned(3, 0, epoch, want_more=True))
+    assert late.epoch == world.machine.seats["a"].shared_epoch

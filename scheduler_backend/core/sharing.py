@@ -35,8 +35,10 @@ class Sharing(Grants):
 
     # --- accounts ---------------------------------------------------------------------------------------------------
     def rests(self, seat: Seat) -> bool:
-        """Does it run beside others and has used nothing lately?"""
-        return seat.state is not State.PAUSED and self.now_ns - seat.reported_ns > QUIET_NS
+        """Does it run beside others and has used nothing lately? It says so, or it may not know how to."""
+        if seat.name not in self.sharing or self.now_ns - seat.reported_ns <= QUIET_NS:
+            return False
+        return any(member.base_ns >= 0 for member in seat.with_standing(Standing.HOLDS))
 
     def held_up(self) -> bool:
         """May nobody take the free token: one runs alone without it, or those that run beside others still drain?"""
@@ -58,7 +60,7 @@ class Sharing(Grants):
                 continue
             if seat.name not in self.host_bound:
                 busy_ppm += seat.request_ppm
-            elif (seat.name in self.sharing or seat.name in self.paused) and self.rests(seat):
+            elif self.rests(seat):
                 continue
             else:
                 bound.append(seat)

@@ -333,6 +333,16 @@ def test_what_is_said_to_be_used_in_turns_counts_for_no_more_than_the_turns():
     assert (world.programs[1].total_ns - before_ns) / (4000 * MS) > 0.28  # what its turns took is lost, an eighth
 
 
+def test_who_says_nothing_beside_others_is_not_taken_to_rest():
+    world = World(("old", 0.5, 0.45), ("busy", 0.5, 1.0))
+    world._say = lambda program: None if program.name == "old" else World._say(world, program)  # type: ignore[method-assign]
+    world.programs[1].slowed = 0.05
+    world.go(1000)
+    parts = world.go(4000)
+    assert parts["old"] > 0.97 * 0.45 / 2
+    assert parts["busy"] > 0.48
+
+
 def test_who_strayed_and_wants_more_joins_what_its_tenant_has_beside_others():
     world = World(("a", 0.5, 0.45), ("b", 0.5, 0.45))
     late = world.programs[3] = Program(3, "a", 0.5, 0.1)

@@ -60,7 +60,14 @@ class Company(Tenure):
         for seat in self.seats.values():
             if seat.members and (seat.limit_ppm < WHOLE_PPM or seat.latency or seat.gang or seat.together):
                 return False
-        return True
+        return not self._has_a_filler() or sum(not self.rests(seat) for seat in self._active()) > 1
+
+    def _has_a_filler(self) -> bool:
+        """Does one want to run that is promised nothing? Who has the card to itself but for that leaves it the pauses
+        between turns; of an endless grant beside others it would get nothing.
+        """
+        wants = [*self.waiting.values(), self.holder] if self.holder is not None else self.waiting.values()
+        return any(not seat.request_ppm and seat.name not in self.host_bound for seat in wants)
 
     def _active(self) -> list[Seat]:
         return [seat for seat in self.seats.values() if seat.state is not State.IDLE and seat.request_ppm]

@@ -333,6 +333,24 @@ def test_what_is_said_to_be_used_in_turns_counts_for_no_more_than_the_turns():
     assert (world.programs[1].total_ns - before_ns) / (4000 * MS) > 0.28  # what its turns took is lost, an eighth
 
 
+def test_who_is_promised_nothing_has_the_pauses_of_a_server_that_is_alone_but_for_it():
+    world = World(("server", 1.0, 0.4), ("filler", 0.0, 1.0))
+    world.go(500)
+    server, filler = world.programs.values()
+    before_ns = filler.total_ns
+    for _ in range(100):  # works for 2 ms of 20, and gives back what it does not use
+        server.rests = False
+        if not server.epoch:
+            world.do(ev.TokenAsked(server.number, 0))
+        world.go(2)
+        server.rests = True
+        world.go(0.5)
+        if server.epoch and not server.shared:
+            world._back(server)
+        world.go(17.5)
+    assert (filler.total_ns - before_ns) / (2000 * MS) > 0.8
+
+
 def test_who_says_nothing_beside_others_is_not_taken_to_rest():
     world = World(("old", 0.5, 0.45), ("busy", 0.5, 1.0))
     world._say = lambda program: None if program.name == "old" else World._say(world, program)  # type: ignore[method-assign]

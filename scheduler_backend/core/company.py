@@ -16,6 +16,7 @@ from scheduler_backend.core.tenant import WHOLE_PPM
 from scheduler_backend.core.tenure import Tenure, earliest
 
 FAVOUR_NS = 50 * MS  # after which another that lags has its turn
+PROCESSES_MOST = 4  # of each tenant, for each says Used 100 times a second, and a tenant has 1000 messages
 
 
 class Company(Tenure):
@@ -53,12 +54,16 @@ class Company(Tenure):
         return earliest(fresh_until_ns, self.favoured_until_ns if self.favoured else 0)
 
     def _is_allowed(self) -> bool:
-        """Not beside tenants whose limit, class or other GPUs speak of the token: theirs are turns."""
+        """Not beside tenants whose limit, class or other GPUs speak of the token: theirs are turns. Nor where one has more
+        processes than may say what they use.
+        """
         policy = self.policy
         if not policy.shared or policy.ordering != "eevdf" or self.claim or self.barred():
             return False
         for seat in self.seats.values():
             if seat.members and (seat.limit_ppm < WHOLE_PPM or seat.latency or seat.gang or seat.together):
+                return False
+            if len(seat.members) > PROCESSES_MOST and seat.state is not State.IDLE:
                 return False
         return not self._has_a_filler() or sum(not self.rests(seat) for seat in self._active()) > 1
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from scheduler_backend.core import events as ev
+from scheduler_backend.core.company import PROCESSES_MOST
 from scheduler_backend.core.machine import TokenMachine
 from scheduler_backend.core.moves import Epochs
 from scheduler_backend.core.policy import MS, Policy
@@ -376,3 +377,12 @@ def test_who_strayed_and_wants_more_joins_what_its_tenant_has_beside_others():
     world.until({"a": State.SHARED})
     world.do(ev.TokenReturned(3, 0, epoch, want_more=True))
     assert late.epoch == world.machine.seats["a"].shared_epoch
+
+
+def test_beside_a_tenant_of_many_processes_all_have_turns():
+    world = with_processes(PROCESSES_MOST + 1, "many", 0.5, 0.5, ("a", 0.5, 0.45))
+    world.go(1000)
+    assert not world.machine.sharing
+    world.do(ev.ClientDied(1))
+    del world.programs[1]
+    world.until({"a": State.SHARED, "many": State.SHARED})

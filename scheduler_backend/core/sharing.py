@@ -153,28 +153,21 @@ class Sharing(Grants):
             self.host_bound.discard(seat.name)
 
     # --- grants -----------------------------------------------------------------------------------------------------
-    def _grant_shared(self, seat: Seat, member: Member, *, joined: bool) -> None:
+    def _grant_shared(self, seat: Seat, member: Member, *, joined: bool, admitted: bool = False) -> None:
+        """`admitted`: the grant is to be over, and it is let in for a sibling that does not drain."""
         policy = self.policy
+        lease_ns = policy.lease_margin_ns + policy.cap_shared_ns if admitted else policy.shared_lease_ns
         member.standing = Standing.HOLDS
         member.epoch = seat.shared_epoch
         member.again = member.asks_again = False
         member.granted_ns = self.now_ns
-        member.lease_until_ns = self.now_ns + policy.shared_lease_ns
+        member.lease_until_ns = self.now_ns + lease_ns
         member.base_ns, member.used_ns, member.alone, member.alone_ppm = -1, 0, False, -1
         member.used_at_ns, member.metered_ns = self.now_ns, seat.metered_ns
-        lease_ns = policy.shared_lease_ns
+        quota_ns = policy.valve_ns if admitted else lease_ns
+        cap_ns, epoch = policy.cap_shared_ns, seat.shared_epoch
         self._actions.append(
-            ev.Grant(
-                member.client,
-                self.gpu,
-                seat.shared_epoch,
-                lease_ns,
-                lease_ns,
-                policy.cap_shared_ns,
-                False,
-                joined,
-                True,
-            )
+            ev.Grant(member.client, self.gpu, epoch, quota_ns, lease_ns, cap_ns, admitted, joined, True)
         )
 
     def _extend_shared(self, seat: Seat, member: Member) -> None:
@@ -269,6 +262,9 @@ class Sharing(Grants):
         member = seat.members[event.client]
         if member.standing is Standing.HOLDS and member.epoch == event.epoch:
             self._extend_shared(seat, member)
+            if seat.state is State.LEAVING and event.draining and not event.foreseen:
+                for waits in seat.with_standing(Standing.WAITS):  # as in rows.py: the valve between processes
+                    self._grant_shared(seat, waits, joined=True, admitted=True)
         else:
             self._actions.append(ev.Revoke(event.client, self.gpu, event.epoch, ev.LEASE))
 

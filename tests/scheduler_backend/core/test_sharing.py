@@ -386,3 +386,20 @@ def test_beside_a_tenant_of_many_processes_all_have_turns():
     world.do(ev.ClientDied(1))
     del world.programs[1]
     world.until({"a": State.SHARED, "many": State.SHARED})
+
+
+def test_one_that_leaves_and_does_not_drain_has_its_siblings_let_in():
+    world = with_processes(2, "two", 0.5, 0.5, ("a", 0.5, 0.45))
+    world.until({"a": State.SHARED, "two": State.SHARED})
+    first, second = (program for program in world.programs.values() if program.name == "two")
+    epoch = first.epoch
+    world.add("new", 0.0, 1.0, limit=0.5)
+    assert world.state("two") is State.LEAVING
+    second.epoch = 0
+    world.do(ev.TokenReturned(second.number, 0, epoch, want_more=True))
+    world.do(ev.TokenRenewed(first.number, 0, epoch, draining=True, foreseen=True))
+    assert second.epoch == 0
+    world.do(ev.TokenRenewed(first.number, 0, epoch, draining=True))
+    assert second.epoch == epoch
+    assert second.ends
+    assert second.quota_until_ns - world.now_ns == world.machine.policy.valve_ns

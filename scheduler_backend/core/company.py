@@ -54,8 +54,8 @@ class Company(Tenure):
         return earliest(fresh_until_ns, self.favoured_until_ns if self.favoured else 0)
 
     def _is_allowed(self) -> bool:
-        """Not beside tenants whose limit, class or other GPUs speak of the token: theirs are turns. Nor where one has
-        more processes than may say what they use.
+        """Not beside tenants whose limit, class or other GPUs speak of the token, or that have more processes than may
+        say what they use: theirs are turns.
         """
         policy = self.policy
         if not policy.shared or policy.ordering != "eevdf" or self.claim or self.barred():

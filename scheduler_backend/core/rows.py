@@ -119,8 +119,7 @@ class Rows(Sharing):
         self._busy_ns += event.busy_ns
         self._launches += event.launches
         self._measure(seat, event)
-        if seat.alone_epoch == 0 and member.base_ns >= 0:  # else it is not known what of it came before the others did
-            self._use_held(seat, *self._beside(seat, member, max(0, event.busy_ns - member.used_ns), 0))
+        self._use_rest(seat, member, event, self.now_ns - self.granted_ns)
         self._measure_hop(seat, self.now_ns - member.granted_ns, event.held_ns)
         member.standing = Standing.WAITS if event.want_more or member.asks_again else Standing.QUIET
         member.asks_again = False
@@ -139,6 +138,7 @@ class Rows(Sharing):
             self._actions.append(ev.Charged(seat.name, self.gpu, event.epoch, 0, 0, event.busy_ns, event.launches))
         if member.epoch == event.epoch and member.span_ns:
             self._measure(seat, event)
+            self._use_rest(seat, member, event, member.span_ns)
             self._measure_hop(seat, member.span_ns, event.held_ns)
             member.span_ns = 0
         returning = self.returning.pop(seat.name, None)

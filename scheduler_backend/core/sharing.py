@@ -101,14 +101,22 @@ class Sharing(Grants):
         """What it used beside others, and got of the time: counted before what it was promised."""
         seat.ahead_ns = self._within(seat.ahead_ns + max(got_ns, seat.duty.alone_ns(used_ns)))
 
-    def _use_held(self, seat: Seat, used_ns: int, got_ns: int) -> None:
+    def _use_held(self, seat: Seat, used_ns: int, got_ns: int, held_ns: int) -> None:
         """What the holder used while others ran beside it: no more than its turn took, for it is counted as what all
         got that are not host-bound.
         """
         if seat.name not in self.host_bound:
-            got_ns = min(max(got_ns, used_ns), max(0, self.now_ns - self.granted_ns - seat.counted_ns))
+            got_ns = min(max(got_ns, used_ns), max(0, held_ns - seat.counted_ns))
             seat.counted_ns += got_ns
             self.busy_ahead_ns = self._within(self.busy_ahead_ns + got_ns)
+
+    def _use_rest(self, seat: Seat, member: Member, event: ev.TokenReturned, held_ns: int) -> None:
+        """The same of what its Return says; where that came with company, or it never said from where to count, it is
+        not known what of it was before.
+        """
+        if seat.alone_epoch == 0 and member.base_ns >= 0:
+            used_ns = max(0, event.busy_ns - member.used_ns)
+            self._use_held(seat, *self._beside(seat, member, used_ns, 0), held_ns)
 
     def _beside(self, seat: Seat, member: Member, used_ns: int, free_ns: int) -> tuple[int, int]:
         """Of what its process used since its last word, and of the time for which it had not to wait: what fell on time
@@ -293,7 +301,7 @@ class Sharing(Grants):
     def _used_held(self, seat: Seat, event: ev.Used) -> None:
         """it says what it used beside others"""
         _, used_ns, got_ns = self._used_since(seat, event)
-        self._use_held(seat, used_ns, got_ns)
+        self._use_held(seat, used_ns, got_ns, self.now_ns - self.granted_ns)
 
     def _used_else(self, seat: Seat, event: ev.Used) -> None:
         """its grant is over"""

@@ -376,6 +376,7 @@ void seat_on_daemon(struct seat *seat, const struct seat_world *world, uint64_t 
 void seat_run_free(struct seat *seat) {
     token_init(&seat->token);
     POKE(seat->valve_word, 0);
+    POKE(seat->gate->shared, false);
     gate_open_free(seat->gate);
 }
 

@@ -75,6 +75,13 @@ class Editor:
         self._api.post(self._pods, pod)
 
     def act_create_on_a_node(self) -> None:
+        pod = sharepod(self._name())
+        pod["metadata"]["annotations"] = self._ask()
+        pod["spec"]["nodeName"] = self._random.choice(self._others)["spec"]["nodeName"]
+        self._api.post(self._pods, pod)
+
+    def act_create_in_any_words_on_a_node(self) -> None:
+        """In another project's, it is left as it is: a pod of that project's nodes, as far as admission can tell."""
         pod = self._pod()
         pod["spec"]["nodeName"] = self._random.choice(self._others)["spec"]["nodeName"]
         self._api.post(self._pods, pod)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import sys
 from typing import Any
@@ -60,7 +61,8 @@ def show(node: Node, args: argparse.Namespace) -> int:
 
 def width_of(stream: Any) -> int:
     """Characters of a line there; PLAIN_WIDTH where that is no terminal."""
-    return shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns if stream.isatty() else PLAIN_WIDTH
+    told = stream.isatty() or os.environ.get("COLUMNS", "").isdigit()
+    return shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns if told else PLAIN_WIDTH
 
 
 def headline(state: dict[str, Any]) -> str:

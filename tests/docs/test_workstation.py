@@ -60,5 +60,6 @@ def test_readme_and_quick_start_work_as_they_stand_on_a_clean_debian(tmp_path: P
         (home / "gemini" / name).write_text(OWN)
     with Reader(room(root, tmp_path), home / "gemini", owner=USER, limit=900) as reader:
         reader.type("cd gemini")
+        reader.type("export COLUMNS=120")  # as wide as what the pages show was drawn
         reader.follow(step for step in script if not step.root)
         reader.follow(readme())

@@ -94,7 +94,7 @@ def wishes(draw: st.DrawFn) -> Wish:
     if draw(st.integers(0, 5)) == 0:
         wish.rdma = draw(st.sampled_from([10, 50, 100]))
     if draw(st.integers(0, 5)) == 0:
-        wish.policies = tuple(draw(st.lists(st.sampled_from(sorted(POLICIES)), min_size=1, max_size=2)))
+        wish.policies = tuple(draw(st.lists(st.sampled_from(sorted(POLICIES)), min_size=1, max_size=2, unique=True)))
     return wish
 
 

@@ -22,6 +22,7 @@ BELOW = {
     "sim/cublas": {"driver", "sim/model", "sim/compute"},
     "sim/cublaslt": {"driver", "sim/model", "sim/compute", "sim/cublas"},
     "sim/observer": {"sim/model"},
+    "sim/unversioned": set(),
 }
 INCLUDE = re.compile(r'^#include "libhook/(.+)/[^/]+"', re.M)
 

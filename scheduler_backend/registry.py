@@ -107,13 +107,21 @@ class Registry:
         if existing is None:
             self._check_bounds(spec, owner)
             self._check_sum(spec)
-            self.server.start_tenant(spec, owner=owner)
-        registration = self.registrations.setdefault(spec.name, Registration())
         pid = peer_pid if "pid" in body else 0
         peer = self._peer(pid, spec.name) if pid else None
+        if pid and peer is None:  # a tenant that nobody would end
+            raise Problem(f"tenant {spec.name}: process {pid}, for whose lifetime it was to be, has ended")
+        if existing is None:
+            try:
+                self.server.start_tenant(spec, owner=owner)
+            except Problem:
+                if peer is not None:
+                    peer.close()
+                raise
+        registration = self.registrations.setdefault(spec.name, Registration())
         if peer is not None:
             registration.peers[pid] = peer
-        elif not pid:
+        else:
             registration.lasting = True
             registration.share |= share
         self.save()

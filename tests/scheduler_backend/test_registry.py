@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.scheduler_backend.rig import ROOT, Rig, wait_for
+from tests.scheduler_backend.rig import PATIENCE_S, ROOT, Rig, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +72,32 @@ def test_a_run_that_is_killed_leaves_no_tenant_behind(rig: Rig) -> None:
     runner.process.kill()
     runner.process.communicate()
     wait_for(lambda: rig.state()["tenants"] == [], what="gone tenant")
+
+
+SAY_AND_END = """
+import json, socket, sys
+connection = socket.socket(fileno=int(sys.argv[1]))
+connection.connect(sys.argv[2])
+body = json.dumps({"name": "a", "request": 0.25, "pid": 1})
+connection.sendall(f"POST /tenants HTTP/1.1\\r\\nHost: h\\r\\nContent-Length: {len(body)}\\r\\n\\r\\n{body}".encode())
+"""
+
+
+def test_a_run_that_has_ended_before_it_is_heard_is_given_no_tenant(rig: Rig) -> None:
+    assert rig.daemon is not None
+    with socket.socket(socket.AF_UNIX) as connection:  # the process's own, though we hear the answer
+        rig.daemon.send_signal(signal.SIGSTOP)
+        try:
+            words = [str(connection.fileno()), str(rig.state_dir / "control.sock")]
+            subprocess.run([sys.executable, "-c", SAY_AND_END, *words], pass_fds=(connection.fileno(),), check=True)
+        finally:
+            rig.daemon.send_signal(signal.SIGCONT)
+        connection.settimeout(PATIENCE_S)
+        heard = b""
+        while b"}" not in heard and (more := connection.recv(4096)):
+            heard += more
+    assert b"has ended" in heard, heard
+    assert rig.state()["tenants"] == []
 
 
 def test_a_registration_without_a_pid_lasts_beside_a_run(rig: Rig) -> None:

@@ -68,7 +68,8 @@ SEND_BUFFER_BYTES = _bound("SEND_BUFFER_BYTES", 32768, "bytes", "of the kernel's
 PAGES_A_SECOND = _bound("PAGES_A_SECOND", 50, "a second", "new page connections of a tenant; others wait in the queue")
 PAGES_AT_ONCE = _bound("PAGES_AT_ONCE", 512, "connections", "to the page that a tenant may make in one burst")
 MOST_PAGES = _bound("MOST_PAGES", 512, "connections", "to the page of a tenant that stand; more are closed at once")
-MOST_PEERS = _bound("MOST_PEERS", 512, "processes", "of a tenant that have a page and did not say Hello yet")
+MOST_PEERS = _bound("MOST_PEERS", 512, "nonces", "of a tenant under which a page was asked for, and no Hello said yet")
+MOST_PEERS_OF_ONE = _bound("MOST_PEERS_OF_ONE", 4, "nonces", "of them of one process; then the oldest makes room")
 PAGE_BACKLOG = _bound("PAGE_BACKLOG", 128, "connections", "to the page of a tenant that wait in the kernel's queue")
 
 # --- the lock of a card -----------------------------------------------------------------------------------------------

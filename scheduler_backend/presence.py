@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from scheduler_backend import wire
-from scheduler_backend.bounds import MOST_CLIENTS, MOST_PEERS
+from scheduler_backend.bounds import MOST_CLIENTS, MOST_PEERS, MOST_PEERS_OF_ONE
 from scheduler_backend.connection import Connection
 from scheduler_backend.core import events as ev
 from scheduler_backend.endpoint import Client, Endpoint
@@ -104,11 +104,18 @@ class Presence(Handovers):
             self._attach(endpoint, client, peer)
             self.on_change()
             return peer
+        self._make_room_for(endpoint, peer)
         if len(endpoint.peers) >= MOST_PEERS:
             return None
         endpoint.peers[nonce] = peer
         peer.watch(self.loop, lambda: self._peer_died(endpoint, nonce, peer))
         return peer
+
+    def _make_room_for(self, endpoint: Endpoint, peer: Peer) -> None:
+        """One process may wait for its Hello under so many nonces; each costs descriptors until the process ends."""
+        same = [nonce for nonce, one in endpoint.peers.items() if one.pid == peer.pid > 0]  # 0: in no /proc of ours
+        for nonce in same[: max(0, len(same) - MOST_PEERS_OF_ONE + 1)]:
+            self._release(endpoint.peers.pop(nonce))
 
     def _peer_died(self, endpoint: Endpoint, nonce: int, peer: Peer) -> None:
         if endpoint.peers.get(nonce) is peer:

@@ -19,6 +19,7 @@ from bench import flood
 from bench.flood import WAYS
 from bench.tenants import cpu_ns, resident_bytes
 from libhook.core import ffi, lib
+from scheduler_backend.bounds import MOST_PEERS_OF_ONE
 from scheduler_backend.page import SIZE
 from tests.scheduler_backend.rig import PATIENCE_S, ROOT, Client, Rig, wait_for
 from tests.scheduler_backend.serve import GPUS
@@ -235,6 +236,19 @@ def test_who_comes_back_to_the_page_socket_does_not_speak_for_who_came_meanwhile
     holder = rig.client("victim")
     hostile.open_page()  # under its nonce of before
     a_turn_is_anothers_to_end(rig, holder, hostile)
+
+
+def test_a_process_that_asks_for_the_page_under_ever_new_nonces_keeps_few_descriptors_of_the_daemon(rig: Rig) -> None:
+    assert rig.daemon is not None
+    folder = f"/proc/{rig.daemon.pid}/fd"
+    before = len(os.listdir(folder))
+    for _ in range(40):
+        client = rig.client("hostile", hello=False)
+        client.end_page()
+        client.close()
+    most = 3 * MOST_PEERS_OF_ONE  # a pidfd, and the carrier's copy of the connection
+    wait_for(lambda: len(os.listdir(folder)) <= before + most, 10, "end of what the daemon had for it")
+    assert rig.client("hostile"), "and its next one is served"
 
 
 def test_the_end_of_a_process_without_a_page_connection_ends_nobody_elses(rig: Rig) -> None:

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -39,15 +40,28 @@ SETTLE_SECONDS = 0.3
 NAME = "hostile"
 
 
-def used(pid: int) -> dict[str, int]:
-    """What the daemon has open, and how many threads and children."""
+def used(pid: int, own: Collection[int] = ()) -> dict[str, int]:
+    """What the daemon has open, and how many threads and children.
+
+    Pidfds of the processes `own` are not counted: each process on the simulated card, the daemon too, looks after the
+    others now and then, so that those that stay have one there sooner or later.
+    """
     task = Path(f"/proc/{pid}/task")
     children = sum(len((one / "children").read_text().split()) for one in task.iterdir())
     return {
-        "descriptors": len(os.listdir(f"/proc/{pid}/fd")),
+        "descriptors": sum(_process_of(pid, one) not in own for one in os.listdir(f"/proc/{pid}/fd")),
         "threads": len(list(task.iterdir())),
         "children": children,
     }
+
+
+def _process_of(pid: int, descriptor: str) -> int:
+    """Of which process this descriptor of the daemon is a pidfd; 0: it is something else, or just closed."""
+    with contextlib.suppress(OSError):
+        if os.readlink(f"/proc/{pid}/fd/{descriptor}") == "anon_inode:[pidfd]":
+            told = Path(f"/proc/{pid}/fdinfo/{descriptor}").read_text().splitlines()
+            return next(int(line.split()[1]) for line in told if line.startswith("Pid:"))
+    return 0
 
 
 class Range:
@@ -139,7 +153,7 @@ class Range:
     def play(self, attack: Attack, seconds: float) -> dict[str, Any]:
         """One attack for so long; "failed" holds what must not be."""
         pid = self.daemon.pid
-        before, memory, files = used(pid), self._resident(), self._files()
+        before, memory, files = used(pid, self._own()), self._resident(), self._files()
         limits = {what: resource.prlimit(pid, what) for what in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE)}
         log_bytes = (self.bed.state_dir / "daemon.log").stat().st_size
         config = (self.bed.state_dir / "gemini.toml").read_text()
@@ -185,6 +199,9 @@ class Range:
             self.bed.environment(NAME), str(scratch),
         )  # fmt: skip
 
+    def _own(self) -> set[int]:
+        return {os.getpid(), *self._pids.values()}
+
     def _files(self) -> set[str]:
         shared = {str(path) for path in Path("/dev/shm").glob(f"*{self.bed.id}*")}
         own = {str(path) for path in self.bed.state_dir.rglob("*") if not path.name.startswith("trace.jsonl")}
@@ -201,10 +218,10 @@ class Range:
         shutil.rmtree(folder, ignore_errors=True)  # what it put into its own folder is its own
         with contextlib.suppress(TimeoutError):
             wait_for(
-                lambda: all(now <= before[name] for name, now in used(self.daemon.pid).items()),
+                lambda: all(now <= before[name] for name, now in used(self.daemon.pid, self._own()).items()),
                 BACK_SECONDS, "end of what the daemon had",
             )  # fmt: skip
-        for name, now in used(self.daemon.pid).items():
+        for name, now in used(self.daemon.pid, self._own()).items():
             if now > before[name]:
                 failed.append(f"{now - before[name]} {name} more than before")
         if left := sorted(self._files() - files):

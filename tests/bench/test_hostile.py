@@ -5,13 +5,14 @@ What it costs the others is judged by `python -m bench.hostile`: a second of a b
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import pytest
 
 from bench.hostile.attacks import ATTACKS, listing
-from bench.hostile.judge import late
+from bench.hostile.judge import late, used
 from bench.hostile.table import WHO, may_play
 from tests.bench.running import ROOT, answer_of
 
@@ -49,6 +50,18 @@ def test_the_daemon_is_what_it_was_after(name: str) -> None:
 def test_a_daemon_stands_random_connections() -> None:
     answer, said = answer_of("bench.strangers", "--connections=4000", "--tenants=8")
     assert all(answer["passed"].values()), said
+
+
+def test_a_pidfd_of_a_process_that_stays_is_no_attacks() -> None:
+    with subprocess.Popen(["sleep", "inf"]) as child:
+        before = used(os.getpid(), {child.pid})
+        pidfd = os.pidfd_open(child.pid)
+        try:
+            assert used(os.getpid(), {child.pid}) == before
+            assert used(os.getpid())["descriptors"] == before["descriptors"] + 1
+        finally:
+            os.close(pidfd)
+            child.kill()
 
 
 def window(a: float, b: float, wait_ms: float) -> dict[str, object]:

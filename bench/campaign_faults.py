@@ -67,6 +67,7 @@ MESSAGES = {  # name -> (type, to the client?, flag that must be set, situation)
     "MemRecall": (11, True, 0, "memory runs short"),
     "Stats": (12, False, 0, "wait"),
     "Error": (13, True, 0, "nonsense"),
+    "Used": (14, False, 0, "company"),
 }
 MODES = {"lost": "lose", "doubled": "double", "late": "late"}
 
@@ -87,6 +88,23 @@ def _visitor(scene: Scene) -> Iterator[None]:
         scene.kill(child.pid)
         scene.bed.http("DELETE", "/tenants/visitor")
         _change(scene, "b", request, limit)
+
+
+@contextlib.contextmanager
+def _company(scene: Scene) -> Iterator[None]:
+    """Somebody whose host takes time, so that it runs beside the others, of whom each then says what it uses. Nobody's
+    limit binds meanwhile: beside one that binds all have turns."""
+    for name, (request, _) in scene.shares.items():
+        _change(scene, name, request - (0.1 if name == "b" else 0), 1.0)
+    scene.bed.tenant("company", 0.1, 1.0)
+    pid = scene.bed.spawn("company", [scene.program, "40", "16", "0", "40"], env=scene.env).pid
+    try:
+        yield
+    finally:
+        scene.kill(pid)
+        scene.bed.http("DELETE", "/tenants/company")
+        for name, (request, limit) in scene.shares.items():
+            _change(scene, name, request, limit)
 
 
 def _change(scene: Scene, name: str, request: float, limit: float, **more: int) -> None:
@@ -115,6 +133,7 @@ def _short_of_memory(scene: Scene) -> Iterator[None]:
 
 DURING: dict[str, Callable[[Scene], contextlib.AbstractContextManager[None]]] = {
     "a visitor": _visitor,
+    "company": _company,
     "memory runs short": _short_of_memory,
     "nonsense": lambda _: contextlib.nullcontext(),
 }

@@ -27,6 +27,7 @@ def test_there_are_forty_faults_and_three_workloads_and_every_message_is_among_t
 TYPES = {
     "WIRE_HELLO", "WIRE_WELCOME", "WIRE_TOKEN_REQUEST", "WIRE_GRANT", "WIRE_EXTEND", "WIRE_REVOKE", "WIRE_RETURN",
     "WIRE_MEM_RESERVE", "WIRE_MEM_REPLY", "WIRE_MEM_RELEASE", "WIRE_MEM_RECALL", "WIRE_STATS", "WIRE_ERROR",
+    "WIRE_USED",
 }  # fmt: skip
 
 

@@ -10,6 +10,7 @@
  *     vfork spawn exec   the program is started once more in that way after it has worked (exec: by itself)
  *     threads       16 threads make their first call at the same moment
  *     reopen        the driver is closed by dlclose and opened again, ten times
+ *     handler       the handler of a signal that the thread itself raises between two calls does the work
  *     devices       work on each device; prints "device UUID-BYTES-IN-HEX" for each
  *     secure        as plain; prints "secure" first where the kernel says that the process is (AT_SECURE)
  *
@@ -18,6 +19,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -238,6 +240,20 @@ static int reopen(void) {
     return work();
 }
 
+static int handled = 1;
+
+static void handle(int number) {
+    (void)number;
+    handled = work_on(0, LAUNCHES);
+}
+
+static int handler(void) {
+    struct sigaction action = {.sa_handler = handle};
+    if (work_on(0, 4) || sigaction(SIGUSR1, &action, NULL) || raise(SIGUSR1) || handled)
+        return 1;
+    return work();
+}
+
 static int devices(void) {
     int count;
     unsigned char uuid[16];
@@ -277,6 +293,8 @@ int main(int argc, char **argv) {
         return threads();
     if (strcmp(mode, "reopen") == 0)
         return reopen();
+    if (strcmp(mode, "handler") == 0)
+        return handler();
     if (strcmp(mode, "devices") == 0)
         return devices();
     if (strcmp(mode, "vfork") == 0 || strcmp(mode, "spawn") == 0 || strcmp(mode, "exec") == 0)

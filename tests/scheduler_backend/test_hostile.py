@@ -124,6 +124,15 @@ def test_who_floods_is_not_read_and_leaves_does_not_take_the_daemon_along(rig: R
     assert rig.daemon.poll() is None, rig.log()
 
 
+def test_a_daemon_that_ends_while_what_one_says_waits_ends_without_a_fault(rig: Rig) -> None:
+    for _ in range(5):
+        with flooding(rig, "messages"):
+            wait_for(lambda: rig.of("hostile")["flood_pauses"] > 3, what="pause of the one who floods")
+            assert rig.stop() == 0
+        assert "Traceback" not in rig.log(), rig.log()[-2000:]
+        rig.start()
+
+
 def test_a_tenant_that_connects_without_end_is_shut_out_and_its_processes_are_not(rig: Rig) -> None:
     polite = rig.client("hostile")
     with flooding(rig, "hellos"):

@@ -95,17 +95,20 @@ def test_a_connection_is_answered_once(rig: Rig) -> None:
 
 
 def test_many_readers_share_one_text(rig: Rig) -> None:
-    """150 who ask at once, and the tenant beside them: the daemon renders for all of them together."""
+    """150 who ask at once, while a tenant's figures change: the daemon renders for all of them together."""
     url = f"http://127.0.0.1:{port_of(rig)}/metrics"
     texts: list[bytes] = []
 
     def read() -> None:
         texts.append(urllib.request.urlopen(url, timeout=60).read())
 
+    rig.tenant("busy", request=0.3)
+    busy = rig.client("busy")
     readers = [threading.Thread(target=read) for _ in range(150)]
     for reader in readers:
         reader.start()
-    for reader in readers:
-        reader.join()
+    while any(reader.is_alive() for reader in readers):
+        busy.ask()
+        busy.give_back(busy.grant().epoch)
     assert len(texts) == 150
     assert len(set(texts)) < 75

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -171,6 +173,19 @@ def test_before_the_first_lists_nothing_is_promised() -> None:
 
 
 @pytest.mark.flaky(reruns=3)
+@pytest.mark.parametrize(
+    "file",
+    [
+        "deploy/helm/gemini/templates/_helpers.tpl",
+        "deploy/kustomize/cluster/configmap-scheduler.yaml",
+        "docs/cluster.md",
+    ],
+)
+def test_a_scheduler_waits_for_a_replica_that_hangs_for_five_seconds(file: str) -> None:
+    said = re.findall(r"httpTimeout: (\w+)", (Path(__file__).parents[3] / file).read_text())
+    assert said == ["5s"]
+
+
 def test_a_large_state_holds_the_loop_for_a_small_part_of_what_it_takes() -> None:
     made = World()
     made.nodes(*(f"n{i}" for i in range(1000)), count=8)

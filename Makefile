@@ -4,6 +4,7 @@ IMAGE ?= gemini
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -q --disable-pip-version-check --no-input
+PINNED := install -c constraints.txt
 C_FILES = $(shell find libhook $(wildcard tests bench) -name '*.[ch]' | sort)
 PY_DIRS = gemini scheduler_backend libhook $(wildcard bench)
 
@@ -12,21 +13,21 @@ PY_DIRS = gemini scheduler_backend libhook $(wildcard bench)
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-$(VENV)/.stamp: pyproject.toml setup.py
+$(VENV)/.stamp: pyproject.toml constraints.txt setup.py
 	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 	  { echo "gemini: $(PYTHON) is older than 3.11 or has no venv; install python3-venv, or say PYTHON=python3.12" >&2; exit 1; }
 	@echo "  VENV $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
 	@echo "  PIP  setuptools, cffi"
-	@$(PIP) install 'setuptools>=80,<85' 'cffi==2.1.1'
+	@$(PIP) $(PINNED) 'setuptools>=80,<85' cffi
 	@echo "  PIP  gemini-gpu[dev] and what it needs"
-	@GEMINI_SKIP_C=1 $(PIP) install --no-build-isolation -e '.[dev]'
+	@GEMINI_SKIP_C=1 $(PIP) $(PINNED) --no-build-isolation -e '.[dev]'
 	@touch $@
 
 $(VENV)/.stamp-clients: $(VENV)/.stamp
 	@echo "  PIP  NVIDIA's own clients of the driver, for the tests"
-	@$(PIP) install 'setuptools-scm==9.2.2'  # gpustat is published as source only, and is built with it
-	@GEMINI_SKIP_C=1 $(PIP) install --no-build-isolation -e '.[clients]'
+	@$(PIP) $(PINNED) setuptools-scm  # gpustat is published as source only, and is built with it
+	@GEMINI_SKIP_C=1 $(PIP) $(PINNED) --no-build-isolation -e '.[clients]'
 	@touch $@
 
 $(VENV)/.stamp-headers: $(VENV)/.stamp tests/headers/fetch.py
@@ -41,7 +42,7 @@ setup: $(VENV)/.stamp ## the Python environment in .venv
 
 $(VENV)/.stamp-docs: $(VENV)/.stamp
 	@echo "  PIP  the generator of the documentation"
-	@GEMINI_SKIP_C=1 $(PIP) install --no-build-isolation -e '.[docs]'
+	@GEMINI_SKIP_C=1 $(PIP) $(PINNED) --no-build-isolation -e '.[docs]'
 	@touch $@
 
 build: setup ## compile the library, the simulated driver and the load generator

@@ -20,7 +20,6 @@ ROOT = Path(__file__).resolve().parents[2]
 BUNDLE = ROOT / "out" / "gpu-bundle"
 SITE = ROOT / "out" / "gpu-site" / f"cp{sys.version_info.major}{sys.version_info.minor}"
 NEEDED = {  # module -> the project that brings it
-    "zmq": "pyzmq",
     "cffi": "cffi",
     "_cffi_backend": "cffi",
     "pycparser": "pycparser",

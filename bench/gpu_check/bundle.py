@@ -30,13 +30,15 @@ def main() -> int:
     shutil.rmtree(BUNDLE, ignore_errors=True)
     (BUNDLE / "wheels").mkdir(parents=True)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = [line for line in project["dependencies"] if line.split("==")[0] not in (*NOT_NEEDED, *args.without)]
+    asked = [*project["dependencies"], *project["optional-dependencies"]["plots"]]
+    wanted = [line for line in asked if line.split(">=")[0] not in (*NOT_NEEDED, *args.without)]
     for version in args.python or ["3.11", "3.12", "3.13"]:
         print(f"  PIP  wheels for Python {version}", flush=True)
         platforms = [word for name in PLATFORMS for word in ("--platform", name)]
         subprocess.run(
             [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", "download", "--only-binary=:all:",
-             "--python-version", version, *platforms, "-d", str(BUNDLE / "wheels"), *wanted],
+             "--python-version", version, *platforms, "-d", str(BUNDLE / "wheels"),
+             "-c", str(ROOT / "constraints.txt"), *wanted],
             check=True,
         )  # fmt: skip
     environment = {**os.environ, "GEMINI_CFFI_MODE": "abi"}

@@ -30,7 +30,7 @@ from libhook.observer import Timeline
 from scheduler_backend import cardlock
 from scheduler_backend.devices import Gpu
 
-PACKAGES = ("cffi", "numpy", "zmq", "uvloop", "aiohttp")
+PACKAGES = ("cffi", "numpy", "uvloop", "aiohttp")
 RUNTIMES = {"podman": (4, 1), "docker": (25, 0)}  # and the first version that reads CDI specs
 OK, WARN, FAIL = "ok  ", "warn", "FAIL"
 Line = tuple[str, str]

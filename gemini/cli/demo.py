@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:  # they bring numpy: only once the options are right
     from gemini.cli.stage import Record, Stage, Tenant
 
 DEFAULT = "a:0.5:0.6,b:0.3:1.0,c:0.2:0.2"
+DEFAULT_PLOT = "gemini-demo.png"
 BASELINE_SECONDS = 6.0
 LEFT_SECONDS = 60  # that a daemon stays whose demo was killed
 PICTURES = (".png", ".svg", ".pdf", ".jpg")
@@ -41,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kernel-us", metavar="U", type=float, default=100.0, help="length of a kernel (100)")
     parser.add_argument("--json", metavar="FILE", help="write the figures to this file, - for stdout")
     parser.add_argument(
-        "--plot", metavar="FILE", default="gemini-demo.png", help="the picture (gemini-demo.png); empty: none"
+        "--plot", metavar="FILE", help=f"the picture ({DEFAULT_PLOT}, where matplotlib is installed); empty: none"
     )
     parser.add_argument("--no-baseline", action="store_true", help="leave out the run without Gemini")
     add_node(parser)
@@ -71,6 +73,7 @@ def main(args: argparse.Namespace) -> int:
         raise Problem(f"--seconds {args.seconds:g}: give a number of seconds from 1 to 86400", 2)
     if not 0 <= args.kernel_us <= 1e9:
         raise Problem(f"--kernel-us {args.kernel_us:g}: give microseconds from 0 to 1000000000", 2)
+    check_plot(args)
     check_files(args)
     if not LOAD.exists():
         raise Problem(f"{LOAD} is not there; run make build, or reinstall the package")
@@ -80,6 +83,20 @@ def main(args: argparse.Namespace) -> int:
     with ExitStack() as undo:
         node = set_up(args, undo)
         return perform(args, undo.enter_context(Stage(node, tenants, args.kernel_us)))
+
+
+def check_plot(args: argparse.Namespace) -> None:
+    """A picture wants matplotlib: one that was asked for is refused without it, the default one left out."""
+    if args.plot == "" or find_spec("matplotlib") is not None:
+        args.plot = DEFAULT_PLOT if args.plot is None else args.plot
+        return
+    from gemini.cli.installed import with_extra
+
+    lacking = f"matplotlib is not installed; {with_extra('plots')}"
+    if args.plot is not None:
+        raise Problem(f"--plot {args.plot}: {lacking}")
+    args.plot = ""
+    print(f"No picture of the run: {lacking}", file=out_of(args))
 
 
 def check_files(args: argparse.Namespace) -> None:

@@ -53,6 +53,7 @@ EXHAUSTED = {
 EXTRAS = {  # what only some commands import -> the part of pyproject.toml's optional-dependencies that brings it
     **dict.fromkeys(("kubernetes", "orjson", "grpc", "google"), "cluster"),
     **dict.fromkeys(("grafana_foundation_sdk", "yaml"), "dashboards"),
+    "matplotlib": "plots",
 }
 SIM_SPEC = re.compile(r"[a-z_]+=")
 OWN_FAILURE = 125  # `gemini run`: Gemini itself could not; as docker run, env and timeout say it
@@ -122,7 +123,9 @@ def lacking(error: ImportError) -> str:
     """What this installation lacks, and what brings it."""
     package = (error.name or "").partition(".")[0]
     if isinstance(error, ModuleNotFoundError) and package in EXTRAS:
-        return f"{package} is not installed; pip install 'gemini-gpu[{EXTRAS[package]}]'"
+        from gemini.cli.installed import with_extra
+
+        return f"{package} is not installed; {with_extra(EXTRAS[package])}"
     return f"{cause_of(error)}; gemini check tells what is missing"
 
 

@@ -178,7 +178,7 @@ def _numbers(trial: Trial, ordinals: Ints, policy: str) -> Array:
             if policy in scored.values and scored.view is not None:
                 here = np.flatnonzero(which == i)
                 values = scored.values[policy][step.position[ordinals[here]]].astype(np.float64)
-                column[here] += values / table.POLICIES[policy].denominator(scored.view)
+                column[here] += values / float(table.POLICIES[policy].denominator(scored.view))
     return np.round(column, 9)
 
 

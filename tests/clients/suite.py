@@ -201,7 +201,7 @@ def main() -> int:
     wrong = 0
     for name in asked.suites or SUITES:
         if folder_of(SUITES[name]) is None:
-            print(f"{name}: not installed; pip install 'gemini-gpu[clients]'", file=sys.stderr)
+            print(f"{name}: not installed; make .venv/.stamp-clients installs it", file=sys.stderr)
             wrong += 1
             continue
         bare, guest = outcomes_both_ways(SUITES[name], asked.part)

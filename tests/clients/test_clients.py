@@ -1,4 +1,4 @@
-"""NVIDIA's own clients of the driver, unchanged, on the bare simulated driver (`pip install 'gemini-gpu[clients]'`)."""
+"""NVIDIA's own clients of the driver, unchanged, on the bare simulated driver (`make test` installs them)."""
 
 from __future__ import annotations
 

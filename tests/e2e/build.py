@@ -290,16 +290,14 @@ class Builder:
         raise CannotBuild(f"{what}: {done.stderr.strip()[-200:]}")
 
     def _image_requirements(self) -> list[str]:
-        """What `pip install '.[cluster]'` asks for, to build it included."""
+        """What `pip install -c constraints.txt '.[cluster]'` takes, to build it included."""
         with (ROOT / "pyproject.toml").open("rb") as file:
             said = tomllib.load(file)
         project = said["project"]
-        asked = [
-            *project["dependencies"],
-            *project["optional-dependencies"]["cluster"],
-            *said["build-system"]["requires"],
-        ]
-        return sorted(set(asked))
+        lines = (ROOT / "constraints.txt").read_text().splitlines()
+        pinned = {line.partition("==")[0]: line for line in lines if "==" in line}
+        asked = [*project["dependencies"], *project["optional-dependencies"]["cluster"]]
+        return sorted({*(pinned[line.partition(">=")[0]] for line in asked), *said["build-system"]["requires"]})
 
     def _link(self, out: Path, programs: dict[str, str]) -> None:
         for name, target in programs.items():

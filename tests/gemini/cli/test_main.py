@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from gemini.cli import main as entry
+from gemini.cli.installed import with_extra
 from gemini.cli.problem import Problem
 
 
@@ -46,6 +47,7 @@ def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
         (["kubectl"], "orjson", "cluster"),
         (["dashboards", "--out", "/proc/none"], "grafana_foundation_sdk", "dashboards"),
         (["dashboards", "--out", "/proc/none"], "yaml", "dashboards"),
+        (["demo", "--plot", "a.png"], "matplotlib", "plots"),
     ],
 )
 def test_what_a_bare_installation_lacks_is_named_with_what_brings_it(words: list[str], module: str, extra: str) -> None:
@@ -53,7 +55,7 @@ def test_what_a_bare_installation_lacks_is_named_with_what_brings_it(words: list
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1, done.stderr
-    assert f"{module} is not installed; pip install 'gemini-gpu[{extra}]'" in done.stderr
+    assert f"{module} is not installed; {with_extra(extra)}" in done.stderr
 
 
 def test_version_and_help_need_no_command(capsys: pytest.CaptureFixture[str]) -> None:

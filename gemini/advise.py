@@ -114,9 +114,9 @@ def advise(use: Use) -> list[Advice]:
         found.append(
             Advice(
                 "--request",
-                format_share(_up(typical)),
-                f"it wanted the GPU all the time in {100 * greedy:.0f} % of {count} s and had {100 * typical:.0f} % "
-                f"of it ({wait}); it would use any share, so ask for what its work is worth",
+                format_share(request),
+                f"as now: it wanted the GPU all the time in {100 * greedy:.0f} % of {count} s and had "
+                f"{100 * typical:.0f} % of it ({wait}); it would use any share, so more only where that is too slow",
             )
         )
     else:

@@ -24,6 +24,8 @@ from scheduler_backend.problem import Problem as DaemonProblem
 COMMANDS = {  # name -> (module, what it does)
     "serve": ("gemini.cli.serve", "the node daemon, in the foreground"),
     "run": ("gemini.cli.run", "run a command as a tenant with a share of the GPU"),
+    "logs": ("gemini.cli.follow", "what a program of gemini run --detach writes, or the daemon"),
+    "wait": ("gemini.cli.follow", "wait until a tenant is gone; the exit status of one of gemini run --detach"),
     "ps": ("gemini.cli.status", "tenants with their promised and achieved share, memory and waiting time"),
     "top": ("gemini.cli.top", "the same, live"),
     "set": ("gemini.cli.status", "change a running tenant's share"),

@@ -18,6 +18,7 @@ from typing import Any
 
 from gemini.cli import cards, keeper
 from gemini.cli.comeback import Comeback
+from gemini.cli.detached import Detached
 from gemini.cli.node import HOOK, Node, ask, beyond_cards, register, tenant_environment, tenant_path
 from gemini.cli.options import add_node, add_shares, node_of
 from gemini.cli.problem import Problem
@@ -36,6 +37,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="cards by index or beginning of their UUID, as 0,1; all; or any (default): the one with most room",
     )  # fmt: skip
     parser.add_argument("--gpus", metavar="N", type=int, help="so many cards, those with most room")
+    parser.add_argument(
+        "--detach", action="store_true", help="in the background, also after a logout; gemini logs, gemini wait"
+    )
     parser.add_argument("--cpu-bind", metavar="N", type=int, help="run on the N cores nearest to the GPU")
     add_node(parser)
     parser.add_argument("command", metavar="CMD", nargs=argparse.REMAINDER)
@@ -46,10 +50,7 @@ def main(args: argparse.Namespace) -> int:
     if not command:
         raise Problem("no command to run; write it last: gemini run --request 0.3 -- python train.py")
     node = node_of(args)
-    request, limit = resolve_shares(args.request, args.limit)
-    memory_bytes = parse_memory(args.memory) if args.memory is not None else 0
-    name = args.name or own_name(command[0])
-    node.check_path(name)
+    spec = asked(args, node, command[0])
     program = shutil.which(command[0])
     if program is None:
         found = os.path.exists(command[0]) and "/" in command[0]
@@ -61,14 +62,41 @@ def main(args: argparse.Namespace) -> int:
 
     if (problem := problem_of(HOOK, program)) is not None:
         raise Problem(problem)
+    if not args.detach:
+        return in_share(args, node, spec, command, program)
+    detached = Detached(spec["name"], command, node.state_dir)
+    if (told := detached.leave()) is not None:
+        return told
+    with detached:
+        detached.status = in_share(args, node, spec, command, program, detached)
+    return detached.status
+
+
+def asked(args: argparse.Namespace, node: Node, program: str) -> dict[str, Any]:
+    """The tenant as it was asked for."""
+    request, limit = resolve_shares(args.request, args.limit)
     spec = {
-        "name": name,
+        "name": args.name or own_name(program),
         "request": request,
         "limit": limit,
-        "memory_bytes": memory_bytes,
+        "memory_bytes": parse_memory(args.memory) if args.memory is not None else 0,
         "latency": args.service == "latency",
-        "pid": os.getpid(),
     }
+    node.check_path(str(spec["name"]))
+    return spec
+
+
+def in_share(
+    args: argparse.Namespace,
+    node: Node,
+    spec: dict[str, Any],
+    command: Sequence[str],
+    program: str,
+    detached: Detached | None = None,
+) -> int:
+    """Run the command as a tenant that is there as long as it, or what it leaves behind."""
+    name, request, memory_bytes = spec["name"], spec["request"], spec["memory_bytes"]
+    spec["pid"] = os.getpid()
     tenant, some = placed(node, args, spec, request, memory_bytes)
     visible = [str(gpu) for gpu in tenant.get("gpus", [])] if args.gpu or some else []
     try:
@@ -80,11 +108,19 @@ def main(args: argparse.Namespace) -> int:
         if not request and (note := best_effort(node, name)) is not None:
             print_line(note)
         cores = nearest_cores(node, tenant["gpus"], args.cpu_bind) if args.cpu_bind is not None else None
-        environment = tenant_environment(node, tenant["socket"], (request, limit), memory_bytes, visible)
+        environment = tenant_environment(node, tenant["socket"], (request, spec["limit"]), memory_bytes, visible)
         comeback = Comeback(node, spec, print_line)
         comeback.start()
+        if detached is not None:
+            detached.redirect()
         status = supervise(
-            command, program, {**os.environ, **environment}, cores, stuck=lambda: comeback.gone, say=print_line
+            command,
+            program,
+            {**os.environ, **environment},
+            cores,
+            stuck=lambda: comeback.gone,
+            say=print_line,
+            begun=None if detached is None else detached.begun,
         )
         keeper.leave(node, spec, tenant["socket"])
         return status

@@ -28,8 +28,9 @@ def supervise(
     cores: set[int] | None = None,
     stuck: Callable[[], bool] = lambda: False,
     say: Callable[[str], None] = lambda _text: None,
+    begun: Callable[[], None] | None = None,
 ) -> int:
-    """Run the command to its end. Returns a shell's exit status.
+    """Run the command to its end. Returns a shell's exit status. `begun` is called once it runs.
 
     `stuck`: is there no daemon, so that the program waits within a launch? A Python program notices Ctrl-C only when
     that returns. Then the second one ends it (SIGTERM), and the third kills it; a program that may go on is its own
@@ -69,6 +70,8 @@ def supervise(
     before = {number: signal.signal(number, forward) for number in taken}
     try:
         child = subprocess.Popen(command, executable=program, env=environment, preexec_fn=before_exec)
+        if begun is not None:
+            begun()
         for number in early:
             child.send_signal(number)
         status = ended(child)

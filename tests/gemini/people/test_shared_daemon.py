@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -151,8 +152,13 @@ def test_who_is_not_in_the_group_is_told_so(shared: Shared) -> None:
     assert "handed out by a daemon of user root" in own.stderr
 
 
+KILLS = 20
+HANG_SECONDS = 2.0
+
+
+@pytest.mark.flaky(reruns=2)  # a figure of time
 def test_three_users_and_root_on_two_cards_live_through_kills_of_the_daemon(shared: Shared) -> None:
-    """Each of their programs has the GPU again within the time that a new daemon takes to start."""
+    """After each of twenty kills all of their programs have the GPU again, none later than in two seconds."""
     loads = {
         person: shared.start(person, "--name", f"t-{person}", "--request", request, "--gpu", gpu, "--memory", "1GiB",
                              "--", str(LOAD), "--seconds", "0", "--json", "-")
@@ -164,17 +170,22 @@ def test_three_users_and_root_on_two_cards_live_through_kills_of_the_daemon(shar
         return [found[f"t-{person}"]["held_ns"] if f"t-{person}" in found else 0 for person in loads]
 
     until(lambda: all(held()))
-    for _ in range(3):
+    hung = []
+    for _ in range(KILLS):
+        killed = time.monotonic()
         os.kill(int((shared.state_dir / "daemon.lock").read_text()), signal.SIGKILL)
         shared.daemon.wait(60)
         shared.begin()  # as Restart=always does
         until(lambda: all(held()))  # counted anew by each daemon
+        hung.append(time.monotonic() - killed)
     for person, process in loads.items():
         assert process.poll() is None, person
         [pid] = shared.tenants()[f"t-{person}"]["registered_by"]
         os.kill(pid, signal.SIGTERM)
         out, err = process.communicate(timeout=60)
         assert (process.returncode, json.loads(out)["errors"]) == (0, {}), err
+    print("hung for", " ".join(f"{seconds:.2f}" for seconds in sorted(hung)))
+    assert max(hung) < HANG_SECONDS, hung
 
 
 def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:

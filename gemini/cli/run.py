@@ -73,7 +73,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def asked(args: argparse.Namespace, node: Node, program: str) -> dict[str, Any]:
-    """The tenant as it was asked for."""
+    """The tenant as it was asked for, or as it is where another program of it joins."""
     request, limit = resolve_shares(args.request, args.limit)
     spec = {
         "name": args.name or own_name(program),
@@ -83,6 +83,8 @@ def asked(args: argparse.Namespace, node: Node, program: str) -> dict[str, Any]:
         "latency": args.service == "latency",
     }
     node.check_path(str(spec["name"]))
+    if args.name is not None and args.request is args.limit is args.memory is args.service is None:
+        spec.update(share_of(node, args.name))
     return spec
 
 
@@ -127,6 +129,23 @@ def in_share(
     finally:
         with contextlib.suppress(Problem):
             ask(node, "DELETE", tenant_path(name), timeout=5.0)
+
+
+def share_of(node: Node, name: str) -> dict[str, Any]:
+    """What the tenant of that name has, which another program of it joins; empty: there is none."""
+    try:
+        tenants = ask(node, "GET", "/state")["tenants"]
+    except Problem:  # said when it is registered
+        return {}
+    for tenant in tenants:
+        if tenant["name"] == name:
+            return {
+                "request": tenant["request"],
+                "limit": tenant["limit"],
+                "memory_bytes": tenant["memory_limit_bytes"],
+                "latency": tenant["class"] == "latency",
+            }
+    return {}
 
 
 def own_name(program: str) -> str:

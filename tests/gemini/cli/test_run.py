@@ -129,6 +129,16 @@ def test_two_of_one_name_are_one_tenant_and_another_share_is_refused(place: Plac
     assert len(other.stderr.splitlines()) == 1
 
 
+def test_a_program_joins_a_tenant_without_its_shares_being_said_again(place: Place) -> None:
+    shares = ("--request", "0.3", "--limit", "0.333333", "--memory", "1GiB", "--class", "latency")
+    first = place.start("run", "--name", "a", *shares, "--", "sh", "-c", "echo ready; read x")
+    assert first.stdout is not None
+    assert first.stdout.readline() == "ready\n"
+    second = place.gemini("run", "--name", "a", "--", "sh", "-c", "echo $GEMINI_REQUEST $GEMINI_LIMIT")
+    assert (second.returncode, second.stdout, second.stderr) == (0, "0.3 0.333333\n", "")
+    assert [tenant["name"] for tenant in place.state()["tenants"]] == ["a"]
+
+
 def test_a_second_daemon_is_refused_in_one_line_and_disturbs_nothing(place: Place) -> None:
     first = place.start("run", "--name", "a", "--", "sh", "-c", "echo ready; read x")
     assert first.stdout is not None

@@ -92,7 +92,7 @@ class Exporter:
     def _died(self, client: int, now_ns: int) -> Iterator[TraceEvent]:
         tenant = self._tenants.pop(client, None)
         for gpu, name in [key for key in self._threads if key[1] == tenant]:
-            yield from self._instant(name, gpu, "process died", now_ns, {"client": client})
+            yield from self._instant(name, gpu, "process ended", now_ns, {"client": client})
 
     def _on_Handed(self, action: dict[str, Any], now_ns: int) -> Iterator[TraceEvent]:
         tenant, gpu, wait_ns = action["tenant"], action["gpu"], action["wait_ns"]

@@ -14,7 +14,7 @@ from typing import Any
 from gemini.cli.plot import COLOURS
 
 MARKS = {"revoked": ("v", "asked back"), "lease lost": ("x", "lease lost"), "overran": ("P", "overran"),
-         "process died": ("X", "process died")}  # fmt: skip
+         "process ended": ("X", "process ended")}  # fmt: skip
 Span = tuple[float, float]  # begin and length, seconds
 
 

@@ -146,7 +146,7 @@ ALERTS: tuple[Alert, ...] = (
         20,
         "warning",
         "{{ $labels.gpu }} idles {{ $value | humanizeDuration }} at a typical hand-over",
-        "The node has too few processors free: `python -m bench.jitter` shows stalls.",
+        "The node has too few processors free: `vmstat 1` shows those that wait (r) and what other machines take (st).",
     ),
     Alert(
         "GeminiProtocolErrors",

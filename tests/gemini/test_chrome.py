@@ -61,7 +61,7 @@ def test_a_token_still_held_at_the_end_is_shown() -> None:
     assert slices(events) == [("token", 10.0, 10.0)]
 
 
-def test_revocations_deaths_and_memory_are_shown_with_their_tenant() -> None:
+def test_revocations_ends_and_memory_are_shown_with_their_tenant() -> None:
     events = exported(
         Entry(2_000, ClientJoined("a", 5), []),
         Entry(3_000, Tick(), [("MemReply", [5, 0, 1, True, 0, 100, 64])]),
@@ -69,7 +69,7 @@ def test_revocations_deaths_and_memory_are_shown_with_their_tenant() -> None:
         Entry(5_000, ClientDied(5), [("LeaseLost", ["a", 5, 0, 7])]),
     )
     names = [event["name"] for event in events if event["ph"] in "iC"]
-    assert names == ["memory of a", "revoked", "process died", "lease lost"]
+    assert names == ["memory of a", "revoked", "process ended", "lease lost"]
     assert next(event for event in events if event["name"] == "revoked")["args"]["reason"] == "preempted"
 
 

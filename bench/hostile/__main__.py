@@ -19,7 +19,7 @@ import sys
 from typing import Any
 
 from bench.hostile.attacks import ATTACKS, listing
-from bench.hostile.judge import Range, late, middle
+from bench.hostile.judge import VICTIMS, Range, late, middle
 from bench.hostile.table import may_play
 from bench.report import report
 
@@ -73,6 +73,17 @@ class Run:
         return result
 
 
+def in_short(result: dict[str, Any], calm: dict[str, Any], wrong: list[str]) -> dict[str, Any]:
+    """One attack as a row: what the daemon grew by, and by how much the others' shares and waits differ from calm."""
+    row: dict[str, Any] = {"runs": len(result["runs"]), "grown_mib": round(result["grown_bytes"] / (1 << 20), 1)}
+    seen: dict[str, Any] = result.get("middle", {})
+    for name in VICTIMS if seen and calm else ():
+        row[f"share_{name}_pp"] = round(100 * (seen["shares"][name] - calm["shares"][name]), 2)
+        for q in ("p50", "p90"):
+            row[f"wait_{name}_{q}_ms"] = round(seen["wait_ms"][name][q] - calm["wait_ms"][name][q], 2)
+    return {**row, "wrong": "; ".join(wrong)}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m bench.hostile", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -92,12 +103,13 @@ def main() -> int:
     left_out = [name for name in names if not may_play(ATTACKS[name])]
     results: dict[str, dict[str, Any]] = {}
     passed: dict[str, bool] = {}
+    wrongs: dict[str, list[str]] = {}
     with Run(args.seconds, 1 if args.liveness else args.runs) as run:
         for name in names:
             if name in left_out:
                 continue
             result = results[name] = run.play(name)
-            wrong = result["failed"] + ([] if args.liveness else result.get("late", []))
+            wrong = wrongs[name] = result["failed"] + ([] if args.liveness else result.get("late", []))
             passed[name] = not wrong
             grown = result["grown_bytes"] / (1 << 20)
             print(
@@ -112,6 +124,7 @@ def main() -> int:
         "daemons_that_ended": max(0, beds - 1),
         "grown_mib_median": statistics.median([one["grown_bytes"] for one in results.values()] or [0]) / (1 << 20),
         "baseline": calm,
+        "in_short": {name: in_short(result, calm, wrongs[name]) for name, result in results.items()},
         "results": results,
     }
     return report("What do hostile users cost the others?", figures, passed)

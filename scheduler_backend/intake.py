@@ -214,7 +214,7 @@ class Intake(Presence):
             new = (behind or event.epoch == member.epoch) and client.returned.get(event.gpu) != event.epoch
             client.returned[event.gpu] = event.epoch
         else:
-            new = standing is Standing.HOLDS and event.epoch == member.epoch
+            new = event.epoch == member.epoch and (standing is Standing.HOLDS or kind is ev.Used)  # that comes late
         return 1 if new else STALE_COSTS, False
 
     def _ban(self, endpoint: Endpoint, route: Connection, serial: int, code: int, text: str) -> None:

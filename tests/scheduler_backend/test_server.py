@@ -126,6 +126,21 @@ def test_who_joins_one_grant_again_and_again_says_something_new_each_time(rig: R
     assert time.monotonic() - began < 4  # for repetitions the allowance would last for 40, then for 40 a second
 
 
+@pytest.mark.flaky(reruns=2)
+def test_what_was_used_under_a_grant_that_is_just_over_is_no_repetition(rig: Rig) -> None:
+    rig.tenant("a")
+    client = rig.client("a")
+    client.ask()
+    epoch = client.grant().epoch
+    client.give_back(epoch)
+    began = time.monotonic()
+    for number in range(200):
+        client.send(lib.WIRE_USED, device=client.device(0), epoch=epoch, busy_ns=number)
+    client.ask()
+    assert client.grant().epoch != epoch
+    assert time.monotonic() - began < 4  # for repetitions the allowance would last for 40, then for 40 a second
+
+
 def test_a_newcomer_revokes_an_uncontended_lease_and_gets_the_token(rig: Rig) -> None:
     rig.tenant("a")
     rig.tenant("b")

@@ -63,6 +63,7 @@ class Accounts:
         self.busy_ahead_ns = 0  # as Seat.ahead_ns, of all that are not host-bound together
         self.favoured = ""  # who lags runs without company: a tenant, or BUSY
         self.favoured_until_ns = 0
+        self.seeing = False  # ... to be seen alone; it lags behind nothing
         self.measuring = False  # all have turns, so that duties are known
         self._clients: dict[int, Seat] = {}
         self._epochs = epochs

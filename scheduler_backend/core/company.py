@@ -12,7 +12,6 @@ from scheduler_backend.core.moves import Admit, Close, Compete, Pause, Recall
 from scheduler_backend.core.policy import MS
 from scheduler_backend.core.seat import Seat, State
 from scheduler_backend.core.sharing import BUSY
-from scheduler_backend.core.tenant import WHOLE_PPM
 from scheduler_backend.core.tenure import Tenure, earliest
 
 FAVOUR_NS = 50 * MS  # after which another that lags has its turn
@@ -25,12 +24,12 @@ class Company(Tenure):
     def _share(self) -> int:
         """Admit, close and pause; returns when to look again (0: no need)."""
         if not (self.host_bound or self.sharing or self.paused):
-            self.favoured, self.measuring = "", False
+            self.favoured, self.seeing, self.measuring = "", False, False
             return 0
         fresh_until_ns = self._fresh_until_ns() if self._is_allowed() else 0
         self.measuring = fresh_until_ns <= self.now_ns
         if self.measuring:
-            self.favoured = ""
+            self.favoured, self.seeing = "", False
             for seat in list(self.sharing.values()):
                 if seat.state is State.SHARED:
                     self.move(seat, Close(ev.NEWCOMER))
@@ -61,7 +60,7 @@ class Company(Tenure):
         if not policy.shared or policy.ordering != "eevdf" or self.claim or self.barred():
             return False
         for seat in self.seats.values():
-            if seat.members and (seat.limit_ppm < WHOLE_PPM or seat.latency or seat.gang or seat.together):
+            if seat.members and (self.is_limited(seat) or seat.latency or seat.gang or seat.together):
                 return False
             if len(seat.members) > PROCESSES_MOST and seat.state is not State.IDLE:
                 return False
@@ -99,18 +98,21 @@ class Company(Tenure):
         for seat in (*self.sharing.values(), *self.paused.values()):
             if not self.rests(seat):
                 lags.append((seat.ahead_ns, seat.name))
-                unknown.append((seat.duty.alone_until_ns(period_ns), seat.name))
+                if self.speaks(seat):
+                    unknown.append((seat.duty.alone_until_ns(period_ns), seat.name))
         if any(seat.name not in self.host_bound for seat in self._active()):
             lags.append((self.busy_ahead_ns, BUSY))
         due_ns, alone = min(unknown, default=(self.now_ns, ""))
         if self.favoured:
             ahead_ns = next((ahead_ns for ahead_ns, name in lags if name == self.favoured), 0)
             unseen = any(name == self.favoured and until_ns < self.now_ns for until_ns, name in unknown)
-            if (ahead_ns < 0 or unseen) and self.now_ns < self.favoured_until_ns:
+            if (unseen if self.seeing else ahead_ns < 0) and self.now_ns < self.favoured_until_ns:
                 return
-            self.favoured = ""
+            if self.seeing and unseen:  # in vain: another time
+                self.seats[self.favoured].duty.measured_ns = self.now_ns
+            self.favoured, self.seeing = "", False
         ahead_ns, name = min(lags, default=(0, ""))
         if len(lags) > 1 and ahead_ns < -self.policy.shared_lag_ns:
             self.favoured, self.favoured_until_ns = name, self.now_ns + FAVOUR_NS
         elif len(lags) > 1 and due_ns < self.now_ns:
-            self.favoured, self.favoured_until_ns = alone, self.now_ns + FAVOUR_NS
+            self.favoured, self.seeing, self.favoured_until_ns = alone, True, self.now_ns + FAVOUR_NS

@@ -17,6 +17,8 @@ BLOCK_AGAIN_NS = 8_000_000  # ... of one that is host-bound
 BLOCK_TURNS = 16  # ... or so many shorter turns
 LOW_PPM, HIGH_PPM = 820_000, 900_000  # host-bound below, not above
 BLOCKS = 3  # in a row
+ALIKE_PPM = 50_000  # measures that differ by no more agree
+AGREED_MOST = 2  # each that agrees doubles the time to the next, so often
 NEVER_NS = -(1 << 62)
 SHORT_GAP_NS = 500_000  # about what two hand-overs take: who comes back sooner had better been left alone
 LEAST_PPM = 50_000  # what a duty is taken for at least, where it divides
@@ -25,13 +27,14 @@ LEAST_PPM = 50_000  # what a duty is taken for at least, where it divides
 class Duty:
     """Of one tenant at one GPU."""
 
-    __slots__ = ("blocks", "busy_ns", "held_ns", "host_bound", "measured_ns", "ppm", "turned_ns", "turns")
+    __slots__ = ("agreed", "blocks", "busy_ns", "held_ns", "host_bound", "measured_ns", "ppm", "turned_ns", "turns")
 
     def __init__(self) -> None:
         self.busy_ns = 0  # of the block that is not full
         self.held_ns = 0
         self.turns = 0
         self.blocks = 0  # with a low duty, in a row
+        self.agreed = 0  # measures in a row that were like the one before
         self.ppm = 0  # smoothed over blocks, rate 0.5; 0: unknown
         self.host_bound = False
         self.turned_ns = NEVER_NS  # end of the last block
@@ -51,19 +54,28 @@ class Duty:
         self.turned_ns = now_ns
         if self.host_bound:
             return
+        self._agree(block_ppm)
         self.ppm = (self.ppm + block_ppm) // 2 if self.ppm else block_ppm
         self.blocks = min(BLOCKS, self.blocks + 1) if block_ppm < LOW_PPM else 0
         if self.blocks == BLOCKS:
             self.host_bound = True
             self.measured_ns = NEVER_NS
+            self.agreed = 0
 
     def observe_alone(self, alone_ppm: int, now_ns: int) -> None:
         """Take what its processes together used of the time while it had the card alone without a turn."""
         alone_ppm = min(WHOLE_PPM, alone_ppm)
+        if self.measured_ns != NEVER_NS:
+            self._agree(alone_ppm)
         self.ppm = alone_ppm if self.measured_ns == NEVER_NS else (self.ppm + alone_ppm) // 2
         self.measured_ns = now_ns
         if self.ppm > HIGH_PPM:
-            self.host_bound, self.blocks = False, 0
+            self.host_bound, self.blocks, self.agreed = False, 0, 0
+
+    def _agree(self, measured_ppm: int) -> None:
+        """A measure like the one before it lets the next come later; any other starts anew."""
+        alike = abs(measured_ppm - self.ppm) <= ALIKE_PPM
+        self.agreed = min(AGREED_MOST, self.agreed + 1) if alike else 0
 
     def rest(self, gap_ns: int) -> None:
         """It gave the token back for lack of work and asks again after so long: a short one is its host's time, too."""
@@ -73,11 +85,11 @@ class Duty:
     def turns_until_ns(self, period_ns: int) -> int:
         """Until when it needs no turns; 0: it is undecided. In turns the lengths of kernels are learned, too."""
         undecided = not self.host_bound and self.blocks > 0
-        return 0 if undecided else max(0, self.turned_ns + (4 if self.host_bound else 1) * period_ns)
+        return 0 if undecided else max(0, self.turned_ns + (4 if self.host_bound else 1) * (period_ns << self.agreed))
 
     def alone_until_ns(self, period_ns: int) -> int:
         """Until when one that is host-bound need not have the card alone to be known."""
-        return max(0, self.measured_ns + period_ns)
+        return max(0, self.measured_ns + (period_ns << self.agreed))
 
     def alone_ns(self, used_ns: int) -> int:
         """How long the tenant would have had to hold the GPU alone for this much of work."""

@@ -54,8 +54,8 @@ class Policy(NamedTuple):
     hop_most_ns: int = 500_000  # of the messages' time that is not charged
     hop_alone_most_ns: int = 1 * MS  # the same of a limited tenant alone: nobody else waits, the daemon sleeps deeper
     shared: bool = True  # host-bound tenants run beside others (sharing.py)
-    measure_every_ns: int = 1000 * MS  # after which all have turns again, so that duties stay known
-    shared_lag_ns: int = 5 * MS  # who is so far behind its promise runs without company until it is not
+    measure_every_ns: int = 1000 * MS  # a duty is measured anew, or up to a fourth as often (duty.py)
+    shared_lag_ns: int = 8 * MS  # who lags by more runs alone; words of use come each 10 ms
     shared_lease_ns: int = 250 * MS
     cap_shared_ns: int = 4 * MS  # more than the card's own slice: who waits for that must not run dry in it
     recall_ns: int = 200 * MS  # a refusal of memory waits so long for unused credit of siblings, who may lack a CPU

@@ -291,7 +291,7 @@ TRANSITIONS: dict[tuple[State, type], Row] = {
     (_SHARED, ev.TokenReturned): Row(_R._return_shared, (_SHARED, *_AFTER)),
     (_SHARED, ev.ClientDied): Row(_R._left_shared, (_SHARED, *_AFTER)),
     (_SHARED, Lapse): Row(_R._lapse_shared, (_SHARED, *_AFTER)),
-    (_LEAVING, ev.TokenAsked): Row(_R._ask_leaving, (_LEAVING,)),
+    (_LEAVING, ev.TokenAsked): Row(_R._ask_later, (_LEAVING,)),
     (_LEAVING, ev.TokenRenewed): Row(_R._renew_shared, (_LEAVING,)),
     (_LEAVING, ev.TokenReturned): Row(_R._return_shared, (_LEAVING, *_AFTER)),
     (_LEAVING, ev.ClientDied): Row(_R._left_shared, (_LEAVING, *_AFTER)),

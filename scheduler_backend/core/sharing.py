@@ -38,6 +38,11 @@ class Sharing(Grants):
         """Does it run beside others and has used nothing lately? It says so, or it may not know how to."""
         if seat.name not in self.sharing or self.now_ns - seat.reported_ns <= QUIET_NS:
             return False
+        return self.speaks(seat)
+
+    @staticmethod
+    def speaks(seat: Seat) -> bool:
+        """Has one of its processes said what it uses, under its grant beside others?"""
         return any(member.base_ns >= 0 for member in seat.with_standing(Standing.HOLDS))
 
     def held_up(self) -> bool:
@@ -51,8 +56,8 @@ class Sharing(Grants):
         if alone is not None and span_ns > 0:
             alone.metered_ns += now_ns - self.now_ns
             alone.counted_ns += now_ns - self.now_ns
-        if span_ns <= 0 or not (self.sharing or self.paused):
-            return
+        if span_ns <= 0 or self.seeing or not (self.sharing or self.paused):
+            return  # to see one alone is nobody's time, or the others would be owed it and run alone in their turn
         whole_ppm = busy_ppm = 0
         bound: list[Seat] = []
         for seat in self.seats.values():
@@ -256,14 +261,6 @@ class Sharing(Grants):
     def _ask_shared(self, seat: Seat, event: ev.TokenAsked) -> None:
         """another process joins, or one that holds is told again"""
         self._grant_shared(seat, seat.members[event.client], joined=True)
-
-    def _ask_leaving(self, seat: Seat, event: ev.TokenAsked) -> None:
-        """too late for this grant"""
-        member = seat.members[event.client]
-        if member.standing is Standing.HOLDS:
-            member.asks_again = True
-        else:
-            member.standing = Standing.WAITS
 
     def _renew_shared(self, seat: Seat, event: ev.TokenRenewed) -> None:
         """it lives: its lease is prolonged"""

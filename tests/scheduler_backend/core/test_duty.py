@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler_backend.core.duty import BLOCK_NS, BLOCK_TURNS, BLOCKS, SHORT_GAP_NS, Duty
+from scheduler_backend.core.duty import AGREED_MOST, BLOCK_NS, BLOCK_TURNS, BLOCKS, SHORT_GAP_NS, Duty
 from scheduler_backend.core.tenant import WHOLE_PPM
 
 TURN_NS = BLOCK_NS + 1_000_000
@@ -43,6 +43,17 @@ def test_when_it_is_to_be_measured_again():
     assert duty.alone_until_ns(10) == 0
     duty.observe_alone(6 * WHOLE_PPM // 10, 7)
     assert duty.alone_until_ns(10) == 17
+
+
+def test_measures_that_agree_come_seldomer():
+    duty = after(0.5, 0.5, 0.5)
+    duty.observe_alone(600_000, 0)
+    for count, share_ppm in enumerate([590_000, 600_000, 610_000, 600_000]):
+        duty.observe_alone(share_ppm, 0)
+        assert duty.alone_until_ns(10) == 10 << min(AGREED_MOST, count + 1)
+    assert duty.turns_until_ns(10) == 3 * TURN_NS + (40 << AGREED_MOST)
+    duty.observe_alone(800_000, 0)
+    assert duty.alone_until_ns(10) == 10
 
 
 def test_short_turns_make_a_block_together():

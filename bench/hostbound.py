@@ -42,6 +42,7 @@ class Host(NamedTuple):
     pause_us: int = 0
     period_us: int = 0
     latency: bool = False
+    limit: float = 1.0
 
     def words(self) -> list[str]:
         numbers = (self.kernel_us, self.host_us, self.sync_every, self.every_us, self.pause_us, self.period_us)
@@ -51,6 +52,7 @@ class Host(NamedTuple):
 BUSY = Host(0.5, 100, 2, 0)
 MIXES: dict[str, tuple[Host, ...]] = {
     "20/40/20 twice": (Host(0.5, 20, 40, 20),) * 2,
+    "20/40/20 twice, limits of 0.5": (Host(0.5, 20, 40, 20, limit=0.5),) * 2,  # more than either uses alone
     "20/40/20 at 0.7 and 0.3": (Host(0.7, 20, 40, 20), Host(0.3, 20, 40, 20)),
     "20/20/400 twice": (Host(0.5, 20, 20, 400),) * 2,
     "50/25/0 twice": (Host(0.5, 50, 25, 0),) * 2,
@@ -91,7 +93,7 @@ def run(hosts: tuple[Host, ...], arm: str, seconds: float) -> dict[str, Any]:
     with open_bed(arm) as bed:
         names = [f"t{number}" for number in range(len(hosts))]
         for name, host in zip(names, hosts, strict=True):
-            bed.tenant(name, host.request, 1.0, latency=host.latency)
+            bed.tenant(name, host.request, host.limit, latency=host.latency)
         children = [
             bed.spawn(name, [program, *host.words()], stdout=subprocess.PIPE, text=True)
             for name, host in zip(names, hosts, strict=True)

@@ -31,6 +31,7 @@ from scheduler_backend.publisher import Publisher
 from scheduler_backend.registry import Registry
 from scheduler_backend.server import LONGEST_PATH, Server
 from scheduler_backend.users import Users, group_id
+from scheduler_backend.witness import is_able
 
 log = logging.getLogger("gemini.app")
 _http_log = logging.getLogger("gemini.http")  # aiohttp's, of requests that are none
@@ -76,7 +77,10 @@ class Daemon:
             saved.incarnation = incarnation
             written = state_dir.save(saved)  # before the first epoch is used
             shown = [{"uuid": gpu.uuid, "name": gpu.name, "simulated": gpu.simulated} for gpu in self.gpus]
-            head = trace.header(settings.policy, shown, last_epoch, started_ns, incarnation)
+            policy = settings.policy
+            if not is_able(self.gpus):
+                policy = policy._replace(shared_limits=False)
+            head = trace.header(policy, shown, last_epoch, started_ns, incarnation)
             recorder = trace.Recorder(
                 settings.state_dir / "trace.jsonl" if settings.trace else None, head, settings.trace_bytes
             )
@@ -88,7 +92,7 @@ class Daemon:
                 loop,
                 settings.state_dir,
                 self.gpus,
-                settings.policy,
+                policy,
                 recorder,
                 last_epoch=last_epoch,
                 started_ns=started_ns,
@@ -186,6 +190,7 @@ class Daemon:
         while True:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
             await stay()
+            server.weigh()
             if (now := time.monotonic()) - collected > GARBAGE_SECONDS:
                 gc.collect()
                 collected = now

@@ -195,6 +195,7 @@ _POLICY_READERS: dict[str, Reader] = {
     "ordering": _ordering,
     "preemption": _flag,
     "shared": _flag,
+    "shared_limits": _flag,
     "extend_silent": _count,
     "ahead": _count,
 }

@@ -50,6 +50,10 @@ def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
+class Untold(Exception):
+    """NVML does not say it on this machine; the text is NVML's reason."""
+
+
 def inventory(sim: str | None) -> list[Gpu]:
     """All GPUs that NVML shows; with `sim` those of that simulated machine. Raises Problem where there are none."""
     import pynvml
@@ -106,6 +110,27 @@ def running(gpu: Gpu) -> list[int]:
         return [int(process.pid) for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)]
     except pynvml.NVMLError:
         return []
+
+
+def utilization(gpu: Gpu, since_us: int) -> dict[int, int]:
+    """pid -> the part of the time since then (microseconds of the wall clock) in which its kernels ran, in percent.
+
+    Processes that ran nothing are not there. Raises Untold where NVML cannot say (MIG, old cards, other systems).
+    """
+    import pynvml
+
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(gpu.index)
+        samples = pynvml.nvmlDeviceGetProcessUtilization(handle, since_us)
+    except pynvml.NVMLError_NotFound:
+        return {}  # nobody ran anything
+    except pynvml.NVMLError as error:
+        raise Untold(str(error)) from None
+    found: dict[int, list[int]] = {}
+    for sample in samples:
+        if sample.smUtil <= 100 and sample.timeStamp > since_us:  # drivers give old samples, and ones that are none
+            found.setdefault(int(sample.pid), []).append(int(sample.smUtil))
+    return {pid: sum(parts) // len(parts) for pid, parts in found.items()}
 
 
 def find(gpus: list[Gpu], wanted: object) -> int:

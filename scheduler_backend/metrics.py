@@ -117,12 +117,16 @@ def enforced(server: Server, tenant: str) -> str:
     """Is the promise kept by our library in all that this tenant runs? "yes", or why that cannot be said.
 
     "outside": a process of its is on a card without the library. "ungated calls": a process was handed driver entries
-    newer than the library knows. "no process": none is there, or none has used a card yet.
+    newer than the library knows. "says too little": the card says that it used more than it told us; it has turns and
+    is charged what it holds. "no process": none is there, or none has used a card yet.
     """
     if server.outside.count(tenant):
         return "outside"
     if _counted(server, tenant, "ungated_lookups"):
         return "ungated calls"
+    machines = server.node.machines
+    if any(not machines[gpu].seats[tenant].duty.believed for gpu in server.node.tenants[tenant].gpus):
+        return "says too little"
     return "yes" if server.endpoints[tenant].by_nonce else "no process"
 
 

@@ -48,6 +48,7 @@ MEANINGS = {  # of the constants of the policy
     "hop_most_ns": "of the messages' time that is not charged",
     "hop_alone_most_ns": "the same of a limited tenant that is alone",
     "shared": "`false`: all have turns, those that are host-bound too",
+    "shared_limits": "`false`: those with a limit have turns; off where NVML does not say what each process uses",
     "measure_every_ns": "after which duties are measured anew while somebody runs beside others",
     "shared_lag_ns": "behind its promise, who runs beside others is favoured",
     "shared_lease_ns": "a grant beside others is lost after so long without a word",

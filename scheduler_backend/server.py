@@ -36,6 +36,7 @@ from scheduler_backend.peers import PageListener
 from scheduler_backend.problem import Problem
 from scheduler_backend.tally import SeatTally
 from scheduler_backend.trace import Recorder
+from scheduler_backend.witness import Witness
 
 log = logging.getLogger("gemini.server")
 
@@ -60,6 +61,8 @@ class Server(Intake):
         self.state_dir = state_dir
         self.shares: dict[str, str] = {}  # tenants that are named shares, and whence; the registry writes it
         self.outside = Outside(gpus, state_dir / "tenants", lambda: list(self.node.tenants), self._pids)
+        self._witness = Witness(gpus, self._pids, self.handle)
+        self._weighing: asyncio.Task[None] | None = None
         self.idle_exit_seconds: float | None = None  # the daemon ends so long after its last tenant
         self._tenants = itertools.count(1)
         self._closed = False
@@ -209,6 +212,18 @@ class Server(Intake):
         """pid -> tenant of all processes that are known; never by what a client says of itself."""
         return {client.proven_pid: client.tenant for client in self.clients.values() if client.proven_pid}
 
+    def weigh(self) -> None:
+        """Where some are host-bound, or were of late, ask the cards what tenants use; the answers are events."""
+        if self._weighing is not None and not self._weighing.done():
+            return
+        now_ns = time.monotonic_ns()
+        wanted = {
+            machine.gpu: [seat.name for seat in machine.seats.values() if seat.members]
+            for machine in self.node.machines
+            if machine.host_bound or machine.weigh_until_ns > now_ns
+        }
+        self._weighing = self.loop.create_task(self._witness.weigh(wanted))
+
     def close(self) -> None:
         """End: holders are told, sockets close. Tenants stay in state.json, and their folders where they are, for
         containers have them mounted: they find the next daemon's sockets there."""
@@ -216,6 +231,8 @@ class Server(Intake):
             return
         self._closed = True
         self._probing.cancel()
+        if self._weighing is not None:
+            self._weighing.cancel()
         self._hear_carrier()
         self._carrier.close()
         self._lines.clear()

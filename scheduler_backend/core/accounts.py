@@ -64,6 +64,7 @@ class Accounts:
         self.favoured = ""  # who lags runs without company: a tenant, or BUSY
         self.favoured_until_ns = 0
         self.seeing = False  # ... to be seen alone; it lags behind nothing
+        self.weigh_until_ns = 0  # until then the card is to say what each used (witness.py)
         self.measuring = False  # all have turns, so that duties are known
         self._clients: dict[int, Seat] = {}
         self._epochs = epochs

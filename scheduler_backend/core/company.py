@@ -15,6 +15,7 @@ from scheduler_backend.core.sharing import BUSY
 from scheduler_backend.core.tenure import Tenure, earliest
 
 FAVOUR_NS = 50 * MS  # after which another that lags has its turn
+LIMITED_NS = 1000 * MS  # within which one that has a limit and is not host-bound may come again
 PROCESSES_MOST = 4  # of each tenant, for each says Used 100 times a second, and a tenant has 1000 messages
 
 
@@ -37,30 +38,43 @@ class Company(Tenure):
                 self.move(seat, Compete())
             return 0
         self._favour()
+        again_ns = 0
         for seat in list(self.sharing.values()):
-            if seat.state is State.SHARED and self._stands_back(seat):
+            if seat.state is not State.SHARED:
+                continue
+            spent_ns = self.spent_at_ns(seat)
+            if self._stands_back(seat) or seat.name not in self.host_bound:
                 self.move(seat, Close(ev.PREEMPT))
+            elif spent_ns and spent_ns <= self.now_ns:
+                self.move(seat, Close(ev.LIMIT))
+            else:
+                again_ns = earliest(again_ns, spent_ns)
         for seat in [*self.waiting.values(), *self.paused.values()]:
             if seat.name not in self.host_bound:
                 continue
-            if not self._stands_back(seat):
+            rested_ns = self.rested_at_ns(seat)
+            again_ns = earliest(again_ns, rested_ns)
+            if not rested_ns and not self._stands_back(seat):
                 self.move(seat, Admit())
+                again_ns = earliest(again_ns, self.spent_at_ns(seat))
             elif seat.state is State.WAITING:
                 self.move(seat, Pause())
         holder = self.holder
         if holder is not None and holder.state is State.HOLDING and self.favoured not in ("", BUSY, holder.name):
             self.move(holder, Recall(ev.PREEMPT))
-        return earliest(fresh_until_ns, self.favoured_until_ns if self.favoured else 0)
+        return earliest(again_ns, earliest(fresh_until_ns, self.favoured_until_ns if self.favoured else 0))
 
     def _is_allowed(self) -> bool:
-        """Not beside tenants whose limit, class or other GPUs speak of the token, or that have more processes than may
-        say what they use: theirs are turns.
+        """Not beside tenants whose class or other GPUs speak of the token, or that are not host-bound and have a limit,
+        for that is of held time; or that have more processes than may say what they use: theirs are turns.
         """
         policy = self.policy
         if not policy.shared or policy.ordering != "eevdf" or self.claim or self.barred():
             return False
         for seat in self.seats.values():
-            if seat.members and (self.is_limited(seat) or seat.latency or seat.gang or seat.together):
+            limited = self.is_limited(seat) and not (policy.shared_limits and seat.name in self.host_bound)
+            limited = limited and (seat.state is not State.IDLE or seat.seen_ns >= self.now_ns - LIMITED_NS)
+            if seat.members and (limited or seat.latency or seat.gang or seat.together):
                 return False
             if len(seat.members) > PROCESSES_MOST and seat.state is not State.IDLE:
                 return False
@@ -96,12 +110,13 @@ class Company(Tenure):
         unknown: list[tuple[int, str]] = []
         period_ns = self._period_ns()
         for seat in (*self.sharing.values(), *self.paused.values()):
-            if not self.rests(seat):
+            if not self.rests(seat) and not self.rests_at_limit(seat):
                 lags.append((seat.ahead_ns, seat.name))
                 if self.speaks(seat):
                     unknown.append((seat.duty.alone_until_ns(period_ns), seat.name))
         if any(seat.name not in self.host_bound for seat in self._active()):
             lags.append((self.busy_ahead_ns, BUSY))
+        several = len(self.sharing) + len(self.paused) + bool(lags and lags[-1][1] == BUSY) > 1
         due_ns, alone = min(unknown, default=(self.now_ns, ""))
         if self.favoured:
             ahead_ns = next((ahead_ns for ahead_ns, name in lags if name == self.favoured), 0)
@@ -112,7 +127,7 @@ class Company(Tenure):
                 self.seats[self.favoured].duty.measured_ns = self.now_ns
             self.favoured, self.seeing = "", False
         ahead_ns, name = min(lags, default=(0, ""))
-        if len(lags) > 1 and ahead_ns < -self.policy.shared_lag_ns:
+        if several and ahead_ns < -self.policy.shared_lag_ns:
             self.favoured, self.favoured_until_ns = name, self.now_ns + FAVOUR_NS
-        elif len(lags) > 1 and due_ns < self.now_ns:
+        elif several and due_ns < self.now_ns:
             self.favoured, self.seeing, self.favoured_until_ns = alone, True, self.now_ns + FAVOUR_NS

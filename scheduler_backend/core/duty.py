@@ -19,6 +19,8 @@ LOW_PPM, HIGH_PPM = 820_000, 900_000  # host-bound below, not above
 BLOCKS = 3  # in a row
 ALIKE_PPM = 50_000  # measures that differ by no more agree
 AGREED_MOST = 2  # each that agrees doubles the time to the next, so often
+DOUBT_PPM = 50_000  # of the time, and a quarter more than it said: the card's own figures are means of coarse samples
+DOUBT_NS = 1_000_000_000  # by so much more than that it may say too little; what it says too much is taken off slowly
 NEVER_NS = -(1 << 62)
 SHORT_GAP_NS = 500_000  # about what two hand-overs take: who comes back sooner had better been left alone
 LEAST_PPM = 50_000  # what a duty is taken for at least, where it divides
@@ -27,7 +29,19 @@ LEAST_PPM = 50_000  # what a duty is taken for at least, where it divides
 class Duty:
     """Of one tenant at one GPU."""
 
-    __slots__ = ("agreed", "blocks", "busy_ns", "held_ns", "host_bound", "measured_ns", "ppm", "turned_ns", "turns")
+    __slots__ = (
+        "agreed",
+        "believed",
+        "blocks",
+        "busy_ns",
+        "doubt_ns",
+        "held_ns",
+        "host_bound",
+        "measured_ns",
+        "ppm",
+        "turned_ns",
+        "turns",
+    )
 
     def __init__(self) -> None:
         self.busy_ns = 0  # of the block that is not full
@@ -37,12 +51,15 @@ class Duty:
         self.agreed = 0  # measures in a row that were like the one before
         self.ppm = 0  # smoothed over blocks, rate 0.5; 0: unknown
         self.host_bound = False
+        self.doubt_ns = 0  # by so much it said too little, beyond what coarse samples explain
+        self.believed = True  # is what it says borne out by the card?
         self.turned_ns = NEVER_NS  # end of the last block
         self.measured_ns = NEVER_NS  # when it was seen alone beside nobody; only of one that is host-bound
 
     def observe(self, busy_ns: int, held_ns: int, now_ns: int) -> None:
         """Take one turn that the tenant had alone."""
         if held_ns <= 0:
+            self._say_nothing(now_ns)
             return
         self.busy_ns += busy_ns  # it may be more than the turn took: work of the one before is heard of late
         self.held_ns += held_ns
@@ -56,7 +73,7 @@ class Duty:
             return
         self._agree(block_ppm)
         self.ppm = (self.ppm + block_ppm) // 2 if self.ppm else block_ppm
-        self.blocks = min(BLOCKS, self.blocks + 1) if block_ppm < LOW_PPM else 0
+        self.blocks = min(BLOCKS, self.blocks + 1) if block_ppm < LOW_PPM and self.believed else 0
         if self.blocks == BLOCKS:
             self.host_bound = True
             self.measured_ns = NEVER_NS
@@ -71,6 +88,27 @@ class Duty:
         self.measured_ns = now_ns
         if self.ppm > HIGH_PPM:
             self.host_bound, self.blocks, self.agreed = False, 0, 0
+
+    def weigh(self, card_ns: int, charged_ns: int, span_ns: int) -> None:
+        """Compare what the card says it used of a span with what it was charged for that: held, or by its own word.
+
+        One that has said too little by DOUBT_NS has turns from then on, for as long as it is a tenant. To say too much,
+        or nothing while it does nothing, takes DOUBT_PPM of the time off that at most.
+        """
+        if not self.believed or span_ns <= 0:
+            return
+        room_ns = span_ns * DOUBT_PPM // WHOLE_PPM
+        self.doubt_ns = max(0, self.doubt_ns + max(card_ns - charged_ns * 5 // 4, 0) - room_ns)
+        if self.doubt_ns >= DOUBT_NS:
+            self.believed = self.host_bound = False
+            self.blocks = 0
+
+    def _say_nothing(self, now_ns: int) -> None:
+        """A library that does not say how long it held: after as many turns as make a block it is taken for busy."""
+        self.turns += 1
+        if self.turns >= BLOCK_TURNS and not self.held_ns:
+            self.turns = self.blocks = 0
+            self.turned_ns = now_ns
 
     def _agree(self, measured_ppm: int) -> None:
         """A measure like the one before it lets the next come later; any other starts anew."""

@@ -109,6 +109,15 @@ class Used(NamedTuple):
     waited_ns: int = 0
 
 
+class Weighed(NamedTuple):
+    """A GPU says what the processes of a tenant used of it, in the span that ends now; its samples are coarse."""
+
+    tenant: str
+    gpu: int
+    card_ns: int
+    span_ns: int
+
+
 class Carried(NamedTuple):
     """The order of the last Prepare was carried out, at the time of this event: holder_epoch drained, epoch began.
 
@@ -307,6 +316,7 @@ Event = (
     | TokenRenewed
     | TokenReturned
     | Used
+    | Weighed
     | Carried
     | MemoryAsked
     | MemoryReleased
@@ -341,6 +351,7 @@ EVENTS: dict[str, type[Event]] = {
         TokenRenewed,
         TokenReturned,
         Used,
+        Weighed,
         Carried,
         MemoryAsked,
         MemoryReleased,

@@ -232,4 +232,5 @@ _NODE_EVENTS: dict[type, Callable[[TokenMachine, Any], None]] = {
     ev.ClientJoined: _M._client_joined,
     ev.ClientDied: _M._client_died,
     ev.ClientsKnown: _M._clients_known,
+    ev.Weighed: _M._weighed,
 }

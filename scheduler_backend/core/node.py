@@ -46,7 +46,7 @@ class Node:
             if kind is ev.TokenAsked or (kind is ev.TokenReturned and event.want_more):  # type: ignore[union-attr]
                 self.gangs.asked(self.clients[event.client][0], gpu)  # type: ignore[union-attr]
             actions = self._to_machine(gpu, event, now_ns)
-        elif isinstance(event, ev.Carried):
+        elif isinstance(event, ev.Carried | ev.Weighed):
             actions = self._to_machine(event.gpu, event, now_ns)
         elif kind is ev.Tick:
             actions = self._tick(event, now_ns)

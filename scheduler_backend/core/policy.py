@@ -54,6 +54,7 @@ class Policy(NamedTuple):
     hop_most_ns: int = 500_000  # of the messages' time that is not charged
     hop_alone_most_ns: int = 1 * MS  # the same of a limited tenant alone: nobody else waits, the daemon sleeps deeper
     shared: bool = True  # host-bound tenants run beside others (sharing.py)
+    shared_limits: bool = True  # those with a limit, too; off where no card says what a process uses
     measure_every_ns: int = 1000 * MS  # a duty is measured anew, or up to a fourth as often (duty.py)
     shared_lag_ns: int = 8 * MS  # who lags by more runs alone; words of use come each 10 ms
     shared_lease_ns: int = 250 * MS

@@ -118,7 +118,7 @@ class Rows(Sharing):
             return
         self._busy_ns += event.busy_ns
         self._launches += event.launches
-        self._measure(seat, event)
+        self._measure(seat, event, self.now_ns - member.granted_ns)
         self._use_rest(seat, member, event, self.now_ns - self.granted_ns)
         self._measure_hop(seat, self.now_ns - member.granted_ns, event.held_ns)
         member.standing = Standing.WAITS if event.want_more or member.asks_again else Standing.QUIET
@@ -137,7 +137,7 @@ class Rows(Sharing):
         elif member.epoch == event.epoch and event.launches:  # what was not known when its grant was charged
             self._actions.append(ev.Charged(seat.name, self.gpu, event.epoch, 0, 0, event.busy_ns, event.launches))
         if member.epoch == event.epoch and member.span_ns:
-            self._measure(seat, event)
+            self._measure(seat, event, member.span_ns)
             self._use_rest(seat, member, event, member.span_ns)
             self._measure_hop(seat, member.span_ns, event.held_ns)
             member.span_ns = 0

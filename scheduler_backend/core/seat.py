@@ -116,6 +116,8 @@ class Seat:
         self.metered_ns = 0  # for so long it had the card alone, ever: that time is counted as it passes
         self.counted_ns = 0  # of its turn, what was counted as got, either way
         self.used_ns = 0  # under its shared grant
+        self.spent = False  # ... which was closed, for its bucket was empty
+        self.weighed_ns = 0  # what it had been charged of all time when the card last said what it used
         self.spent_ns = 0  # ... of which so much stands in the window
         self.reported_ns = 0  # when it last used something
         self.window_from_ns = 0  # its window is filled up to here

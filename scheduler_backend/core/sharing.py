@@ -3,7 +3,8 @@
 A token that its holder keeps while its host works leaves the card idle. So a tenant whose duty is low (duty.py) gets
 a grant that excludes nobody: it is no rival for the token, its gate stays open, and the card's own time slicing runs
 its work beside the holder's, or beside that of others like it. It is charged what it uses, by its library's belief,
-which was learned in turns: no kernel's length shows beside others.
+which was learned in turns: no kernel's length shows beside others. A limit is a part of the card: its bucket loses what
+is used, and a tenant whose bucket is empty pauses.
 
 The promise. Turns give a tenant its part of the held time, and so its part of the speed that it has alone. Beside
 others it gets at least that: `ahead_ns` grows by what it used, as the time that it would have had to hold the card
@@ -26,6 +27,8 @@ from scheduler_backend.core.tenant import WHOLE_PPM
 
 QUIET_NS = 25 * MS  # without a word of use for so long its program rests, and is owed nothing meanwhile
 COMPANY_CAME = -1  # in the place of Seat.alone_epoch: it was alone when its grant began
+ALONE_LEAST_NS = 5 * MS  # between two words that say what it uses alone; they come each 10 ms
+WEIGH_NS = 60_000 * MS  # for so long after somebody was host-bound the card is asked what each used
 STALL_NS = 50 * MS  # of a time without events, no more is counted: the daemon itself stood still
 BUSY = "*"  # in the place of a tenant's name, which it cannot be: all that are not host-bound
 
@@ -65,14 +68,15 @@ class Sharing(Grants):
                 continue
             if seat.name not in self.host_bound:
                 busy_ppm += seat.request_ppm
-            elif self.rests(seat):
+            elif self.rests(seat) or self.rests_at_limit(seat):
                 continue
             else:
                 bound.append(seat)
             whole_ppm += seat.request_ppm
         for seat in bound:
             got_ns = span_ns if seat is alone else 0
-            seat.ahead_ns = self._within(seat.ahead_ns + got_ns - span_ns * seat.request_ppm // whole_ppm)
+            part_ppm = min(seat.request_ppm * WHOLE_PPM // whole_ppm, seat.limit_ppm)
+            seat.ahead_ns = self._within(seat.ahead_ns + got_ns - span_ns * part_ppm // WHOLE_PPM)
         if not busy_ppm:
             self.busy_ahead_ns = 0
             return
@@ -100,7 +104,36 @@ class Sharing(Grants):
         if used_ns > 0:
             seat.used_ns += used_ns
             seat.reported_ns = self.now_ns
+        if self.is_limited(seat):
+            depth_ns = self._bucket(seat)[0]
+            seat.fill(max(seat.filled_ns, self.now_ns - QUIET_NS), depth_ns)
+            seat.drain(max(0, used_ns))  # it was used while the bucket filled, so what flowed in lately had room
+            seat.fill(self.now_ns, depth_ns)
         seat.spend(self.now_ns)
+
+    def rests_at_limit(self, seat: Seat) -> bool:
+        """Would it run beside others if its bucket held enough?"""
+        return seat.state is State.PAUSED and self.rested_at_ns(seat) > 0
+
+    def rested_at_ns(self, seat: Seat) -> int:
+        """When there is enough in the bucket to run beside others, for one that found it empty; 0: now."""
+        if not self.is_limited(seat):
+            return 0
+        depth_ns, need_ns = self._bucket(seat)
+        seat.fill(self.now_ns, depth_ns)
+        seat.spent = seat.spent or seat.credit <= 0
+        at_ns = seat.full_enough_ns(need_ns)
+        if seat.spent and at_ns > self.now_ns:
+            return at_ns
+        seat.spent = False
+        return 0
+
+    def spent_at_ns(self, seat: Seat) -> int:
+        """When the bucket of one that runs beside others is empty, if it goes on as it does alone; 0: never."""
+        above_ppm = seat.duty.ppm - seat.limit_ppm
+        if not self.is_limited(seat) or (above_ppm <= 0 and seat.credit > 0):
+            return 0
+        return seat.filled_ns + max(0, seat.credit) // max(1, above_ppm)
 
     def _get(self, seat: Seat, used_ns: int, got_ns: int) -> None:
         """What it used beside others, and got of the time: counted before what it was promised."""
@@ -150,18 +183,33 @@ class Sharing(Grants):
         member.waited_ns, member.used_at_ns, member.metered_ns = event.waited_ns, self.now_ns, seat.metered_ns
         return used_ns, *beside
 
-    def _measure(self, seat: Seat, event: ev.TokenReturned) -> None:
-        """A turn is over: what does it say of the tenant's duty, if nobody ran beside it?"""
+    def _measure(self, seat: Seat, event: ev.TokenReturned, span_ns: int) -> None:
+        """A turn is over, which took so long as we saw it: what does it say of the tenant's duty, if nobody ran beside
+        it? Its own view is believed where that is shorter, for it has not the messages' time in it.
+        """
         if event.epoch != seat.alone_epoch:
             return
+        held_ns = min(event.held_ns, span_ns) if event.held_ns or not event.busy_ns else span_ns
         together = sum(1 for member in seat.members.values() if member.epoch == event.epoch)
-        seat.duty.observe(event.busy_ns, event.held_ns // max(1, together), self.now_ns)
+        seat.duty.observe(event.busy_ns, held_ns // max(1, together), self.now_ns)
+        self._sort(seat)
+
+    def _weighed(self, event: ev.Weighed) -> None:
+        """The card says what the tenant used of the time since it said so last: does what it was charged cover that?"""
+        seat = self.seats.get(event.tenant)
+        if seat is None:
+            return
+        total_ns, _ = self.usage_ns(seat.name, self.now_ns)
+        if not seat.with_standing(Standing.STRAY):  # what such a one runs is charged elsewhere (accounts.py)
+            seat.duty.weigh(event.card_ns, total_ns - seat.weighed_ns, event.span_ns)
+        seat.weighed_ns = total_ns
         self._sort(seat)
 
     def _sort(self, seat: Seat) -> None:
         """Its duty may have changed."""
         if seat.duty.host_bound:
             self.host_bound.add(seat.name)
+            self.weigh_until_ns = self.now_ns + WEIGH_NS
         else:
             self.host_bound.discard(seat.name)
 
@@ -219,6 +267,7 @@ class Sharing(Grants):
         """it is host-bound and runs beside others"""
         self.waiting.pop(seat.name, None)
         self.paused.pop(seat.name, None)
+        seat.spent = False
         self.sharing[seat.name] = seat
         if self.holder is not None and self.holder.alone_epoch > 0:
             self.holder.alone_epoch = COMPANY_CAME
@@ -242,13 +291,14 @@ class Sharing(Grants):
         """others come first: it drains"""
         seat.state = State.LEAVING
         seat.shared_closing_ns = self.now_ns
+        seat.spent = event.reason == ev.LIMIT
         for member in seat.with_standing(Standing.HOLDS):
             lease_ns = self.policy.lease_margin_ns + self.policy.cap_shared_ns
             member.lease_until_ns = min(member.lease_until_ns, self.now_ns + lease_ns)
             self._actions.append(ev.Revoke(member.client, self.gpu, seat.shared_epoch, event.reason))
 
     def _pause(self, seat: Seat, event: Pause) -> None:
-        """it would run beside others, but one of them lags"""
+        """it would run beside others, but one of them lags, or it rests at its limit"""
         del self.waiting[seat.name]
         self.paused[seat.name] = seat
         seat.state = State.PAUSED
@@ -278,7 +328,7 @@ class Sharing(Grants):
         member = seat.members[event.client]
         since_ns, alone = member.used_at_ns, seat is self._alone()
         used_ns, beside_ns, got_ns = self._used_since(seat, event)
-        if alone and member.alone and self.now_ns > since_ns:
+        if alone and member.alone and self.now_ns - since_ns >= ALONE_LEAST_NS:
             member.alone_ppm = used_ns * WHOLE_PPM // (self.now_ns - since_ns)
             self._see_alone(seat, used_ns)
         else:

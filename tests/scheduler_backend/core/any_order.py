@@ -208,6 +208,10 @@ class AnyOrder(RuleBasedStateMachine):
         busy, waited = (busy % (10 * MS), waited % (10 * MS)) if little else (busy, waited)
         self.handle(ev.Used(client.number, gpu, client.held[gpu], busy, waited))
 
+    @rule(spec=st.sampled_from(TENANTS), percent=st.integers(0, 100), span=st.sampled_from([0, MS, 1000 * MS]))
+    def the_card_says(self, spec: TenantSpec, percent: int, span: int) -> None:
+        self.handle(ev.Weighed(spec.name, spec.gpus[-1], span * percent // 100, span))
+
     @precondition(lambda self: any(client.held for client in self.clients.values()))
     @rule(data=st.data(), more=st.booleans(), twice=st.booleans())
     def returns(self, data: st.DataObject, more: bool, twice: bool) -> None:

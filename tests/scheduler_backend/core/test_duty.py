@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from scheduler_backend.core.duty import AGREED_MOST, BLOCK_NS, BLOCK_TURNS, BLOCKS, SHORT_GAP_NS, Duty
+import pytest
+
+from scheduler_backend.core.duty import AGREED_MOST, BLOCK_NS, BLOCK_TURNS, BLOCKS, DOUBT_NS, SHORT_GAP_NS, Duty
 from scheduler_backend.core.tenant import WHOLE_PPM
 
 TURN_NS = BLOCK_NS + 1_000_000
@@ -77,11 +79,51 @@ def test_a_short_gap_between_turns_is_its_hosts_time_and_a_long_one_is_not():
 def test_what_took_no_time_says_nothing_and_no_more_is_believed_than_was_held():
     duty = Duty()
     duty.observe(5, 0, 1)
-    assert duty.turns == 0
+    assert duty.ppm == 0
     duty.observe(1 << 62, TURN_NS, 1)
     assert duty.ppm == 1_000_000
+
+
+def test_turns_that_say_nothing_make_nobody_undecided_for_ever():
+    duty = after(0.5)
+    assert duty.turns_until_ns(10) == 0
+    for turn in range(BLOCK_TURNS):
+        duty.observe(0, 0, TURN_NS + turn)
+    assert duty.turns_until_ns(10) == TURN_NS + BLOCK_TURNS - 1 + 10
 
 
 def test_used_time_is_told_as_time_alone():
     assert after(0.5, 0.5, 0.5).alone_ns(100) == 200
     assert Duty().alone_ns(100) == 2000  # unknown: bounded
+
+
+def test_who_says_too_little_has_turns_from_then_on():
+    duty = after(0.5, 0.5, 0.5)
+    duty.weigh(DOUBT_NS, 0, DOUBT_NS)
+    assert duty.host_bound
+    duty.weigh(DOUBT_NS // 5, DOUBT_NS // 8, DOUBT_NS)  # coarse samples may say so
+    duty.weigh(DOUBT_NS, 0, DOUBT_NS)
+    assert not duty.host_bound
+    for turn in range(2 * BLOCKS):
+        duty.observe(TURN_NS // 2, TURN_NS, turn)
+        duty.weigh(0, DOUBT_NS, DOUBT_NS)
+    assert not duty.host_bound
+    assert not duty.believed
+    assert duty.turns_until_ns(10) > 0  # all is known of it
+
+
+@pytest.mark.parametrize("good", [1, 2, 5])
+def test_a_lie_now_and_then_is_found_out_too(good: int):
+    duty = after(0.5, 0.5, 0.5)
+    for _ in range(10):
+        duty.weigh(DOUBT_NS, 0, DOUBT_NS)
+        for _ in range(good):
+            duty.weigh(0, 0, DOUBT_NS)
+    assert not duty.believed
+
+
+def test_a_span_of_no_length_says_nothing():
+    duty = after(0.5, 0.5, 0.5)
+    for _ in range(3):
+        duty.weigh(DOUBT_NS, 0, 0)
+    assert duty.host_bound

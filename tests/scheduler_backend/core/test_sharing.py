@@ -293,3 +293,197 @@ def test_who_is_favoured_and_goes_for_good_leaves_no_mark_behind():
     world.go(100)
     assert world.machine.favoured == ""
     assert world.go(500)["busy"] > 0.9
+
+
+def seconds(world: World, name: str, count: int) -> list[float]:
+    """A tenant's part of the card in each 100 ms of so many seconds, as means over a second that slides."""
+    parts = [world.go(100)[name] for _ in range(10 * count)]
+    return [sum(parts[at : at + 10]) / 10 for at in range(len(parts) - 9)]
+
+
+def test_alone_a_limit_is_a_part_of_the_card_and_not_of_the_time_for_which_it_is_held():
+    world = World()
+    world.add("a", 0.3, 0.5, limit=0.3)
+    world.go(500)
+    means = seconds(world, "a", 6)
+    assert sum(means) / len(means) > 0.98 * 0.3
+    assert max(means) < 0.3 + 0.011
+
+
+def test_beside_others_a_limit_holds_and_they_get_what_it_leaves():
+    world = World()
+    world.add("a", 0.2, 0.45, limit=0.2)
+    world.add("b", 0.5, 0.45)
+    world.go(500)
+    before = world.programs[2].total_ns
+    means = seconds(world, "a", 6)
+    assert sum(means) / len(means) > 0.97 * 0.2
+    assert max(means) < 0.2 + 0.011
+    assert (world.programs[2].total_ns - before) / (6000 * MS) > 0.96 * 0.45
+
+
+def test_who_stays_below_its_limit_by_itself_never_pauses():
+    world = World()
+    world.add("a", 0.5, 0.45, limit=0.5)
+    world.add("b", 0.5, 0.45, limit=0.5)
+    world.go(500)
+    parts = world.go(5000)
+    assert min(parts.values()) > 0.96 * 0.45
+
+
+def test_a_limit_beside_one_that_is_always_busy():
+    world = World(("busy", 0.5, 1.0))
+    world.add("a", 0.2, 0.5, 0.3, limit=0.2)
+    world.go(500)
+    means = seconds(world, "a", 6)
+    assert sum(means) / len(means) > 0.97 * 0.5 * 2 / 7  # what turns would give it
+    assert max(means) < 0.2 + 0.011
+
+
+def test_a_limit_that_is_lowered_holds_at_once():
+    world = World(("a", 0.5, 0.45), ("b", 0.5, 0.45))
+    world.go(300)
+    world.do(ev.TenantChanged(TenantSpec("a", 100_000, 100_000)))
+    assert world.go(1000)["a"] < 0.1 + 0.011
+
+
+def weigh(world: World, count: int) -> None:
+    """So many seconds, after each of which the card says what each tenant used."""
+    for _ in range(count):
+        parts = world.go(1000)
+        for name, part in parts.items():
+            world.do(ev.Weighed(name, 0, round(part * 1000) * MS, 1000 * MS))
+
+
+def test_a_liar_has_turns_when_the_card_has_said_what_it_used():
+    world = World(("honest", 0.5, 0.45))
+    world.add("liar", 0.2, 0.9, limit=0.2)
+    world.programs[2].lies = 0.1
+    world.go(500)
+    assert world.go(1000)["liar"] > 0.4
+    weigh(world, 5)
+    assert world.go(2000)["liar"] < 0.2 + 0.011
+    assert not world.machine.seats["liar"].duty.believed
+    assert world.machine.seats["honest"].duty.believed
+
+
+def test_an_honest_one_is_believed_whatever_its_limit():
+    world = World(("busy", 0.5, 1.0))
+    world.add("a", 0.2, 0.5, 0.3, limit=0.2)
+    world.add("b", 0.3, 0.45)
+    weigh(world, 8)
+    assert all(seat.duty.believed for seat in world.machine.seats.values())
+
+
+def test_without_the_cards_figures_a_limit_means_turns():
+    world = World(("b", 0.5, 0.45), shared_limits=False)
+    world.add("a", 0.5, 0.45, limit=0.5)
+    world.go(500)
+    world.most_at_once = 0
+    world.go(1000)
+    assert world.most_at_once == 1
+
+
+def test_one_that_was_found_out_costs_the_others_nothing():
+    world = World(("a", 0.3, 0.45), ("b", 0.3, 0.45))
+    world.add("liar", 0.2, 0.9)
+    world.programs[3].lies = 0.1
+    world.go(500)
+    weigh(world, 5)
+    assert not world.machine.seats["liar"].duty.believed
+    parts = world.go(3000)
+    assert min(parts["a"], parts["b"]) > 1.3 * 0.45 * 3 / 8, "no more than turns for all"
+
+
+def test_who_says_that_it_used_nothing_breaks_nobodys_promise():
+    world = World(("liar", 0.05, 1.0), ("victim", 0.95, 1.0))
+    world.programs[1].lies = 0.0
+    world.go(500)
+    assert world.go(5000)["victim"] > 0.9
+
+
+def test_who_gives_back_and_asks_again_all_the_time_does_not_pass_its_limit():
+    world = World()
+    program = world.add("a", 0.2, 0.5, limit=0.2)
+    world.until({"a": State.SHARED})
+    program.duty = program.slowed = 1.0
+    before_ns, began_ns = program.total_ns, world.now_ns
+    while world.now_ns < began_ns + 1500 * MS:
+        if program.epoch:
+            program.reported_ns = world.now_ns + 50 * MS  # no word of use
+            world.go(3)
+        if program.epoch:
+            epoch, program.epoch = program.epoch, 0
+            used_ns = round(program.total_ns - program.total_at_grant_ns)
+            world.do(ev.TokenReturned(1, 0, epoch, False, busy_ns=used_ns, held_ns=world.now_ns - program.granted_ns))
+            world.do(ev.TokenAsked(1, 0))
+        world.go(0.5)
+    assert (program.total_ns - before_ns) / (1500 * MS) < 0.2 + 0.02
+
+
+def test_who_has_rested_at_its_limit_is_owed_its_part_again():
+    world = World(("waits", 0.4, 0.33, 0.05), ("busy", 0.4, 1.0))
+    world.add("c", 0.2, 0.8, limit=0.3)
+    world.go(1000)
+    assert world.go(6000)["c"] > 0.9 * 0.2 * 0.8
+
+
+def test_an_idle_tenant_with_a_limit_keeps_nobody_from_running_beside_others():
+    world = World(("a", 0.4, 0.45), ("b", 0.4, 0.45))
+    world.do(ev.TenantAdded(TenantSpec("c", 100_000, 500_000)))
+    world.do(ev.ClientJoined("c", 9, (0,)))
+    world.go(1500)
+    assert min(world.go(2000).values()) > 0.96 * 0.45
+
+
+def test_a_long_silence_brings_no_more_than_a_full_bucket():
+    world = World()
+    program = world.add("a", 0.2, 0.15, limit=0.2)
+    world.until({"a": State.SHARED})
+    world.go(100)
+    program.rests = True
+    for _ in range(80):
+        world.go(100)
+        world.do(ev.TokenRenewed(1, 0, program.epoch))
+    program.rests = False
+    program.duty = program.slowed = 1.0
+    program.reported_ns = world.now_ns + 300 * MS
+    world.go(300)
+    world._say(program)
+    assert world.state("a") is not State.SHARED
+    assert world.machine.seats["a"].credit < -250 * MS * 1_000_000
+
+
+def test_two_words_close_together_do_not_say_what_it_uses_alone():
+    world = World(("a", 0.5, 0.5), ("b", 0.5, 0.45))
+    program = world.programs[1]
+    world.until({"a": State.SHARED, "b": State.SHARED})
+    del world.programs[2]
+    world.do(ev.ClientDied(2))
+    world.go(50)
+    for _ in range(10):
+        world.go(1)
+        program.total_ns += 50 * MS
+        world._say(program)
+    assert world.machine.seats["a"].duty.host_bound
+    assert world.machine.weigh_until_ns > world.now_ns + 50_000 * MS
+
+
+def test_a_turn_was_no_longer_than_it_was_seen_and_one_of_unknown_length_counts():
+    world = World(("a", 0.3, 0.45), ("b", 0.3, 0.45))
+    liar = world.add("liar", 0.05, 1.0)
+    back = world._back
+
+    def say(program: Program) -> None:
+        if program is not liar:
+            back(program)
+            return
+        epoch, program.epoch = program.epoch, 0
+        low = not world.machine.sharing and not world.machine.seats["liar"].duty.blocks
+        held_ns = 26 * MS if low else 0
+        world.do(ev.TokenReturned(3, 0, epoch, True, busy_ns=0 if low else MS, launches=1, held_ns=held_ns))
+
+    world._back = say  # type: ignore[method-assign]
+    world.go(2000)
+    parts = world.go(5000)
+    assert min(parts["a"], parts["b"]) > 1.3 * 0.169, "undecided for ever, it would keep them in turns"

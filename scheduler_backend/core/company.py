@@ -116,7 +116,6 @@ class Company(Tenure):
                     unknown.append((seat.duty.alone_until_ns(period_ns), seat.name))
         if any(seat.name not in self.host_bound for seat in self._active()):
             lags.append((self.busy_ahead_ns, BUSY))
-        several = len(self.sharing) + len(self.paused) + bool(lags and lags[-1][1] == BUSY) > 1
         due_ns, alone = min(unknown, default=(self.now_ns, ""))
         if self.favoured:
             ahead_ns = next((ahead_ns for ahead_ns, name in lags if name == self.favoured), 0)
@@ -127,7 +126,8 @@ class Company(Tenure):
                 self.seats[self.favoured].duty.measured_ns = self.now_ns
             self.favoured, self.seeing = "", False
         ahead_ns, name = min(lags, default=(0, ""))
-        if several and ahead_ns < -self.policy.shared_lag_ns:
+        company = len(lags) > 1 or any(other != name for other in self.sharing)  # also one that says that it rests
+        if company and ahead_ns < -self.policy.shared_lag_ns:
             self.favoured, self.favoured_until_ns = name, self.now_ns + FAVOUR_NS
-        elif several and due_ns < self.now_ns:
+        elif len(lags) > 1 and due_ns < self.now_ns:
             self.favoured, self.seeing, self.favoured_until_ns = alone, True, self.now_ns + FAVOUR_NS

@@ -254,6 +254,15 @@ def test_what_a_liar_says_that_it_did_not_use_costs_others_no_more_than_their_pr
     assert parts["busy"] > 0.65, parts
 
 
+@pytest.mark.parametrize("victim", [("victim", 0.95, 1.0), ("victim", 0.95, 0.5, 0.3)])
+def test_who_says_that_it_used_nothing_does_not_pass_for_one_that_rests(victim):
+    world = World(("liar", 0.05, 1.0), victim)
+    world.programs[1].lies = 0.0
+    world.go(500)
+    parts = world.go(5000)
+    assert parts["victim"] > 0.97 * 0.95 * victim[2], parts
+
+
 def test_who_dies_beside_others_is_gone_and_they_go_on():
     world = World(("a", 0.5, 0.45), ("b", 0.5, 0.45))
     world.go(300)

@@ -115,6 +115,11 @@ class Duty:
         alike = abs(measured_ppm - self.ppm) <= ALIKE_PPM
         self.agreed = min(AGREED_MOST, self.agreed + 1) if alike else 0
 
+    def forget(self) -> None:
+        """It is to have turns, and to be measured in them from the beginning."""
+        self.host_bound, self.blocks = False, 0
+        self.busy_ns = self.held_ns = self.turns = 0
+
     def rest(self, gap_ns: int) -> None:
         """It gave the token back for lack of work and asks again after so long: a short one is its host's time, too."""
         if gap_ns < SHORT_GAP_NS:

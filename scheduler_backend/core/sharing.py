@@ -21,7 +21,7 @@ from typing import Any
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.grants import Grants
 from scheduler_backend.core.moves import Admit, Close, Compete, Pause
-from scheduler_backend.core.policy import MS
+from scheduler_backend.core.policy import MS, virtual
 from scheduler_backend.core.seat import Member, Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
 
@@ -257,10 +257,26 @@ class Sharing(Grants):
             self.free_since_ns = self.now_ns
         seat.clock = max(seat.clock, self.virtual_now)  # what it was promised it got beside others
         seat.steady = max(seat.steady, self.virtual_steady)
+        if seat.shared_closing_ns:
+            self._charge_late(seat, self.now_ns - seat.shared_closing_ns - self.policy.cap_shared_ns)
         if seat.with_standing(Standing.WAITS):
             self._wait(seat)
         else:
             self._rest(seat)
+
+    def _charge_late(self, seat: Seat, late_ns: int) -> None:
+        """It drained for longer than its work in flight takes: others waited, and had the promise of it. It pays back
+        as in turns; after a long one only turns do that, until its duty is low again.
+        """
+        if late_ns <= 0:
+            return
+        seat.held_ns = max(seat.held_ns, late_ns)  # it waits as after such a turn
+        others_ns = late_ns - late_ns * min(seat.request_ppm, self.resident_ppm) // self.resident_ppm
+        seat.clock += virtual(others_ns, seat.weight_ppm)
+        seat.steady += virtual(others_ns, seat.weight_ppm)
+        if late_ns > self.policy.lease_margin_ns:
+            seat.duty.forget()
+            self._sort(seat)
 
     # --- rows -------------------------------------------------------------------------------------------------------
     def _admit_shared(self, seat: Seat, event: Admit) -> None:

@@ -14,7 +14,7 @@ from scheduler_backend.core import events as ev
 from scheduler_backend.core.machine import TokenMachine
 from scheduler_backend.core.moves import Epochs
 from scheduler_backend.core.policy import MS, Policy
-from scheduler_backend.core.seat import State
+from scheduler_backend.core.seat import Standing, State
 from scheduler_backend.core.tenant import TenantSpec
 
 STEP_NS = MS // 2
@@ -51,6 +51,7 @@ class World:
         self.programs: dict[int, Program] = {}
         self.most_at_once = 0
         self.pending: list[Program] = []  # are to say from where they count
+        self.drains_late = ""  # who does not stop when it is asked to, and says that it drains still
         for program in programs:
             self.add(*program)
 
@@ -120,6 +121,8 @@ class World:
                     continue
                 if program.shared and program.reported_ns < self.now_ns - REPORT_NS and not program.rests:
                     self._say(program)
+                if program.closing_ns and program.shared and program.name == self.drains_late:
+                    self._drain_late(program)
                 over = program.closing_ns and self.now_ns >= program.closing_ns
                 if over or (program.ends and self.now_ns >= program.quota_until_ns):
                     self._back(program)
@@ -130,6 +133,12 @@ class World:
                 if program.epoch:
                     self._say(program)
         return {p.name: (p.total_ns - before[p.name]) / (milliseconds * MS) for p in self.programs.values()}
+
+    def _drain_late(self, program: Program) -> None:
+        member = self.machine.seats[program.name].members[program.number]
+        if member.standing is Standing.HOLDS:
+            program.closing_ns = self.now_ns + DRAIN_NS
+            self.do(ev.TokenRenewed(program.number, 0, program.epoch, draining=True, foreseen=True))
 
     def _back(self, program: Program) -> None:
         epoch, program.epoch = program.epoch, 0
@@ -261,6 +270,16 @@ def test_who_says_that_it_used_nothing_does_not_pass_for_one_that_rests(victim):
     world.go(500)
     parts = world.go(5000)
     assert parts["victim"] > 0.97 * 0.95 * victim[2], parts
+
+
+@pytest.mark.parametrize("victim", [("victim", 0.8, 1.0), ("victim", 0.8, 0.5, 0.3)])
+def test_who_does_not_drain_beside_others_pays_back_what_they_waited(victim):
+    """As one does whose kernels are long, or that says so to have the card to itself."""
+    world = World(("late", 0.2, 0.7), victim)
+    world.drains_late = "late"
+    world.go(1000)
+    parts = world.go(20000)
+    assert parts["victim"] > 0.94 * 0.8 * victim[2], parts
 
 
 def test_who_dies_beside_others_is_gone_and_they_go_on():

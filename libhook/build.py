@@ -143,7 +143,7 @@ def build_libraries(lib: Path = LIB, *more: str) -> None:
     floor = () if more else SIM_FLAGS  # sanitizers are for this machine, and replace functions of their own
     sim = (*more, *floor, "-Wl,-z,defs", BIND_INSIDE, "-ldl", "-lpthread", "-lrt")
     link(lib / "sim" / "libcuda.so.1", sources("sim/model", "sim/driver"), "-Wl,-soname,libcuda.so.1", *sim)
-    needs = (f"-L{lib / 'sim'}", "-Wl,--no-as-needed", "-l:libcuda.so.1")
+    needs = (f"-L{lib / 'sim'}", "-Wl,--no-as-needed", "-l:libcuda.so.1", "-Wl,--filter=libcuda.so.1")
     link(lib / "sim" / "libcuda.so", sources("sim/unversioned"), "-Wl,-soname,libcuda.so", *needs, *sim)
     link(lib / "sim" / "libnvidia-ml.so.1", sources("sim/model", "sim/nvml"), "-Wl,-soname,libnvidia-ml.so.1", *sim)
     for major in CUDA_MAJORS:

@@ -22,7 +22,7 @@ BELOW = {
     "sim/cublas": {"driver", "sim/model", "sim/compute"},
     "sim/cublaslt": {"driver", "sim/model", "sim/compute", "sim/cublas"},
     "sim/observer": {"sim/model"},
-    "sim/unversioned": set(),
+    "sim/unversioned": {"driver"},
 }
 INCLUDE = re.compile(r'^#include "libhook/(.+)/[^/]+"', re.M)
 

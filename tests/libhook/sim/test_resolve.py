@@ -82,6 +82,21 @@ def test_the_name_without_a_version_leads_to_the_same_driver(machine: Machine) -
     assert machine.run(work)
 
 
+def test_a_program_linked_by_that_name_keeps_the_driver_where_the_linker_leaves_out(
+    machine: Machine, tmp_path: Path
+) -> None:
+    source, library, folder = tmp_path / "program.c", tmp_path / "program.so", LIB / "sim"
+    source.write_text("int cuDriverGetVersion(int *); int version(void) { int v; cuDriverGetVersion(&v); return v; }\n")
+    flags = ["-shared", "-fPIC", "-Wl,--as-needed", "-o", library, source]
+    subprocess.run(["gcc", *flags, f"-L{folder}", f"-Wl,-rpath,{folder}", "-lcuda"], check=True)
+
+    def work() -> int:
+        Cuda(bare=True)
+        return int(ctypes.CDLL(str(library)).version())
+
+    assert machine.run(work) >= 12000
+
+
 def test_what_is_not_there_is_told_by_status(machine: Machine) -> None:
     def work() -> list[object]:
         cuda = Cuda(bare=True)

@@ -154,7 +154,7 @@ def main() -> int:
     parser.add_argument("--period-ms", type=float, default=50)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    torch.backends.cuda.enable_cudnn_sdp(False)  # cuDNN has no stand-in on the simulated card
+    torch.backends.cuda.enable_cudnn_sdp(False)  # the stand-in for cuDNN refuses it
     Turns().each({"train": train, "serve": serve}[args.what](args))
     return 0
 

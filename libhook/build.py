@@ -9,6 +9,7 @@ What it makes, all ignored by git, below libhook/:
     lib/sim/libnvidia-ml.so.1   the simulated NVML: sim/nvml/
     lib/sim/libcudart.so.*      the simulated CUDA runtime, of each major version: sim/runtime/
     lib/sim/libcublas*.so.*     stand-ins for cuBLAS and cuBLASLt, which compute nothing: sim/compute/, sim/cublas*/
+    lib/sim/libcudnn.so.9       a stand-in for cuDNN, which refuses all that would launch: sim/compute/, sim/cudnn/
     lib/libgemini_observer.so   reads the simulated device's timeline: sim/observer/
     lib/gemini-load             the load generator: sim/load.c
 
@@ -46,11 +47,12 @@ SIM_FLAGS = ("-include", str(ROOT / "driver" / "floor.h"), "-include", str(ROOT 
 # By their own names: on a new system -lpthread and -ldl name nothing, and an old one then finds neither.
 OLD_LIBRARIES = ("-Wl,--no-as-needed", "-l:libpthread.so.0", "-l:libdl.so.2", "-Wl,--as-needed")
 CUDA_MAJORS = (12, 13)
-# Libraries that programs are linked against by a name with the major version in it: name, sources, definitions.
+# Libraries that programs are linked against by a name with a version in it: name, versions, sources, definitions.
 PUBLISHED = (
-    ("libcudart", ("sim/runtime",)),
-    ("libcublas", ("sim/compute", "sim/cublas"), '-DCOMPUTE_NAME="the simulated cuBLAS"'),
-    ("libcublasLt", ("sim/compute", "sim/cublaslt"), '-DCOMPUTE_NAME="the simulated cuBLASLt"'),
+    ("libcudart", CUDA_MAJORS, ("sim/runtime",)),
+    ("libcublas", CUDA_MAJORS, ("sim/compute", "sim/cublas"), '-DCOMPUTE_NAME="the simulated cuBLAS"'),
+    ("libcublasLt", CUDA_MAJORS, ("sim/compute", "sim/cublaslt"), '-DCOMPUTE_NAME="the simulated cuBLASLt"'),
+    ("libcudnn", (9,), ("sim/compute", "sim/cudnn"), '-DCOMPUTE_NAME="the simulated cuDNN"'),
 )
 FLOOR = (2, 28)  # glibc that everything loads on; the preload library alone on older ones (driver/floor.h)
 BUILD_ID = "-Wl,--build-id=sha1"  # libhook/info.py reads it
@@ -146,8 +148,8 @@ def build_libraries(lib: Path = LIB, *more: str) -> None:
     needs = (f"-L{lib / 'sim'}", "-Wl,--no-as-needed", "-l:libcuda.so.1", "-Wl,--filter=libcuda.so.1")
     link(lib / "sim" / "libcuda.so", sources("sim/unversioned"), "-Wl,-soname,libcuda.so", *needs, *sim)
     link(lib / "sim" / "libnvidia-ml.so.1", sources("sim/model", "sim/nvml"), "-Wl,-soname,libnvidia-ml.so.1", *sim)
-    for major in CUDA_MAJORS:
-        for name, folders, *defines in PUBLISHED:
+    for name, majors, folders, *defines in PUBLISHED:
+        for major in majors:
             soname = f"{name}.so.{major}"  # its symbols have its own name as their version, as NVIDIA's have
             front = (*defines, f"-DCUDA_MAJOR={major}", f"-Wl,-soname,{soname}", "-Wl,--default-symver")
             link(lib / "sim" / soname, sources(*folders), *front, *sim)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-torch.backends.cuda.enable_cudnn_sdp(False)  # cuDNN has no stand-in on the simulated card
+torch.backends.cuda.enable_cudnn_sdp(False)  # the stand-in for cuDNN refuses it
 CARD = torch.device("cuda")
 ASYNC = "cudaMallocAsync" in os.environ.get(
     "PYTORCH_CUDA_ALLOC_CONF", ""

@@ -21,6 +21,7 @@ BELOW = {
     "sim/compute": {"driver", "sim/model"},
     "sim/cublas": {"driver", "sim/model", "sim/compute"},
     "sim/cublaslt": {"driver", "sim/model", "sim/compute", "sim/cublas"},
+    "sim/cudnn": {"driver", "sim/model", "sim/compute"},
     "sim/observer": {"sim/model"},
     "sim/unversioned": {"driver"},
 }

@@ -1,0 +1,73 @@
+"""Published frameworks print the same with and without Gemini: PyTorch whichever allocator it takes its memory by."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from gemini.cli.node import sim_environment, sim_front
+from tests.frameworks.environment import python_of
+
+pytestmark = pytest.mark.frameworks
+HERE = Path(__file__).parent
+SECONDS = 240
+
+
+class Framework(NamedTuple):
+    """A program, the environment that it runs in, how many lines it prints, and what its users would set."""
+
+    environment: str
+    program: str
+    lines: int
+    settings: tuple[tuple[str, str], ...] = ()
+
+    def allocating_by(self, how: str) -> Framework:
+        return self._replace(settings=(("PYTORCH_CUDA_ALLOC_CONF", how),))
+
+
+TORCH_13 = Framework("torch-cu13", "torch_program.py", 17)
+FRAMEWORKS = {
+    "torch-cu13": TORCH_13,
+    "torch-cu13, expandable": TORCH_13.allocating_by("expandable_segments:True"),
+    "torch-cu13, async": TORCH_13.allocating_by("backend:cudaMallocAsync"),
+    "onnx": Framework("onnx", "onnx_program.py", 5),
+}
+
+
+@pytest.fixture
+def card() -> Iterator[str]:
+    name = f"frameworks-{uuid.uuid4().hex[:10]}"
+    yield name
+    for path in Path("/dev/shm").glob(f"gemini-sim-*-{name}*"):
+        path.unlink(missing_ok=True)
+
+
+def run(command: list[str], environment: dict[str, str]) -> list[str]:
+    whole = {**os.environ, **environment, "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(command, env=whole, capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-3000:]}"
+    return done.stdout.splitlines()
+
+
+@pytest.mark.timeout(2 * SECONDS + 30)
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_a_program_prints_the_same_with_and_without_a_share(name: str, card: str, tmp_path: Path) -> None:
+    what = FRAMEWORKS[name]
+    python = python_of(what.environment)
+    if python is None:
+        pytest.fail(f"{what.environment} is not there; make frameworks fetches it")
+    spec, settings = f"profile=h200,memory=16GiB,id={card}", dict(what.settings)
+    command = [str(python), str(HERE / what.program)]
+    simulated = {**settings, **sim_environment(spec), "LD_PRELOAD": " ".join(sim_front())}
+    alone = run(command, simulated)
+    gemini = [sys.executable, "-m", "gemini", "run", f"--sim={spec}", "--state-dir", str(tmp_path), "--memory", "2GiB"]
+    shared = run([*gemini, "--", *command], settings)
+    assert len(alone) == what.lines
+    assert shared == alone

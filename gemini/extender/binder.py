@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from gemini.extender.codec import BindRequest
 from gemini.extender.groups import Groups
@@ -32,10 +33,13 @@ class Refusal(Exception):
 
 
 class Binder:
-    """`waiting` is told why a pod could not be bound: uid -> text."""
+    """`waiting` is told why a pod could not be bound: uid -> text. `arrived` is told of each pod as soon as its cards
+    are held, or are not going to be."""
 
-    def __init__(self, promises: Promises, groups: Groups, waiting: dict[str, str]) -> None:
-        self._promises, self._groups, self.waiting = promises, groups, waiting
+    def __init__(
+        self, promises: Promises, groups: Groups, waiting: dict[str, str], arrived: Callable[[str], None]
+    ) -> None:
+        self._promises, self._groups, self.waiting, self._arrived = promises, groups, waiting, arrived
         self.cluster = promises.cluster
         self._binding: dict[str, tuple[str, asyncio.Task[str]]] = {}
 
@@ -72,6 +76,8 @@ class Binder:
             return str(error)
         except ApiFault as error:
             return str(error)
+        finally:
+            self._arrived(request.uid)
         self.waiting.pop(request.uid, None)
         return ""
 
@@ -116,6 +122,7 @@ class Binder:
             if held is not None and not self._stands(held.placement):  # chosen from an older book
                 self._again(pod, held.placement, node)
             placement = self._reserve(pod, node)
+            self._arrived(pod.uid)
             try:
                 await self._promises.ledger.enter(node, [placement], mark)
                 return placement

@@ -19,6 +19,7 @@ from gemini.extender.binder import Binder
 from gemini.extender.claims import Claims
 from gemini.extender.codec import BindRequest, FilterRequest, PreemptRequest, Victims
 from gemini.extender.groups import Groups
+from gemini.extender.onway import OnWay
 from gemini.extender.podview import PodView
 from gemini.extender.promises import Kubernetes, Promises, Verdict, shared_node, told
 from gemini.extender.reserve import AWAITED_NS
@@ -60,7 +61,8 @@ class Service:
         self.waiting: dict[str, str] = {}  # uid -> why it waits
         self._promises = promises = Promises(cluster, kubernetes, clock_ns, wall_ns, leases, replica)
         self._groups = Groups(promises, lambda pod, asked: self._alone(pod, asked, everything=False, short=False))
-        self._binder = Binder(promises, self._groups, self.waiting)
+        self._on_way = OnWay(cluster, clock_ns)
+        self._binder = Binder(promises, self._groups, self.waiting, self._on_way.arrived)
         self.claims = Claims(promises)
         self._kubernetes, self._clock_ns, self._wall_ns = kubernetes, clock_ns, wall_ns
         self._unseen: dict[str, int] = {}  # pods that wait, and that the watch has not seen, since when
@@ -136,6 +138,9 @@ class Service:
     async def filter(self, request: FilterRequest, effect: bool = True) -> Verdict:
         """`effect` False: reserves nothing, and says why for every node."""
         pod = self.view(request.pod)
+        if effect:
+            await self._on_way.wait(pod)
+            pod = self.view(request.pod)
         verdict = self._filter(pod, request.names, effect)
         if verdict is None:
             verdict = await self._groups.place(pod, request.names, effect) or self._judge(pod, request.names, effect)
@@ -144,6 +149,8 @@ class Service:
     def filter_at_once(self, request: FilterRequest) -> Verdict | None:
         """The same with effect, where nobody has to be asked; None: it has to be awaited."""
         pod = self.view(request.pod)
+        if self._on_way.in_way_of(pod):
+            return None
         verdict = self._filter(pod, request.names, effect=True)
         return None if verdict is None else self._noted(pod, verdict)
 
@@ -151,6 +158,7 @@ class Service:
         if pod.uid:
             if verdict.passed:
                 self.waiting.pop(pod.uid, None)
+                self._on_way.send(pod, verdict.passed)
             else:
                 self.waiting[pod.uid] = summary(verdict)
         return verdict

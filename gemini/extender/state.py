@@ -14,7 +14,7 @@ moment that the extender has promised it. A node without a Device object, or a D
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -61,6 +61,7 @@ class Cluster:
         self.unanswered: set[str] = set()  # uids of claims that wait for our word
         self._claims_on: dict[str, set[str]] = defaultdict(set)  # node -> uids
         self._releases = 0
+        self.on_settled: Callable[[str], None] = lambda uid: None  # told of pods that are seen bound, or gone
         self._ended: dict[str, None] = {}  # uids of deleted pods, oldest first: a read may still show one of them
 
     # ---- events
@@ -194,6 +195,7 @@ class Cluster:
         self.pods[pod.uid] = pod
         if pod.node is not None or pod.gone:
             self.reservations.settle(pod.uid, pod.placement if pod.holds else None)
+            self.on_settled(pod.uid)
         if pod.node is not None and not pod.gone:
             self.on_node[pod.node].add(pod.uid)
         if pod.group is not None:
@@ -218,6 +220,7 @@ class Cluster:
 
     def _drop_pod(self, uid: str) -> None:
         self.reservations.settle(uid)
+        self.on_settled(uid)
         self._release(uid)
         pod = self.pods.get(uid)
         self._unlink(uid)

@@ -83,6 +83,30 @@ def test_filter_prioritize_and_bind_as_the_scheduler_calls_them(asked: Any) -> N
     assert made.bindings == [("uid-p", "n2")]
 
 
+def test_a_pod_that_is_filtered_before_the_one_ahead_of_it_is_bound_is_not_sent_after_the_same_cards() -> None:
+    """Kube-scheduler binds aside: the second pod's filter comes before the first one's bind. Of two nodes with room for
+    one of them each, the second pod is told of the other."""
+    made = World()
+    made.nodes("n1", "n2", count=1)
+    pods = [made.put(POD, pod_object(name, gpu_request="0.6")) for name in ("first", "second")]
+
+    async def talk(session: ClientSession, url: str, replica: Replica) -> None:
+        replica.watch()
+        answer = await post(session, f"{url}/filter", names(pods[0], "n1", "n2"))
+        assert answer["NodeNames"] == ["n1", "n2"]
+        second = asyncio.create_task(post(session, f"{url}/filter", names(pods[1], "n1", "n2")))
+        await asyncio.wait([second], timeout=0.1)  # it is there before the first one's bind, or answered
+        bind = {"PodName": "first", "PodNamespace": "ns", "PodUID": "uid-first", "Node": "n1"}
+        assert await post(session, f"{url}/bind", bind) == {"Error": ""}
+        answer = await second
+        assert answer["NodeNames"] == ["n2"]
+        bind = {"PodName": "second", "PodNamespace": "ns", "PodUID": "uid-second", "Node": "n2"}
+        assert await post(session, f"{url}/bind", bind) == {"Error": ""}
+
+    served(made, talk)
+    assert made.bindings == [("uid-first", "n1"), ("uid-second", "n2")]
+
+
 def test_pod_that_waits_gets_an_event_that_says_why_and_not_one_for_each_try() -> None:
     made = World()
     made.nodes("n1", count=1)

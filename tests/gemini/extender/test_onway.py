@@ -1,0 +1,73 @@
+"""Pods between filter and bind: which of them the next one waits for, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gemini.extender.onway import OnWay
+from gemini.extender.podview import PodView
+from gemini.extender.reserve import AWAITED_NS
+from gemini.extender.state import POD
+from tests.gemini.extender.world import Replica, World, pod_object
+
+PATIENCE = 0.05
+
+
+class Rig:
+    """One replica's, on nodes of one card."""
+
+    def __init__(self, *nodes: str) -> None:
+        self.world = World()
+        self.world.nodes(*nodes, count=1)
+        self.replica = Replica(self.world)
+        self.on_way = OnWay(self.replica.cluster, lambda: self.replica.now_ns, PATIENCE)
+
+    def pod(self, name: str, **said: str) -> PodView:
+        self.world.put(POD, pod_object(name, **said))
+        self.replica.watch()
+        return self.replica.cluster.pods[f"uid-{name}"]
+
+
+def test_a_pod_waits_for_those_beside_which_it_would_not_fit_and_for_no_others() -> None:
+    rig = Rig("n1", "n2")
+    rig.on_way.send(rig.pod("half", gpu_request="0.5"), ["n1"])
+    rig.on_way.send(rig.pod("small", gpu_request="0.1"), ["n2"])
+    assert rig.on_way.in_way_of(rig.pod("fits", gpu_request="0.5")) == []
+    assert rig.on_way.in_way_of(rig.pod("large", gpu_request="0.6")) == ["uid-half"]
+    assert rig.on_way.in_way_of(rig.pod("whole", gpu_request="1")) == ["uid-half", "uid-small"]
+    assert rig.on_way.in_way_of(rig.pod("plain")) == []
+    assert not list(rig.replica.cluster.book.pods_on("n1"))
+
+
+@pytest.mark.parametrize("end", ["bound", "deleted", "filtered again", "late"])
+def test_a_pod_is_not_on_its_way_any_more_when_its_end_is_known(end: str) -> None:
+    rig = Rig("n1")
+    first, second = rig.pod("first", gpu_request="0.6"), rig.pod("second", gpu_request="0.6")
+    rig.on_way.send(first, ["n1"])
+    assert rig.on_way.in_way_of(second)
+    if end == "bound":  # by another replica: it is seen
+        rig.world.put(POD, {**first.object, "spec": {**first.object["spec"], "nodeName": "n1"}})
+        rig.replica.watch()
+    elif end == "deleted":
+        rig.world.delete(POD, "uid-first")
+        rig.replica.watch()
+    elif end == "filtered again":
+        rig.on_way.in_way_of(first)
+    else:
+        rig.replica.now_ns += AWAITED_NS
+    assert rig.on_way.in_way_of(second) == []
+
+
+def test_each_pod_is_waited_for_once_and_not_for_long() -> None:
+    """Its volumes may come first, or it is never bound."""
+    rig = Rig("n1")
+    rig.on_way.send(rig.pod("first", gpu_request="0.6"), ["n1"])
+    second = rig.pod("second", gpu_request="0.6")
+
+    async def both() -> None:
+        await rig.on_way.wait(second)
+        assert rig.on_way.in_way_of(second) == []
+
+    asyncio.run(asyncio.wait_for(both(), 60))

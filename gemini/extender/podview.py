@@ -5,7 +5,7 @@ Pure; one object in, one view out. What a cluster of them adds up to is state.py
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -98,8 +98,14 @@ class PodView:
         return (created if isinstance(created, str) else "", self.name, self.uid)
 
 
-def view_of(given: dict[str, Any], known_pods: Mapping[str, PodView], types: frozenset[str]) -> PodView:
-    """`known_pods`, by uid: where the pod is one of these, and says the same still, it is not parsed again."""
+def view_of(
+    given: dict[str, Any],
+    known_pods: Mapping[str, PodView],
+    types: frozenset[str],
+    offered: Collection[str] | None = None,
+) -> PodView:
+    """`known_pods`, by uid: where the pod is one of these, and says the same still, it is not parsed again. `offered`:
+    the resources of the node that it is bound to; None: not known."""
     metadata, spec, status = (mapping(given.get(key)) for key in ("metadata", "spec", "status"))
     uid = str(metadata.get("uid", ""))
     node = spec.get("nodeName")
@@ -133,9 +139,9 @@ def view_of(given: dict[str, Any], known_pods: Mapping[str, PodView], types: fro
         spec=parsed,
         fault=fault,
         object=given,
-        vendor=_vendor(spec),
+        vendor=_vendor(spec, offered),
         recorded=recorded,
-        asked=asked_by(given) if node is not None else NOTHING,
+        asked=asked_by(given, offered) if node is not None else NOTHING,
         exchanges=bool(mapping(metadata.get("annotations")).get(names.EXCHANGE)),
     )
 
@@ -155,17 +161,17 @@ def speaks(pod: Mapping[str, Any]) -> bool:
     return False
 
 
-def _vendor(spec: Mapping[str, Any]) -> frozenset[str]:
-    """The containers that ask for what another device plugin serves."""
-    found = set()
+def _vendor(spec: Mapping[str, Any], offered: Collection[str] | None) -> frozenset[str]:
+    """The containers that ask for what another device plugin serves; where the node offers no such thing, the kubelet
+    leaves it out."""
+    found: set[str] = set()
+    served = names.VENDOR_RESOURCES if offered is None else names.VENDOR_RESOURCES.intersection(offered)
     for key in ("containers", "initContainers"):
         listed = spec.get(key)
         for container in listed if isinstance(listed, list) else ():
             given = mapping(container)
             for amounts in mapping(given.get("resources")).values():
-                if isinstance(amounts, dict) and any(
-                    str(amounts.get(name, "0")) != "0" for name in names.VENDOR_RESOURCES
-                ):
+                if isinstance(amounts, dict) and any(str(amounts.get(name, "0")) != "0" for name in served):
                     found.add(str(given.get("name", "")))
     return frozenset(found)
 

@@ -105,8 +105,12 @@ class Cluster:
 
     def _take(self, kind: str, key: str, given: dict[str, Any]) -> None:
         if kind == NODE:
+            before = self._offered(key)
             self.nodes[key] = given
             self._put_node(key)
+            if set(before or ()) != set(self._offered(key) or ()):
+                for uid in sorted(self.on_node.get(key, ())):
+                    self._put_pod(self.view(self.pods[uid].object))
         elif kind == DEVICE:
             self.devices[key] = read_device(given)
             self._put_node(key)
@@ -176,8 +180,14 @@ class Cluster:
 
     def view(self, given: dict[str, Any]) -> PodView:
         """A pod object as we see it."""
-        seen = view_of(given, self.pods, self.types)
+        node = mapping(given.get("spec")).get("nodeName")
+        seen = view_of(given, self.pods, self.types, self._offered(node) if isinstance(node, str) else None)
         return seen.on(self._reported(seen.node))
+
+    def _offered(self, node: str) -> Mapping[str, Any] | None:
+        """The resources that the node has, or had since its kubelet began; None: not known."""
+        capacity = mapping(self.nodes.get(node, {}).get("status")).get("capacity")
+        return capacity if isinstance(capacity, dict) else None
 
     def _reported(self, node: str | None) -> Reported | None:
         return self.devices.get(node or "")

@@ -11,7 +11,7 @@ Which cards the record names is not covered by anything: of those only the kubel
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,9 +76,11 @@ class Asked:
         return self.memory + self.by_memory + (self.ratio + self.follows) * size // WHOLE
 
 
-def asked_by(pod: Mapping[str, Any]) -> Asked:
+def asked_by(pod: Mapping[str, Any], offered: Collection[str] | None = None) -> Asked:
     """What the resources of the pod's containers ask for, in whichever domain. What is no amount counts as none: the
-    API server has let no such thing in."""
+    API server has let no such thing in. `offered`: the resources that its node has; None: not known. Others than ours
+    that the node has not ask for nothing: who names the node in the pod may write them, and the kubelet leaves them
+    out."""
     spec = _mapping(pod.get("spec"))
     unit = GPUSHARE_UNITS.get(_mapping(_mapping(pod.get("metadata")).get("annotations")).get(names.GPUSHARE_UNIT, MEBI))
     total = Asked()
@@ -87,6 +89,8 @@ def asked_by(pod: Mapping[str, Any]) -> Asked:
         for container in listed if isinstance(listed, list) else ():
             resources = _mapping(_mapping(container).get("resources"))
             amounts = {**_mapping(resources.get("requests")), **_mapping(resources.get("limits"))}
+            if offered is not None:
+                amounts = {key: amount for key, amount in amounts.items() if key in offered or _ours(key)}
             if any("/" in name for name in amounts):
                 total = _plus(total, amounts, unit or 1)
     return total
@@ -113,6 +117,10 @@ def _whole(value: object) -> int:
         return 0 if value is None else max(0, quantity.parse_whole(value))
     except BadValue:
         return 0
+
+
+def _ours(key: str) -> bool:
+    return key.startswith(f"{names.DOMAIN}/")
 
 
 def _core_of(grant: Grant, size: int) -> int:

@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -189,6 +190,24 @@ def test_pod_whose_cards_another_plugin_has_yet_to_choose_holds_all_of_the_node_
     assert (used(made, "n1", 0), used(made, "n1", 1)) == (100, 100)  # the other container's card is not known yet
     made.apply(DEVICE, "MODIFIED", write_device(cards("n1"), [one, given_out("uid-v", "b", "GPU-n1-1::2")]))
     assert (used(made, "n1", 0), used(made, "n1", 1)) == (0, 100)
+
+
+@pytest.mark.parametrize("resource", ["koordinator.sh/gpu-core", "aliyun.com/gpu-mem", "nvidia.com/gpu"])
+def test_pod_that_was_put_on_a_node_with_a_resource_that_is_not_there_holds_nothing(resource: str) -> None:
+    """Admission leaves other projects' pods that name their node as they are, and the kubelet leaves out resources that
+    it has not: whoever may create pods could fill all cards so, and no quota would count it."""
+    made = cluster("n1")
+    pod = pod_object("x")
+    pod["spec"] = {"nodeName": "n1", "containers": [{"name": "main", "resources": {"limits": {resource: "100"}}}]}
+    made.apply(POD, "ADDED", pod)
+    assert used(made, "n1") == 100  # what the node has is not known
+    node = node_object("n1")
+    node["status"]["capacity"] = {"gemini.io/gpu-core": "200", "cpu": "8"}
+    made.apply(NODE, "MODIFIED", copy.deepcopy(node))
+    assert used(made, "n1") == 0
+    node["status"]["capacity"] |= {resource: "0"}  # its plugin rests, or has just come
+    made.apply(NODE, "MODIFIED", node)
+    assert used(made, "n1") == 100
 
 
 def test_pod_that_ends_before_its_cards_were_reported_frees_the_node() -> None:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
@@ -18,9 +19,11 @@ import uvloop
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from gemini.door import Door
 from gemini.plain import Connection, Plain
 
 SHUTDOWN_SECONDS = 5.0  # for what is under way when the end comes
+BACKLOG = 128
 RENEW_SECONDS = 10.0  # how often certificate files are looked at
 # Asked by the kubelet and by Prometheus, which have no certificate of our authority: open where --client-ca is given.
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
@@ -91,18 +94,40 @@ async def listening(
     make = (lambda: Connection(given, rest, opened, known)) if given else rest
     try:
         try:
-            server = await asyncio.get_running_loop().create_server(make, host, port, ssl=context, backlog=128)
+            listener = _bound(host, port)
         except OSError as error:
             raise CannotServe(f"{host}:{port}: {error.strerror}; give another --host or --port") from None
-        at, number = server.sockets[0].getsockname()[:2]
+        at, number = listener.getsockname()[:2]
+        door = Door(make, context)
+        keeping = asyncio.get_running_loop().create_task(door.keep(listener))
         try:
             yield f"http{'s' if context else ''}://{at}:{number}"
         finally:
-            server.close()
+            keeping.cancel()
+            await asyncio.wait([keeping])
+            door.close()
+            listener.close()
             if opened:
                 await asyncio.wait([asyncio.ensure_future(one.end()) for one in opened], timeout=SHUTDOWN_SECONDS)
     finally:
         await runner.cleanup()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket that listens there. Raises OSError."""
+    family, kind, proto, _, at = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    listener = socket.socket(family, kind, proto)
+    try:
+        listener.setblocking(False)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind(at)
+        listener.listen(BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
 async def serve(

@@ -16,6 +16,7 @@ import pytest
 from aiohttp import web
 
 from gemini import serving
+from gemini.door import MOST_STANDING
 from gemini.plain import Plain
 from tests.e2e.pki import Authority, Pair
 
@@ -90,3 +91,55 @@ def test_with_a_client_authority_strangers_see_health_and_metrics_alone(tmp_path
     assert found.pop(("nobody", "/filter")) == found.pop(("nobody", "/state")) == 403
     assert {status for (who, _), status in found.items() if who == "theirs"} == {None}
     assert {status for (who, _), status in found.items() if who != "theirs"} == {200}
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+def test_connections_that_say_nothing_take_no_room_from_who_asks(loop: str, tmp_path: Path) -> None:
+    """Any pod reaches the extender and the webhook. Of many silent connections a bounded number stands; one that showed
+    a certificate goes on, and strangers are let in."""
+    authority = Authority(tmp_path / "ours")
+    pair = authority.issue("server", hosts=("127.0.0.1",))
+    parser = argparse.ArgumentParser()
+    serving.configure(parser, 0)
+    args = parser.parse_args(
+        f"--tls-cert {pair.certificate} --tls-key {pair.key} --client-ca {authority.certificate}".split()
+    )
+    mine = authority.issue("us")
+    context = ssl.create_default_context(cafile=authority.certificate)
+    context.load_cert_chain(mine.certificate, mine.key)
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def main() -> None:
+        application = web.Application()
+        application.router.add_get("/healthz", answer)
+        verbs: dict[str, Plain] = {"/filter": lambda body: (200, b"{}")}
+        async with (
+            serving.listening(application, "127.0.0.1", 0, serving.tls_context(args), verbs, known=True) as url,
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as session,
+        ):
+            async with session.post(f"{url}/filter", ssl=context, data=b"{}") as reply:
+                own = reply.connection and reply.connection.transport
+                assert reply.status == 200
+            port = int(url.rpartition(":")[2])
+            silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MOST_STANDING + 100)]
+            ends = [asyncio.create_task(reader.read()) for reader, _ in silent]
+            while sum(end.done() for end in ends) < 100:
+                await asyncio.wait([end for end in ends if not end.done()], return_when=asyncio.FIRST_COMPLETED)
+            assert await ask(f"{url}/healthz", authority.certificate, None) == 200
+            async with session.post(f"{url}/filter", ssl=context, data=b"{}") as reply:
+                assert reply.status == 200
+                assert own is None or (reply.connection is None or reply.connection.transport is own)
+            for end in ends:
+                end.cancel()
+            for _, writer in silent:
+                writer.close()
+
+    async def within() -> None:
+        await asyncio.wait_for(main(), 60)
+
+    if loop == "uvloop":
+        serving.run(within)
+    else:
+        asyncio.run(within())

@@ -78,10 +78,11 @@ def nodes_with_cards(
 @contextmanager
 def gemini(
     plane: Plane, policies: str = "", webhook_port: int | None = None, user: str = USER, spellings: str = "aliyun.com",
-    **hooks: Any,
+    path: str = "", **hooks: Any,
 ) -> Iterator[str]:  # fmt: skip
     """The extender, the webhook, and a scheduler that asks them; the extender's URL. `user`: whose credentials the
-    extender has. `spellings` are read besides our own. `hooks` go into the webhooks' configurations."""
+    extender has. `spellings` are read besides our own. `path` goes behind the webhook's, `hooks` into the webhooks'
+    configurations."""
     pair = plane.authority.issue("gemini-webhook", hosts=("127.0.0.1",))
     kubeconfig = str(plane.kubeconfig(user))
     with ExitStack() as stack:
@@ -101,9 +102,9 @@ def gemini(
         stack.enter_context(plane.running("webhook", command, ready_url=f"{hook}/readyz"))
         added = "pods/ephemeralcontainers"
         made = {"resources": ("pods", added), "operations": ("CREATE", "UPDATE")}
-        stack.enter_context(plane.webhook("gemini-mutate", f"{hook}/mutate", **{**made, **hooks}))
+        stack.enter_context(plane.webhook("gemini-mutate", f"{hook}/mutate{path}", **{**made, **hooks}))
         check = {"validating": True, "resources": ("pods", "pods/binding", added), "operations": ("CREATE", "UPDATE")}
-        stack.enter_context(plane.webhook("gemini-validate", f"{hook}/validate", **{**check, **hooks}))
+        stack.enter_context(plane.webhook("gemini-validate", f"{hook}/validate{path}", **{**check, **hooks}))
         resources = [CORE, MEMORY, RATIO, GPUSHARE, "nvidia.com/gpu"]
         verbs = ("filter", "prioritize", "bind", "preempt")
         entry = extender(url, resources, ignored=[MEMORY, RATIO], node_cache_capable=True, verbs=verbs)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gemini.placement.model import GPU, NodeRefusal, Want
-from gemini.placement.scan import Fit, in_scope, same_model
+from gemini.placement.scan import Fit, bounded, in_scope, same_model
 from gemini.placement.shape import CORE, MEMORY, SLOTS, UNBOUNDED, Bools
 
 # From farthest to nearest.
@@ -103,7 +103,8 @@ def _card(
         users = holders(device.minor)
         return "InUse", f"in use by {', '.join(users[:3]) or 'the pod itself'}{' and others' if len(users) > 3 else ''}"
     lacks = {}
-    used = [int(seen.after[k, row, column] - seen.need[k, column]) for k in (CORE, MEMORY, SLOTS)]
+    asked_for = bounded(seen.need, shape)[:, column]
+    used = [int(seen.after[k, row, column] - asked_for[k]) for k in (CORE, MEMORY, SLOTS)]
     total = [int(shape.total[k, column]) for k in (CORE, MEMORY, SLOTS)]
     if seen.after[CORE, row, column] > total[CORE]:
         asked = int(seen.need[CORE, column])

@@ -85,7 +85,7 @@ class Fit:
     @property
     def more(self) -> Ints:
         """[3, row or 1, column] what the pod would hold of each card, if it were taken."""
-        return self.need[:, None, :] if self.held is None else self.held
+        return bounded(self.need, self.block.shape)[:, None, :] if self.held is None else self.held
 
     @cached_property
     def nobody(self) -> Bools:
@@ -114,15 +114,15 @@ def fit(book: Book, block: Block, rows: Ints | None, want: Want, role: Role, ove
     need = need_of(want, shape)
     part = overlay.part(block)
     beside = held = None
-    bounded = (CORE, MEMORY, SLOTS) if shape.weights[SLOTS].any() else (CORE, MEMORY)
+    counted = (CORE, MEMORY, SLOTS) if shape.weights[SLOTS].any() else (CORE, MEMORY)
     fits: Bools = block.usable[pick].copy()
     if part is None:
         most = most_used(shape, need)
-        for k in bounded:
+        for k in counted:
             fits &= used[k] <= most[k]
     else:
-        beside, held = _with_earlier(part[:, :, pick], need[:, None, :], role)
-        for k in bounded:
+        beside, held = _with_earlier(part[:, :, pick], bounded(need, shape)[:, None, :], role)
+        for k in counted:
             fits &= used[k] + held[k] <= shape.total[k]
         fits &= used[CORE] + beside[CORE] < shape.total[CORE]
     allowed = _allowed(book, block, rows, want)
@@ -132,6 +132,12 @@ def fit(book: Book, block: Block, rows: Ints | None, want: Want, role: Role, ove
         fits &= _nobody(block, pick, beside)
     rows = np.arange(len(block.devices)) if rows is None else rows
     return Fit(block, rows, need, used, beside, held, allowed, fits)
+
+
+def bounded(need: Ints, shape: Shape) -> Ints:
+    """The need, or a little more than there is where it is more: the largest numbers that can be asked for would wrap
+    around to less than nothing when others are added to them."""
+    return np.minimum(need, shape.total + 1)
 
 
 def most_used(shape: Shape, need: Ints) -> Ints:

@@ -22,6 +22,7 @@ from gemini.units import BadValue
 
 # A ratio was worked out when the pod was bound, and a newer driver may say another size of the same card.
 SLACK_PERCENT = 10
+MOST_BYTES = 2**50  # of a card that is not known
 _CORE, _RATIO = ("gpu", "gpu-core"), ("gpu", "gpu-memory-ratio", "gpu-mem-ratio")
 _MEMORY = ("gpu-memory", "gpu-mem")
 
@@ -56,6 +57,8 @@ class Asked:
     def covers(self, grants: Sequence[Grant], sizes: Mapping[int, int], times: int = 1) -> bool:
         """Whether the grants of cards add up to so many times this. `sizes`: bytes by minor, of the cards that are
         there; of others a ratio cannot be checked."""
+        if any(one.core > WHOLE or one.memory > 2 * sizes.get(one.minor, MOST_BYTES) for one in grants):
+            return False  # nobody was promised that, whatever is asked; the book's numbers have an end
         core, memory = sum(one.core for one in grants), sum(one.memory for one in grants)
         if self.by_memory and not self.core:
             exact = memory == times * self.by_memory

@@ -210,6 +210,26 @@ def test_pod_that_was_put_on_a_node_with_a_resource_that_is_not_there_holds_noth
     assert used(made, "n1") == 100
 
 
+@pytest.mark.parametrize("containers", [1, 2, 3])
+@pytest.mark.parametrize("minor", [0, 7], ids=["its card", "no card"])
+def test_a_record_of_more_than_a_card_has_makes_no_room_and_no_fault(containers: int, minor: int) -> None:
+    """It adds up to what is asked, for as much may be asked; the book's numbers are of 64 bits."""
+    most = 2**63 - 1
+    made = cluster("n1")
+    pod = bound("p", "n1")
+    limits = {"gemini.io/gpu-core": "50", "gemini.io/gpu-memory": str(most)}
+    pod["spec"]["containers"] = [{"name": f"m{i}", "resources": {"limits": limits}} for i in range(containers)]
+    amounts = {"gemini.io/gpu-core": 50, "gemini.io/gpu-memory": most}
+    grants = [{"minor": minor, "uuid": f"GPU-n1-{minor}", "resources": amounts, "tenant": i} for i in range(containers)]
+    pod["metadata"]["annotations"]["gemini.io/allocation"] = json.dumps({"gpu": grants})
+    made.apply(POD, "ADDED", pod)
+    made.apply(POD, "ADDED", bound("q", "n1"))
+    assert made.book.snapshot()["n1", "gpu", 0][1] >= 16 * GIB
+    spec = made.view(pod_object("z", gpu_request="0.1", gpu_memory="8Gi")).spec
+    assert spec is not None
+    assert made.allocator.choose(spec.ask, ["n1"]) is None
+
+
 def test_pod_that_ends_before_its_cards_were_reported_frees_the_node() -> None:
     for event, last in (("MODIFIED", {"phase": "Failed"}), ("DELETED", {"phase": "Pending"})):
         made = cluster("n1")

@@ -7,7 +7,7 @@
 
 enum {
     LOOK_NS = 100 * 1000, /* between looks while nothing is due for longer than this */
-    POLL_NS = 20 * 1000,  /* between looks at a value in memory */
+    POLL_NS = 20 * 1000,  /* between looks at another process's event */
 };
 
 struct pending {

@@ -24,6 +24,7 @@ static void forget(void) {
     if (!driver.initialised)
         return;
     host_forget();
+    front_forget();
     event_shared_forget();
     context_forget_all();
     queue_forget_all();

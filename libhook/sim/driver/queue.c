@@ -1,6 +1,8 @@
 #include "libhook/sim/driver/queue.h"
 
 #include "libhook/sim/driver/event.h"
+#include "libhook/sim/driver/front.h"
+#include "libhook/sim/model/words.h"
 
 static struct queue queues[SIM_QUEUES];
 static uint32_t made;
@@ -66,6 +68,7 @@ CUresult queue_of(struct CUstream_st *stream, struct queue **out) {
             q->priority = stream->priority;
             q->users = 0;
             __atomic_store_n(&driver.seat.seen_head[made], q->tail, __ATOMIC_RELEASE);
+            driver.seat.value[made].last = driver.seat.value[made].written = 0;
             struct registration r = {q, &driver.seat};
             if (sim_commit(&driver.seat, enrol, &r))
                 result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -125,11 +128,18 @@ static uint64_t append(struct queue *q, const struct work *work) {
     entry->arg = work->arg;
     entry->until = work->until;
     entry->peers = work->peers;
+    bool value = work->kind == SIM_VALUE_WAIT || work->kind == SIM_VALUE_WRITE, first = false, known;
+    if (value) {
+        entry->unmet = work->kind == SIM_VALUE_WAIT && !words_look(&driver.seat, driver.seat.owner, entry, &known);
+        first = sim_value_comes(&driver.seat, q->number, index);
+    }
     atomic_store_explicit(&entry->done, SIM_PENDING | index, memory_order_relaxed);
     entry->submit_ns = sim_now();
     atomic_store_explicit(&entry->index, index, memory_order_relaxed);
     q->tail = index + 1;
     atomic_store_explicit(&q->ring->tail, index + 1, memory_order_release);
+    if (first)
+        front_kick();
     return index;
 }
 
@@ -269,6 +279,13 @@ void queue_wait_device(CUdevice device) {
             count = add_queue(places, count, &queues[i]);
     pthread_mutex_unlock(&driver.lock);
     wait_places(places, count);
+}
+
+bool queue_values_outstanding(void) {
+    for (uint32_t i = 0; i < __atomic_load_n(&made, __ATOMIC_RELAXED); i++)
+        if (sim_value_outstanding(&driver.seat, i))
+            return true;
+    return false;
 }
 
 struct sim_entry *queue_entry(uint32_t queue, uint64_t index) {

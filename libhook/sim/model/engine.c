@@ -36,8 +36,12 @@ void engine_begin(struct engine *engine, const struct sim_machine *machine, stru
     engine->machine = machine;
     engine->state = state;
     engine->foresee = engine->stale = false;
+    engine->look_ns = state->now_ns;
+    engine->watched = 0;
+    engine->due_ns = SIM_NEVER;
     for (uint32_t i = 0; i < state->queues; i++) {
         const struct sim_queue *queue = &state->queue[i];
+        engine->seen[i].owner = 0;
         engine->tail[i] =
             atomic_load_explicit(&machine->process[queue->process].ring[queue->queue].tail, memory_order_acquire);
         if (queue->ready_ns == SIM_NEVER)
@@ -76,6 +80,8 @@ static void retire(struct engine *engine, uint32_t index) {
             .process = queue->process,
             .queue = queue->queue,
             .stretch = {.owner = queue->owner, .end_ns = state->now_ns}};
+    if (entry->kind == SIM_VALUE_WRITE && queue->owner == engine->watched)
+        engine->due_ns = state->now_ns;
     if (computes(entry->kind))
         state->device[queue->device].open.kernels += entry->kernels;
     queue->head++;
@@ -89,8 +95,40 @@ int engine_queue(const struct sim_state *state, uint64_t owner, uint32_t queue) 
     return -1;
 }
 
+/* May this head, a wait for a value, retire now? One that was not met when it came is released by the look that finds
+ * it met. */
+static bool met(struct engine *engine, uint32_t index, const struct sim_entry *entry) {
+    struct sim_queue *queue = &engine->state->queue[index];
+    bool known = true;
+    if (queue->started == SIM_RELEASED)
+        return true;
+    if (queue->started == SIM_UNSEEN && entry->unmet && queue->ready_ns == entry->submit_ns)
+        queue->started = SIM_UNMET; /* was not when it was pushed, into an empty queue */
+    if (engine->seen[index].owner != queue->owner || engine->seen[index].index != queue->head + 1) {
+        bool is = engine->look(engine->looker, queue->owner, entry, &known);
+        if (!known)
+            return false;
+        engine->seen[index].owner = queue->owner;
+        engine->seen[index].index = queue->head + 1;
+        engine->seen[index].met = is;
+    }
+    if (engine->seen[index].met && queue->started == SIM_UNSEEN)
+        return true;
+    if (engine->seen[index].met) {
+        queue->started = SIM_RELEASED;
+        queue->ready_ns = engine->look_ns > engine->state->now_ns ? engine->look_ns : engine->state->now_ns;
+        queue->ready_ns += engine->machine->spec.release_ns;
+        return queue->ready_ns <= engine->state->now_ns;
+    }
+    if (queue->started == SIM_UNSEEN && queue->owner == engine->watched)
+        engine->due_ns = engine->state->now_ns;
+    queue->started = SIM_UNMET;
+    return false;
+}
+
 /* May this head, which takes no engine, retire now? */
-static bool passes(struct engine *engine, const struct sim_queue *queue, const struct sim_entry *entry) {
+static bool passes(struct engine *engine, uint32_t index, const struct sim_entry *entry) {
+    const struct sim_queue *queue = &engine->state->queue[index];
     switch (entry->kind) {
     case SIM_KERNEL:
     case SIM_COLLECTIVE:
@@ -101,6 +139,7 @@ static bool passes(struct engine *engine, const struct sim_queue *queue, const s
         return on < 0 || engine->state->queue[on].head > entry->until;
     }
     case SIM_HOST: return !(atomic_load_explicit(&entry->done, memory_order_acquire) & SIM_PENDING);
+    case SIM_VALUE_WAIT: return met(engine, index, entry);
     default: return true;
     }
 }
@@ -112,7 +151,7 @@ static bool settle(struct engine *engine) {
         again = false;
         for (uint32_t i = 0; i < state->queues; i++)
             while (state->queue[i].ready_ns <= state->now_ns && !engine->stale) {
-                if (!passes(engine, &state->queue[i], head_of(engine, &state->queue[i])))
+                if (!passes(engine, i, head_of(engine, &state->queue[i])))
                     break;
                 if (full(engine))
                     return false;
@@ -317,6 +356,7 @@ static bool step(struct engine *engine, uint64_t target_ns) {
 }
 
 void engine_advance(struct engine *engine, uint64_t target_ns) {
+    engine->look_ns = target_ns;
     while (!engine->stale && engine->state->now_ns <= target_ns && step(engine, target_ns))
         ;
 }
@@ -330,6 +370,25 @@ uint64_t engine_foresee(struct engine *engine, uint32_t queue, uint64_t index) {
             return engine->state->queue[queue].head > index ? engine->state->now_ns : SIM_NEVER;
     }
     return engine->state->now_ns;
+}
+
+uint64_t engine_next_value(struct engine *engine, uint64_t owner, struct engine_unmet *unmet) {
+    struct sim_state *state = engine->state;
+    engine->foresee = true;
+    engine->watched = owner;
+    unmet->count = 0;
+    for (uint32_t i = 0; i < state->queues; i++) {
+        if (state->queue[i].owner != owner || state->queue[i].started != SIM_UNMET)
+            continue;
+        const struct sim_entry *head = head_of(engine, &state->queue[i]);
+        if (head->kind == SIM_VALUE_WAIT && unmet->count++ < sizeof(unmet->first) / sizeof(unmet->first[0]))
+            unmet->first[unmet->count - 1] =
+                (struct sim_entry){.kind = head->kind, .arg = head->arg, .until = head->until, .peers = head->peers};
+    }
+    for (int i = 0; i < FORESEE_STEPS && engine->due_ns == SIM_NEVER; i++)
+        if (!step(engine, SIM_NEVER))
+            return engine->due_ns;
+    return engine->due_ns == SIM_NEVER ? state->now_ns : engine->due_ns;
 }
 
 void engine_remove_queue(struct sim_state *state, uint32_t index) {

@@ -1,18 +1,23 @@
 /*
  * engine.h - the simulated hardware: moves a sim_state forward in time. Pure: no clock, no syscall, no lock; it reads
- * the rings and the tails it is given and writes the state only.
+ * the rings and the tails it is given, words of memory through a function it is given, and writes the state only.
  *
  * The model. The compute engine of a device runs one kernel at a time. A context (one process on one device) keeps it
  * as long as it has something to run; while another context has work too, it loses it at the end of its time slice, in
  * the middle of a kernel if need be (spec.switch_ns of idle time), and the others follow in turn. A switch away from a
  * context with nothing to run costs spec.drained_ns. Within a context the queue with the best priority whose head has
  * been ready longest is next, and a kernel is not preempted by its own process. The two copy engines serve whoever was
- * ready first, to the end. Waits, events and marks take no time.
+ * ready first, to the end. Waits, events and marks take no time. A wait for a value is judged when it comes to the head:
+ * met, it takes none either; else its queue has nothing to run until a look finds it met, and goes on spec.release_ns
+ * after that look.
  */
 #ifndef GEMINI_SIM_ENGINE_H
 #define GEMINI_SIM_ENGINE_H
 
 #include "libhook/sim/model/state.h"
+
+/* Is the word as the wait wants it? False also if that cannot be known here: then *known is false. */
+typedef bool (*sim_look)(const void *looker, uint64_t owner, const struct sim_entry *wait, bool *known);
 
 struct engine {
     const struct sim_machine *machine;
@@ -20,6 +25,15 @@ struct engine {
     uint64_t tail[SIM_ALL_QUEUES]; /* as far as each ring was read */
     bool foresee;                  /* leaves no effects: a look ahead on a copy */
     bool stale;                    /* the rings do not fit the state: an old copy, throw it away */
+    uint64_t look_ns;              /* when the words that waits ask for are looked at */
+    sim_look look;
+    const void *looker;
+    struct {
+        uint64_t owner, index; /* of the wait that it was the answer to; the index plus 1 */
+        bool met;
+    } seen[SIM_ALL_QUEUES]; /* since engine_begin: one look each */
+    uint64_t watched; /* the owner whose next value is looked for, 0: nobody's */
+    uint64_t due_ns;  /* when that is; SIM_NEVER until it was found */
 };
 
 /* Look at the rings. Must come before the other calls. */
@@ -31,6 +45,16 @@ void engine_advance(struct engine *engine, uint64_t target_ns);
 /* On a copy that may be spoilt: when will queue `queue` (an index into state->queue) have retired entry `index`?
  * SIM_NEVER if that hangs on something the engines do not know (host functions, peers). A lower bound if it is far. */
 uint64_t engine_foresee(struct engine *engine, uint32_t queue, uint64_t index);
+
+/* Waits at the heads of queues that hang on a word. */
+struct engine_unmet {
+    uint32_t count;            /* all of them */
+    struct sim_entry first[8]; /* ... as far as there is room */
+};
+
+/* On a copy that may be spoilt: when will the engine next come to a value of this owner: a wait at the head that was not
+ * there yet and is not met, or a write? SIM_NEVER if that hangs on something the engines do not know. */
+uint64_t engine_next_value(struct engine *engine, uint64_t owner, struct engine_unmet *unmet);
 
 /* Changes of the state at its present time. */
 int engine_client(struct sim_state *state, uint64_t owner, uint32_t device, bool make); /* index, -1: none, no room */

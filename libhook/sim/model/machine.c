@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "libhook/sim/model/words.h"
+
 #define MACHINE_MAGIC (SIM_MAGIC ^ sizeof(struct sim_machine) ^ (uint64_t)sizeof(struct sim_state) << 32)
 
 #define UNKNOWN_TIME UINT64_MAX
@@ -225,6 +227,8 @@ int sim_sit(struct sim_seat *seat, const char *text, bool make, char *why, size_
         goto out;
     }
     seat->ahead = seat->work + 1;
+    seat->engine->look = words_look;
+    seat->engine->looker = seat;
     return 0;
 out:
     sim_rise(seat);

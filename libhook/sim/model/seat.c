@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "libhook/sim/model/machine.h"
+#include "libhook/sim/model/words.h"
 
 enum {
     ALIVE_CHECK_NS = 1000 * 1000,   /* how often the machine looks for the dead */
@@ -140,6 +141,30 @@ static void free_seats(struct sim_machine *machine, const uint64_t *dead, int co
             machine_free_seat(&machine->process[i], dead[k]);
 }
 
+bool sim_value_comes(struct sim_seat *seat, uint32_t queue, uint64_t index) {
+    uint64_t last = seat->value[queue].last;
+    bool first = last <= __atomic_load_n(&seat->value[queue].written, __ATOMIC_ACQUIRE);
+    if (first)
+        __atomic_store_n(&seat->value[queue].written, index, __ATOMIC_RELAXED);
+    __atomic_store_n(&seat->value[queue].last, index + 1, __ATOMIC_RELEASE);
+    return first;
+}
+
+/* Store what our queue has written by now: each value once, in order, and before anybody sees its entry retired. */
+static void write_values(struct sim_seat *seat, const struct sim_queue *queue) {
+    uint64_t last = __atomic_load_n(&seat->value[queue->queue].last, __ATOMIC_ACQUIRE);
+    uint64_t at = __atomic_load_n(&seat->value[queue->queue].written, __ATOMIC_RELAXED);
+    last = last < queue->head ? last : queue->head;
+    if (at >= last)
+        return;
+    for (; at < last; at++) {
+        const struct sim_entry *entry = &seat->machine->process[seat->number].ring[queue->queue].entry[at % SIM_RING];
+        if (entry->kind == SIM_VALUE_WRITE)
+            words_store(entry);
+    }
+    __atomic_store_n(&seat->value[queue->queue].written, at, __ATOMIC_RELEASE);
+}
+
 /* With the seat's mutex held. Leaves the committed state in seat->work and the engine on it. */
 static int commit(struct sim_seat *seat, sim_change change, void *argument) {
     struct sim_machine *machine = seat->machine;
@@ -182,8 +207,10 @@ static int commit(struct sim_seat *seat, sim_change change, void *argument) {
             continue;
         publish(machine, work);
         for (uint32_t i = 0; i < work->queues; i++)
-            if (work->queue[i].owner == seat->owner)
+            if (work->queue[i].owner == seat->owner) {
+                write_values(seat, &work->queue[i]);
                 __atomic_store_n(&seat->seen_head[work->queue[i].queue], work->queue[i].head, __ATOMIC_RELEASE);
+            }
         if (!there)
             continue;
         free_seats(machine, dead, died);
@@ -218,6 +245,16 @@ bool sim_retired(struct sim_seat *seat, uint32_t queue, uint64_t index) {
         return true;
     sim_commit(seat, NULL, NULL);
     return sim_seen_retired(seat, queue, index);
+}
+
+uint64_t sim_next_value(struct sim_seat *seat, struct engine_unmet *unmet) {
+    pthread_mutex_lock(&seat->mutex);
+    commit(seat, NULL, NULL);
+    copy_state(seat->ahead, seat->work);
+    engine_begin(seat->engine, seat->machine, seat->ahead);
+    uint64_t next_ns = engine_next_value(seat->engine, seat->owner, unmet);
+    pthread_mutex_unlock(&seat->mutex);
+    return next_ns;
 }
 
 static bool others_have_work(const struct sim_seat *seat) {

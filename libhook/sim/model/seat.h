@@ -18,6 +18,10 @@ struct sim_seat {
     struct sim_state *work, *ahead;
     struct engine *engine;
     uint64_t seen_head[SIM_QUEUES]; /* how far each own queue had come when we last looked; atomic, no lock needed */
+    struct {
+        uint64_t last;    /* index plus 1 of the newest wait or write of a value; the pusher's, before the tail */
+        uint64_t written; /* up to here every write was stored; under mutex, or the pusher's while there is none left */
+    } value[SIM_QUEUES]; /* of each own queue; atomic */
     struct sim_watch {
         uint64_t owner;
         int pidfd;
@@ -52,6 +56,19 @@ static inline bool sim_seen_retired(struct sim_seat *seat, uint32_t queue, uint6
     return __atomic_load_n(&seat->seen_head[queue], __ATOMIC_ACQUIRE) > index;
 }
 bool sim_retired(struct sim_seat *seat, uint32_t queue, uint64_t index);
+
+/* A value is about to be pushed into our queue at this index. Returns true if no other of the queue was outstanding. */
+bool sim_value_comes(struct sim_seat *seat, uint32_t queue, uint64_t index);
+
+/* Is a value outstanding in our queue, by what was seen last? */
+static inline bool sim_value_outstanding(struct sim_seat *seat, uint32_t queue) {
+    return __atomic_load_n(&seat->value[queue].last, __ATOMIC_ACQUIRE) >
+           __atomic_load_n(&seat->seen_head[queue], __ATOMIC_ACQUIRE);
+}
+
+/* Bring the state to now; what of our writes is due is stored then. When is the next value due, at least if nobody else
+ * does anything? *unmet: what our queues wait for now. */
+uint64_t sim_next_value(struct sim_seat *seat, struct engine_unmet *unmet);
 
 /* Sleep until it has. With `patience_ns` not 0, give up after that long. Returns whether it has. */
 bool sim_wait(struct sim_seat *seat, uint32_t queue, uint64_t index, uint64_t patience_ns);

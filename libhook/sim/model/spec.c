@@ -29,6 +29,7 @@ static const struct key {
     KEY("slice", TIME, slice_ns, "1024us"),
     KEY("switch", TIME, switch_ns, "50us"),
     KEY("drained", TIME, drained_ns, "25us"),
+    KEY("release", TIME, release_ns, "2us"),
     KEY("kernel", TIME, kernel_ns, "10us"),
     KEY("host_bandwidth", BYTES, host_bytes_per_s, "50GB"),
     KEY("device_bandwidth", BYTES, device_bytes_per_s, "2000GB"),

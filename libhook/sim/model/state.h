@@ -41,6 +41,19 @@ enum sim_kind {
     SIM_WAIT,        /* until queue `arg` of the same process has retired index `until` */
     SIM_HOST,        /* until the process itself has done it and left the time in `done` */
     SIM_COLLECTIVE,  /* as SIM_KERNEL, but its time counts only since all `peers` of group `arg` have started */
+    SIM_VALUE_WAIT, /* until the word at `arg` of the process compares with `until` as `peers` (enum sim_word) says */
+    SIM_VALUE_WRITE, /* retires at once; the process itself then stores `until` at `arg` (front.h) */
+};
+
+/* Of a value's word: how a wait compares (as the flags of cuStreamWaitValue do), how wide it is, whose memory. */
+enum sim_word {
+    SIM_WORD_AT_LEAST = 0, /* cyclic */
+    SIM_WORD_EQUAL = 1,
+    SIM_WORD_AND = 2,
+    SIM_WORD_NOR = 3,
+    SIM_WORD_COMPARE = 3, /* mask */
+    SIM_WORD_WIDE = 4, /* 64 bits */
+    SIM_WORD_STRANGE = 8, /* memory of the program's own, which it may unmap */
 };
 
 struct sim_entry {
@@ -51,7 +64,8 @@ struct sim_entry {
     uint32_t kernels;
     uint64_t arg;
     uint64_t until;
-    uint32_t peers, reserved;
+    uint32_t peers;
+    uint32_t unmet; /* of a wait for a value: it was not met when it was pushed */
     _Atomic uint64_t done;
 };
 _Static_assert(sizeof(struct sim_entry) == 64, "one cache line");
@@ -76,14 +90,17 @@ struct sim_queue {
     uint64_t owner;
     uint16_t process, queue; /* whose ring */
     uint16_t device;
-    int16_t priority;      /* lower runs first */
-    uint64_t head;         /* entries ever retired */
-    uint64_t ready_ns;     /* since when the head may run; SIM_NEVER while there is none */
+    int16_t priority; /* lower runs first */
+    uint64_t head; /* entries ever retired */
+    uint64_t ready_ns; /* since when the head may run; SIM_NEVER while there is none */
     uint64_t remaining_ns; /* of the head */
-    uint16_t client;       /* index into clients */
-    uint8_t started, on_engine;
+    uint16_t client; /* index into clients */
+    uint8_t started, on_engine; /* started, of a wait for a value: enum sim_met */
     uint32_t reserved;
 };
+
+/* A wait for a value that came to the head of its queue. */
+enum sim_met { SIM_UNSEEN = 0, SIM_UNMET = 2, SIM_RELEASED = 3 /* and goes on at ready_ns */ };
 
 struct sim_stretch {
     uint64_t owner, start_ns, end_ns;
@@ -93,18 +110,18 @@ struct sim_stretch {
 enum { SIM_COMPUTE = 0, SIM_COPY_IN, SIM_COPY_OUT, SIM_ENGINES };
 
 struct sim_device {
-    int32_t current;            /* client whose context is on the compute engine, -1: none yet */
+    int32_t current; /* client whose context is on the compute engine, -1: none yet */
     int32_t running[SIM_ENGINES]; /* index into queues, -1: idle */
     uint64_t slice_end_ns;
-    uint64_t switch_end_ns;     /* until then the compute engine is switching to `current` */
+    uint64_t switch_end_ns; /* until then the compute engine is switching to `current` */
     uint64_t switches;
-    uint64_t log_next;          /* sequence number of the next log record */
-    struct sim_stretch open;    /* not yet in the log; kernels == 0 and start == end: none */
+    uint64_t log_next; /* sequence number of the next log record */
+    struct sim_stretch open; /* not yet in the log; kernels == 0 and start == end: none */
 };
 
 struct sim_effect {
-    uint64_t sequence;   /* of the log record, or the index of the entry */
-    uint32_t device;     /* of a log record; SIM_DEVICES: a completion time */
+    uint64_t sequence; /* of the log record, or the index of the entry */
+    uint32_t device; /* of a log record; SIM_DEVICES: a completion time */
     uint16_t process, queue;
     struct sim_stretch stretch; /* end_ns also is the completion time; owner, of whose entry */
 };

@@ -1,0 +1,29 @@
+/*
+ * front.h - the values in memory that streams wait for and write: what a card's front end does.
+ *
+ * Each is an entry of its queue. The model judges a wait when it comes to the head (engine.h), in whatever process looks
+ * at the machine, so no thread here is in the way of the device. A write is stored by its own process, whichever of its
+ * threads looks. One thread, started with the first value, sees to it that somebody looks: when the next value is due by
+ * the model, and again and again while a word is not as a wait wants it. A store alone is seen by the next such look; the
+ * thread also sleeps on the word as on a futex, so whoever wakes it is served at once.
+ */
+#ifndef GEMINI_SIM_FRONT_H
+#define GEMINI_SIM_FRONT_H
+
+#include "libhook/sim/driver/driver.h"
+
+/* Before the first value: the thread. */
+CUresult front_start(void);
+
+/* A value is new in a queue that had none: the thread looks at once. */
+void front_kick(void);
+
+extern _Atomic bool front_used; /* a value was ever pushed */
+bool front_outstanding_slow(void);
+static inline bool front_outstanding(void) {
+    return __builtin_expect(atomic_load_explicit(&front_used, memory_order_relaxed), 0) && front_outstanding_slow();
+}
+
+void front_forget(void);
+
+#endif

@@ -31,6 +31,7 @@ BENCHES = (
     "recovery",
     "latency_class",
     "startup",
+    "release",
     "campaign",
     "hostile",
     "tenants",

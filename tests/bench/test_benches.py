@@ -23,6 +23,7 @@ SMALL = {
     "early_return": ["--runs=1", "--seconds=1", "--case=1 ms bursts, 0.4 ms gaps, then away"],
     "latency_class": ["--runs=1", "--seconds=1", "--case=6 ms, away 14 ms"],
     "recovery": ["--kills=1", "--freezes=1", "--restarts=0"],
+    "release": ["--runs=1", "--rounds=20"],
     "startup": ["--runs=1", "--processes=40"],
     "tenants": ["--runs=1", "--seconds=0.5", "--tenants=4"],
     "limit": ["--runs=1", "--seconds=1.5", "--case=alone, limit 0.5"],

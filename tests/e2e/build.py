@@ -163,6 +163,7 @@ class Builder:
         if os.geteuid() != 0:
             raise CannotBuild("the base of an image needs root")
         key = hashlib.sha256(f"{IMAGE_RELEASE} {IMAGE_BASES} {SLIM} {self._image_requirements()}".encode())
+        key.update((ROOT / "constraints.txt").read_bytes())
         program = self.mmdebstrap()
         return self._once(f"image-{key.hexdigest()[:16]}", lambda out: self._make_image_parts(program, out))
 
@@ -266,7 +267,8 @@ class Builder:
         only = ["--only-binary=:all:", "--python-version", IMAGE_PYTHON]
         platforms = [word for name in PLATFORMS for word in ("--platform", name)]
         command = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", "download", *only, *platforms]
-        self._try([*command, "-d", str(out / "wheels"), *self._image_requirements()], "pip download")
+        pins = ["-c", str(ROOT / "constraints.txt")]
+        self._try([*command, *pins, "-d", str(out / "wheels"), *self._image_requirements()], "pip download")
         # Beside an unpacked mmdebstrap lies its mmtarfilter, which --dpkgopt calls by name.
         path = f"{os.environ.get('PATH', os.defpath)}:{Path(program).parent}"
         # dpkg asks the disk to keep each file: minutes where others use it too.

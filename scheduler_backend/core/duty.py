@@ -106,8 +106,8 @@ class Duty:
     def _say_nothing(self, now_ns: int) -> None:
         """A library that does not say how long it held: after as many turns as make a block it is taken for busy."""
         self.turns += 1
-        if self.turns >= BLOCK_TURNS and not self.held_ns:
-            self.turns = self.blocks = 0
+        if self.turns >= BLOCK_TURNS:
+            self.busy_ns = self.held_ns = self.turns = self.blocks = 0
             self.turned_ns = now_ns
 
     def _agree(self, measured_ppm: int) -> None:

@@ -84,12 +84,14 @@ def test_what_took_no_time_says_nothing_and_no_more_is_believed_than_was_held():
     assert duty.ppm == 1_000_000
 
 
-def test_turns_that_say_nothing_make_nobody_undecided_for_ever():
+@pytest.mark.parametrize("begun_ns", [0, BLOCK_NS // 2])
+def test_turns_that_say_nothing_make_nobody_undecided_for_ever(begun_ns: int):
     duty = after(0.5)
+    duty.observe(0, begun_ns, TURN_NS)  # part of a block
     assert duty.turns_until_ns(10) == 0
-    for turn in range(BLOCK_TURNS):
+    for turn in range(BLOCK_TURNS - 1):
         duty.observe(0, 0, TURN_NS + turn)
-    assert duty.turns_until_ns(10) == TURN_NS + BLOCK_TURNS - 1 + 10
+    assert duty.turns_until_ns(10) == TURN_NS + BLOCK_TURNS - 2 + 10
 
 
 def test_used_time_is_told_as_time_alone():

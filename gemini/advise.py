@@ -25,6 +25,7 @@ GREEDY = 0.95  # part of a second above which it wanted all of it
 LEAST_SECONDS = 5
 MEMORY_STEP = 64 << 20
 HEADROOM = 1.1
+HOLDS = (State.HOLDING, State.CLOSING, State.SHARED, State.LEAVING)  # the last two beside others
 
 
 class Advice(NamedTuple):
@@ -46,6 +47,7 @@ class Use:
     wait_ms: list[float] = field(default_factory=list)
     memory_peak_bytes: int = 0
     memory_refusals: int = 0
+    duty: float | None = None  # of the GPU that its host keeps idle most; None where it is on none
 
 
 def observe(node: Node, entries: Iterable[Any], name: str) -> Use | None:
@@ -77,14 +79,16 @@ def observe(node: Node, entries: Iterable[Any], name: str) -> Use | None:
         return None
     seconds = [rows[second] for second in sorted(rows)]
     columns = np.array(seconds).reshape(-1, 3).T
-    return Use(spec, columns[0], columns[1], columns[2], waits, peak, refusals)
+    seats = [node.machines[gpu].seats.get(name) for gpu in spec.gpus]
+    duty = min((seat.duty.ppm / 1e6 for seat in seats if seat is not None and seat.duty.host_bound), default=None)
+    return Use(spec, columns[0], columns[1], columns[2], waits, peak, refusals, duty)
 
 
 def _note(node: Node, spec: TenantSpec, rows: dict[int, list[float]], from_ns: int, to_ns: int) -> None:
     """Between two events nothing changes: add that time to the seconds it lies in."""
     states = [node.machines[gpu].seats.get(spec.name) for gpu in spec.gpus]
     seats = [seat for seat in states if seat is not None]
-    held = any(seat.state in (State.HOLDING, State.CLOSING) for seat in seats)
+    held = any(seat.state in HOLDS for seat in seats)
     resting = any(seat.state is State.WAITING and seat.throttled for seat in seats)
     waits = any(seat.state is State.WAITING for seat in seats)
     while from_ns < to_ns:
@@ -145,6 +149,12 @@ def advise(use: Use) -> list[Advice]:
         if use.memory_refusals:
             why += f", and was refused {use.memory_refusals} times: how much it would take is not known"
         found.append(Advice("--memory", f"{size >> 20}MiB", why))
+    if use.duty is not None:
+        why = (
+            f"host-bound: its work runs for {100 * use.duty:.0f} % of the time that it holds the GPU, so it may run "
+            "beside others; larger batches, CUDA graphs or fewer waits for the GPU would use more of it"
+        )
+        found.append(Advice("(duty)", format_share(round(use.duty, 2)), why))
     return found
 
 

@@ -88,6 +88,8 @@ COLUMNS = (
     Column("CLASS", lambda t, _: str(t.get("class", "-")), "latency, or batch"),
     Column("ENTITLED", lambda t, c: percent(_here(t, c, "entitled")), "what it would get now if all were busy always"),
     Column("ACHIEVED", lambda t, c: percent(_here(t, c, "achieved")), "what it did get in the last second"),
+    Column("DUTY", lambda t, _: percent(t.get("duty")),
+           "part of the time that it holds the card in which its work runs there; below 82 % it runs beside others"),
     Column("MEMORY", _memory, "memory that it holds, of its limit if it has one"),
     Column("WAIT P99", lambda t, c: _milliseconds(_here(t, c, "wait_ms_p99")), "99th percentile of its waits"),
     Column("LAUNCHES", lambda t, c: str(_here(t, c, "launches") or "-"),
@@ -98,7 +100,9 @@ COLUMNS = (
 )  # fmt: skip
 NAMES = tuple(column.name for column in COLUMNS)
 # Left out where a line has no room, in this order.
-DISPENSABLE = ("COMMAND", "CLASS", "LAUNCHES", "PROCESSES", "WAIT P99", "ENTITLED", "PID", "LIMIT", "GPU", "USER")
+DISPENSABLE = (
+    "COMMAND", "CLASS", "DUTY", "LAUNCHES", "PROCESSES", "WAIT P99", "ENTITLED", "PID", "LIMIT", "GPU", "USER",
+)  # fmt: skip
 
 
 def chosen(text: str | None) -> list[str] | None:
@@ -128,8 +132,11 @@ def cells(rows: Sequence[Row], names: Sequence[str]) -> list[list[str]]:
 
 def fitting(rows: Sequence[Row], width: int) -> list[str]:
     """The columns for which a line of so many characters has room."""
-    several = len({tenant.get("user") for tenant, _ in rows}) > 1
-    names = [name for name in NAMES if name != "USER" or several]  # where it is one user's, nobody asks whose
+    of_interest = {  # where all are one user's, nobody asks whose; and where nobody is host-bound, what they use
+        "USER": len({tenant.get("user") for tenant, _ in rows}) > 1,
+        "DUTY": any(tenant.get("beside") for tenant, _ in rows),
+    }
+    names = [name for name in NAMES if of_interest.get(name, True)]
     lines = cells(rows, names)
     widths = {name: max(len(line[index]) for line in lines) for index, name in enumerate(names)}
     spare = [name for name in DISPENSABLE if name in names]

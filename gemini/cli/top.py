@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SORTS = ("NAME", "ACHIEVED", "REQUEST", "MEMORY", "USER")
 STEPS = "▁▂▃▄▅▆▇█"
-HISTORY = 24  # looks
+HISTORY, LEAST_HISTORY = 24, 8  # looks
 LONGEST_INTERVAL_S = 86400
 
 
@@ -133,17 +133,19 @@ class View:
         title = summary(state)
         if self._sort:
             title[-1] += f" (by {SORTS[self._sort]})"
-        (head, *lines), rows = self.lines(state, width - len(self._columns or table.NAMES))  # rich pads more
+        (head, *lines), rows = self.lines(state, width - (LEAST_HISTORY + 2 if self._history else 0))
         drawn = Table(title=Text("\n".join(title)), title_justify="left", box=None, header_style="bold", pad_edge=False)
         for name in head:
             justify: Any = "left" if name in ("NAME", "USER", "COMMAND") else "right"
             drawn.add_column(name, justify=justify, no_wrap=True)
-        used = max(sum(map(len, map(str, line))) for line in (head, *lines)) + 2 * len(head)
-        room = min(HISTORY, width - used - 2) if self._history else 0
-        if room >= 8:
+        used = sum(max(map(len, column)) + 2 for column in zip(head, *lines, strict=True))
+        room = min(HISTORY, width - used) if self._history else 0
+        if room < LEAST_HISTORY:
+            room = 0
+        if room:
             drawn.add_column("", no_wrap=True)
         for line, (tenant, card) in zip(lines, rows, strict=True):
-            past = list(self._past[tenant["name"], card.get("gpu", 0)])[-room:] if room >= 8 else None
+            past = list(self._past[tenant["name"], card.get("gpu", 0)])[-room:] if room else None
             holds = bool(card.get("holding", tenant.get("holding")))
             more = [] if past is None else ["".join(STEPS[min(7, int(part * 8))] for part in past)]
             drawn.add_row(*line, *more, style="green" if holds else None)

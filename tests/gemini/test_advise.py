@@ -13,7 +13,14 @@ from scheduler_backend.trace import Entry
 
 
 def played(
-    seconds: int, work_ms: int, rest_ms: int, *, limit: float = 1.0, memory: int = 0, refused: bool = False
+    seconds: int,
+    work_ms: int,
+    rest_ms: int,
+    *,
+    limit: float = 1.0,
+    memory: int = 0,
+    refused: bool = False,
+    duty: float = 1.0,
 ) -> list[Entry]:
     """Tenant `a` alone: so long at work, so long away, over and over."""
     node = Node(1, Policy(), 0, 0)
@@ -46,7 +53,16 @@ def played(
                 elif isinstance(action, ev.Revoke):
                     epoch = 0
             if epoch and left > 0 and work_ms - left and (work_ms - left) % 10 == 0:
-                epoch = next(granted(do(ev.TokenReturned(1, 0, epoch, want_more=True))), 0)
+                epoch = next(
+                    granted(
+                        do(
+                            ev.TokenReturned(
+                                1, 0, epoch, busy_ns=round(duty * 10 * MS), held_ns=10 * MS, want_more=True
+                            )
+                        )
+                    ),
+                    0,
+                )
         if epoch:
             do(ev.TokenReturned(1, 0, epoch))
         now_ns += rest_ms * MS
@@ -85,6 +101,13 @@ def test_memory_is_the_peak_and_a_tenth_and_a_refusal_is_named() -> None:
     found = advised(played(8, work_ms=20, rest_ms=80, memory=500 << 20, refused=True))
     assert found["--memory"].value == "768MiB"
     assert "refused 1 times" in found["--memory"].why
+
+
+def test_who_leaves_the_card_idle_while_it_holds_it_is_named_host_bound() -> None:
+    found = advised(played(8, work_ms=10_000, rest_ms=0, duty=0.4))
+    assert found["(duty)"].value == "0.4"
+    assert found["(duty)"].why.startswith("host-bound: its work runs for 40 % of the time that it holds the GPU")
+    assert "(duty)" not in advised(played(8, work_ms=10_000, rest_ms=0))
 
 
 def test_who_was_seen_for_too_short_is_advised_nothing_and_who_is_unknown_is_none() -> None:

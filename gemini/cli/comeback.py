@@ -34,15 +34,26 @@ class Comeback:
         self._node, self._spec, self._say = node, spec, say
         self._said = False
         self._starts: list[float] = []
+        self._over = threading.Event()
+        self._waking, self._woken = socket.socketpair()
 
     def start(self) -> None:
-        """From now on, until this process ends."""
+        """From now on, until `stop` or the end of this process."""
         if hasattr(os, "pidfd_open"):
             threading.Thread(target=self._run, name="daemon-watch", daemon=True).start()
 
+    def stop(self) -> None:
+        """The tenant needs no daemon any more."""
+        self._over.set()
+        self._waking.close()
+
     def _run(self) -> None:
+        with self._woken:
+            self._watch_on()
+
+    def _watch_on(self) -> None:
         ours = False
-        while True:
+        while not self._over.is_set():
             watched = watch(self._node)
             if watched is None and ours:  # killed again before it could be watched
                 self.gone = True
@@ -54,11 +65,14 @@ class Comeback:
                 begun = time.monotonic()
                 poll = select.poll()
                 poll.register(pidfd, select.POLLIN)
+                poll.register(self._woken, select.POLLIN)
                 poll.poll()
                 os.close(pidfd)
+                if self._over.is_set():
+                    return
                 self.gone = True
                 if time.monotonic() - begun < SHORT_LIFE_SECONDS:
-                    time.sleep(LOOK_SECONDS)
+                    self._over.wait(LOOK_SECONDS)
                 if ours:
                     if not self._again():
                         return
@@ -67,7 +81,7 @@ class Comeback:
                     f"the daemon at {self._node.control} has ended, and the program waits; start it again with "
                     f"gemini serve --state-dir {self._node.state_dir}"
                 )
-            time.sleep(LOOK_SECONDS)
+            self._over.wait(LOOK_SECONDS)
 
     def _again(self) -> bool:
         """Have a daemon again. Whether there is one."""
@@ -76,6 +90,8 @@ class Comeback:
         ending = "was killed" if self._node.control.exists() else "has ended"
         pause, why = LOOK_SECONDS, ""
         for _ in range(MOST_FAILURES):
+            if self._over.is_set():
+                return False
             now = time.monotonic()
             self._starts = [at for at in self._starts if now - at < START_WINDOW_SECONDS]
             if len(self._starts) >= MOST_STARTS:
@@ -86,11 +102,13 @@ class Comeback:
                 self._register()
             except Problem as problem:
                 why = str(problem)
-                time.sleep(pause)
+                self._over.wait(pause)
                 pause *= 2
                 continue
             self._tell(f"the daemon {ending}; it was started again, and the program goes on ({log})")
             return True
+        if self._over.is_set():
+            return False
         self._said = False
         self._tell(
             f"the daemon {ending} and cannot be started again: {why}; the program waits, start one with "

@@ -18,11 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from gemini.cli.comeback import Comeback
-from gemini.cli.node import Node, ask, register, tenant_path
+from gemini.cli.node import Node, ask, outside, register, tenant_path
 from gemini.cli.problem import Problem
 
 START_SECONDS = 20.0
 MARK = "GEMINI_SOCKET"
+HELPER = (
+    b"resource_tracker import main"  # of Python's multiprocessing: it uses no card, and lives as long as its program
+)
 
 
 def left_behind(socket_path: str) -> set[int]:
@@ -32,7 +35,9 @@ def left_behind(socket_path: str) -> set[int]:
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal() and int(entry.name) != os.getpid():
             with suppress(OSError):
-                if mark in Path(entry.path, "environ").read_bytes().split(b"\0"):
+                if mark not in Path(entry.path, "environ").read_bytes().split(b"\0"):
+                    continue
+                if HELPER not in Path(entry.path, "cmdline").read_bytes():
                     found.add(int(entry.name))
     return found
 
@@ -48,7 +53,8 @@ def members(node: Node, name: str) -> set[int]:
 
 def leave(node: Node, spec: Mapping[str, Any], socket_path: str) -> bool:
     """Start a keeper where there is somebody to keep the tenant for. Whether there is one."""
-    if not hasattr(os, "pidfd_open") or not (left_behind(socket_path) or members(node, spec["name"])):
+    others = (left_behind(socket_path) | members(node, spec["name"])) - {os.getpid()}
+    if not hasattr(os, "pidfd_open") or not others:
         return False
     told = {"state_dir": str(node.state_dir), "sim": node.sim, "spec": dict(spec), "socket": socket_path}
     keeper = subprocess.Popen(
@@ -58,6 +64,7 @@ def leave(node: Node, spec: Mapping[str, Any], socket_path: str) -> bool:
         stderr=subprocess.DEVNULL,
         cwd="/",
         start_new_session=True,
+        env=outside(),
     )
     assert keeper.stdin is not None
     assert keeper.stdout is not None

@@ -37,6 +37,13 @@ HOOK = LIB / "libgemini_hook.so"
 SIM = LIB / "sim"
 LOAD = LIB / "gemini-load"
 DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")  # found by their place in the search path
+LOADS = """
+import ctypes, sys
+try:
+    ctypes.CDLL(sys.argv[1])
+except OSError as error:
+    sys.exit(print(error) or 1)
+"""
 
 SUN_PATH = 107  # bytes that fit into sockaddr_un.sun_path, less the final zero
 LONGEST_SOCKET = "tenants/{name}/tenant.sock.page"
@@ -236,7 +243,7 @@ def start_daemon(node: Node, *options: str, detached: bool = True) -> subprocess
                 stdout=sink,
                 stderr=sink,
                 start_new_session=detached,
-                env={**os.environ, **({} if node.sim is None else {"GEMINI_SIM": node.sim})},
+                env={**outside(), **({} if node.sim is None else {"GEMINI_SIM": node.sim})},
             )
         except (PermissionError, FileNotFoundError) as error:
             raise Problem(f"the daemon did not start: {command[0]}: {error.strerror}; run make build anew") from None
@@ -339,20 +346,36 @@ def simulated_cards(sim: str) -> set[str]:
 
 
 def need_driver(node: Node) -> None:
-    """Problem where neither NVIDIA's driver nor a simulated one is to be had."""
-    import ctypes
-
+    """Problem where neither NVIDIA's driver nor a simulated one is to be had. Tried in another process: this one may be
+    a user's program, in which the driver is not to be loaded before its share's library."""
     for name in DRIVER:
+        path = str(SIM / name) if node.sim is not None else name
+        command = [sys.executable, "-ISc", LOADS, path]
         try:
-            ctypes.CDLL(str(SIM / name) if node.sim is not None else name)
-        except OSError as error:
-            if node.sim is not None:
-                raise Problem(f"the simulated driver does not load: {error}; run make build") from None
-            raise Problem(
-                f"no NVIDIA driver on this machine ({name} is not found); install it, or add --sim for a simulated GPU"
-            ) from None
+            tried = subprocess.run(command, stdout=subprocess.PIPE, env=outside(), text=True)
+        except OSError:  # said when the daemon is started
+            return
+        if tried.returncode == 0:
+            continue
+        if node.sim is not None:
+            raise Problem(f"the simulated driver does not load: {tried.stdout.strip()}; run make build")
+        raise Problem(
+            f"no NVIDIA driver on this machine ({name} is not found); install it, or add --sim for a simulated GPU"
+        )
     if node.sim is not None:
         simulated_cards(node.sim)
+
+
+def preloaded_else(ours: Sequence[str]) -> list[str]:
+    """What is preloaded besides these."""
+    return [path for path in os.environ.get("LD_PRELOAD", "").replace(":", " ").split() if path not in ours]
+
+
+def outside() -> dict[str, str]:
+    """The environment of a process of ours that is in no tenant, though this one may be, or is to start some."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("GEMINI_SOCKET", "LD_PRELOAD")}
+    others = preloaded_else([str(HOOK), *sim_front()])
+    return {**environment, **({"LD_PRELOAD": " ".join(others)} if others else {})}
 
 
 def tenant_environment(
@@ -360,10 +383,9 @@ def tenant_environment(
 ) -> dict[str, str]:
     """Additions to the environment of a tenant's process (docs/operations.md lists them)."""
     ours = [str(HOOK), *(sim_front() if node.sim is not None else [])]
-    inherited = [p for p in os.environ.get("LD_PRELOAD", "").replace(":", " ").split() if p not in ours]
     return {
         **node.environment(),
-        "LD_PRELOAD": " ".join([*ours, *inherited]),
+        "LD_PRELOAD": " ".join([*ours, *preloaded_else(ours)]),
         "GEMINI_SOCKET": socket_path,
         "GEMINI_REQUEST": f"{shares[0]:g}",
         "GEMINI_LIMIT": f"{shares[1]:g}",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import sysconfig
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,3 +73,26 @@ def test_a_program_prints_the_same_with_and_without_a_share(name: str, card: str
     shared = run([*gemini, "--", *command], settings)
     assert len(alone) == what.lines
     assert shared == alone
+
+
+@pytest.mark.timeout(2 * SECONDS + 30)
+def test_workers_of_torch_multiprocessing_are_within_a_share_of_the_python_api(card: str, tmp_path: Path) -> None:
+    python = python_of("torch-cu13")
+    if python is None:
+        pytest.fail("torch-cu13 is not there; make frameworks fetches it")
+    spec = f"profile=h200,memory=16GiB,id={card}"
+    ours = {
+        **sim_environment(spec),
+        "PLACE": str(tmp_path),
+        "PYTHONPATH": str(HERE.parents[1]),
+        "OURS": sysconfig.get_path("purelib"),
+    }
+    serve = [sys.executable, "-m", "gemini", "serve", f"--sim={spec}", "--state-dir", str(tmp_path)]
+    with subprocess.Popen([*serve, "--ready-file", str(tmp_path / "ready")]) as daemon:
+        try:
+            while not (tmp_path / "ready").exists() and daemon.poll() is None:
+                time.sleep(0.05)
+            said = run([str(python), str(HERE / "torch_workers.py")], ours)
+        finally:
+            daemon.terminate()
+    assert said == [f"{number} a 16 out of memory" for number in range(2)]

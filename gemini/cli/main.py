@@ -42,6 +42,7 @@ COMMANDS = {  # name -> (module, what it does)
     "trace": ("gemini.cli.trace", "a recorded run: who held the card when, as a picture or for Perfetto; or replayed"),
     "dashboards": ("gemini.cli.dashboards", "alert rules for Prometheus, dashboards for Grafana"),
     "install-service": ("gemini.cli.service", "the machine's own daemon, which its users share, as a systemd service"),
+    "completion": ("gemini.cli.completion", "completion for bash, zsh and fish, and manual pages"),
     "check": ("gemini.cli.check", "what is wrong on this machine, and what to do about it"),
 }
 # What a machine runs out of or has no room for, and what then helps. Any other OSError that nobody expected is our own.
@@ -55,6 +56,7 @@ EXHAUSTED = {
 EXTRAS = {  # what only some commands import -> the part of pyproject.toml's optional-dependencies that brings it
     **dict.fromkeys(("kubernetes", "orjson", "grpc", "google"), "cluster"),
     **dict.fromkeys(("grafana_foundation_sdk", "yaml"), "dashboards"),
+    **dict.fromkeys(("shtab", "argparse_manpage"), "shell"),
     "matplotlib": "plots",
 }
 SIM_SPEC = re.compile(r"[a-z_]+=")
@@ -96,13 +98,28 @@ def split_sim(arguments: Sequence[str]) -> list[str]:
     return words
 
 
-def dispatch(name: str, arguments: Sequence[str]) -> int:
+def parser_of(name: str) -> Parser:
+    """What reads a command's options."""
     module = importlib.import_module(COMMANDS[name][0])
     parser = Parser(prog=f"gemini {name}", description=module.__doc__, allow_abbrev=False)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     module.configure(parser)
-    args = parser.parse_args(split_sim(arguments))
-    status: int = module.main(args)
+    return parser
+
+
+def parsers() -> tuple[Parser, dict[str, argparse.ArgumentParser]]:
+    """One parser over all commands, for what is made of them; and theirs by name."""
+    whole = Parser(prog="gemini", description="Share one NVIDIA GPU between programs by promised parts of its time.")
+    commands = whole.add_subparsers(metavar="COMMAND", parser_class=argparse.ArgumentParser)
+    each = {}
+    for name, (_, text) in COMMANDS.items():
+        each[name] = commands.add_parser(name, help=text, parents=[parser_of(name)], add_help=False)
+    return whole, each
+
+
+def dispatch(name: str, arguments: Sequence[str]) -> int:
+    args = parser_of(name).parse_args(split_sim(arguments))
+    status: int = importlib.import_module(COMMANDS[name][0]).main(args)
     return status
 
 

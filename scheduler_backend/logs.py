@@ -2,19 +2,24 @@
 
 What is logged comes from anywhere: a program's name is its own bytes, an error's text is another library's. So a value
 that has blanks or quotes, or what cannot be printed, stands as a JSON string, and so does a traceback: nobody's value
-ends a record or looks like another key.
+ends a record or looks like another key. With GEMINI_LOG_FORMAT=json the same record is one JSON object.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import sys
 import time
+from datetime import datetime
 
 from scheduler_backend.allowance import Allowance
+from scheduler_backend.problem import Problem
 
+FORMAT = "GEMINI_LOG_FORMAT"
+FORMATS = ("line", "json")
 _VERB = re.compile(r"%(?:%|[-#0 +]*\d*(?:\.\d+)?[a-zA-Z])")
 _PLAIN = re.compile(r'[^\s"]+')
 
@@ -33,21 +38,37 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else _quoted(c)[1:-1] for c in text)
 
 
-def told(template: str, values: tuple[object, ...]) -> str:
-    """The event: each word of the template with its values. Raises TypeError, ValueError where they do not fit."""
-    words, rest = [], list(values)
+def parts(template: str, values: tuple[object, ...]) -> list[tuple[str, str, bool]]:
+    """The words of a template with their values: key (empty: none), text, and whether that is or has a value. Raises
+    TypeError, ValueError where they do not fit."""
+    found, rest = [], list(values)
     for word in template.split(" "):
         count = sum(verb != "%%" for verb in _VERB.findall(word))
         mine, rest = tuple(rest[:count]), rest[count:]
         key, equals, form = word.partition("=")
         if equals and key and "%" not in key:
-            words.append(f"{printable(key)}={_value(form % mine)}")
-            continue
-        text = word % mine
-        words.append(_quoted(text) if count and ("=" in text or '"' in text) else printable(text))
+            found.append((key, form % mine, True))
+        else:
+            found.append(("", word % mine, bool(count)))
     if rest:
         raise TypeError(f"{len(rest)} values too many for {template!r}")
+    return found
+
+
+def told(template: str, values: tuple[object, ...]) -> str:
+    """The event: each word of the template with its values."""
+    words = []
+    for key, text, valued in parts(template, values):
+        if key:
+            words.append(f"{printable(key)}={_value(text)}")
+        else:
+            words.append(_quoted(text) if valued and ("=" in text or '"' in text) else printable(text))
     return " ".join(words)
+
+
+def moment(seconds: float) -> str:
+    """A time of the wall clock, with its zone."""
+    return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="milliseconds")
 
 
 class Formatter(logging.Formatter):
@@ -60,13 +81,33 @@ class Formatter(logging.Formatter):
             record.message = told(str(record.msg), values)
         else:
             record.message = printable(record.getMessage())
-        record.asctime = self.formatTime(record)
+        record.asctime = moment(record.created)
         line = self.formatMessage(record)
         if record.exc_info:
             line += f" traceback={_quoted(self.formatException(record.exc_info))}"
         if record.stack_info:
             line += f" stack={_quoted(record.stack_info)}"
         return line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a record, on one line: time, level, logger, event, and the values by their keys."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without its end."""
+        values = record.args
+        pairs: dict[str, str] = {}
+        event = record.getMessage() if not values else ""
+        if isinstance(values, tuple) and values:
+            words = parts(str(record.msg), values)
+            event = " ".join(text for key, text, _ in words if not key)
+            pairs = {key: text for key, text, _ in words if key}
+        if record.exc_info:
+            pairs["traceback"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            pairs["stack"] = record.stack_info
+        own = {"time": moment(record.created), "level": record.levelname.lower(), "logger": record.name, "event": event}
+        return json.dumps({**own, **{f"{key}_" if key in own else key: text for key, text in pairs.items()}})
 
 
 class Sparse(logging.Filter):
@@ -84,7 +125,11 @@ class Sparse(logging.Filter):
 def start(
     level: int | str, form: str = "%(asctime)s %(levelname)s %(name)s %(message)s", *, force: bool = False
 ) -> None:
-    """Log to stderr from this level on: time, level, logger, event; `force`: also where somebody logs already."""
+    """Log to stderr from this level on: time, level, logger, event; `force`: also where somebody logs already. Raises
+    Problem where GEMINI_LOG_FORMAT is none."""
+    wanted = os.environ.get(FORMAT) or FORMATS[0]
+    if wanted not in FORMATS:
+        raise Problem(f"{FORMAT} {wanted!r} is unknown; there are {', '.join(FORMATS)}")
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Formatter(form))
+    handler.setFormatter(JsonFormatter() if wanted == "json" else Formatter(form))
     logging.basicConfig(level=level, handlers=[handler], force=force)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import logging
 import re
+import time
+from datetime import datetime
 from typing import Any
 
 import pytest
 
-from scheduler_backend.logs import Formatter, Sparse
+from scheduler_backend import logs
+from scheduler_backend.logs import Formatter, JsonFormatter, Sparse
+from scheduler_backend.problem import Problem
 from tests.scheduler_backend.rig import Rig, lib, wait_for
 
 PAIR = re.compile(r'([\w-]+)=("(?:[^"\\]|\\.)*"|\S*)(?: |$)')
@@ -66,6 +70,47 @@ def test_a_traceback_is_a_value() -> None:
         text = line("verb=%s failed", "bind", exc_info=(ValueError, error, error.__traceback__))
     assert text.isprintable()
     assert read(text)["traceback"].endswith("ValueError: two\nlines")
+
+
+def test_a_time_has_its_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        record = logging.LogRecord("gemini.x", logging.INFO, "x.py", 1, "idle-exit", (), None)
+        record.created = 1_700_000_000.25
+        said = Formatter("%(asctime)s %(message)s").format(record)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert said == "2023-11-15T03:43:20.250+05:30 idle-exit"
+    assert datetime.fromisoformat(said.split()[0]).timestamp() == 1_700_000_000.25
+
+
+def test_a_record_may_be_a_json_object_whose_values_are_what_they_were() -> None:
+    values = ('a" tenant="b', "x\nERROR forged", 7)
+    record = logging.LogRecord("gemini.x", logging.WARNING, "x.py", 1, "hello program=%s %s level=%d", values, None)
+    text = JsonFormatter().format(record)
+    assert len(text.splitlines()) == 1
+    found = json.loads(text)
+    assert datetime.fromisoformat(found.pop("time")).tzinfo is not None
+    assert found == {"level": "warning", "logger": "gemini.x", "event": "hello x\nERROR forged",
+                     "program": 'a" tenant="b', "level_": "7"}  # fmt: skip
+
+
+def test_all_parts_log_json_where_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = logging.getLogger().handlers[:]
+    try:
+        monkeypatch.setenv("GEMINI_LOG_FORMAT", "json")
+        logs.start(logging.INFO, force=True)
+        logging.getLogger("gemini.x").info("bind pod=%s", "p")
+        assert json.loads(capsys.readouterr().err)["pod"] == "p"
+        monkeypatch.setenv("GEMINI_LOG_FORMAT", "xml")
+        with pytest.raises(Problem, match="GEMINI_LOG_FORMAT 'xml' is unknown; there are line, json"):
+            logs.start(logging.INFO, force=True)
+    finally:
+        logging.getLogger().handlers[:] = before
 
 
 def test_values_that_do_not_fit_the_template_are_a_fault_that_logging_tells() -> None:

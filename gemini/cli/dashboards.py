@@ -15,6 +15,7 @@ import re
 from gemini.cli.problem import Problem
 from scheduler_backend.config import folder
 
+URL = re.compile(r"(https?|file)://[^\s#?]+")
 NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")  # an RFC 1123 label
 
 
@@ -30,6 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="as objects to apply, for the Prometheus operator and Grafana's sidecar",
     )
+    add("--docs", metavar="URL", help="where your site of `make docs` is: each alert then has a runbook_url in there")
     add("--namespace", metavar="NAME", help="(--kubernetes) where the objects belong (default: where they are applied)")
 
 
@@ -40,12 +42,14 @@ def main(args: argparse.Namespace) -> int:
         raise Problem(f"--namespace {args.namespace!r} is no namespace; use small letters, digits and -", 2)
     if args.namespace is not None and not args.kubernetes:
         raise Problem(f"--namespace {args.namespace} is of objects; add --kubernetes, or leave it out", 2)
+    if args.docs is not None and not URL.fullmatch(args.docs):
+        raise Problem(f"--docs {args.docs!r} is no address; write it such as https://docs.example.com/gemini", 2)
     from gemini.observability import files
 
     if args.kubernetes:
-        made = files.kubernetes(args.scrape_interval, args.namespace)
+        made = files.kubernetes(args.scrape_interval, args.namespace, args.docs)
     else:
-        made = files.plain(args.scrape_interval)
+        made = files.plain(args.scrape_interval, args.docs)
     try:
         args.out.mkdir(parents=True, exist_ok=True)
         for name, text in made.items():

@@ -15,19 +15,19 @@ OBJECTS = "gemini-observability.yaml"
 LABELS = {"app.kubernetes.io/name": "gemini", "app.kubernetes.io/component": "observability"}
 
 
-def rule_file(scrape_seconds: float) -> str:
-    """For `rule_files` of a Prometheus that scrapes so often."""
-    return _yaml(rules.groups(scrape_seconds))
+def rule_file(scrape_seconds: float, docs: str | None = None) -> str:
+    """For `rule_files` of a Prometheus that scrapes so often. `docs`: the documentation's site, for runbooks."""
+    return _yaml(rules.groups(scrape_seconds, docs))
 
 
-def plain(scrape_seconds: float) -> dict[str, str]:
+def plain(scrape_seconds: float, docs: str | None = None) -> dict[str, str]:
     """The rule file, and a JSON for each dashboard."""
-    return {RULES: rule_file(scrape_seconds)} | {
+    return {RULES: rule_file(scrape_seconds, docs)} | {
         f"{board.uid}.json": board_json(board, scrape_seconds) for board in BOARDS
     }
 
 
-def kubernetes(scrape_seconds: float, namespace: str | None = None) -> dict[str, str]:
+def kubernetes(scrape_seconds: float, namespace: str | None = None, docs: str | None = None) -> dict[str, str]:
     """The same as objects: the Prometheus operator's PrometheusRule, and ConfigMaps with the label that Grafana's
     sidecar looks for."""
 
@@ -39,7 +39,7 @@ def kubernetes(scrape_seconds: float, namespace: str | None = None) -> dict[str,
             "apiVersion": "monitoring.coreos.com/v1",
             "kind": "PrometheusRule",
             "metadata": metadata("gemini", {}),
-            "spec": rules.groups(scrape_seconds),
+            "spec": rules.groups(scrape_seconds, docs),
         }
     ]
     for board in BOARDS:

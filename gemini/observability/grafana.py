@@ -11,6 +11,7 @@ from gemini.observability.boards import Board, Panel, Query
 from gemini.observability.rules import spelt
 
 HEIGHT, WIDTH = 8, 24
+TAG = "gemini"  # of all our boards: each links to the others
 DATASOURCE = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
 DASHES: dict[str, list[float]] = {"dashed": [10, 6], "dotted": [2, 6]}
 
@@ -21,7 +22,14 @@ def board_json(board: Board, scrape_seconds: float) -> str:
         dashboard.Dashboard(board.title)
         .uid(board.uid)
         .description(board.text)
-        .tags(["gemini"])
+        .tags([TAG])
+        .link(
+            dashboard.DashboardLink("Gemini")
+            .type(models.DashboardLinkType.DASHBOARDS)
+            .tags([TAG])
+            .include_vars(True)
+            .keep_time(True)
+        )
         .refresh(f"{max(5, round(scrape_seconds))}s")
         .time("now-1h", "now")
         .timezone("browser")

@@ -13,12 +13,13 @@ from gemini.observability.rules import ALERTS, RECORDS
 
 
 def alerts() -> str:
-    lines = ["| alert | severity | fires when | for | what to do |", "|---|---|---|---|---|"]
+    """A section for each, which its runbook_url names."""
+    found = []
     for rule in ALERTS:
-        lasting = f"{rule.scrapes} scrapes" if rule.scrapes else "at once"
-        expr = f"{rule.watched} {rule.bound}".replace("|", "\\|")
-        lines.append(f"| {rule.name} | {rule.severity} | `{expr}` | {lasting} | {rule.mend} |")
-    return "\n".join(lines)
+        lasting = f"for {rule.scrapes} scrapes" if rule.scrapes else "at once"
+        fires = f"{rule.severity.capitalize()}, {lasting}: `{rule.watched} {rule.bound}`"
+        found.append(f"### {rule.name}\n\n{fires}\n\n{rule.mend}\n")
+    return "\n".join(found)
 
 
 def records() -> str:

@@ -177,6 +177,16 @@ ALERTS: tuple[Alert, ...] = (
         "sharepod is placed. Look at the part's own log.",
     ),
     Alert(
+        "GeminiAbsent",
+        'absent(up{job=~"(.*/)?gemini(-.*)?"})',
+        "> 0",
+        20,
+        "critical",
+        "Prometheus knows no part of Gemini: none of the other alerts can fire",
+        "Look at the scrape configuration, or at the PodMonitor and whether Prometheus' operator selects it: a part's "
+        "job is called gemini-daemon, gemini-extender and so on, behind the namespace if need be.",
+    ),
+    Alert(
         "GeminiCardOutOfService",
         'gemini_extender_cards{state="unhealthy"}',
         "> 0",
@@ -248,8 +258,14 @@ def spelt(expr: str, scrape_seconds: float) -> str:
     return expr
 
 
-def groups(scrape_seconds: float) -> dict[str, Any]:
-    """The rule file for this scrape interval. Recorded series go first, in the order in which they need each other."""
+def runbook(name: str, docs: str) -> str:
+    """Where `docs`, the site that `make docs` makes, says what to do when this alert fires."""
+    return f"{docs.rstrip('/')}/observability.html#{name.lower()}"
+
+
+def groups(scrape_seconds: float, docs: str | None = None) -> dict[str, Any]:
+    """The rule file for this scrape interval. Recorded series go first, in the order in which they need each other.
+    `docs`: address of the documentation's site, which each alert then points into."""
     records = [{"record": rule.name, "expr": spelt(rule.expr, scrape_seconds)} for rule in RECORDS]
     alerts = [
         {
@@ -257,7 +273,11 @@ def groups(scrape_seconds: float) -> dict[str, Any]:
             "expr": spelt(f"{rule.watched} {rule.bound}", scrape_seconds),
             **({"for": duration(rule.scrapes * scrape_seconds)} if rule.scrapes else {}),
             "labels": {"severity": rule.severity},
-            "annotations": {"summary": rule.summary, "description": rule.mend},
+            "annotations": {
+                "summary": rule.summary,
+                "description": rule.mend,
+                **({"runbook_url": runbook(rule.name, docs)} if docs else {}),
+            },
         }
         for rule in ALERTS
     ]

@@ -94,6 +94,8 @@ CASES: tuple[Case, ...] = (
     Case("GeminiTraceLost", "none", series("gemini_trace_lost_events_total", LABELS, "0x60"), 9, None),
     Case("GeminiDown", "the daemon", series("up", LABELS, "1x20 0x40"), 8, LABELS),
     Case("GeminiDown", "another's", series("up", {"instance": "n1", "job": "node-exporter"}, "0x60"), 8, None),
+    Case("GeminiAbsent", "another's alone", series("up", {"instance": "n1", "job": "node-exporter"}, "1x60"), 8, {}),
+    Case("GeminiAbsent", "one that is down", series("up", LABELS, "0x60"), 8, None),
     Case("GeminiCardOutOfService", "one", series(
         "gemini_extender_cards", {**EXTENDER, "state": "unhealthy"}, "1x60"), 5, {**EXTENDER, "state": "unhealthy"}),
     Case("GeminiCardOutOfService", "none is", {

@@ -77,6 +77,32 @@ def test_the_command_writes_files_for_prometheus_and_grafana(
     assert "[120s]" in (out / files.RULES).read_text()
 
 
+def test_each_board_leads_to_the_others_with_what_was_chosen() -> None:
+    for board in BOARDS:
+        made = json.loads(board_json(board, 15))
+        [link] = made["links"]
+        assert (link["type"], link["tags"], link["includeVars"], link["keepTime"]) == (
+            "dashboards",
+            ["gemini"],
+            True,
+            True,
+        )
+        assert set(link["tags"]) <= set(made["tags"])
+
+
+def test_an_alert_names_its_section_of_the_documentation(tmp_path: Path) -> None:
+    words = ["dashboards", "--out", str(tmp_path), "--docs", "https://docs.example.com/gemini/"]
+    assert entry.main(words) == 0
+    page = (Path(__file__).resolve().parents[3] / "docs/observability.md").read_text().splitlines()
+    given = yaml.safe_load((tmp_path / files.RULES).read_text())["groups"][0]["rules"]
+    for rule in given:
+        if "alert" in rule:
+            url = rule["annotations"]["runbook_url"]
+            assert url == f"https://docs.example.com/gemini/observability.html#{rule['alert'].lower()}"
+            assert f"### {rule['alert']}" in page
+    assert "runbook_url" not in files.rule_file(15)
+
+
 def test_with_kubernetes_they_are_objects_with_the_labels_that_are_looked_for(tmp_path: Path) -> None:
     assert entry.main(["dashboards", "--out", str(tmp_path), "--kubernetes", "--namespace", "watch"]) == 0
     rule, *maps = yaml.safe_load_all((tmp_path / files.OBJECTS).read_text())
@@ -93,6 +119,7 @@ def test_with_kubernetes_they_are_objects_with_the_labels_that_are_looked_for(tm
     ("words", "said"),
     [
         (["--scrape-interval", "0"], "--scrape-interval 0: give seconds from 0.1 to 300"),
+        (["--docs", "wiki"], "--docs 'wiki' is no address; write it such as https://"),
         (["--out", "/proc/none"], "--out /proc/none"),
         (["--scrape-interval", "x"], "invalid float value: 'x'"),
     ],

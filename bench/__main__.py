@@ -36,6 +36,7 @@ BENCHES = (
     "hostile",
     "tenants",
     "fairness",
+    "best_effort",
     "placement",
     "extender",
     "replicas",

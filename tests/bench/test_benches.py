@@ -32,6 +32,7 @@ SMALL = {
     "hostbound": ["--runs=1", "--seconds=1", "--case=20/40/20 twice"],
     "memory_limit": ["--runs=1"],
     "extender": ["--part=calls", "--runs=1", "--nodes=60", "--calls=5", "--pods=40"],
+    "best_effort": ["--runs=1", "--seconds=1"],
     "gangs": ["--handovers=600"],
     "scale": ["--tenants=6", "--hours=0.0006", "--gpus=2", "--trouble=1"],
     "replicas": ["--operations=300"],

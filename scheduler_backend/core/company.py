@@ -115,7 +115,7 @@ class Company(Tenure):
                 if self.speaks(seat):
                     unknown.append((seat.duty.alone_until_ns(period_ns), seat.name))
         if any(seat.name not in self.host_bound for seat in self._active()):
-            lags.append((self.busy_ahead_ns, BUSY))
+            lags.append((self.busy_lag_ns(), BUSY))
         due_ns, alone = min(unknown, default=(self.now_ns, ""))
         if self.favoured:
             ahead_ns = next((ahead_ns for ahead_ns, name in lags if name == self.favoured), 0)

@@ -9,7 +9,8 @@ is used, and a tenant whose bucket is empty pauses.
 The promise. Turns give a tenant its part of the held time, and so its part of the speed that it has alone. Beside
 others it gets at least that: `ahead_ns` grows by what it used, as the time that it would have had to hold the card
 alone for it, and shrinks by its part of the time. Those that are not host-bound have one figure together, for among
-themselves they have turns; while others run beside them their holder says what it used, too. Who lags runs without
+themselves they have turns; while others run beside them their holder says what it used, too. Each has one of its own
+besides, or a holder that said too much would take the others' promise. Who lags runs without
 company until it does not (company.py), and then the time itself is what it got: so nobody gains by saying that it
 used less. What nobody is promised is whoever's the card's own slicing gives it to.
 """
@@ -63,10 +64,12 @@ class Sharing(Grants):
             return  # to see one alone is nobody's time, or the others would be owed it and run alone in their turn
         whole_ppm = busy_ppm = 0
         bound: list[Seat] = []
+        busy: list[Seat] = []
         for seat in self.seats.values():
             if seat.state is State.IDLE or not seat.request_ppm:
                 continue
             if seat.name not in self.host_bound:
+                busy.append(seat)
                 busy_ppm += seat.request_ppm
             elif self.rests(seat) or self.rests_at_limit(seat):
                 continue
@@ -77,13 +80,27 @@ class Sharing(Grants):
             got_ns = span_ns if seat is alone else 0
             part_ppm = min(seat.request_ppm * WHOLE_PPM // whole_ppm, seat.limit_ppm)
             seat.ahead_ns = self._within(seat.ahead_ns + got_ns - span_ns * part_ppm // WHOLE_PPM)
-        if not busy_ppm:
+        for seat in busy:
+            got_ns = span_ns if seat is alone else 0
+            self._put_busy(seat, got_ns - span_ns * seat.request_ppm // whole_ppm)
+        if not busy:
             self.busy_ahead_ns = 0
             return
-        self.busy_ahead_ns -= span_ns * busy_ppm // whole_ppm
-        if alone is not None and alone.name not in self.host_bound:
-            self.busy_ahead_ns += span_ns
-        self.busy_ahead_ns = self._within(self.busy_ahead_ns)
+        got_ns = span_ns if alone is not None and alone.name not in self.host_bound else 0
+        self.busy_ahead_ns = self._within(self.busy_ahead_ns + got_ns - span_ns * busy_ppm // whole_ppm)
+
+    def _put_busy(self, seat: Seat, got_ns: int) -> None:
+        """Beside what all busy ones have together: what this one got of its own promise. A turn more may be kept."""
+        seat.ahead_ns = self._within(seat.ahead_ns + got_ns, seat.quota_ns)
+
+    def busy_lag_ns(self) -> int:
+        """How far the busy ones are ahead; below 0: they lag, or one of them does by more than its turns explain."""
+        lags = [
+            seat.ahead_ns + seat.quota_ns
+            for seat in (*self.waiting.values(), *([self.holder] if self.holder is not None else []))
+            if seat.request_ppm and seat.name not in self.host_bound
+        ]
+        return min([self.busy_ahead_ns, *lags])
 
     def _alone(self) -> Seat | None:
         """Who has the card alone, so that what it got is the time itself, whatever it says."""
@@ -93,9 +110,9 @@ class Sharing(Grants):
             return None
         return next(iter(self.sharing.values()))
 
-    def _within(self, ahead_ns: int) -> int:
-        """No surplus is paid back, and no lag is remembered for long."""
-        most_ns = 2 * self.policy.shared_lag_ns
+    def _within(self, ahead_ns: int, turn_ns: int = 0) -> int:
+        """No surplus is paid back, and no lag is remembered for long; but that of a turn, where it comes in turns."""
+        most_ns = 2 * self.policy.shared_lag_ns + turn_ns
         return max(-4 * most_ns, min(most_ns, ahead_ns))
 
     def _use(self, seat: Seat, used_ns: int) -> None:
@@ -147,6 +164,7 @@ class Sharing(Grants):
             got_ns = min(max(got_ns, used_ns), max(0, held_ns - seat.counted_ns))
             seat.counted_ns += got_ns
             self.busy_ahead_ns = self._within(self.busy_ahead_ns + got_ns)
+            self._put_busy(seat, got_ns)
 
     def _use_rest(self, seat: Seat, member: Member, event: ev.TokenReturned, held_ns: int) -> None:
         """The same of what its Return says; where that came with company, or it never said from where to count, it is

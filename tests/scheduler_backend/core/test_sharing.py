@@ -272,6 +272,17 @@ def test_who_says_that_it_used_nothing_does_not_pass_for_one_that_rests(victim):
     assert parts["victim"] > 0.97 * 0.95 * victim[2], parts
 
 
+@pytest.mark.parametrize(
+    ("liar", "victim", "bound"), [(0.5, 0.25, (0.25,)), (0.3, 0.4, (0.3,)), (0.4, 0.4, (0.2,)), (0.3, 0.3, (0.2, 0.2))]
+)
+def test_a_busy_one_that_says_it_got_all_of_its_turns_takes_no_promise_of_another(liar, victim, bound):
+    others = [(f"host-bound {number}", request, 0.8) for number, request in enumerate(bound)]
+    world = World(("victim", victim, 1.0), ("liar", liar, 1.0), *others)
+    world.programs[2].lies = 5.0
+    world.go(3000)
+    assert world.go(10000)["victim"] > 0.95 * victim
+
+
 @pytest.mark.parametrize("victim", [("victim", 0.8, 1.0), ("victim", 0.8, 0.5, 0.3)])
 def test_who_does_not_drain_beside_others_pays_back_what_they_waited(victim):
     """As one does whose kernels are long, or that says so to have the card to itself."""

@@ -81,8 +81,9 @@ class Limits(Accounts):
         for other in self.seats.values():
             if other is not seat and other.members and (other.state is not State.IDLE or other.seen_ns >= since_ns):
                 others += 1
-                latency = latency or other.latency
-                short = short or 0 < other.burst_ns < policy.short_burst_ns
+                if other.request_ppm:  # who is promised nothing is let in when these want nothing, and waits for none
+                    latency = latency or other.latency
+                    short = short or 0 < other.burst_ns < policy.short_burst_ns
         if latency and not seat.latency:
             return others, policy.cap_prompt_ns
         return others, policy.cap_short_ns if latency or short else 0

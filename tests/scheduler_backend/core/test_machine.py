@@ -106,6 +106,14 @@ def test_the_cap_is_short_while_a_latency_tenant_or_one_of_short_bursts_is_there
     assert of(bench.ask(1), ev.Grant)[0].cap_ns == 300_000
 
 
+@pytest.mark.parametrize("latency", [False, True])
+def test_one_that_is_promised_nothing_shortens_nobodys_cap(latency: bool):
+    bench = Bench(("a", 1.0), ("b", 0, 0.1, latency))
+    bench.ask(2, 1)
+    bench.at(1).back(2)
+    assert of(bench.ask(1), ev.Grant)[0].cap_ns == 1 * MS
+
+
 def test_a_latency_tenant_may_queue_more_and_is_prolonged_before_that_fills_its_quota():
     """Nobody takes the token from it, so a launching thread that is not run a while need not stretch its service."""
     bench = Bench(("a", 0.5, 1, True), ("b", 0.5))

@@ -67,9 +67,10 @@ class Daemon:
         with contextlib.ExitStack() as stack:
             state_dir = StateDir(settings.state_dir, self._tell_ready if settings.wait else None)
             stack.callback(state_dir.close)
-            cards = CardLock(self.gpus, settings.state_dir, settings.sim)
-            stack.callback(cards.close)  # before the state directory's own: who waits for that finds them free
             saved = state_dir.load()
+            cards = CardLock(self.gpus, settings.state_dir, settings.sim, had=saved.cards)
+            stack.callback(cards.close)  # before the state directory's own: who waits for that finds them free
+            state_dir.cards = [gpu.uuid for gpu in self.gpus]
             started_ns = time.monotonic_ns()
             incarnation = max(saved.incarnation + 1, time.time_ns())
             last_epoch = epochs_after(saved)

@@ -5,6 +5,8 @@ Each card has a lock by its UUID in two forms, both of which end with the proces
     a record lock (OFD) on a file that whoever uses the card has mapped: the driver's NVML library, which containers
     are given from the host, or the simulated machine's memory. So containers of other networks are seen as well.
 Anybody may take either, as anybody may run a daemon: then nobody else can, and the refusal names that process.
+The file can be read in every container, so any tenant can hold the record. A daemon that had the card in this boot of
+the machine goes on all the same, with a warning that names the process: no tenant may keep it from coming back.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import contextlib
 import errno
 import fcntl
 import json
+import logging
 import os
 import re
 import socket
@@ -30,11 +33,14 @@ from scheduler_backend.devices import Gpu
 from scheduler_backend.problem import Problem
 from scheduler_backend.users import user_name
 
+log = logging.getLogger("gemini.cardlock")
+
 ENDING_SECONDS = 5.0  # that one which is ending may take; it holds the card to the last
 ANSWER_SECONDS = 1.0  # a daemon that is alive has said whose it is by then
 _LONGEST_ANSWER = 4096
 _FLOCK = struct.Struct("@hhqqi0q")  # struct flock
 _UCRED = struct.Struct("3i")
+_LOCK = re.compile(r"lock:\s*\d+: OFDLCK\s+\S+\s+\S+\s+-?\d+\s+[0-9a-f]+:[0-9a-f]+:(\d+)\s+(\d+)\s+(\d+|EOF)")
 _SIM_ID = re.compile(r"(?:^|,)id=([^,]+)")
 
 
@@ -44,9 +50,13 @@ class Holder(NamedTuple):
     pid: int  # 0: of another container
     uid: int  # -1: not known
     state_dir: str  # "": it does not say
+    program: str = ""  # of one that has the record of the card's file
 
     def told(self) -> str:
         """As a person reads it."""
+        if self.program:
+            who = f"process {self.pid} ({self.program}) of user {user_name(self.uid)}"
+            return f"a daemon in another container, or what has locked its file as one would: {who}"
         who = "in another container" if self.uid < 0 else f"of user {user_name(self.uid)}"
         number = f", process {self.pid}" if self.pid else ""
         return f"a daemon {who}{number}" + (f", on {self.state_dir}" if self.state_dir else "")
@@ -110,14 +120,19 @@ def holders(gpus: Sequence[Gpu], sim: str | None) -> list[Holder | None]:
     for gpu in gpus:
         with contextlib.suppress(OSError):
             one = holder(address(gpu, file))
-            found.append(one if one is not None or not _elsewhere(file, gpu) else Holder(0, -1, ""))
+            found.append(one if one is not None or not _elsewhere(file, gpu) else locker(file, gpu))
             continue
         found.append(None)
     return found
 
 
+def _key(gpu: Gpu) -> int:
+    """The byte of the file that stands for a card."""
+    return zlib.crc32(gpu.uuid.encode())
+
+
 def _record(gpu: Gpu, kind: int) -> bytes:
-    return _FLOCK.pack(kind, os.SEEK_SET, zlib.crc32(gpu.uuid.encode()), 1, 0)
+    return _FLOCK.pack(kind, os.SEEK_SET, _key(gpu), 1, 0)
 
 
 def _elsewhere(file: Path, gpu: Gpu, descriptor: int | None = None) -> bool:
@@ -131,10 +146,39 @@ def _elsewhere(file: Path, gpu: Gpu, descriptor: int | None = None) -> bool:
     return bool(_FLOCK.unpack(found)[0] != fcntl.F_UNLCK)
 
 
-class CardLock:
-    """Has all cards of the machine, or raises Problem that says who has one. Answers who asks once it `listens`."""
+def locker(file: Path, gpu: Gpu) -> Holder:
+    """Which process has the record of a card, other than this one, as far as it can be seen from here."""
+    key = _key(gpu)
+    for fdinfo in Path("/proc").glob("[0-9]*/fdinfo"):
+        process = fdinfo.parent
+        with contextlib.suppress(OSError, ValueError):
+            if int(process.name) == os.getpid() or not _locks(fdinfo, os.stat(file), key):
+                continue
+            program = (process / "comm").read_text().strip()
+            return Holder(int(process.name), process.stat().st_uid, "", "".join(filter(str.isprintable, program)))
+    return Holder(0, -1, "")
 
-    def __init__(self, gpus: Sequence[Gpu], state_dir: Path, sim: str | None) -> None:
+
+def _locks(fdinfo: Path, file: os.stat_result, key: int) -> bool:
+    """Has a descriptor of this process a record lock that covers the key?"""
+    for path in fdinfo.iterdir():
+        with contextlib.suppress(OSError):
+            for line in path.read_text().splitlines():
+                found = _LOCK.match(line)
+                if found is None or int(found[1]) != file.st_ino:
+                    continue
+                if int(found[2]) <= key and (found[3] == "EOF" or key <= int(found[3])):
+                    return True
+    return False
+
+
+class CardLock:
+    """Has all cards of the machine, or raises Problem that says who has one. Answers who asks once it `listens`.
+
+    `had`: UUIDs of cards that the daemon of this state directory had in this boot of the machine.
+    """
+
+    def __init__(self, gpus: Sequence[Gpu], state_dir: Path, sim: str | None, had: Sequence[str] = ()) -> None:
         self._answer = json.dumps({"state_dir": str(state_dir)}).encode()
         self._sockets: list[socket.socket] = []
         self._record = -1
@@ -146,7 +190,7 @@ class CardLock:
         try:
             for gpu in gpus:
                 self._take(gpu, file, state_dir)
-            self._take_records(gpus, file)
+            self._take_records(gpus, file, had)
         except OSError as error:
             self.close()
             raise Problem(f"the cards cannot be locked by {file}: {error.strerror}; see that it can be read") from None
@@ -176,7 +220,7 @@ class CardLock:
                 raise Problem(refusal(gpu, found))
             time.sleep(0.01)
 
-    def _take_records(self, gpus: Sequence[Gpu], file: Path) -> None:
+    def _take_records(self, gpus: Sequence[Gpu], file: Path, had: Sequence[str]) -> None:
         self._record = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
         deadline = time.monotonic() + ANSWER_SECONDS
         for gpu in gpus:
@@ -186,7 +230,11 @@ class CardLock:
                 return
             while _elsewhere(file, gpu, self._record):
                 if time.monotonic() > deadline:
-                    raise Problem(refusal(gpu, Holder(0, -1, "")))
+                    found = locker(file, gpu)
+                    if gpu.uuid not in had:
+                        raise Problem(refusal(gpu, found))
+                    log.warning("card-locked gpu=%d uuid=%s by=%s", gpu.index, gpu.uuid, found.told())
+                    break
                 time.sleep(0.01)
 
     def listen(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -1,4 +1,4 @@
-"""What outlives the daemon, in its state directory: the lock, and state.json (epochs, tenants, known clients).
+"""What outlives the daemon, in its state directory: the lock, and state.json (epochs, tenants, known clients, cards).
 
 Epochs are reserved in blocks ahead, so that a number that was granted is never granted again, whenever the daemon died.
 The file is replaced in one step. It may be missing, or damaged (then it is set aside with a word about it), or what a
@@ -27,6 +27,7 @@ log = logging.getLogger("gemini.persist")
 
 EPOCH_BLOCK = 100_000  # in microseconds less than a daemon takes to start: what is reserved is not ahead of the clock
 FORMAT = 1
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 def same_file(descriptor: int, path: Path) -> bool:
@@ -50,12 +51,21 @@ class Saved:
     clients: list[tuple[str, int, int, int]] = field(default_factory=list)  # tenant, nonce, pid, start time
     owners: dict[str, int] = field(default_factory=dict)  # tenant -> the only user who gets in
     shares: list[str] = field(default_factory=list)  # tenants that were added as named shares
+    cards: list[str] = field(default_factory=list)  # UUIDs of those that the daemon had in this boot of the machine
 
 
 def epochs_after(saved: Saved) -> int:
     """The number up to which every epoch may have been granted by a daemon of before; the wall clock's microseconds at
     least."""
     return max(saved.reserved_epoch, time.time_ns() // 1000)
+
+
+def _boot() -> str:
+    """Which boot of the machine this is; "": it cannot be told."""
+    try:
+        return _BOOT.read_text().strip()
+    except OSError:
+        return ""
 
 
 def _make_tenants(path: Path) -> None:
@@ -70,6 +80,7 @@ class StateDir:
 
     def __init__(self, path: Path, wait: Callable[[], None] | None = None) -> None:
         self.path = path
+        self.cards: list[str] = []  # UUIDs of those that this daemon has
         self._file = path / "state.json"
         self._told_lost = False
         self._told_unwritable = False
@@ -147,6 +158,7 @@ class StateDir:
                 [(str(name), int(nonce), int(pid), int(at)) for name, nonce, pid, at in raw["clients"]],
                 {str(name): int(user) for name, user in raw.get("owners", {}).items()},
                 [str(name) for name in raw.get("shares", [])],
+                [str(uuid) for uuid in raw.get("cards", [])] if raw.get("boot") == _boot() != "" else [],
             )
         except FileNotFoundError:
             return Saved()
@@ -167,6 +179,8 @@ class StateDir:
             "clients": saved.clients,
             "owners": saved.owners,
             "shares": saved.shares,
+            "cards": self.cards,
+            "boot": _boot(),
         }
         temporary = self._file.with_suffix(".tmp")
         try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
+import zlib
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,13 @@ from tests.gemini.cli.conftest import Place, read, until
 from tests.gemini.cli.conftest import place as place
 from tests.gemini.people.conftest import PEOPLE, Workstation
 
+LOCK = """
+import fcntl, os, struct, sys
+record = struct.pack("@hhqqi0q", fcntl.F_RDLCK, os.SEEK_SET, int(sys.argv[2]), 1, 0)
+fcntl.fcntl(os.open(sys.argv[1], os.O_RDONLY), fcntl.F_OFD_SETLK, record)
+print("ready", flush=True)
+sys.stdin.read()
+"""
 HOLD = ("sh", "-c", "echo ready; read x")
 
 
@@ -52,7 +61,7 @@ def test_a_daemon_in_another_network_is_seen_by_the_lock_of_the_card(place: Plac
     cut_off = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--net", "--map-root-user"]
     if subprocess.run([*cut_off, "true"], capture_output=True).returncode:
         pytest.skip("needs network namespaces")
-    place.start("serve")
+    first = place.start("serve")
     until(lambda: answers(place.node))
     other = Place()
     try:
@@ -60,8 +69,47 @@ def test_a_daemon_in_another_network_is_seen_by_the_lock_of_the_card(place: Plac
         words = [*cut_off, *other.words("serve")]
         second = subprocess.run(words, capture_output=True, text=True, env=place.environment(), timeout=60)
         assert second.returncode == 1
-        assert "handed out by a daemon in another container; use that one, or end it first" in second.stderr
+        assert "handed out by a daemon in another container, or what has locked its file" in second.stderr
+        assert f": process {first.pid} (" in second.stderr
+        assert "; use that one, or end it first" in second.stderr
     finally:
+        other.close()
+
+
+class _Stranger:
+    """Another user's program that can read the card's file, and holds its record as a daemon would."""
+
+    def __init__(self, place: Place, uuid: str) -> None:
+        (path,) = Path("/dev/shm").glob(f"gemini-sim-*-{place.sim.partition('id=')[2].partition(',')[0]}")
+        words = [sys.executable, "-c", LOCK, str(path), str(zlib.crc32(uuid.encode()))]
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        begun(self.process)
+
+    def close(self) -> None:
+        self.process.communicate("")
+
+
+def test_a_tenant_that_locks_the_cards_file_keeps_no_daemon_from_coming_back(place: Place) -> None:
+    first = place.start("serve")
+    until(lambda: answers(place.node))
+    stranger = _Stranger(place, place.state()["device"]["uuid"])
+    other = Place()
+    try:
+        first.terminate()
+        assert first.wait(10) == 0
+        other.sim = place.sim
+        refused = other.gemini("serve")  # this one never had the card: it may be a daemon's
+        assert refused.returncode == 1
+        assert f"process {stranger.process.pid} (python" in refused.stderr
+        again = place.start("serve")
+        until(lambda: answers(place.node) or again.poll() is not None)
+        again.terminate()
+        _, said = again.communicate()
+        assert again.returncode == 0, said
+        (warning,) = (line for line in said.splitlines() if "card-locked" in line)
+        assert f"process {stranger.process.pid} (python" in warning
+    finally:
+        stranger.close()
         other.close()
 
 

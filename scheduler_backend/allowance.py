@@ -34,3 +34,28 @@ class Allowance:
             return False
         self.take()
         return True
+
+
+class Turns:
+    """An allowance for each of many; whoever asks for more than that waits, and nobody else does."""
+
+    def __init__(self, rate: float, burst: float, most: int = 256) -> None:
+        """`most` are remembered; then the one that came first is forgotten."""
+        self.rate, self.burst, self.most = rate, burst, most
+        self._of: dict[object, Allowance] = {}
+
+    def wait_seconds(self, key: object, now_ns: int) -> float:
+        """Take one; how long until it is this one's turn."""
+        found = self._of.get(key)
+        if found is None:
+            if len(self._of) >= self.most:
+                del self._of[next(iter(self._of))]
+            found = self._of[key] = Allowance(self.rate, self.burst)
+        found.whole(now_ns)
+        found.take()
+        return max(0.0, -found.left) / self.rate
+
+    def give_back(self, key: object) -> None:
+        """What was taken was not used."""
+        if (found := self._of.get(key)) is not None:
+            found.take(-1)

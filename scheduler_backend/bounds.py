@@ -87,6 +87,8 @@ METRICS_DOOR = DoorBounds(
     seconds=_bound("METRICS_DOOR.seconds", 10, "seconds", "until a connection to the metrics port is ended"),
     grace_seconds=_bound("METRICS_DOOR.grace_seconds", 1, "seconds", "in which none is ended to make room"),
     bytes=_bound("METRICS_DOOR.bytes", 8 << 10, "bytes", "that one may say"),
+    a_second=_bound("METRICS_DOOR.a_second", 20, "a second", "connections of an address; more of them wait"),
+    at_once=_bound("METRICS_DOOR.at_once", 200, "connections", "of an address in one burst"),
 )
 METRICS_BACKLOG = _bound("METRICS_BACKLOG", 128, "connections", "to the metrics port that wait in the kernel")
 METRICS_SECONDS = 0.1  # between two renderings: whoever asks meanwhile gets the next one
@@ -96,7 +98,13 @@ CONTROL_DOOR = DoorBounds(
     seconds=_bound("CONTROL_DOOR.seconds", 60, "seconds", "until a connection to the control socket is ended"),
     grace_seconds=_bound("CONTROL_DOOR.grace_seconds", 5, "seconds", "in which none is ended to make room"),
     bytes=_bound("CONTROL_DOOR.bytes", 80 << 10, "bytes", "that one may say"),
+    a_second=_bound("CONTROL_DOOR.a_second", 100, "a second", "connections of a user; more of them wait"),
+    at_once=_bound("CONTROL_DOOR.at_once", 200, "connections", "of a user in one burst"),
 )
+CHANGES_A_SECOND = _bound(  # each makes or ends sockets, and is written down
+    "CHANGES_A_SECOND", 20, "a second", "tenants that a user makes, changes or removes; more of them wait"
+)
+CHANGES_AT_ONCE = _bound("CHANGES_AT_ONCE", 100, "changes", "of tenants by a user in one burst")
 CONTROL_BACKLOG = _bound("CONTROL_BACKLOG", 128, "connections", "to the control socket that wait in the kernel")
 CONTROL_BODY_BYTES = _bound("CONTROL_BODY_BYTES", 64 << 10, "bytes", "of the body of a request")
 HTTP_RECORDS_A_SECOND = _bound("HTTP_RECORDS_A_SECOND", 1, "a second", "records of the log about what HTTP got wrong")

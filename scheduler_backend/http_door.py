@@ -1,9 +1,13 @@
-"""The door before the daemon's HTTP: how many connections there may be, how long each may last, how much it may say.
+"""The door before the daemon's HTTP: how many connections there may be, and how many of one address or user, how long
+each may last, how much it may say.
 
 aiohttp answers, but bounds none of these. So the listening socket is ours: a connection is accepted where there is
 room, answered once, and ended when its time is over, whatever was said on it. Where there is no room, whoever has most
 connections loses the oldest of them to the next that comes, but for those that have only just come; until then the
 others wait in the kernel's queue, which costs the daemon nothing.
+
+An answer takes most of a millisecond of the loop that hands the cards on. So an address, or a user of the control
+socket, that makes more connections than its allowance waits with them, and nobody else does.
 """
 
 from __future__ import annotations
@@ -12,9 +16,12 @@ import asyncio
 import contextlib
 import socket
 import struct
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple, cast
+
+from scheduler_backend.allowance import Turns
 
 # Then the loop's other work has its turn, and those that were ended for them give their descriptors back.
 ACCEPTED_AT_ONCE = 16
@@ -30,13 +37,16 @@ class DoorBounds(NamedTuple):
     seconds: float  # of one connection, to the last byte of its answer
     grace_seconds: float
     bytes: int  # that one connection may say
+    a_second: float  # connections of one address or user; more wait
+    at_once: int  # of one in a burst
 
 
 class _Visit(asyncio.Protocol):
     """One connection, handed on to aiohttp as long as it keeps to the bounds."""
 
-    def __init__(self, door: Door, key: object, inner: asyncio.Protocol) -> None:
+    def __init__(self, door: Door, key: object, inner: asyncio.Protocol, connection: socket.socket) -> None:
         self.key = key
+        self.waits: socket.socket | None = connection  # until it is handed on
         self.since = door.loop.time()
         self._door = door
         self._inner = inner
@@ -51,6 +61,9 @@ class _Visit(asyncio.Protocol):
         self._door.forget(self)
         if self._transport is not None:
             self._transport.abort()
+        if self.waits is not None:
+            self.waits.close()
+            self.waits = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -97,6 +110,7 @@ class Door:
         self._there: dict[_Visit, None] = {}  # the oldest first
         self._entering: set[asyncio.Task[object]] = set()
         self._later: asyncio.TimerHandle | None = None
+        self._turns = Turns(bounds.a_second, bounds.at_once)
         self._open = False
         listening.setblocking(False)
         self._listen()
@@ -107,9 +121,13 @@ class Door:
             self._listen()
 
     def close(self) -> None:
-        """Let nobody in any more. Those that are in are aiohttp's matter."""
+        """Let nobody in any more, nor those that wait for it. Those that are in are aiohttp's matter."""
         self._rest(None)
         self._listening.close()
+        for visit in [visit for visit in self._there if visit.waits is not None]:
+            visit.abort()
+        for entering in self._entering:
+            entering.cancel()
 
     def _listen(self) -> None:
         if self._later is not None:
@@ -142,13 +160,19 @@ class Door:
                 self._rest(PAUSE_SECONDS)
                 return
             connection.setblocking(False)
-            visit = _Visit(self, _key(connection, address), self._make())
+            visit = _Visit(self, _key(connection, address), self._make(), connection)
             self._there[visit] = None
-            entering = self.loop.create_task(self._enter(visit, connection))
+            entering = self.loop.create_task(self._enter(visit))
             self._entering.add(entering)
             entering.add_done_callback(self._entering.discard)
 
-    async def _enter(self, visit: _Visit, connection: socket.socket) -> None:
+    async def _enter(self, visit: _Visit) -> None:
+        if wait := self._turns.wait_seconds(visit.key, time.monotonic_ns()):
+            await asyncio.sleep(wait)
+        connection, visit.waits = visit.waits, None
+        if connection is None:  # it was ended, and is no debt
+            self._turns.give_back(visit.key)
+            return
         try:
             await self.loop.connect_accepted_socket(lambda: visit, connection)
         except OSError:

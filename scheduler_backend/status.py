@@ -21,6 +21,7 @@ from aiohttp import web
 from libhook import info
 from libhook.core import lib
 from scheduler_backend import bounds, metrics
+from scheduler_backend.allowance import Turns
 from scheduler_backend.core.seat import State
 from scheduler_backend.problem import Problem
 from scheduler_backend.registry import Conflict, Registry, Unknown, is_administrator
@@ -241,18 +242,29 @@ def control_application(server: Server, registry: Registry, shut_down: asyncio.E
         publisher = registry.publisher
         return None if publisher is None else {"where": publisher.where, "problem": publisher.problem}
 
+    changes = Turns(bounds.CHANGES_A_SECOND, bounds.CHANGES_AT_ONCE)
+
+    async def in_turn(request: web.Request) -> None:
+        """A user that makes and removes tenants without end waits, so that the loop has time for those that work."""
+        if wait := changes.wait_seconds(_peer(request)[1], time.monotonic_ns()):
+            await asyncio.sleep(wait)
+
     async def create(request: web.Request) -> web.Response:
         body = await _body(request)
+        await in_turn(request)
         if shut_down.is_set():  # it was decided that nobody is there; a tenant taken now would have no daemon
             return web.json_response({"error": "the daemon is ending; ask the next one"}, status=503)
         spec = registry.register(body, *_peer(request))
         return web.json_response(answer(spec.name))
 
     async def change(request: web.Request) -> web.Response:
-        spec = registry.change(request.match_info["name"], await _body(request), _peer(request)[1])
+        body = await _body(request)
+        await in_turn(request)
+        spec = registry.change(request.match_info["name"], body, _peer(request)[1])
         return web.json_response(answer(spec.name))
 
     async def delete(request: web.Request) -> web.Response:
+        await in_turn(request)
         removed = registry.remove(request.match_info["name"], *_peer(request))
         return web.json_response({"name": request.match_info["name"], "removed": removed})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
 import socket
@@ -11,11 +12,12 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from scheduler_backend import bounds
-from scheduler_backend.http_door import ACCEPTED_AT_ONCE
+from scheduler_backend.http_door import ACCEPTED_AT_ONCE, Door, DoorBounds
 from tests.scheduler_backend.rig import Rig, wait_for
 
 
@@ -112,3 +114,62 @@ def test_many_readers_share_one_text(rig: Rig) -> None:
         busy.give_back(busy.grant().epoch)
     assert len(texts) == 150
     assert len(set(texts)) < 75
+
+
+class _Says(asyncio.Protocol):
+    """Answers whatever is said, and ends."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self.transport.write(b"ok")
+        self.transport.close()
+
+
+def test_an_address_that_asks_too_often_waits_and_nobody_else_does() -> None:
+    bound = DoorBounds(connections=8, seconds=60, grace_seconds=60, bytes=100, a_second=0.001, at_once=2)
+
+    async def asks(address: tuple[str, int], source: str) -> bytes:
+        read, write = await asyncio.open_connection(*address, local_addr=(source, 0))
+        write.write(b"?")
+        said = await read.read()
+        write.close()
+        return said
+
+    async def play() -> None:
+        door = Door(asyncio.get_running_loop(), listening := socket.create_server(("127.0.0.1", 0)), _Says, bound)
+        address = listening.getsockname()
+        assert [await asks(address, "127.0.0.1") for _ in range(2)] == [b"ok", b"ok"]
+        third = asyncio.create_task(asks(address, "127.0.0.1"))
+        assert [await asks(address, "127.0.0.2") for _ in range(2)] == [b"ok", b"ok"]
+        assert not third.done()
+        third.cancel()
+        door.close()
+
+    asyncio.run(play())
+
+
+def test_a_connection_that_waits_for_its_turn_is_ended_with_its_time() -> None:
+    bound = DoorBounds(connections=8, seconds=0.1, grace_seconds=60, bytes=100, a_second=0.001, at_once=0)
+
+    async def play() -> None:
+        door = Door(asyncio.get_running_loop(), listening := socket.create_server(("127.0.0.1", 0)), _Says, bound)
+        read, write = await asyncio.open_connection(*listening.getsockname())
+        write.write(b"?")
+        with contextlib.suppress(ConnectionError):
+            assert await read.read() == b""
+        write.close()
+        door.close()
+
+    asyncio.run(play())
+
+
+def test_a_user_who_makes_and_removes_tenants_without_end_waits(rig: Rig) -> None:
+    """As many changes as may be at once, and twice what may be in a second: not all of them at once."""
+    began = time.monotonic()
+    for _ in range(bounds.CHANGES_AT_ONCE // 2 + bounds.CHANGES_A_SECOND):
+        assert rig.http("POST", "/tenants", {"name": "storm", "request": 0.0})[0] == 200
+        assert rig.http("DELETE", "/tenants/storm")[0] == 200
+    least = 2 * bounds.CHANGES_A_SECOND / bounds.CHANGES_A_SECOND
+    assert time.monotonic() - began > least - 0.5, "a bucket that is full and fills by the second"

@@ -17,6 +17,7 @@
 
 enum {
     ALIVE_CHECK_NS = 1000 * 1000,   /* how often the machine looks for the dead */
+    UNWATCH_NS = 1000 * 1000 * 1000,/* how often a process lets go of those that others found */
     SPIN_NS = 5 * 1000,             /* a sleeper is woken late by about as much on a quiet machine */
     LOOK_AGAIN_NS = 2 * 1000 * 1000,/* the others may die: sleep no longer than this while they have work */
     UNKNOWN_NS = 50 * 1000,         /* between looks at work whose end nobody knows */
@@ -81,9 +82,25 @@ static void publish(struct sim_machine *machine, const struct sim_state *state) 
     }
 }
 
+/* Close the descriptors of processes whose seats somebody else has freed. */
+static void unwatch(struct sim_seat *seat, uint64_t now) {
+    if (now < seat->unwatched_ns + UNWATCH_NS)
+        return;
+    seat->unwatched_ns = now;
+    for (int i = 0; i < SIM_PROCESSES; i++) {
+        struct sim_watch *watch = &seat->watch[i];
+        if (watch->owner &&
+            watch->owner != atomic_load_explicit(&seat->machine->process[i].owner, memory_order_acquire)) {
+            close(watch->pidfd);
+            watch->owner = 0;
+        }
+    }
+}
+
 /* Which processes have died? Fills `dead` and returns their number; -1 if it was not yet time to look. */
 static int find_dead(struct sim_seat *seat, uint64_t now, uint64_t dead[SIM_PROCESSES]) {
     struct sim_machine *machine = seat->machine;
+    unwatch(seat, now);
     uint64_t last = atomic_load_explicit(&machine->alive_checked_ns, memory_order_relaxed);
     if (now < last + ALIVE_CHECK_NS || !atomic_compare_exchange_strong(&machine->alive_checked_ns, &last, now))
         return -1;
@@ -93,7 +110,7 @@ static int find_dead(struct sim_seat *seat, uint64_t now, uint64_t dead[SIM_PROC
     for (int i = 0; i < SIM_PROCESSES; i++) {
         struct sim_watch *watch = &seat->watch[i];
         uint64_t owner = atomic_load_explicit(&machine->process[i].owner, memory_order_acquire);
-        if (watch->owner != owner && watch->owner) {
+        if (watch->owner != owner && watch->owner) { /* since it was looked at above */
             close(watch->pidfd);
             watch->owner = 0;
         }

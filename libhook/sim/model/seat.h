@@ -26,6 +26,7 @@ struct sim_seat {
         uint64_t owner;
         int pidfd;
     } watch[SIM_PROCESSES];
+    uint64_t unwatched_ns; /* when those that are gone were closed last */
 };
 
 /* Take a seat at the machine that `text` (GEMINI_SIM) describes: the one of that id, made if it is not there. One that

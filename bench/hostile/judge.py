@@ -1,8 +1,10 @@
 """Plays attacks beside two busy tenants, in turns with calm, and says what they cost the others.
 
-In calm a process burns a processor as an attacker does, so that only what goes by way of the daemon, the library and
-the card is counted. Shares and waits are the simulated card's own record. A tenant of its own is made for each attack
-and removed after it; what the daemon then has more than before, and what is left on the machine, is the attack's.
+All that an attacker starts runs on the last processor, as a container has a quota, too, and in calm a process burns
+that one; the daemon, the tenants and what watches them have the others. So only what goes by way of the daemon, the
+library and the card is counted. Shares and waits are the simulated card's own record. A tenant of its own is made for
+each attack and removed after it; what the daemon then has more than before, and what is left on the machine, is the
+attack's.
 """
 
 from __future__ import annotations
@@ -40,6 +42,11 @@ SETTLE_SECONDS = 0.3
 NAME = "hostile"
 
 
+PROCESSORS = os.sched_getaffinity(0)
+STRANGERS = {max(PROCESSORS)}  # where attackers run, and what burns a processor in calm
+HERE = PROCESSORS - STRANGERS or PROCESSORS
+
+
 def used(pid: int, own: Collection[int] = ()) -> dict[str, int]:
     """What the daemon has open, and how many threads and children.
 
@@ -53,6 +60,15 @@ def used(pid: int, own: Collection[int] = ()) -> dict[str, int]:
         "threads": len(list(task.iterdir())),
         "children": children,
     }
+
+
+def opened(pid: int) -> list[str]:
+    """What the daemon has open, from the newest on."""
+    found = []
+    for one in sorted(os.listdir(f"/proc/{pid}/fd"), key=int, reverse=True):
+        with contextlib.suppress(OSError):
+            found.append(f"{one} {os.readlink(f'/proc/{pid}/fd/{one}')} {_process_of(pid, one) or ''}".strip())
+    return found
 
 
 def _process_of(pid: int, descriptor: str) -> int:
@@ -73,6 +89,7 @@ class Range:
         self._burner: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Range:
+        os.sched_setaffinity(0, HERE)  # and all that is started from here
         self.bed.__enter__()
         try:
             self.bed.start_loads(*((name, request, 1.0) for name, request in VICTIMS.items()),
@@ -80,6 +97,7 @@ class Range:
             self._pids = {name: child.pid for name, child in self.bed.children.values()}
             burn = "while True: sum(range(1000))"
             self._burner = subprocess.Popen([sys.executable, "-S", "-c", burn], start_new_session=True)
+            os.sched_setaffinity(self._burner.pid, STRANGERS)
             self._burner.send_signal(signal.SIGSTOP)
             self._uuid = self.bed.timeline.devices()[0].uuid.removeprefix("GPU-").replace("-", "")
             self._port = self._metrics_port()
@@ -95,6 +113,7 @@ class Range:
             self._burner.kill()
             self._burner.wait()
         self.bed.__exit__()
+        os.sched_setaffinity(0, PROCESSORS)
 
     def _metrics_port(self) -> int:
         log = self.bed.state_dir / "daemon.log"
@@ -223,7 +242,12 @@ class Range:
             )  # fmt: skip
         for name, now in used(self.daemon.pid, self._own()).items():
             if now > before[name]:
-                failed.append(f"{now - before[name]} {name} more than before")
+                which = f": {', '.join(opened(self.daemon.pid))}" if name == "descriptors" else ""
+                failed.append(f"{now - before[name]} {name} more than before{which}")
+        for path in map(Path, self._files() - files):
+            with contextlib.suppress(OSError):
+                if path.parent == Path("/dev/shm") and path.stat().st_uid != os.geteuid():
+                    path.unlink()  # the simulated machine of another user is that user's own
         if left := sorted(self._files() - files):
             failed.append(f"left behind: {', '.join(left[:3])}")
         return failed
@@ -239,6 +263,7 @@ class Attacker:
         self.process = subprocess.Popen(
             words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, start_new_session=True
         )
+        os.sched_setaffinity(self.process.pid, STRANGERS)  # it starts nothing before it has read its place
         self._place = place
         self.said: list[str] = []
         self.error = ""

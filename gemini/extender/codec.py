@@ -27,6 +27,7 @@ LISTED = b'"NodeNames":['  # as Go writes it
 MANY = 6 << 10  # bytes of names; from here on, about 350 names, no strings are made of them
 CUT = b"the names that stood here"  # and in no body
 MAX_SCORE = 10  # extender/v1 MaxExtenderPriority
+LONGEST_TEXT = 1_000  # characters of a reason: it stands in the answer for each node that has it
 
 
 class BadRequest(ValueError):
@@ -96,7 +97,7 @@ def write_filter(
     texts: dict[str, Any] = {} if written else dict.fromkeys(rest, no_room)
     hopeless: dict[str, str] = {}
     for name, (reason, text) in failed.items():
-        (hopeless if reason in UNRESOLVABLE else texts)[name] = f"{reason}: {text}"
+        (hopeless if reason in UNRESOLVABLE else texts)[name] = f"{reason}: {cut(text)}"
     answer: dict[str, Any] = {
         "Nodes": None,
         "NodeNames": None,
@@ -113,6 +114,11 @@ def write_filter(
     else:
         answer["Nodes"] = {"metadata": {}, "items": [request.nodes[name] for name in passed]}
     return orjson.dumps(answer)
+
+
+def cut(text: str) -> str:
+    """A reason as it may stand in an answer."""
+    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 3]}..."
 
 
 def write_filter_error(text: str) -> bytes:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gemini.extender.codec import cut
 from gemini.extender.promises import Verdict
 from gemini.extender.state import Cluster
 from gemini.kube.claim import PREFIX
@@ -157,7 +158,7 @@ def summary(verdict: Verdict) -> str:
             f"{text}" if reason.startswith("Group") or reason == "Invalid" else f"{node}: {text}"
         )
     parts = [
-        f"{reason} on {len(texts)} node{'' if len(texts) == 1 else 's'} ({texts[0]})"
+        f"{reason} on {len(texts)} node{'' if len(texts) == 1 else 's'} ({cut(texts[0])})"
         for reason, texts in by_reason.items()
     ]
     return "; ".join(parts) or "no node was asked about"

@@ -23,6 +23,8 @@ from gemini.placement.model import GPU, Ask, Role
 from gemini.units import BadValue
 
 MOST_TENANTS = 100  # of one pod: each is placed on each node that is looked at, for everybody to wait
+MOST_CONTAINERS = 500  # of one pod: admission looks at each several times, and everybody's pods wait for it
+LONGEST_GROUP = 253  # characters of a name, as of most names in Kubernetes
 _WORKLOADS = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController")
 
 
@@ -65,13 +67,15 @@ def parse_pod(
     if name is None:
         given = metadata.get("name")
         name = given if isinstance(given, str) else ""
-    sources = []
+    sources: list[Source] = []
     for key in ("initContainers", "containers"):
         listed = spec.get(key)
         if listed is None:
             listed = []
         if not isinstance(listed, list):
             raise InvalidPod(f"spec.{key}", f"{shown(listed)} is not a list; write a list of containers")
+        if (many := len(sources) + len(listed)) > MOST_CONTAINERS:
+            raise InvalidPod(f"spec.{key}", f"{many} are more than {MOST_CONTAINERS}; make several pods of them")
         sources += [_source(entry, f"spec.{key}[{i}]", key == "initContainers") for i, entry in enumerate(listed)]
     if not any(s.role is Role.APP for s in sources):
         raise InvalidPod("spec.containers", "the pod has no container; add one")
@@ -279,6 +283,9 @@ def _group(on_pod: Mapping[str, object], labels: Mapping[str, object]) -> tuple[
         raise InvalidPod(names.POD_GROUP, f"{shown(name)} is not a name; write the group's name")
     if size is None:
         raise InvalidPod(names.POD_GROUP, f"{shown(name)} has no size; add {names.POD_GROUP_SIZE}")
+    if len(name) > LONGEST_GROUP:
+        problem = f"{shown(name)} has {len(name)} characters, which is more than {LONGEST_GROUP}; write a shorter name"
+        raise InvalidPod(names.POD_GROUP, problem)
     return name.strip(), read(names.POD_GROUP_SIZE, size, lambda v: quantity.parse_whole(v, 1))
 
 

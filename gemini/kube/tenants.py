@@ -23,6 +23,8 @@ from gemini.kube.spelling import (
 )
 from gemini.placement.model import GPU, WHOLE, Role, Tenant, Want
 
+MOST_NAMES = 256  # in one list: each is compared with each card
+
 
 @dataclass(frozen=True, slots=True)
 class Share:
@@ -230,6 +232,8 @@ def names_in(value: object, key: str) -> frozenset[str]:
     items = [item.strip() for item in value.split(",")]
     if not all(items):
         raise InvalidPod(key, f"{shown(value)} has an empty name; write names with commas between")
+    if len(items) > MOST_NAMES:
+        raise InvalidPod(key, f"{shown(value)} has {len(items)} names, which is more than {MOST_NAMES}; write fewer")
     return frozenset(items)
 
 

@@ -8,6 +8,7 @@ nearest, or, where enough cards would do, what keeps them from being a set.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 
@@ -83,6 +84,18 @@ def _switch(switch: str | None, want: Want) -> str:
     return f"joint: PCIe switch {switch} has not {wanted} free"
 
 
+MOST_SHOWN = 3  # models
+
+
+@lru_cache(maxsize=64)
+def _asked(models: frozenset[str]) -> tuple[frozenset[str], str]:
+    """Models as they are compared, and how they are told: a pod may name many, and each card that is none of them says
+    so."""
+    told = " or ".join(sorted(models)[:MOST_SHOWN])
+    more = f" or {len(models) - MOST_SHOWN} others" if len(models) > MOST_SHOWN else ""
+    return frozenset(map(same_model, models)), told + more
+
+
 def _card(
     seen: Fit, row: int, column: int, want: Want, unused: bool, holders: Callable[[int], list[str]]
 ) -> tuple[str, str]:
@@ -93,9 +106,9 @@ def _card(
     if device.cordoned:
         return "Cordoned", "cordoned: takes no new tenant"
     if seen.allowed is not None and not np.broadcast_to(seen.allowed, seen.fits.shape)[row, column]:
-        models = {same_model(m) for m in want.models}
+        models, asked_models = _asked(want.models)
         if models and same_model(device.model) not in models:
-            return "ModelMismatch", f"model: {device.model or 'unknown'}, {' or '.join(sorted(want.models))} asked"
+            return "ModelMismatch", f"model: {device.model or 'unknown'}, {asked_models} asked"
         if device.uuid in want.excluded:
             return "UuidMismatch", f"uuid: {device.uuid} is excluded"
         return "UuidMismatch", f"uuid: {device.uuid or 'unknown'} is not among those asked"

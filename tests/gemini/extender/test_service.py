@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gemini.extender import groups
-from gemini.extender.codec import FilterRequest, PreemptRequest, Victims
+from gemini.extender.codec import FilterRequest, PreemptRequest, Victims, write_filter
 from gemini.extender.reserve import AWAITED_NS, BIND_NS, GROUP_NS
 from gemini.extender.service import UNSEEN_NS
 from gemini.extender.state import DEVICE, NODE, POD
@@ -319,6 +319,29 @@ def test_best_nodes_are_none_that_a_taint_advises_against_where_others_will_do()
         assert (await replica.filter(pod, *names[:6])).passed == names[:3]
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"pod_group": "g" * 200_000, "pod_group_size": "2"},
+        {"gpu_model": ",".join(f"model-{i}" for i in range(15_000))},
+        {"gpu_model": ",".join("m" * 253 + str(i) for i in range(250))},
+    ],
+    ids=["group", "models", "long models"],
+)
+def test_what_a_pod_says_makes_no_answer_long(said: dict[str, str]) -> None:
+    """The reason stands in the answer for each node: 100 MB at 500 of them by the name of a group, 430 MB and a minute
+    at 300 by the names of models."""
+    names = [f"n{i}" for i in range(100)]
+    made = world(*names, count=8)
+    replica = Replica(made)
+    pod = made.put(POD, pod_object("p", gpu_request="0.5", **said))
+    request = FilterRequest(pod, names)
+    verdict = asyncio.run(replica.service.filter(request))
+    assert not verdict.passed
+    assert len(write_filter(request, verdict.passed, verdict.failed, verdict.rest)) < 1_100 * len(names)
+    assert all(len(text) < 1_100 for text in replica.service.waiting.values())
 
 
 def test_malformed_pod_is_refused_with_field_and_mend() -> None:

@@ -307,11 +307,34 @@ def test_a_pod_of_very_many_shares_is_refused() -> None:
         return pod(*(container(f"c{i}") for i in range(count)), annotations=more or own)
 
     assert len(parse_pod(many(100)).ask.tenants) == 100
-    assert len(parse_pod(many(1500, **says(gpu_request="0.5"))).ask.tenants) == 1
+    assert len(parse_pod(many(500, **says(gpu_request="0.5"))).ask.tenants) == 1
     with pytest.raises(
         InvalidPod, match="101 of them have a share of their own, which is more than 100; let some use one"
     ):
         parse_pod(many(101))
+    with pytest.raises(InvalidPod, match=r"spec\.containers: 501 are more than 500; make several pods of them"):
+        parse_pod(many(501, **says(gpu_request="0.5")))
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            says(gpu_request="1", gpu_model=",".join(f"m{i}" for i in range(257))),
+            "has 257 names, which is more than 256",
+        ),
+        (
+            says(gpu_request="1", gpu_uuid=",".join(f"u{i}" for i in range(257))),
+            "has 257 names, which is more than 256",
+        ),
+        (says(gpu_request="1", pod_group="g" * 254, pod_group_size="2"), "has 254 characters, which is more than 253"),
+    ],
+    ids=["models", "uuids", "group"],
+)
+def test_what_each_node_would_have_to_repeat_is_bounded(said: dict[str, str], told: str) -> None:
+    with pytest.raises(InvalidPod, match=told) as refused:
+        parse_pod(pod(container("a"), annotations=said))
+    assert len(str(refused.value)) < 300
 
 
 @settings(max_examples=400, deadline=None)

@@ -1,7 +1,8 @@
 """The door of a server that strangers reach: how many connections stand, and how long a TLS handshake may take.
 
 Nobody who opens connections and says nothing takes all descriptors from those that have something to ask. Where the
-house is full the oldest goes, but none that showed a certificate: those are the server's own callers.
+house is full the oldest goes of the address that has most of them, but none that showed a certificate: those are the
+server's own callers.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import resource
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Callable
 
 MOST_STANDING = 256  # or half of the descriptors that the process may have
@@ -21,7 +23,8 @@ RETRY_SECONDS = 0.005  # where the machine has no descriptor left
 class _Guest:
     """One connection; `transport` is None until the handshake is done."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: str) -> None:
+        self.address = address
         self.transport: asyncio.Transport | None = None
         self.task: asyncio.Task[None] | None = None
 
@@ -55,7 +58,7 @@ class Door:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                taken, _ = await loop.sock_accept(listener)
+                taken, at = await loop.sock_accept(listener)
             except OSError:
                 self._make_room(len(self._guests) - 1)
                 await asyncio.sleep(RETRY_SECONDS)
@@ -63,7 +66,7 @@ class Door:
             if not self._make_room(self._most - 1):
                 taken.close()
                 continue
-            guest = _Guest()
+            guest = _Guest(at[0])
             self._guests[guest] = None
             guest.task = loop.create_task(self._let_in(guest, taken))
 
@@ -92,9 +95,12 @@ class Door:
         for guest in [guest for guest in self._guests if guest.gone]:
             del self._guests[guest]
         while len(self._guests) > max(0, most):
-            oldest = next((guest for guest in self._guests if not guest.known), None)
-            if oldest is None:
+            strangers = [guest for guest in self._guests if not guest.known]
+            if not strangers:
                 return False
+            many = Counter(guest.address for guest in strangers)
+            crowd = max(many.values())
+            oldest = next(guest for guest in strangers if many[guest.address] == crowd)
             del self._guests[oldest]
             oldest.end()
         return True

@@ -5,7 +5,8 @@
     POST /mutate/opted-in /validate/opted-in      the same for namespaces that opted in to the spellings of others
     GET  /healthz /readyz /metrics
 
-A body that is no AdmissionReview is answered with 400 and one line. To judge a Binding the pod is read from the API
+A body that is no AdmissionReview is answered with 400 and one line. Senders have their turns by address: one that asks
+very much, or much that is large, waits behind itself. To judge a Binding the pod is read from the API
 server, where a kubeconfig or a service account is at hand; without one bindings are refused by user name alone, for a
 webhook that cannot look must not guess in favour. Quotas and Devices are watched there (quota.py); before they are
 listed no pod is judged. Namespaces are chosen in the webhook configuration, not here.
@@ -19,6 +20,7 @@ import json
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from aiohttp import web
@@ -31,16 +33,23 @@ from gemini.kube.escapes import ALLOWANCES
 from gemini.kube.follow import follow
 from gemini.kube.scope import OTHERS, SPELLINGS, Reading
 from gemini.kube.spelling import GPUSHARE_UNITS, MEBI
+from gemini.turns import Turns
 from gemini.webhook import review
 from gemini.webhook.quota import KINDS, Known
 from gemini.webhook.settings import SIDECARS, Settings
 
 PORT = 8791
 OPTED_IN = "/opted-in"  # behind the path, for namespaces that opted in to the spellings of others
-LARGEST_BODY = 8 << 20  # an object is at most 3 MB, and an update brings the old one too
+LARGEST_BODY = 4 << 20  # etcd keeps no object above 1.5 MB, and an update brings the old one too
+# Whoever reaches the port may send a review. A body above PLAIN_BODY is read when it is its sender's turn,
+# LARGE_AT_ONCE at a time. It must come within BODY_SECONDS: then the API server has given up (timeoutSeconds).
+PLAIN_BODY = 128 << 10
+LARGE_AT_ONCE = 2
+BODY_SECONDS = 5.0
 log = logging.getLogger("gemini.webhook")
 
 FindPod = Callable[[str, str], Awaitable[dict[str, Any] | None]]
+Judge = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class App:
@@ -58,6 +67,7 @@ class App:
         self.opted_in = settings.opted_in()
         self.registry = CollectorRegistry()
         self.reviews = Counter("gemini_webhook_reviews", "Reviews", ["path", "result"], registry=self.registry)
+        self._judging, self._reading = Turns(), Turns(LARGE_AT_ONCE)
 
     def application(self) -> web.Application:
         application = web.Application(client_max_size=LARGEST_BODY)
@@ -72,39 +82,52 @@ class App:
 
     async def mutate(self, request: web.Request) -> web.Response:
         async def judge(given: dict[str, Any]) -> dict[str, Any]:
-            return review.mutate(given, self._settings(request), self.known)
+            async with self._judging.of(_sender(request)):
+                return review.mutate(given, self._settings(request), self.known)
 
-        return await self._answer(request, judge)
+        return await self._answered(request, judge)
 
     async def validate(self, request: web.Request) -> web.Response:
         async def judge(given: dict[str, Any]) -> dict[str, Any]:
-            return await self._validate(given, self._settings(request))
+            return await self._validate(given, self._settings(request), _sender(request))
 
-        return await self._answer(request, judge)
+        return await self._answered(request, judge)
 
     def _settings(self, request: web.Request) -> Settings:
         return self.opted_in if request.path.endswith(OPTED_IN) else self.settings
 
-    async def _validate(self, given: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    async def _validate(self, given: dict[str, Any], settings: Settings, sender: str) -> dict[str, Any]:
         asked = given.get("request")
         asked = asked if isinstance(asked, dict) else {}
         resource = asked.get("resource")
         bindings = isinstance(resource, dict) and resource.get("resource") == "bindings"  # the older way to bind
         if asked.get("subResource") != "binding" and not bindings:
-            return review.validate(given, settings, self.known)
+            async with self._judging.of(sender):
+                return review.validate(given, settings, self.known)
         pod: object = {}
-        if self.find_pod is not None:
+        if self.find_pod is not None and review.binds_by_uid(asked, settings):
             try:
                 pod = await self.find_pod(str(asked.get("namespace", "")), str(asked.get("name", "")))
             except ApiFault as error:
                 log.warning("binding pod=%s/%s error=%s", asked.get("namespace"), asked.get("name"), error)
         return review.validate_binding(given, pod, settings)
 
-    async def _answer(
-        self, request: web.Request, judge: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
-    ) -> web.Response:
+    async def _answered(self, request: web.Request, judge: Judge) -> web.Response:
+        length, sender = request.content_length, _sender(request)
+        large = length is None or length > PLAIN_BODY
+        async with self._reading.of(sender) if large else nullcontext():  # kept in memory until it is answered
+            try:
+                async with asyncio.timeout(BODY_SECONDS):
+                    body = await request.read()
+            except TimeoutError:
+                self.reviews.labels(request.path, "bad").inc()
+                raise web.HTTPRequestTimeout(text=f"the body did not come within {BODY_SECONDS:g} s\n") from None
+            return await self._answer(request, body, judge)
+
+    async def _answer(self, request: web.Request, body: bytes, judge: Judge) -> web.Response:
         try:
-            given = json.loads(await request.read())
+            async with self._judging.of(_sender(request)):
+                given = json.loads(body)
         except (ValueError, RecursionError) as error:
             given, fault = None, f"the body is not JSON: {error}"
         else:
@@ -141,6 +164,10 @@ class App:
 
     async def metrics(self, request: web.Request) -> web.Response:
         return web.Response(body=generate_latest(self.registry), content_type="text/plain", charset="utf-8")
+
+
+def _sender(request: web.Request) -> str:
+    return request.remote or ""
 
 
 # ---- the program

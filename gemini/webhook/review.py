@@ -123,6 +123,13 @@ def validate(review: object, settings: Settings, known: Known | None = None) -> 
     return _answer(request)
 
 
+def binds_by_uid(request: dict[str, Any], settings: Settings) -> bool:
+    """Whether what becomes of a binding depends on the pod."""
+    user = request.get("userInfo")
+    who = user.get("username") if isinstance(user, dict) else None
+    return who not in settings.binders and bool(metadata_of(request.get("object")).get("uid"))
+
+
 def validate_binding(review: object, pod: object, settings: Settings) -> dict[str, Any]:
     """The answer for a pod's binding; `pod` is the pod it binds, None where there is none.
 

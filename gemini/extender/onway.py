@@ -3,7 +3,8 @@
 Kube-scheduler binds aside and filters the next pod meanwhile. That one is told of the last place of a node although a
 pod before it is on its way there, and the later of the two bindings is refused. So filter waits for the bindings that
 are on their way, where the pod would not fit on a node beside them. Each pod is waited for once, and not for long: its
-volumes may come first, or something else may be in its way.
+volumes may come first, or something else may be in its way. The pods of a namespace of which one was waited for in vain
+are not waited for again for a while, for the scheduler stands still meanwhile, and nobody may hold it up for ever.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from gemini.extender.state import Cluster
 from gemini.placement.model import Ask
 
 PATIENCE_SECONDS = 0.5  # kube-scheduler takes about a millisecond from filter to bind
+VAIN_NS = 60 * 10**9
 LOOKED_AT = 64  # pods times nodes; of more it is not worked out whether they matter
 
 
@@ -27,6 +29,7 @@ class _Sent:
     ask: Ask
     nodes: Sequence[str]
     until_ns: int
+    namespace: str
 
 
 class OnWay:
@@ -36,13 +39,16 @@ class OnWay:
     def __init__(self, cluster: Cluster, clock_ns: Callable[[], int], patience: float = PATIENCE_SECONDS) -> None:
         self._cluster, self._clock_ns, self._patience = cluster, clock_ns, patience
         self._sent: dict[str, _Sent] = {}  # by the pod's uid
+        self._vain: dict[str, int] = {}  # namespace -> until when its pods are not waited for
         self._news = asyncio.Event()
         cluster.on_settled = self.arrived
 
     def send(self, pod: PodView, nodes: Sequence[str]) -> None:
         """The pod may be bound to any of these."""
+        if self._vain.get(pod.namespace, 0) > self._clock_ns():
+            return
         if pod.uid and pod.spec is not None and nodes and pod.uid not in self._cluster.reservations:
-            self._sent[pod.uid] = _Sent(pod.spec.ask, nodes, self._clock_ns() + AWAITED_NS)
+            self._sent[pod.uid] = _Sent(pod.spec.ask, nodes, self._clock_ns() + AWAITED_NS, pod.namespace)
 
     def arrived(self, uid: str) -> None:
         """Its cards are held, or it is not on its way any more."""
@@ -76,8 +82,15 @@ class OnWay:
                 async with asyncio.timeout_at(ends):
                     await self._news.wait()
             except TimeoutError:
-                for uid in left:
-                    self.arrived(uid)
+                self._give_up(left)
+
+    def _give_up(self, uids: Sequence[str]) -> None:
+        now_ns = self._clock_ns()
+        self._vain = {namespace: until_ns for namespace, until_ns in self._vain.items() if until_ns > now_ns}
+        left = (self._sent[uid].namespace for uid in uids if uid in self._sent)  # the others came just now
+        self._vain |= dict.fromkeys(left, now_ns + VAIN_NS)
+        for uid in [uid for uid, sent in self._sent.items() if uid in uids or sent.namespace in self._vain]:
+            self.arrived(uid)
 
     @contextmanager
     def _arrived_everywhere(self) -> Iterator[None]:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gemini.extender.onway import OnWay
+from gemini.extender.onway import VAIN_NS, OnWay
 from gemini.extender.podview import PodView
 from gemini.extender.reserve import AWAITED_NS
 from gemini.extender.state import POD
@@ -71,3 +71,29 @@ def test_each_pod_is_waited_for_once_and_not_for_long() -> None:
         assert rig.on_way.in_way_of(second) == []
 
     asyncio.run(asyncio.wait_for(both(), 60))
+
+
+def test_a_namespace_whose_pods_are_not_bound_holds_up_the_others_once_in_a_while() -> None:
+    """Each such pod (its volume never comes) cost all others half a second, as often as it was tried."""
+    rig = Rig("n1")
+
+    def elsewhere(name: str) -> PodView:
+        given = pod_object(name, gpu_request="0.6")
+        given["metadata"]["namespace"] = "hostile"
+        rig.world.put(POD, given)
+        rig.replica.watch()
+        return rig.replica.cluster.pods[f"uid-{name}"]
+
+    visitor = rig.pod("visitor", gpu_request="0.6")
+    for name in ("never", "nor this"):
+        rig.on_way.send(elsewhere(name), ["n1"])
+    assert len(rig.on_way.in_way_of(visitor)) == 2
+    asyncio.run(asyncio.wait_for(rig.on_way.wait(visitor), 60))
+    rig.on_way.send(elsewhere("never"), ["n1"])
+    rig.on_way.send(elsewhere("new"), ["n1"])
+    assert rig.on_way.in_way_of(visitor) == []
+    rig.on_way.send(rig.pod("another's", gpu_request="0.6"), ["n1"])
+    assert rig.on_way.in_way_of(visitor) == ["uid-another's"]
+    rig.replica.now_ns += VAIN_NS
+    rig.on_way.send(elsewhere("new"), ["n1"])
+    assert rig.on_way.in_way_of(visitor) == ["uid-new"]

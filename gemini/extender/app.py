@@ -40,6 +40,7 @@ from gemini.plain import Answer, Plain
 PORT = 8790
 LARGEST_BODY = 256 << 20  # 5,000 whole Node objects of 50 KB
 SLICE_SECONDS = 0.005  # of GET /state, between which others are answered
+METRICS_PART = 0.05  # of the loop's time, at most, for whoever reads the metrics, however often
 NEEDED = (NODE, DEVICE, POD, CLAIM)  # without these there is no book
 WATCHED = (NODE, DEVICE, POD, BUDGET)  # as they are; claims need an answer besides
 SWEEP_SECONDS = 1.0
@@ -82,6 +83,7 @@ class App:
             registry=self.registry,
         )
         self.pods = Gauge("gemini_extender_pods", "Sharepods by where they are", ["state"], registry=self.registry)
+        self._metrics, self._metrics_until = b"", 0.0
 
     def verbs(self) -> dict[str, Plain]:
         """The verbs by path: as aiohttp's routes reach them, and plain requests without it."""
@@ -210,6 +212,14 @@ class App:
         return web.Response(text="ok\n")
 
     async def metrics(self, request: web.Request) -> web.Response:
+        """One text for all who ask within a while: on 5,000 nodes it takes 0.4 s, and every pod may ask."""
+        if (began := time.monotonic()) >= self._metrics_until:
+            self._metrics = self._told()
+            ended = time.monotonic()
+            self._metrics_until = ended + (ended - began) / METRICS_PART
+        return web.Response(body=self._metrics, content_type="text/plain", charset="utf-8")
+
+    def _told(self) -> bytes:
         numbers = figures(self.service.cluster)
         for key, value in numbers.items():
             if key.startswith("cards_"):
@@ -223,7 +233,7 @@ class App:
         self.pods.labels("waiting").set(sum(pod.waits for pod in cluster.pods.values()))
         self.pods.labels("reserved").set(len(cluster.reservations))
         self.pods.labels("placed").set(sum(pod.holds for pod in cluster.pods.values()))
-        return web.Response(body=generate_latest(self.registry), content_type="text/plain", charset="utf-8")
+        return generate_latest(self.registry)
 
 
 def _handler(verb: Plain) -> Callable[[web.Request], Awaitable[web.Response]]:

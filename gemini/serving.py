@@ -83,10 +83,11 @@ def tls_context(args: argparse.Namespace) -> ssl.SSLContext | None:
 @contextlib.asynccontextmanager
 async def listening(
     application: web.Application, host: str, port: int, context: ssl.SSLContext | None = None,
-    verbs: Mapping[str, Plain] | None = None, known: bool = False,
+    verbs: Mapping[str, Plain] | None = None, known: bool = False, shared: bool = False,
 ) -> AsyncIterator[str]:  # fmt: skip
     """Answers on an address for as long as the block runs; its URL. `verbs`: POSTs that are answered without aiohttp
-    where they are plain (plain.py), `known` only to peers with a certificate. Raises CannotServe."""
+    where they are plain (plain.py), `known` only to peers with a certificate. `shared`: others may listen there too.
+    Raises CannotServe."""
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
     await runner.setup()
     assert runner.server is not None
@@ -94,7 +95,7 @@ async def listening(
     make = (lambda: Connection(given, rest, opened, known)) if given else rest
     try:
         try:
-            listener = _bound(host, port)
+            listener = _bound(host, port, shared)
         except OSError as error:
             raise CannotServe(f"{host}:{port}: {error.strerror}; give another --host or --port") from None
         at, number = listener.getsockname()[:2]
@@ -113,13 +114,15 @@ async def listening(
         await runner.cleanup()
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bound(host: str, port: int, shared: bool) -> socket.socket:
     """A socket that listens there. Raises OSError."""
     family, kind, proto, _, at = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     listener = socket.socket(family, kind, proto)
     try:
         listener.setblocking(False)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listener.bind(at)

@@ -266,15 +266,11 @@ async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     turn = Turn(args.state_dir / "device-plugin.lock") if args.wait else None
     metrics = Metrics(service, shell, turn, server)
-    runner = web.AppRunner(metrics.application(), access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
     try:
-        site = web.TCPSite(runner, args.host, args.port, reuse_port=args.wait or None)
-        try:
-            await site.start()
-        except OSError as error:
-            raise serving.CannotServe(f"{args.host}:{args.port}: {error.strerror}; give another --port") from None
-        async with asyncio.TaskGroup() as group:
+        async with (
+            serving.listening(metrics.application(), args.host, args.port, shared=args.wait),
+            asyncio.TaskGroup() as group,
+        ):
             work = group.create_task(_work(client, service, shell, args, ready, turn, server))
             await ended.wait()
             work.cancel()
@@ -286,7 +282,6 @@ async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
         await shell.stop()
         if turn is not None:
             turn.give()
-        await runner.cleanup()
         await kubelet.close()
         await client.close()
 

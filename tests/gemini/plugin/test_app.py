@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
 import tempfile
+import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +18,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from gemini.cli.main import main
 from gemini.plugin.app import Metrics
 from gemini.plugin.turn import Turn
+from tests.e2e.pki import Authority, write_kubeconfig
+from tests.e2e.process import free_port, until
 from tests.gemini.plugin.pods import bound, cards
 from tests.gemini.plugin.rig import Rig, running
 
@@ -101,3 +109,33 @@ def test_a_plugin_that_waits_for_its_turn_is_ready_to_take_it(rig: Rig, tmp_path
     assert [rig.call(asked(None)), rig.call(asked(turn))] == [503, 503]
     turn.waiting = True
     assert rig.call(asked(turn)) == 200
+
+
+def test_connections_that_say_nothing_take_no_descriptor_that_the_plugin_needs(tmp_path: Path) -> None:
+    """Any pod reaches its port: 400 silent connections took all of 256 descriptors, the kubelet's record had none."""
+    kubeconfig = write_kubeconfig(
+        tmp_path / "kubeconfig", "https://127.0.0.1:1", Authority(tmp_path / "ca").certificate, {"token": "t"}
+    )
+    port = free_port()
+    command = [
+        "prlimit", "--nofile=256", sys.executable, "-m", "gemini", "device-plugin", "--node", "n", "--no-claims",
+        "--kubeconfig", str(kubeconfig), "--kubelet-dir", str(tmp_path), "--install-dir", str(tmp_path / "library"),
+        "--state-dir", str(tmp_path / "state"), "--port", str(port),
+    ]  # fmt: skip
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as plugin, ExitStack() as silent:
+        try:
+            until(lambda: answers(port), "the plugin answers")
+            for _ in range(400):
+                silent.enter_context(closing(socket.create_connection(("127.0.0.1", port), 60)))
+            assert answers(port)
+            assert len(os.listdir(f"/proc/{plugin.pid}/fd")) < 200
+        finally:
+            plugin.terminate()
+
+
+def answers(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=20) as reply:
+            return bool(reply.status == 200)
+    except OSError:
+        return False

@@ -81,6 +81,9 @@ class Claims:
             if grants is None:
                 await self._write(claim, f"node {claim.node} has no such card any more")
                 return
+            if not all(grant.memory for grant in grants):
+                await self._write(claim, "memory 0 is no share: nothing would limit it; ask for a size")
+                return
             placement = Placement(claim.key, claim.node, grants)
             refusal = await self._promise(claim, placement)
             if refusal is not None:

@@ -18,8 +18,8 @@ from gemini.kube.spelling import InvalidPod
 from gemini.placement.model import GPU
 
 # What an operator may allow, in the words of the pod's own fields.
-ALLOWANCES = ("privileged", "hostPID", "hostIPC", "hostPath", "capabilities", "envFrom")
-PRIVILEGED, HOST_PID, HOST_IPC, HOST_PATH, CAPABILITIES, ENV_FROM = ALLOWANCES
+ALLOWANCES = ("privileged", "hostPID", "hostIPC", "hostPath", "capabilities", "envFrom", "gpu-memory")
+PRIVILEGED, HOST_PID, HOST_IPC, HOST_PATH, CAPABILITIES, ENV_FROM, MEMORY = ALLOWANCES
 CONTAINERS = ("initContainers", "containers")
 EPHEMERAL = "ephemeralContainers"
 # With one of these a container reaches devices, processes or files of the node.
@@ -65,7 +65,7 @@ def admission_fault(
         mend = "remove it, the scheduler chooses the node and the card (use nodeSelector to narrow its choice)"
         return InvalidPod("spec.nodeName", f"{shown(body['nodeName'])} is preset; {mend}")
     sharing = sharing_containers(spec)
-    for allowance, fault in _faults(body, sharing, by_cdi):
+    for allowance, fault in (*_unlimited(spec), *_faults(body, sharing, by_cdi)):
         if allowance not in allowed:
             return fault
     return None
@@ -101,6 +101,15 @@ def wants_of_others(container: Object) -> bool:
 
 
 # ---- the ways
+
+
+def _unlimited(spec: PodSpec) -> Iterator[tuple[str | None, InvalidPod]]:
+    """A share that reserves no memory has no limit of it on the node, and could take what others were promised."""
+    for tenant, share in zip(spec.ask.tenants, spec.shares, strict=True):
+        field = names.SHARED_MEMORY if share.spelling == names.KUBESHARE else names.GPU_MEMORY
+        if any(want.type == GPU and not want.memory and not want.ratio for want in tenant.wants):
+            problem = "is not said, and a request of 0 reserves none, so nothing would limit it; write a size"
+            yield MEMORY, InvalidPod(field, problem)
 
 
 def _faults(body: Object, sharing: Collection[str], by_cdi: bool) -> Iterator[tuple[str | None, InvalidPod]]:

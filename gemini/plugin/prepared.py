@@ -89,6 +89,8 @@ def prepare(claim: Claim, cards: Mapping[str, Card], node: str) -> Prepared:
         said = " and ".join(f"core {core} with memory {memory}" for core, memory in sorted(amounts))
         raise CannotPrepare(f"it has {said} on different cards; a claim is one share: make a claim of each")
     ((core, memory),) = amounts
+    if not memory:  # for the daemon that means no limit
+        raise CannotPrepare("it has memory 0 of its card; make it anew, and ask for a size")
     limit, latency = _configured(claim, core)
     return Prepared(
         tenant_of(claim.namespace, claim.name, claim.uid), tuple(held), core, limit, memory,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 from collections.abc import Awaitable, Callable
@@ -54,6 +55,20 @@ def test_claim_with_room_is_promised_and_one_without_is_refused(alone: bool) -> 
     run(talk)
     assert sorted([made.word("c"), made.word("d")]) == ["promised", "refused"]
     assert made.promised() == {("n1", 0): (100, 2 * GIB)}
+
+
+def test_claim_of_no_memory_is_refused_for_the_node_would_not_limit_it() -> None:
+    made = world("n1")
+    replica = Replica(made)
+
+    async def talk() -> None:
+        made.allocate("c", "n1", 0, 10, memory=0)
+        await answer(replica)
+
+    run(talk)
+    assert made.word("c") == "refused"
+    assert "ask for a size" in json.dumps(made.objects[CLAIM, "uid-c"]["status"])
+    assert not replica.cluster.book.holdings
 
 
 @pytest.mark.parametrize("alone", [True, False])

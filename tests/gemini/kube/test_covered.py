@@ -19,7 +19,7 @@ from tests.gemini.webhook.test_review import box, of, patched, pod
 GIB = 2**30
 NODE = Node("n", tuple(Device(m, uuid=f"GPU-{m}", memory=16 * GIB) for m in range(4)))
 SIZES = {device.minor: device.memory for device in NODE.devices}
-HERE = Settings(reading=Reading(frozenset(SPELLINGS)))
+HERE = Settings(allowed=frozenset({"gpu-memory"}), reading=Reading(frozenset(SPELLINGS)))
 PODS = {
     "share": pod(box("a"), gpu_request="0.3"),
     "share and bytes": pod(box("a"), gpu_request="0.3", gpu_memory="2Gi"),

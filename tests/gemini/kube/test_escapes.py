@@ -76,6 +76,25 @@ def test_each_way_round_a_share_is_refused_with_its_mend_and_allowed_by_its_own_
     assert admission_fault(plain, parse_pod(plain)) is None
 
 
+@pytest.mark.parametrize("said", [{"gpu-request": "0"}, {"gpu-request": "0", "gpu-limit": "1"}])
+def test_a_share_that_reserves_no_memory_is_refused_for_the_node_would_not_limit_it(said: dict[str, str]) -> None:
+    """No quota counted it, and it could fill a card whose memory was promised to others."""
+    made = pod(share=False)
+    made["metadata"]["annotations"] = {f"gemini.io/{key}": value for key, value in said.items()}
+    fault = admission_fault(made, parse_pod(made), set(ALLOWANCES) - {"gpu-memory"})
+    assert fault is not None
+    assert str(fault).startswith("gemini.io/gpu-memory: is not said")
+    assert admission_fault(made, parse_pod(made), {"gpu-memory"}) is None
+    made["metadata"]["annotations"]["gemini.io/gpu-memory"] = "1Gi"
+    assert admission_fault(made, parse_pod(made)) is None
+
+
+def test_kubeshares_share_that_reserves_no_memory_is_refused_in_its_own_words() -> None:
+    made = pod(share=False)
+    made["metadata"]["labels"] = {"sharedgpu/gpu_request": "0", "sharedgpu/gpu_limit": "1.0"}
+    assert str(admission_fault(made, parse_pod(made))).startswith("sharedgpu/gpu_mem: is not said")
+
+
 @pytest.mark.parametrize(
     "spec",
     [

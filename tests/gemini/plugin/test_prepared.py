@@ -74,6 +74,7 @@ def test_several_cards_are_one_tenant_and_parts_of_one_card_add_up() -> None:
     [
         ((result(0, 30), result(1, 20)), "n1", "make a claim of each"),
         ((result(7),), "n1", "gpu-7 is no card of this node"),
+        ((result(consumedCapacity={"core": "30", "memory": "0"}),), "n1", "memory 0 of its card"),
         ((result(),), "n2", "its devices are n1's"),
         ((result(bindingConditions=["gemini.io/promised"]),), "n1", "the extender has not promised its cards"),
     ],

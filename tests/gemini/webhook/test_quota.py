@@ -19,7 +19,7 @@ from gemini.webhook.settings import Settings
 from tests.gemini.webhook.test_review import box, of, pod, review
 
 GIB = 2**30
-HERE = Settings(reading=Reading(frozenset(SPELLINGS)))
+HERE = Settings(allowed=frozenset({"gpu-memory"}), reading=Reading(frozenset(SPELLINGS)))
 Object = dict[str, Any]
 
 

@@ -282,6 +282,53 @@ def test_a_nodes_credentials_end_pods_of_that_node_alone(
         plane.kubectl("delete", "-f", "-", text=listed)
 
 
+def test_a_nodes_credentials_write_records_and_the_model_alone(
+    renderings: dict[str, list[Object]], plane: Plane, namespace: str
+) -> None:
+    """Else they take taints off their node, and give it labels that its kubelet may not: others' pods come there."""
+    kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+    given = [one for one in renderings["as it comes"] if one["kind"] in kinds]
+    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": given})
+    plane.kubectl("apply", "-f", "-", text=listed)
+    user = f"system:serviceaccount:{NAMESPACE}:gemini-node"  # with all rights: the policy alone keeps it
+    plane.kubectl("create", "clusterrolebinding", "node-all", "--clusterrole=cluster-admin", f"--user={user}")
+    who = (
+        f"--as={user}",
+        "--as-user-extra=authentication.kubernetes.io/node-name=written",
+    )
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+
+    def change(what: str, patch: object, *more: str) -> str:
+        words = ("-n", namespace, "patch", *what.split(), "--type=merge", "-p", json.dumps(patch), *who, *more)
+        return plane.kubectl(*words, check=False).stderr
+
+    def refused(what: str, patch: object, *more: str) -> bool:
+        return "writes records of pods and the model of its cards alone" in change(what, patch, *more)
+
+    try:
+        taint = {"key": "own", "value": "x", "effect": "NoSchedule"}
+        plane.api.post("/api/v1/nodes", {"metadata": {"name": "written"}, "spec": {"taints": [taint]}})
+        spec = {"nodeName": "written", "containers": [{"name": "a", "image": "x"}], "terminationGracePeriodSeconds": 0}
+        plane.api.post(pods, {"metadata": {"name": "mine", "labels": {"a": "b"}}, "spec": spec})
+        label = {"metadata": {"labels": {"node-restriction.kubernetes.io/vault": "true"}}}
+        until(lambda: refused("node written", label, "--dry-run=server"), "the policy")
+        for patch in (label, {"metadata": {"annotations": {names.NODE_CORDON: ""}}}, {"spec": {"taints": []}}):
+            assert refused("node written", patch), patch
+        for patch in (
+            {"metadata": {"labels": {"a": "c"}}}, {"metadata": {"annotations": {"x": "y"}}},
+            {"metadata": {"finalizers": ["a/b"]}}, {"spec": {"activeDeadlineSeconds": 5}},
+        ):  # fmt: skip
+            assert refused("pod mine", patch), patch
+        assert change("node written", {"metadata": {"labels": {names.NODE_MODEL_LABEL: "H200"}}}) == ""
+        assert change("node written --subresource=status", {"status": {"capacity": {names.RESOURCE_CORE: "100"}}}) == ""
+        assert change("pod mine", {"metadata": {"annotations": dict.fromkeys(names.RECORD_KEYS, "1")}}) == ""
+    finally:
+        plane.api.delete(f"{pods}/mine", 0)
+        plane.api.delete("/api/v1/nodes/written")
+        plane.kubectl("delete", "clusterrolebinding", "node-all")
+        plane.kubectl("delete", "-f", "-", text=listed)
+
+
 def test_kustomizes_base_is_the_chart_with_cert_manager(helm: Helm, plane: Plane) -> None:
     text = plane.kubectl("kustomize", str(ROOT / "deploy/kustomize/cluster")).stdout
     ours = {_key(one): one for one in yaml.safe_load_all(text)}

@@ -292,10 +292,10 @@ def test_a_nodes_credentials_change_what_is_on_that_node_alone(plane: Plane, nod
             path = plane.folder / "gemini-node.kubeconfig"
             write_kubeconfig(path, plane.server, plane.authority.certificate, {"token": token})
             for name in (node.name, other):
-                change = ("annotate", "node", name, "--overwrite", f"e2e={uuid.uuid4().hex}")
+                change = ("label", "node", name, "--overwrite", f"{names.NODE_MODEL_LABEL}=e2e-{uuid.uuid4().hex}")
                 done = plane.kubectl("--kubeconfig", str(path), *change, check=False)
                 said[whose, name] = done.stdout + done.stderr
-    assert said.pop(("the pod's", node.name)) == f"node/{node.name} annotated\n"
+    assert said.pop(("the pod's", node.name)) == f"node/{node.name} labeled\n"
     assert all("gemini-node changes what is on its own node alone" in text for text in said.values()), said
 
 

@@ -32,16 +32,17 @@ from scheduler_backend.core.tenant import WHOLE_PPM, InvalidSpec, TenantSpec, sh
 from scheduler_backend.problem import Problem
 from scheduler_backend.users import Bounds, Users
 
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGTPE]?)(i?)B?\s*")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGTPE]?)(i?)B?")
+LONGEST_NUMBER = 64  # characters of a share or a size; whoever writes more means none
 SYSTEM_STATE_DIR = Path("/run/gemini")  # the daemon on it is the machine's own, and its shares are everybody's
 LEAST_TRACE_BYTES = 64 << 10  # the opening of a file takes up to 4 KiB, and events are written a hundred at a time
 
 
 def parse_share(value: object, what: str) -> int:
     """0.3, "0.3" or "30%" as ppm; raises Problem with the value. The range is the tenant's matter."""
-    text = str(value).strip()
+    text = _short(value)
     try:
-        if isinstance(value, bool):
+        if isinstance(value, bool) or len(text) > LONGEST_NUMBER:
             raise InvalidOperation
         number = Decimal(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
         if not number.is_finite() or abs(number) > 1000:
@@ -51,13 +52,21 @@ def parse_share(value: object, what: str) -> int:
     return round(number * WHOLE_PPM)
 
 
+def _short(value: object) -> str:
+    """A value's text without the blanks around it, and no longer than can be told from one that is too long."""
+    text = str(value).strip()
+    return text if len(text) <= LONGEST_NUMBER else f"{text[:LONGEST_NUMBER]}..."
+
+
 def parse_bytes(value: object, what: str) -> int:
     """4294967296, "4Gi", "4GiB", "4G" or "512Mi" as bytes; raises Problem with the value."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63:
         return value
-    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    text = _short(value)
+    match = _SIZE.fullmatch(text) if isinstance(value, str) and len(text) <= LONGEST_NUMBER else None
     if match is None:
-        raise Problem(f"{what} {value!r} is no size; write it such as 4GiB, 512Mi or 4G")
+        told = repr(text) if isinstance(value, str) else text
+        raise Problem(f"{what} {told} is no size; write it such as 4GiB, 512Mi or 4G")
     power = " KMGTPE".index(match[2].upper()) if match[2] else 0
     size = int(Decimal(match[1]) * (1024 if match[3] else 1000) ** power)
     if size >= 1 << 63:

@@ -15,6 +15,8 @@ from scheduler_backend.problem import Problem
 SIM_NVML = Path(libhook.__file__).resolve().parent / "lib" / "sim" / "libnvidia-ml.so.1"
 _UUID = re.compile(r"(?:GPU-)?([0-9a-f]{8})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{12})", re.I)
 
+_LONGEST_INDEX, _LONGEST_TOLD = 9, 80  # characters
+
 
 @dataclass(frozen=True)
 class Gpu:
@@ -139,10 +141,12 @@ def find(gpus: list[Gpu], wanted: object) -> int:
         if 0 <= wanted < len(gpus):
             return wanted
     elif isinstance(wanted, str):
-        if wanted.isdecimal() and int(wanted) < len(gpus):
+        if wanted.isdecimal() and len(wanted) <= _LONGEST_INDEX and int(wanted) < len(gpus):
             return int(wanted)
         for gpu in gpus:
             if gpu.uuid.lower() == wanted.lower():
                 return gpu.index
     names = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in gpus)
-    raise Problem(f"GPU {wanted!r} does not exist here; there is {names}")
+    told = repr(wanted)
+    told = told if len(told) <= _LONGEST_TOLD else f"{told[:_LONGEST_TOLD]}..."
+    raise Problem(f"GPU {told} does not exist here; there is {names}")

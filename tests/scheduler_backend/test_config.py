@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from pathlib import Path
 
 import pytest
@@ -123,3 +124,18 @@ def test_shares(text: object, ppm: int):
 )
 def test_sizes(text: object, size: int):
     assert config.parse_bytes(text, "memory") == size
+
+
+@pytest.mark.parametrize("text", ["1{}x", "{}", "{}x", "0.{}1x"])
+@pytest.mark.parametrize("blank", [" ", "0", "1", "\t"])
+def test_a_text_without_end_is_refused_in_a_line_and_as_soon_as_it_is_seen(text: str, blank: str):
+    def seconds(length: int) -> float:
+        long = text.format(blank * length)
+        began = time.perf_counter()
+        for read in (config.parse_bytes, config.parse_share):
+            with pytest.raises(Problem) as refused:
+                read(long, "memory")
+            assert len(str(refused.value)) < 200
+        return time.perf_counter() - began
+
+    assert min(seconds(40_000) for _ in range(3)) < 40 * max(1e-4, min(seconds(4_000) for _ in range(3)))

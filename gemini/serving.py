@@ -88,7 +88,7 @@ async def listening(
     """Answers on an address for as long as the block runs; its URL. `verbs`: POSTs that are answered without aiohttp
     where they are plain (plain.py), `known` only to peers with a certificate. `shared`: others may listen there too.
     Raises CannotServe."""
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS, auto_decompress=False)
     await runner.setup()
     assert runner.server is not None
     rest, given, opened = runner.server, verbs or {}, set[Connection]()

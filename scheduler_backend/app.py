@@ -244,7 +244,10 @@ class _Site:
 
 
 async def _open_site(application: web.Application, listening: list[socket.socket], limits: DoorBounds) -> _Site:
-    runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=0.5, logger=_http_log)
+    runner = web.AppRunner(  # what the door lets in would be a thousand times as much, inflated
+        application, access_log=None, handle_signals=False, shutdown_timeout=0.5, logger=_http_log,
+        auto_decompress=False,
+    )  # fmt: skip
     await runner.setup()
     assert runner.server is not None
     loop = asyncio.get_running_loop()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
+import json
 import re
 import socket
 import threading
@@ -94,6 +96,18 @@ def test_a_connection_is_answered_once(rig: Rig) -> None:
             text = answer.read()
     assert text.count(b"200 OK") == 1
     assert b"Connection: close" in text
+
+
+def test_no_body_is_inflated(rig: Rig) -> None:
+    body = gzip.compress(json.dumps({"name": "inflated", "request": 0.1}).encode())
+    head = b"POST /tenants HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with socket.socket(socket.AF_UNIX) as one:
+        one.settimeout(60)
+        one.connect(str(rig.state_dir / "control.sock"))
+        one.sendall(head + body)
+        answer = b"".join(iter(lambda: one.recv(4096), b""))
+    assert answer.startswith(b"HTTP/1.1 422 "), answer
+    assert b"the body is no JSON object" in answer
 
 
 def test_many_readers_share_one_text(rig: Rig) -> None:

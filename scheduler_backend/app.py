@@ -105,7 +105,7 @@ class Daemon:
             registry = Registry(server, state_dir, reserved_epoch, self.publisher)
             server.on_change = registry.save
             registry.users = settings.users
-            registry.restore(saved)
+            registry.restore(saved, settings.tenants)
             registry.apply(settings.tenants)
             sites = [await self._serve_control(server, registry)]
             try:

@@ -182,6 +182,9 @@ class Registry:
         try:
             for name, spec in specs.items():
                 validate(spec, count)
+                if name in running and (owner := self.server.endpoints[name].owner) is not None:
+                    who = f"user {user_name(owner)}'s"
+                    raise Problem(f"tenant {name} is {who} while it runs; end it first, or choose another name")
                 if name in running and running[name].gpus != spec.gpus:
                     raise Problem(f"tenant {name}: its GPUs cannot change while it runs; end it first")
                 validate_sum(spec, [*kept, *(other for other in specs.values() if other is not spec)])
@@ -210,14 +213,22 @@ class Registry:
         self.save()
 
     # --- restarts ---------------------------------------------------------------------------------------------------
-    def restore(self, saved: Saved) -> None:
-        """Bring back the tenants of before; what no longer fits is left out with a word. `apply` must follow: only
-        with the config file's shares is the set whole that is kept and published."""
+    def restore(self, saved: Saved, configured: tuple[TenantSettings, ...] = ()) -> None:
+        """Bring back the tenants of before; what no longer fits beside those of the config file is left out with a
+        word: no user's tenant keeps the daemon from starting with what its administrator has written. `apply` of
+        these must follow: only with them is the set whole that is kept and published. Raises Problem."""
         self._loading = True
+        count = len(self.server.gpus)
+        fixed = {tenant.name: tenant.spec(self._find, count) for tenant in configured}
         for spec in saved.tenants:
             try:
-                validate(spec, len(self.server.gpus))
-                validate_sum(spec, self.server.node.tenants.values())
+                validate(spec, count)
+                named = fixed.get(spec.name)
+                if named is not None and (spec.name in saved.owners or named.gpus != spec.gpus):
+                    raise Problem("the config file has a tenant of this name")
+                running = [one for one in self.server.node.tenants.values() if one.name not in fixed]
+                others = [one for one in fixed.values() if one is not named]
+                validate_sum(named or spec, [*running, *others])
                 registration = Registration()
                 pids = saved.pids.get(spec.name, {})
                 for pid, started in pids.items():

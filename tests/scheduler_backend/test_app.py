@@ -283,6 +283,35 @@ def test_shares_of_the_file_are_read_again_when_it_changes_and_on_sighup(tmp_pat
         client.grant()
 
 
+RUN = {"request": 0.5, "gpus": [0], "pid": 1}
+
+
+@pytest.mark.parametrize("run", [{**RUN, "name": "run"}, {**RUN, "name": "made", "gpus": [1]}])
+def test_no_running_tenant_keeps_the_daemon_from_starting_with_its_file(tmp_path: Path, run: dict[str, object]) -> None:
+    """One that leaves no room for a larger share of the file, and one that has a name which the file gave later."""
+    file = tmp_path / "gemini.toml"
+    file.write_text("[tenants.old]\nrequest = 0.5\ngpus = [0]\n")
+    with Rig("--config", str(file)) as rig:
+        assert rig.http("POST", "/tenants", run)[0] == 200
+        file.write_text("[tenants.made]\nrequest = 0.8\ngpus = [0]\n")
+        wait_for(lambda: "reload-refused" in rig.log(), what="refusal")
+        rig.stop()
+        rig.start()
+        assert {tenant["name"]: tenant["request"] for tenant in rig.state()["tenants"]} == {"made": 0.8}
+        assert f"tenant-not-restored tenant={run['name']}" in rig.log()
+
+
+def test_a_share_of_the_file_is_not_given_to_who_had_its_name_first(tmp_path: Path) -> None:
+    file = tmp_path / "gemini.toml"
+    file.write_text("")
+    with Rig("--config", str(file)) as rig:
+        assert rig.http("POST", "/tenants", {**RUN, "name": "made", "request": 0.1})[0] == 200
+        file.write_text("[tenants.made]\nrequest = 0.9\ngpus = [0]\n")
+        wait_for(lambda: "reload-refused" in rig.log(), what="refusal")
+        assert "while it runs; end it first, or choose another name" in rig.log()
+        assert rig.of("made")["request"] == 0.1
+
+
 def test_sixty_four_tenants_join_and_all_get_their_turn() -> None:
     with Rig("--no-trace") as rig:
         clients = []

@@ -116,7 +116,7 @@ class Handovers(Outbox):
                     order.epoch,
                     order.not_before_ns,
                     order.wanting_from_ns,
-                    not all(map(self._reads_page, order.clients)),
+                    order.more > 0 or not all(map(self._reads_page, order.clients)),
                 )
 
     def _set_clock(self) -> None:

@@ -10,7 +10,7 @@ limit until the quota ends may be next, but not before it has rested.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from scheduler_backend.core.events import Prepare
 from scheduler_backend.core.policy import HANDOVER_NS, SCALE, Policy, moved_on, pick, virtual
@@ -19,6 +19,9 @@ from scheduler_backend.core.seat import Member, Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
 
 NEVER_NS = (1 << 63) - 1
+# Of a tenant's processes that wait so many are told ahead, for each that comes to wait makes the order another one: of
+# hundreds, each would have all others told anew.
+TOLD_AHEAD: Final = 8
 
 
 class Books(Protocol):
@@ -83,7 +86,7 @@ def next_order(machine: Books) -> Prepare | None:
         holder.name,
         machine.epoch,
         following.name,
-        tuple(member.client for member in waits),
+        _told_ahead(waits),
         0,
         quota_ns,
         lease_ns,
@@ -93,6 +96,7 @@ def next_order(machine: Books) -> Prepare | None:
         wanting_from_ns,
         brief=_brief(waits, cap_ns),
         shared=bool(machine.sharing),
+        more=max(0, len(waits) - TOLD_AHEAD),
     )
 
 
@@ -138,7 +142,7 @@ def orders_behind(machine: Books, order: Prepare) -> list[Prepare]:
             order.tenant,
             0,
             first.name,
-            tuple(member.client for member in waits),
+            _told_ahead(waits),
             0,
             quota_ns := machine.quota_from(first, contended, at_ns),
             quota_ns + policy.lease_margin_ns,
@@ -148,11 +152,16 @@ def orders_behind(machine: Books, order: Prepare) -> list[Prepare]:
             max(0, order.quota_ns - policy.extend_lead_ns),
             brief=_brief(waits, cap_ns),
             shared=order.shared,
+            more=max(0, len(waits) - TOLD_AHEAD),
         )
         found.append(order)
     for each in reversed(held):
         each.undo()
     return found
+
+
+def _told_ahead(members: list[Member]) -> tuple[int, ...]:
+    return tuple(member.client for member in members[:TOLD_AHEAD])
 
 
 def _brief(members: list[Member], cap_ns: int) -> tuple[int, ...]:
@@ -187,6 +196,7 @@ def same_grant(known: Prepare, order: Prepare) -> bool:
         and known.holder_epoch == order.holder_epoch
         and known.tenant == order.tenant
         and known.clients == order.clients
+        and known.more == order.more
         and known.brief == order.brief
         and known.cap_ns == order.cap_ns
         and known.contended == order.contended

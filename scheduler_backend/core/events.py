@@ -180,7 +180,7 @@ class Grant(NamedTuple):
 
 
 class Prepare(NamedTuple):
-    """When the holder's epoch has drained, this tenant has the token: tell its clients, and let it be carried out.
+    """When the holder's epoch has drained, this tenant has the token: tell these clients, and let it be carried out.
 
     With `after` it stands behind the order of that epoch: it counts once that was carried out, for a holder that wanted
     more, and wanting_from_ns is then from that moment on.
@@ -202,6 +202,7 @@ class Prepare(NamedTuple):
     after: int = 0  # epoch
     brief: tuple[int, ...] = ()  # those of its clients whose bursts are only a small part of a cap
     shared: bool = False  # as of Grant
+    more: int = 0  # so many processes of it wait besides `clients`, and are told once it was carried out
 
 
 class Unprepare(NamedTuple):

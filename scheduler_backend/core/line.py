@@ -59,7 +59,9 @@ def grant_of(order: Prepare, client: int) -> Grant:
     """What one of its clients has once it was carried out."""
     quota_ns, cap_ns = order.quota_ns, order.cap_ns
     if order.contended:
-        quota_ns, cap_ns = of_several(quota_ns, cap_ns, len(order.clients), len(order.brief) - (client in order.brief))
+        quota_ns, cap_ns = of_several(
+            quota_ns, cap_ns, len(order.clients) + order.more, len(order.brief) - (client in order.brief)
+        )
     return Grant(client, order.gpu, order.epoch, quota_ns, order.lease_ns, cap_ns, order.contended, False, order.shared)
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from scheduler_backend.core import events as ev
-from scheduler_backend.core.ahead import NEVER_NS
+from scheduler_backend.core.ahead import NEVER_NS, TOLD_AHEAD
+from scheduler_backend.core.line import grant_of
 from scheduler_backend.core.policy import MS, Policy
 from scheduler_backend.core.tenant import TenantSpec
 from tests.scheduler_backend.core.test_machine import Bench, of
@@ -134,6 +135,23 @@ def test_there_is_no_order_while_two_processes_of_the_holder_must_drain():
     assert not of(bench.ask(2), ev.Prepare)
     (order,) = of(bench.back(11), ev.Prepare)
     assert order.holder == 1
+
+
+def test_of_many_processes_that_come_to_wait_each_has_only_a_few_told_anew():
+    count = 100
+    bench = Bench(("a", 0.5), ("b", 0.5))
+    bench.ask(1)
+    for client in range(count):
+        bench.do(ev.ClientJoined("b", 100 + client, (0,)))
+    orders = [order for client in range(count) for order in of(bench.ask(100 + client), ev.Prepare)]
+    assert sum(len(order.clients) for order in orders) <= TOLD_AHEAD * count
+    assert (len(orders[-1].clients), orders[-1].more) == (TOLD_AHEAD, count - TOLD_AHEAD)
+    bench.at(10)
+    granted = of(carried(bench), ev.Grant)
+    assert {grant.client for grant in granted} == {100 + client for client in range(count)}
+    assert {(grant.quota_ns, grant.cap_ns) for grant in granted} == {
+        (each.quota_ns, each.cap_ns) for each in (grant_of(orders[-1], client) for client in orders[-1].clients)
+    }
 
 
 def owed_much() -> Bench:

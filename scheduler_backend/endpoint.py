@@ -77,6 +77,7 @@ class Endpoint:
         self.folder = folder
         self.users = frozenset() if owner is None else frozenset({owner, os.getuid(), 0})
         self.by_nonce: dict[int, Client] = {}
+        self.kept = ""  # these as state.json has them; empty: to be told anew
         self.peers: dict[int, Peer] = {}  # nonce -> process that has not said Hello yet
         self.connections: dict[int, Connection] = {}  # by descriptor, the oldest first
         self.shaking: dict[int, Connection] = {}  # of them, those whose handshake is not over

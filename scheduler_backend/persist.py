@@ -14,7 +14,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,11 @@ def _boot() -> str:
         return _BOOT.read_text().strip()
     except OSError:
         return ""
+
+
+def clients_text(clients: Sequence[tuple[str, int, int, int]]) -> str:
+    """These (tenant, nonce, pid, start time) as they stand in state.json."""
+    return json.dumps(clients)[1:-1]
 
 
 def _make_tenants(path: Path) -> None:
@@ -168,24 +173,25 @@ class StateDir:
                 os.replace(self._file, self._file.with_suffix(".bad"))
             return Saved()
 
-    def save(self, saved: Saved) -> bool:
-        """Replace state.json; whether it was written. On a full disk say so, once, and go on."""
+    def save(self, saved: Saved, clients: Sequence[str] = ()) -> bool:
+        """Replace state.json; whether it was written. On a full disk say so, once, and go on. `clients`: texts of more
+        clients (`clients_text`), which are thousands, and of which a save changes one."""
         raw: dict[str, Any] = {
             "format": FORMAT,
             "reserved_epoch": saved.reserved_epoch,
             "incarnation": saved.incarnation,
             "tenants": saved.tenants,
             "pids": saved.pids,
-            "clients": saved.clients,
             "owners": saved.owners,
             "shares": saved.shares,
             "cards": self.cards,
             "boot": _boot(),
         }
+        texts = [text for text in (clients_text(saved.clients), *clients) if text]
         temporary = self._file.with_suffix(".tmp")
         try:
             with os.fdopen(private.open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as file:
-                file.write(json.dumps(raw))
+                file.write(f'{json.dumps(raw)[:-1]}, "clients": [{", ".join(texts)}]}}')
             os.replace(temporary, self._file)
         except OSError as error:
             if not self._told_unwritable:

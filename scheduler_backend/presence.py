@@ -53,6 +53,7 @@ class Presence(Handovers):
                 raise wire.BadFrame(f"the tenant has {MOST_CLIENTS} processes already", errno.EUSERS)
             client = Client(next(self._numbers), endpoint.name, hello.nonce)
             endpoint.by_nonce[hello.nonce] = client
+            endpoint.kept = ""
             self.clients[client.number] = client
         if client.route is not None and client.route != route:
             client.route.client = None
@@ -124,6 +125,7 @@ class Presence(Handovers):
 
     def _attach(self, endpoint: Endpoint, client: Client, peer: Peer) -> None:
         client.peer, client.proven_pid, client.pid = peer, peer.pid, peer.pid
+        endpoint.kept = ""
         peer.watch(self.loop, lambda: self._gone(endpoint, client))
 
     def _remember(self, endpoint: Endpoint, nonce: int, pid: int, started: int) -> None:
@@ -134,6 +136,7 @@ class Presence(Handovers):
         client = Client(next(self._numbers), endpoint.name, nonce)
         client.pid = pid
         endpoint.by_nonce[nonce] = client
+        endpoint.kept = ""
         self.clients[client.number] = client
         if peer is not None:
             self._attach(endpoint, client, peer)
@@ -147,6 +150,7 @@ class Presence(Handovers):
         if endpoint.by_nonce.get(client.nonce) is not client:
             return
         del endpoint.by_nonce[client.nonce]
+        endpoint.kept = ""
         if client.route is not None:  # what is unread there says nothing any more
             endpoint.drop(client.route)
         self.clients.pop(client.number, None)

@@ -17,8 +17,9 @@ from typing import Any
 from scheduler_backend import devices
 from scheduler_backend.config import TenantSettings, parse_bytes, resolve
 from scheduler_backend.core.tenant import InvalidSpec, TenantSpec, share_text, validate, validate_sum
+from scheduler_backend.endpoint import Endpoint
 from scheduler_backend.peers import Peer
-from scheduler_backend.persist import EPOCH_BLOCK, Saved, StateDir
+from scheduler_backend.persist import EPOCH_BLOCK, Saved, StateDir, clients_text
 from scheduler_backend.problem import Problem
 from scheduler_backend.publisher import Publisher, Share
 from scheduler_backend.server import Server
@@ -42,6 +43,23 @@ def _told(spec: TenantSpec, field_name: str) -> str:
 def is_administrator(uid: int | None) -> bool:
     """May this user do everything? None: it is no user's word but our own."""
     return uid in (None, 0, os.geteuid())
+
+
+def _kept(endpoint: Endpoint) -> str:
+    """A tenant's clients as state.json has them, made anew where one came or went."""
+    if not endpoint.kept:
+        endpoint.kept = clients_text(
+            [
+                (
+                    client.tenant,
+                    client.nonce,
+                    client.peer.pid if client.peer else 0,
+                    client.peer.start_time if client.peer else 0,
+                )
+                for client in endpoint.by_nonce.values()
+            ]
+        )
+    return endpoint.kept
 
 
 class Conflict(Problem):
@@ -253,15 +271,7 @@ class Registry:
         epoch, reserved = self.server.node.epochs.last, self._reserved_epoch
         if epoch + EPOCH_BLOCK // 2 > reserved:
             reserved = epoch + EPOCH_BLOCK
-        clients = [
-            (
-                client.tenant,
-                client.nonce,
-                client.peer.pid if client.peer else 0,
-                client.peer.start_time if client.peer else 0,
-            )
-            for client in self.server.clients.values()
-        ]
+        clients = [_kept(endpoint) for endpoint in self.server.endpoints.values()]
         pids = {
             name: {pid: peer.start_time for pid, peer in registration.peers.items()}
             for name, registration in self.registrations.items()
@@ -274,7 +284,8 @@ class Registry:
         ]
         owners = {name: one.owner for name, one in self.server.endpoints.items() if one.owner is not None}
         shares = [name for name, registration in self.registrations.items() if registration.share]
-        if self.state_dir.save(Saved(reserved, self.server.incarnation, tenants, pids, clients, owners, shares)):
+        saved = Saved(reserved, self.server.incarnation, tenants, pids, [], owners, shares)
+        if self.state_dir.save(saved, clients):
             self._reserved_epoch = reserved
         self._publish()
 

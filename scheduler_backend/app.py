@@ -79,16 +79,16 @@ class Daemon:
             written = state_dir.save(saved)  # before the first epoch is used
             shown = [{"uuid": gpu.uuid, "name": gpu.name, "simulated": gpu.simulated} for gpu in self.gpus]
             policy = settings.policy
-            if not is_able(self.gpus):
+            loop = asyncio.get_running_loop()
+            loop.set_default_executor(ThreadPoolExecutor(1, "gemini-look"))  # looks at the driver, one after the other
+            if not await asyncio.to_thread(is_able, self.gpus):
                 policy = policy._replace(shared_limits=False)
             head = trace.header(policy, shown, last_epoch, started_ns, incarnation)
             recorder = trace.Recorder(
                 settings.state_dir / "trace.jsonl" if settings.trace else None, head, settings.trace_bytes
             )
             stack.callback(recorder.close)
-            loop = asyncio.get_running_loop()
             cards.listen(loop)
-            loop.set_default_executor(ThreadPoolExecutor(1, "gemini-look"))  # looks at the driver, one after the other
             server = Server(
                 loop,
                 settings.state_dir,

@@ -4,21 +4,27 @@ A static program, a cleared environment, an image without the library: their wor
 share can be kept against it. Whose it is, is told by what such a process cannot lose: the tenant's folder that is
 mounted into its container, the socket in its first environment, or the process it descends from. What is none of these
 is a stranger. Looked at when somebody asks how things are, at most once a second, and from a thread: the driver may
-take its time. Nothing is done about them.
+take its time, and a process can keep whoever reads its memory (/proc/PID/environ) waiting for ever. Who asks then gets
+what is known. Nothing is done about them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from scheduler_backend import devices
+from scheduler_backend.aside import Aside
 from scheduler_backend.devices import Gpu
 
+log = logging.getLogger("gemini.outside")
+
 LOOK_NS = 1_000_000_000
+PATIENCE_SECONDS = 1.0  # for one look; the next ones do not wait for one that hangs
 _GENERATIONS = 16  # of ancestors that are looked at
 
 
@@ -48,18 +54,31 @@ class Outside:
         self.registrants: Callable[[], dict[int, str]] = dict
         self._looked_ns: int | None = None
         self._looking = asyncio.Lock()
+        self._aside = Aside("gemini-outside")
+        self._under_way: asyncio.Task[list[Stray]] | None = None
+        self._hangs = False
         self.strays: list[Stray] = []
 
     async def look(self) -> None:
-        """Bring `strays` up to date."""
+        """Bring `strays` up to date, as far as that can be done in time."""
         async with self._looking:
             now_ns = time.monotonic_ns()
             if self._looked_ns is not None and now_ns - self._looked_ns < LOOK_NS:
                 return
-            found = await asyncio.to_thread(self._look, self._clients(), self.registrants(), self._tenants())
-            clients = self._clients()  # one may have said Hello meanwhile
-            self.strays = [stray for stray in found if stray.pid not in clients]
+            if self._under_way is None:
+                clients, registrants, tenants = self._clients(), self.registrants(), self._tenants()
+                look = self._aside.do(lambda: self._look(clients, registrants, tenants))
+                self._under_way = asyncio.get_running_loop().create_task(look)
+            await asyncio.wait([self._under_way], timeout=0 if self._hangs else PATIENCE_SECONDS)
             self._looked_ns = time.monotonic_ns()
+            if not self._under_way.done():
+                if not self._hangs:
+                    log.warning("look-hangs seconds=%.0f what=processes-on-the-cards", PATIENCE_SECONDS)
+                self._hangs = True
+                return
+            found, self._under_way, self._hangs = self._under_way.result(), None, False
+            known = self._clients()  # one may have said Hello meanwhile
+            self.strays = [stray for stray in found if stray.pid not in known]
 
     def count(self, tenant: str | None, gpu: int | None = None) -> int:
         """How many of them a tenant has, on one GPU or on all; strangers with None."""

@@ -75,6 +75,26 @@ def test_one_that_says_hello_while_it_is_looked_at_is_none(tmp_path: Path) -> No
     assert (seen.count(None), seen.count(None, 0), seen.count(None, 1), seen.count("a")) == (1, 1, 0, 0)
 
 
+def test_a_process_that_cannot_be_read_keeps_nobody_waiting(tmp_path: Path) -> None:
+    process(tmp_path, 9)
+    process(tmp_path, 10)
+    (tmp_path / "9" / "environ").unlink()
+    os.mkfifo(tmp_path / "9" / "environ")  # as where its memory is a file of a server that does not answer
+
+    async def look_twice() -> list[Stray]:
+        seen = Outside(GPUS[:1], FOLDER, lambda: ["a"], dict, lambda gpu: [9, 10], tmp_path)
+        await seen.look()
+        assert seen.strays == []
+        with (tmp_path / "9" / "environ").open("wb") as file:
+            file.write(b"GEMINI_SOCKET=/run/gemini/tenants/a/tenant.sock")
+        while not seen.strays:
+            await asyncio.sleep(0.01)
+            await seen.look()
+        return seen.strays
+
+    assert asyncio.run(look_twice()) == [Stray(0, 9, "a"), Stray(0, 10, None)]
+
+
 @pytest.fixture(scope="module")
 def bed() -> Iterator[Bed]:
     with Bed() as made:

@@ -16,6 +16,7 @@ import http.client
 import json
 import os
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -120,11 +121,20 @@ class _Connection(http.client.HTTPConnection):
         try:
             believed = private.check_daemon_folder(folder)
             self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            _wait_to_connect(self.sock, self._path, self.timeout or 0.0)
             self.sock.settimeout(self.timeout)
-            self.sock.connect(str(self._path))
             private.check_answering(self.sock, folder, believed)
         except DaemonProblem as error:
             raise Problem(str(error)) from None
+
+
+def _wait_to_connect(connection: socket.socket, path: Path, seconds: float) -> None:
+    """Connect, also where the daemon's queue is full for now: who may not wait in the kernel is turned away at once."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(seconds), 0))
+    try:
+        connection.connect(str(path))
+    except BlockingIOError:
+        raise TimeoutError from None
 
 
 class NoDaemon(Problem):

@@ -320,3 +320,31 @@ def test_root_may_look_at_the_daemon_of_a_user_in_that_users_folder(place: Place
     with listener(place.node.control, NOBODY):
         assert ask(place.node, "GET", "/state")["device"] == {"name": "mine"}
     assert asked(place)
+
+
+def test_a_daemon_whose_queue_is_full_for_now_is_waited_for(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    tmp_path.chmod(0o711)
+    said: list[object] = []
+    with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(socket.socket(socket.AF_UNIX))
+        listening.bind(str(node.control))
+        listening.listen(0)
+        others = 0
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                one = stack.enter_context(socket.socket(socket.AF_UNIX))
+                one.setblocking(False)
+                one.connect(str(node.control))
+                others += 1
+        asking = threading.Thread(target=lambda: said.append(ask(node, "GET", "/version", timeout=60)))
+        asking.start()
+        asking.join(0.2)  # it stands before a full queue by then
+        for _ in range(others):
+            listening.accept()[0].close()
+        answering, _ = listening.accept()
+        answering.recv(4096)
+        answering.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 11\r\nConnection: close\r\n\r\n{"wire": 1}')
+        answering.close()
+        asking.join(60)
+    assert said == [{"wire": 1}]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from bench.hostile import machine, pages, web, words, zmtp
+from bench.hostile import machine, orders, pages, web, wishes, words, zmtp
 from bench.hostile.table import Attack
 
-ATTACKS: dict[str, Attack] = {one.name: one for module in (zmtp, words, pages, web, machine) for one in module.ATTACKS}
+MODULES = (zmtp, words, wishes, pages, web, orders, machine)
+ATTACKS: dict[str, Attack] = {one.name: one for module in MODULES for one in module.ATTACKS}
 
 
 def listing() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import http.client
 import json
 import os
@@ -126,6 +127,22 @@ def huge_bodies(place: Place) -> Steps:
             with over_tcp(place) as one:
                 send(one, b"POST /metrics HTTP/1.1\r\nHost: x\r\n" + head + bytes(1 << 20))
             yield None
+
+
+@attack(NETWORK)
+def inflated_bodies(place: Place) -> Steps:
+    """Bodies of 7 KiB that are as many MiB once they are inflated, to what takes none, from 48 connections"""
+    body = gzip.compress(bytes(7 << 20))
+    head = b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(body)
+    while True:
+        standing = [over_tcp(place) for _ in range(48)]
+        for one in standing:
+            send(one, head + body)
+        yield None
+        for one in standing:
+            with contextlib.suppress(OSError):
+                one.recv(1 << 16)
+            one.close()
 
 
 @attack(NETWORK)

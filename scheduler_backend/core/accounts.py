@@ -77,7 +77,11 @@ class Accounts:
         held_ns = now_ns - begin_ns
         self.now_ns = now_ns
         holder = self.holder
-        if holder is None or held_ns <= 0:
+        if held_ns <= 0:
+            return
+        if holder is None:
+            if self.sharing and not self.waiting:
+                self._move_beside(min(held_ns, self.policy.shared_lease_ns))
             return
         if held_ns > self.policy.lease_margin_ns:
             held_ns -= self._unseen(holder, begin_ns)
@@ -94,6 +98,14 @@ class Accounts:
         else:
             others = sum(1 for seat in self.waiting.values() if not seat.request_ppm)
             self.virtual_best_effort += held_ns * SCALE // (WHOLE_PPM * (1 + others))
+
+    def _move_beside(self, span_ns: int) -> None:
+        """Nobody has the token, for all that want to run do so beside each other: the time is theirs. Who idles pays
+        back meanwhile what it got ahead, as while others have turns.
+        """
+        beside_ppm = sum(seat.request_ppm for seat in self.sharing.values())
+        self.virtual_now += span_ns * SCALE // max(1, beside_ppm + self.active_ppm())
+        self.virtual_steady += span_ns * SCALE // self.resident_ppm
 
     def _unseen(self, holder: Seat, begin_ns: int) -> int:
         """What of the time since `begin_ns` is nobody's, for the daemon itself stood still: that after the last lease.

@@ -30,6 +30,8 @@ class Company(Tenure):
         fresh_until_ns = self._fresh_until_ns() if self._is_allowed() else 0
         self.measuring = fresh_until_ns <= self.now_ns
         if self.measuring:
+            if self.seeing:
+                self._see_another_time()
             self.favoured, self.seeing = "", False
             for seat in list(self.sharing.values()):
                 if seat.state is State.SHARED:
@@ -65,8 +67,10 @@ class Company(Tenure):
         return earliest(again_ns, earliest(fresh_until_ns, self.favoured_until_ns if self.favoured else 0))
 
     def _is_allowed(self) -> bool:
-        """Not beside tenants whose class or other GPUs speak of the token, or that are not host-bound and have a limit,
-        for that is of held time; or that have more processes than may say what they use: theirs are turns.
+        """Not while a tenant of class latency wants to run: it is let in before all others, and has the card alone; and
+        who is alone until it comes back holds the token, with the little work in flight that such a one waits for. Nor
+        beside tenants whose other GPUs speak of the token, or that are not host-bound and have a limit, for that is of
+        held time; or that have more processes than may say what they use: theirs are turns.
         """
         policy = self.policy
         if not policy.shared or policy.ordering != "eevdf" or self.claim or self.barred():
@@ -74,11 +78,14 @@ class Company(Tenure):
         for seat in self.seats.values():
             limited = self.is_limited(seat) and not (policy.shared_limits and seat.name in self.host_bound)
             limited = limited and (seat.state is not State.IDLE or seat.seen_ns >= self.now_ns - LIMITED_NS)
-            if seat.members and (limited or seat.latency or seat.gang or seat.together):
+            if seat.members and (limited or seat.gang or seat.together):
+                return False
+            if seat.latency and seat.state is not State.IDLE:
                 return False
             if len(seat.members) > PROCESSES_MOST and seat.state is not State.IDLE:
                 return False
-        return not self._has_a_filler() or sum(not self.rests(seat) for seat in self._active()) > 1
+        alone = sum(not self.rests(seat) for seat in self._active()) < 2
+        return not alone or not (self._has_a_filler() or self._has_latency())
 
     def _has_a_filler(self) -> bool:
         """Does one want to run that is promised nothing? Who has the card to itself but for that leaves it the pauses
@@ -122,8 +129,8 @@ class Company(Tenure):
             unseen = any(name == self.favoured and until_ns < self.now_ns for until_ns, name in unknown)
             if (unseen if self.seeing else ahead_ns < 0) and self.now_ns < self.favoured_until_ns:
                 return
-            if self.seeing and unseen:  # in vain: another time
-                self.seats[self.favoured].duty.measured_ns = self.now_ns
+            if self.seeing and unseen:
+                self._see_another_time()
             self.favoured, self.seeing = "", False
         ahead_ns, name = min(lags, default=(0, ""))
         company = len(lags) > 1 or any(other != name for other in self.sharing)  # also one that says that it rests
@@ -131,3 +138,7 @@ class Company(Tenure):
             self.favoured, self.favoured_until_ns = name, self.now_ns + FAVOUR_NS
         elif len(lags) > 1 and due_ns < self.now_ns:
             self.favoured, self.seeing, self.favoured_until_ns = alone, True, self.now_ns + FAVOUR_NS
+
+    def _see_another_time(self) -> None:
+        """The one that is to be seen alone has not been, in its time or as somebody came between."""
+        self.seats[self.favoured].duty.measured_ns = self.now_ns

@@ -232,6 +232,17 @@ class Sharing(Grants):
             self.host_bound.discard(seat.name)
 
     # --- grants -----------------------------------------------------------------------------------------------------
+    def _has_latency(self) -> bool:
+        """Is one of class latency there that may come back any moment?"""
+        since_ns = self.now_ns - self.policy.company_ns
+        return any(seat.latency and seat.members and seat.seen_ns >= since_ns for seat in self.seats.values())
+
+    def _cap_shared_ns(self) -> int:
+        """More than the card's own slice, or who waits for that runs dry in it; but one of class latency that comes
+        back waits for what is in flight.
+        """
+        return self.policy.cap_ns if self._has_latency() else self.policy.cap_shared_ns
+
     def _grant_shared(self, seat: Seat, member: Member, *, joined: bool, admitted: bool = False) -> None:
         """`admitted`: the grant is to be over, and it is let in for a sibling that does not drain."""
         policy = self.policy
@@ -244,7 +255,7 @@ class Sharing(Grants):
         member.base_ns, member.used_ns, member.alone, member.alone_ppm = -1, 0, False, -1
         member.used_at_ns, member.metered_ns = self.now_ns, seat.metered_ns
         quota_ns = policy.valve_ns if admitted else lease_ns
-        cap_ns, epoch = policy.cap_shared_ns, seat.shared_epoch
+        cap_ns, epoch = self._cap_shared_ns(), seat.shared_epoch
         self._actions.append(
             ev.Grant(member.client, self.gpu, epoch, quota_ns, lease_ns, cap_ns, admitted, joined, True)
         )
@@ -255,8 +266,9 @@ class Sharing(Grants):
         if seat.state is State.LEAVING:
             lease_ns = policy.lease_margin_ns + policy.cap_shared_ns
         member.lease_until_ns = self.now_ns + lease_ns
+        cap_ns = self._cap_shared_ns()
         self._actions.append(
-            ev.Extend(member.client, self.gpu, seat.shared_epoch, lease_ns, lease_ns, policy.cap_shared_ns, False, True)
+            ev.Extend(member.client, self.gpu, seat.shared_epoch, lease_ns, lease_ns, cap_ns, False, True)
         )
 
     def _after_shared(self, seat: Seat) -> None:

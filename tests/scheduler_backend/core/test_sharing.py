@@ -237,7 +237,7 @@ def test_one_that_becomes_busy_has_turns_again():
 
 
 @pytest.mark.parametrize("more", [{"limit": 0.3}, {"latency": True}])
-def test_beside_a_limit_or_the_latency_class_all_have_turns(more):
+def test_beside_a_limit_or_one_of_class_latency_that_is_always_busy_all_have_turns(more):
     world = World(("a", 0.3, 0.45), ("b", 0.3, 0.45))
     world.go(300)
     world.add("c", 0.3, 1.0, **more)
@@ -245,6 +245,38 @@ def test_beside_a_limit_or_the_latency_class_all_have_turns(more):
     world.most_at_once = 0
     world.go(1000)
     assert world.most_at_once == 1
+
+
+def _serve(
+    world: World, server: Program, requests: int, every_ms: float, each_ms: float
+) -> tuple[float, dict[str, float]]:
+    """So many requests of the server, each of so much work: the mean time from asking to its end, and what all got."""
+    took_ns, before = 0, {p.name: p.total_ns for p in world.programs.values()}
+    for _ in range(requests):
+        server.rests = False
+        began_ns, until_ns = world.now_ns, server.total_ns + each_ms * MS
+        world.do(ev.TokenAsked(server.number, 0))
+        while server.total_ns < until_ns:
+            world.go(0.5)
+        took_ns += world.now_ns - began_ns
+        server.rests = True
+        world._back(server)
+        world.go(every_ms)
+    return took_ns / requests / MS, {p.name: p.total_ns - before[p.name] for p in world.programs.values()}
+
+
+def test_while_one_of_class_latency_wants_nothing_the_others_run_beside_each_other():
+    world = World(("a", 0.3, 0.45), ("b", 0.3, 0.45))
+    server = world.add("server", 0.4, 1.0, latency=True)
+    world.go(500)
+    server.rests = True
+    world.go(500)
+    begin_ns = world.now_ns
+    took_ms, got = _serve(world, server, 100, 8, 1)
+    assert took_ms < 2.1, "it waits for a drain, and has the card alone"
+    time_ns = world.now_ns - begin_ns
+    assert got["a"] + got["b"] > 0.75 * 0.9 * time_ns, "of what they would get without it"
+    assert world.machine.virtual_now > 0
 
 
 def test_one_that_rests_is_owed_nothing_meanwhile():

@@ -92,7 +92,6 @@ METRICS_DOOR = DoorBounds(
 )
 METRICS_BACKLOG = _bound("METRICS_BACKLOG", 128, "connections", "to the metrics port that wait in the kernel")
 METRICS_SECONDS = 0.1  # between two renderings: whoever asks meanwhile gets the next one
-TEXTS_SPARE = 10  # ... and ten times as long as one takes
 # Whoever may open the control socket.
 CONTROL_DOOR = DoorBounds(
     connections=_bound("CONTROL_DOOR.connections", 128, "connections", "to the control socket"),

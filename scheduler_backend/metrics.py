@@ -240,20 +240,14 @@ def render(server: Server) -> Iterator[bytes]:
 
 
 class Spaced:
-    """The text for all who ask: never older than the question, and made so seldom that it takes a tenth of the loop's
-    time at most, and `least_seconds` lie between two, whoever asks how often. `before` is awaited first each time; the
-    tenants have their turn between two parts of `make`."""
+    """The text for all who ask: never older than the question, and made at most every METRICS_SECONDS, whoever asks
+    how often. `before` is awaited first each time."""
 
-    def __init__(
-        self,
-        make: Callable[[], Iterator[bytes]],
-        before: Callable[[], Awaitable[None]],
-        least_seconds: float = bounds.METRICS_SECONDS,
-    ) -> None:
-        self._make_parts, self._before, self._least_seconds = make, before, least_seconds
+    def __init__(self, server: Server, before: Callable[[], Awaitable[None]]) -> None:
+        self._server, self._before = server, before
         self._next: asyncio.Task[bytes] | None = None  # begins yet: all who ask now get its text
         self._making = asyncio.Lock()
-        self._from = 0.0  # when the next may begin
+        self._began = -bounds.METRICS_SECONDS
 
     async def text(self) -> bytes:
         """The text as it is now, or somewhat later."""
@@ -265,20 +259,13 @@ class Spaced:
         loop = asyncio.get_running_loop()
         try:
             async with self._making:
-                await asyncio.sleep(max(0.0, self._from - loop.time()))
+                await asyncio.sleep(max(0.0, self._began + bounds.METRICS_SECONDS - loop.time()))
                 await self._before()
-                self._next = None
-                began, took = loop.time(), 0.0
-                parts, making = [], self._make_parts()
-                while True:
-                    at = time.perf_counter()
-                    part = next(making, None)
-                    took += time.perf_counter() - at
-                    if part is None:
-                        break
+                self._next, self._began = None, loop.time()
+                parts = []
+                for part in render(self._server):
                     parts.append(part)
                     await asyncio.sleep(0)
-                self._from = began + max(self._least_seconds, bounds.TEXTS_SPARE * took)
                 return b"".join(parts)
         except BaseException:
             self._next = None

@@ -13,7 +13,7 @@ import json
 import socket
 import struct
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from aiohttp import web
@@ -205,7 +205,7 @@ async def _once(request: web.Request, handler: Handler) -> web.StreamResponse:
 def port_application(server: Server) -> web.Application:
     """What may be asked over TCP too: nothing of it tells of processes, programs or users."""
     info.build()  # it asks git where this is a checkout: not while somebody waits for a grant
-    spaced = metrics.Spaced(lambda: metrics.render(server), server.outside.look)
+    spaced = metrics.Spaced(server, server.outside.look)
 
     async def show_metrics(_request: web.Request) -> web.Response:
         return web.Response(body=await spaced.text(), headers={"Content-Type": "text/plain; version=0.0.4"})
@@ -274,13 +274,9 @@ def control_application(server: Server, registry: Registry, shut_down: asyncio.E
         shut_down.set()
         return web.json_response({"ending": True})
 
-    def told_state() -> Iterator[bytes]:
-        yield json.dumps(state(server)).encode()
-
-    spaced = metrics.Spaced(told_state, server.outside.look, 0.0)
-
     async def show_state(_request: web.Request) -> web.Response:
-        return web.Response(body=await spaced.text(), content_type="application/json", charset="utf-8")
+        await server.outside.look()
+        return web.json_response(state(server))
 
     async def show_version(_request: web.Request) -> web.Response:
         return web.json_response({**info.build(), "wire": int(lib.WIRE_VERSION)})

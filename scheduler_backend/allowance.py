@@ -36,7 +36,7 @@ class Allowance:
         return True
 
 
-class Turns:
+class Allowances:
     """An allowance for each of many; whoever asks for more than that waits, and nobody else does."""
 
     def __init__(self, rate: float, burst: float, most: int = 256) -> None:

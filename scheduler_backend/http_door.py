@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
-from scheduler_backend.allowance import Turns
+from scheduler_backend.allowance import Allowances
 
 # Then the loop's other work has its turn, and those that were ended for them give their descriptors back.
 ACCEPTED_AT_ONCE = 16
@@ -110,7 +110,7 @@ class Door:
         self._there: dict[_Visit, None] = {}  # the oldest first
         self._entering: set[asyncio.Task[object]] = set()
         self._later: asyncio.TimerHandle | None = None
-        self._turns = Turns(bounds.a_second, bounds.at_once)
+        self._turns = Allowances(bounds.a_second, bounds.at_once)
         self._open = False
         listening.setblocking(False)
         self._listen()

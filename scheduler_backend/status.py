@@ -21,7 +21,7 @@ from aiohttp import web
 from libhook import info
 from libhook.core import lib
 from scheduler_backend import bounds, metrics
-from scheduler_backend.allowance import Turns
+from scheduler_backend.allowance import Allowances
 from scheduler_backend.core.seat import State
 from scheduler_backend.problem import Problem
 from scheduler_backend.registry import Conflict, Registry, Unknown, is_administrator
@@ -242,7 +242,7 @@ def control_application(server: Server, registry: Registry, shut_down: asyncio.E
         publisher = registry.publisher
         return None if publisher is None else {"where": publisher.where, "problem": publisher.problem}
 
-    changes = Turns(bounds.CHANGES_A_SECOND, bounds.CHANGES_AT_ONCE)
+    changes = Allowances(bounds.CHANGES_A_SECOND, bounds.CHANGES_AT_ONCE)
 
     async def in_turn(request: web.Request) -> None:
         """A user that makes and removes tenants without end waits, so that the loop has time for those that work."""

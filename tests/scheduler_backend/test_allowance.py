@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler_backend.allowance import Allowance, Turns
+from scheduler_backend.allowance import Allowance, Allowances
 
 SECOND = 1_000_000_000
 
@@ -30,7 +30,7 @@ def test_a_new_rate_holds_from_now_on() -> None:
 
 
 def test_whoever_asks_for_more_waits_and_nobody_else_does() -> None:
-    turns = Turns(10, 2)
+    turns = Allowances(10, 2)
     assert [turns.wait_seconds("a", SECOND) for _ in range(4)] == [0, 0, 0.1, 0.2]
     assert turns.wait_seconds("b", SECOND) == 0
     turns.give_back("a")
@@ -38,5 +38,5 @@ def test_whoever_asks_for_more_waits_and_nobody_else_does() -> None:
 
 
 def test_no_more_are_remembered_than_there_is_room_for() -> None:
-    turns = Turns(1, 1, most=2)
+    turns = Allowances(1, 1, most=2)
     assert [turns.wait_seconds(key, SECOND) for key in ("a", "a", "b", "c", "a")] == [0, 1, 0, 0, 0]

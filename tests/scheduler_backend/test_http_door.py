@@ -187,3 +187,19 @@ def test_a_user_who_makes_and_removes_tenants_without_end_waits(rig: Rig) -> Non
         assert rig.http("DELETE", "/tenants/storm")[0] == 200
     least = 2 * bounds.CHANGES_A_SECOND / bounds.CHANGES_A_SECOND
     assert time.monotonic() - began > least - 0.5, "a bucket that is full and fills by the second"
+
+
+def test_an_asker_that_left_while_it_waited_makes_no_tenant(rig: Rig) -> None:
+    for _ in range(bounds.CHANGES_AT_ONCE // 2):
+        assert rig.http("POST", "/tenants", {"name": "storm", "request": 0.0})[0] == 200
+        assert rig.http("DELETE", "/tenants/storm")[0] == 200
+    ghosts = 2 * bounds.CHANGES_A_SECOND
+    for number in range(ghosts):
+        body = json.dumps({"name": f"ghost{number}", "request": 0.0}).encode()
+        with socket.socket(socket.AF_UNIX) as asks:
+            asks.connect(str(rig.state_dir / "control.sock"))
+            asks.sendall(b"POST /tenants HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                         b"Content-Length: %d\r\n\r\n%s" % (len(body), body))  # fmt: skip
+    assert rig.http("POST", "/tenants", {"name": "last", "request": 0.0})[0] == 200, "it comes behind them"
+    made = [tenant["name"] for tenant in rig.state()["tenants"] if tenant["name"].startswith("ghost")]
+    assert len(made) < ghosts, "those of them that had to wait"

@@ -24,6 +24,7 @@ log = logging.getLogger("gemini.server")
 
 PROBE_SECONDS = 1.0  # how often a client without a page is asked whether it is still there
 PROBED_AT_ONCE = 8
+GONE_SECONDS = 0.25  # until the file says that a client is gone: one that has ended is not waited for after a restart
 
 
 class Presence(Handovers):
@@ -34,7 +35,7 @@ class Presence(Handovers):
         self.on_change: Callable[[], None] = lambda: None  # tenants or clients changed: keep it
         self._gpu_of_uuid = {gpu.uuid_bytes: gpu.index for gpu in self.gpus}
         self._numbers = itertools.count(1)
-        self._change_is_due = False
+        self._change_is_due: asyncio.TimerHandle | None = None
         self._unknown: list[int] = []  # clients that are still to be probed in this round
         self._awaited_until_ns = 0  # for so long those of before a restart may come back
         self._probing = loop.call_later(PROBE_SECONDS, self._probe)
@@ -78,7 +79,7 @@ class Presence(Handovers):
             "hello tenant=%s client=%d pid=%d program=%s", endpoint.name, client.number, client.pid, client.program
         )
         if fresh:
-            self.on_change()  # before the Welcome: a daemon that dies now must know of it when it is back
+            self._changed()  # before the Welcome: a daemon that dies now must know of it when it is back
         self.handle(ev.ClientJoined(endpoint.name, client.number, tuple(client.devices), held, memory))
 
     def _listen(self, endpoint: Endpoint, peer: Peer, connection: socket.socket) -> bool:
@@ -103,7 +104,7 @@ class Presence(Handovers):
             return known
         if client is not None:
             self._attach(endpoint, client, peer)
-            self.on_change()
+            self._changed()
             return peer
         self._make_room_for(endpoint, peer)
         if len(endpoint.peers) >= MOST_PEERS:
@@ -159,12 +160,13 @@ class Presence(Handovers):
         endpoint.counters.forget(client.number)
         log.info("gone tenant=%s client=%d pid=%d", endpoint.name, client.number, client.pid)
         self.handle(ev.ClientDied(client.number))
-        if not self._change_is_due:  # many die at once
-            self._change_is_due = True
-            self.loop.call_soon(self._changed)
+        if self._change_is_due is None:  # many die at once, or come and go
+            self._change_is_due = self.loop.call_later(GONE_SECONDS, self._changed)
 
     def _changed(self) -> None:
-        self._change_is_due = False
+        if self._change_is_due is not None:
+            self._change_is_due.cancel()
+            self._change_is_due = None
         self.on_change()
 
     def _probe(self) -> None:

@@ -230,9 +230,9 @@ class Server(Intake):
         if self._closed:
             return
         self._closed = True
-        self._probing.cancel()
-        if self._weighing is not None:
-            self._weighing.cancel()
+        for due in (self._probing, self._change_is_due, self._weighing):
+            if due is not None:
+                due.cancel()
         self._hear_carrier()
         self._carrier.close()
         self._lines.clear()

@@ -11,9 +11,11 @@ where a tenant has MOST_STANDING, one that serves no process makes room for the 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import select
 import socket
+from collections.abc import Iterable
 from pathlib import Path
 
 from scheduler_backend import descriptors
@@ -67,12 +69,18 @@ class Client:
         self.told: dict[int, int] = {}  # GPU -> the epoch of the last grant prepared for it, on this connection
 
 
+def free_number(taken: Iterable[int]) -> int:
+    """The smallest number from 1 on that no tenant has: the carrier has room for so many, and counts for each."""
+    known = set(taken)
+    return next(number for number in itertools.count(1) if number not in known)
+
+
 class Endpoint:
     """One tenant's sockets. Raises OSError where they cannot be made."""
 
     def __init__(self, name: str, number: int, folder: Path, incarnation: int, owner: int | None) -> None:
         self.name = name
-        self.number = number  # counts tenants; for the carrier
+        self.number = number  # of those that are there; for the carrier
         self.owner = owner  # the only user who gets in, besides root and us; None: whoever sees the folder
         self.folder = folder
         self.users = frozenset() if owner is None else frozenset({owner, os.getuid(), 0})

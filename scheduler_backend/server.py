@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import logging
 import os
 import time
@@ -29,7 +28,7 @@ from scheduler_backend.core import events as ev
 from scheduler_backend.core.policy import Policy
 from scheduler_backend.core.tenant import TenantSpec
 from scheduler_backend.devices import Gpu
-from scheduler_backend.endpoint import Endpoint
+from scheduler_backend.endpoint import Endpoint, free_number
 from scheduler_backend.intake import Intake
 from scheduler_backend.outside import Outside
 from scheduler_backend.peers import PageListener
@@ -64,7 +63,6 @@ class Server(Intake):
         self._witness = Witness(gpus, self._pids, self.handle)
         self._weighing: asyncio.Task[None] | None = None
         self.idle_exit_seconds: float | None = None  # the daemon ends so long after its last tenant
-        self._tenants = itertools.count(1)
         self._closed = False
         self._room = descriptors.Room()
         self._deaf = False  # descriptors are short
@@ -86,7 +84,7 @@ class Server(Intake):
                 f"the socket path {longest} is {over} bytes too long for a Unix socket ({LONGEST_PATH}); "
                 f"choose a shorter --state-dir or name"
             )
-        number = next(self._tenants)
+        number = free_number(one.number for one in self.endpoints.values())
         endpoint: Endpoint | None = None
         try:
             endpoint = Endpoint(spec.name, number, folder, self.incarnation, owner)

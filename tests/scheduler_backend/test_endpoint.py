@@ -17,6 +17,7 @@ import pytest
 from bench import flood
 from bench.tenants import resident_bytes
 from scheduler_backend import bounds
+from scheduler_backend.endpoint import free_number
 from scheduler_backend.sockets import listen_at
 from tests.scheduler_backend.rig import PATIENCE_S, Client, Rig, wait_for
 
@@ -247,3 +248,15 @@ def test_whose_folder_it_is_has_no_other_file_opened_by_it(tmp_path: Path) -> No
         child.wait()
         child.stdout.close()
     assert secret.read_text() == "root's own"
+
+
+def test_tenants_that_are_there_have_numbers_of_their_own_however_many_have_been() -> None:
+    """The carrier counts for 4,096 of them: whoever came as the 4,097th shared the bounds of the first."""
+    taken = {1, 2, 4}
+    assert free_number(taken) == 3
+    assert free_number(()) == 1
+    for _ in range(5000):
+        number = free_number(taken)
+        taken.add(number)
+        taken.discard(number)
+    assert number == 3

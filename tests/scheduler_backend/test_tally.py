@@ -13,6 +13,19 @@ def test_percentiles_are_of_recent_samples_and_sums_of_all():
     assert series.ms(0.99) > 4970
 
 
+def test_a_few_new_samples_among_many_put_nothing_in_order_anew():
+    series = Series()
+    for value in range(640):
+        series.add(value * 1_000_000)
+    assert series.ms(0.99) == 633
+    for _ in range(9):
+        series.add(10_000_000_000)
+    assert series.ms(0.99) == 633, "fewer than one in 64"
+    series.add(10_000_000_000)
+    series.add(10_000_000_000)
+    assert series.ms(0.99) == 10_000
+
+
 def test_what_a_process_counted_stays_when_it_is_gone():
     counters = Counters()
     counters.update(1, 0, (1, 2, 3, 4, 5, 6))

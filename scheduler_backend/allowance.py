@@ -20,7 +20,7 @@ class Allowance:
         self._at_ns = now_ns
         return int(self.left)
 
-    def take(self, count: int = 1) -> None:
+    def take(self, count: float = 1) -> None:
         """Take what whole() said is there."""
         self.left -= count
 
@@ -40,19 +40,22 @@ class Allowances:
     """An allowance for each of many; whoever asks for more than that waits, and nobody else does."""
 
     def __init__(self, rate: float, burst: float, most: int = 256) -> None:
-        """`most` are remembered; then the one that came first is forgotten."""
+        """`most` are remembered; then the one that has most left is forgotten, so that nobody's debt is while others'
+        allowances are full."""
         self.rate, self.burst, self.most = rate, burst, most
         self._of: dict[object, Allowance] = {}
 
-    def wait_seconds(self, key: object, now_ns: int) -> float:
-        """Take one; how long until it is this one's turn."""
+    def wait_seconds(self, key: object, now_ns: int, count: float = 1) -> float:
+        """Take so much; how long until it is this one's turn."""
         found = self._of.get(key)
         if found is None:
             if len(self._of) >= self.most:
-                del self._of[next(iter(self._of))]
+                for one in self._of.values():
+                    one.whole(now_ns)
+                del self._of[max(self._of, key=lambda key: self._of[key].left)]
             found = self._of[key] = Allowance(self.rate, self.burst)
         found.whole(now_ns)
-        found.take()
+        found.take(count)
         return max(0.0, -found.left) / self.rate
 
     def give_back(self, key: object) -> None:

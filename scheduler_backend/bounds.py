@@ -105,6 +105,10 @@ CHANGES_A_SECOND = _bound(  # each makes or ends sockets, and is written down
     "CHANGES_A_SECOND", 20, "a second", "tenants that a user makes, changes or removes; more of them wait"
 )
 CHANGES_AT_ONCE = _bound("CHANGES_AT_ONCE", 100, "changes", "of tenants by a user in one burst")
+STATES_MS_A_SECOND = _bound(
+    "STATES_MS_A_SECOND", 50, "ms a second", "of the loop's time for a user's GET /state; more of them wait"
+)
+STATES_MS_AT_ONCE = _bound("STATES_MS_AT_ONCE", 250, "ms", "of that in one burst")
 CONTROL_BACKLOG = _bound("CONTROL_BACKLOG", 128, "connections", "to the control socket that wait in the kernel")
 CONTROL_BODY_BYTES = _bound("CONTROL_BODY_BYTES", 64 << 10, "bytes", "of the body of a request")
 HTTP_RECORDS_A_SECOND = _bound("HTTP_RECORDS_A_SECOND", 1, "a second", "records of the log about what HTTP got wrong")

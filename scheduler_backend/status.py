@@ -194,6 +194,11 @@ async def _body(request: web.Request) -> dict[str, Any]:
     return body
 
 
+def _still_wanted(request: web.Request) -> None:
+    if request.transport is None or request.transport.is_closing():
+        raise web.HTTPRequestTimeout  # nobody waits for it any more
+
+
 @web.middleware
 async def _once(request: web.Request, handler: Handler) -> web.StreamResponse:
     """The connection ends with the answer."""
@@ -248,8 +253,7 @@ def control_application(server: Server, registry: Registry, shut_down: asyncio.E
         """A user that makes and removes tenants without end waits, so that the loop has time for those that work."""
         if wait := changes.wait_seconds(_peer(request)[1], time.monotonic_ns()):
             await asyncio.sleep(wait)
-            if request.transport is None or request.transport.is_closing():
-                raise web.HTTPRequestTimeout  # nobody waits for it any more: what was asked for is not wanted
+            _still_wanted(request)
 
     async def create(request: web.Request) -> web.Response:
         body = await _body(request)
@@ -276,9 +280,20 @@ def control_application(server: Server, registry: Registry, shut_down: asyncio.E
         shut_down.set()
         return web.json_response({"ending": True})
 
-    async def show_state(_request: web.Request) -> web.Response:
+    looks = Allowances(bounds.STATES_MS_A_SECOND, bounds.STATES_MS_AT_ONCE)
+    last_ms = 0.0  # that the last answer took
+
+    async def show_state(request: web.Request) -> web.Response:
+        nonlocal last_ms
+        if wait := looks.wait_seconds(_peer(request)[1], time.monotonic_ns(), last_ms):
+            await asyncio.sleep(wait)
+            _still_wanted(request)
         await server.outside.look()
-        return web.json_response(state(server))
+        began = time.perf_counter()
+        answer = web.json_response(state(server))
+        last_ms = 1000 * (time.perf_counter() - began)
+        answer.headers["Server-Timing"] = f"state;dur={last_ms:.3f}"
+        return answer
 
     async def show_version(_request: web.Request) -> web.Response:
         return web.json_response({**info.build(), "wire": int(lib.WIRE_VERSION)})

@@ -37,6 +37,20 @@ def test_whoever_asks_for_more_waits_and_nobody_else_does() -> None:
     assert turns.wait_seconds("a", SECOND) == 0.2
 
 
+def test_more_than_one_may_be_taken_at_once() -> None:
+    turns = Allowances(50, 250)
+    assert turns.wait_seconds("a", SECOND, 200) == 0
+    assert turns.wait_seconds("a", SECOND, 75) == 0.5
+    assert turns.wait_seconds("a", 2 * SECOND, 0) == 0
+
+
+def test_whoever_owes_is_remembered_longest() -> None:
+    turns = Allowances(1, 1, most=2)
+    assert [turns.wait_seconds("a", SECOND) for _ in range(3)] == [0, 1, 2]
+    assert [turns.wait_seconds(key, SECOND) for key in "bcd"] == [0, 0, 0]
+    assert turns.wait_seconds("a", SECOND) == 3
+
+
 def test_no_more_are_remembered_than_there_is_room_for() -> None:
     turns = Allowances(1, 1, most=2)
-    assert [turns.wait_seconds(key, SECOND) for key in ("a", "a", "b", "c", "a")] == [0, 1, 0, 0, 0]
+    assert [turns.wait_seconds(key, SECOND) for key in ("a", "a", "b", "c", "b")] == [0, 1, 0, 0, 0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import http.client
 import gzip
 import json
 import re
@@ -187,6 +188,26 @@ def test_a_user_who_makes_and_removes_tenants_without_end_waits(rig: Rig) -> Non
         assert rig.http("DELETE", "/tenants/storm")[0] == 200
     least = 2 * bounds.CHANGES_A_SECOND / bounds.CHANGES_A_SECOND
     assert time.monotonic() - began > least - 0.5, "a bucket that is full and fills by the second"
+
+
+def test_a_user_who_asks_for_the_state_without_end_waits(rig: Rig) -> None:
+    """The loop's time for its answers is what may be at once and what may be in a second, whatever one costs."""
+    for number in range(bounds.CHANGES_AT_ONCE // 2):
+        assert rig.http("POST", "/tenants", {"name": f"many{number}", "request": 0.0})[0] == 200
+
+    def ask() -> float:
+        with contextlib.closing(http.client.HTTPConnection("localhost")) as asks:
+            asks.sock = socket.socket(socket.AF_UNIX)
+            asks.sock.connect(str(rig.state_dir / "control.sock"))
+            asks.request("GET", "/state")
+            (answer := asks.getresponse()).read()
+            return float(answer.headers["Server-Timing"].partition("dur=")[2])
+
+    ask()  # what one costs is known from here on
+    began, took_ms = time.monotonic(), 0.0
+    while took_ms < bounds.STATES_MS_AT_ONCE + 2 * bounds.STATES_MS_A_SECOND:
+        took_ms += (last := ask())
+    assert time.monotonic() - began > 2 - 2 * last / bounds.STATES_MS_A_SECOND - 0.25
 
 
 def test_an_asker_that_left_while_it_waited_makes_no_tenant(rig: Rig) -> None:

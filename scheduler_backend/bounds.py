@@ -84,6 +84,7 @@ METRICS_DOOR = DoorBounds(
     connections=_bound(
         "METRICS_DOOR.connections", 64, "connections", "to the metrics port; then the oldest makes room"
     ),
+    of_one=64,  # behind one address there may be many
     seconds=_bound("METRICS_DOOR.seconds", 10, "seconds", "until a connection to the metrics port is ended"),
     grace_seconds=_bound("METRICS_DOOR.grace_seconds", 1, "seconds", "in which none is ended to make room"),
     bytes=_bound("METRICS_DOOR.bytes", 8 << 10, "bytes", "that one may say"),
@@ -95,6 +96,7 @@ METRICS_SECONDS = 0.1  # between two renderings: whoever asks meanwhile gets the
 # Whoever may open the control socket.
 CONTROL_DOOR = DoorBounds(
     connections=_bound("CONTROL_DOOR.connections", 128, "connections", "to the control socket"),
+    of_one=_bound("CONTROL_DOOR.of_one", 48, "connections", "of a user; more are refused at once"),
     seconds=_bound("CONTROL_DOOR.seconds", 60, "seconds", "until a connection to the control socket is ended"),
     grace_seconds=_bound("CONTROL_DOOR.grace_seconds", 5, "seconds", "in which none is ended to make room"),
     bytes=_bound("CONTROL_DOOR.bytes", 80 << 10, "bytes", "that one may say"),

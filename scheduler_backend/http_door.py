@@ -4,7 +4,8 @@ each may last, how much it may say.
 aiohttp answers, but bounds none of these. So the listening socket is ours: a connection is accepted where there is
 room, answered once, and ended when its time is over, whatever was said on it. Where there is no room, whoever has most
 connections loses the oldest of them to the next that comes, but for those that have only just come; until then the
-others wait in the kernel's queue, which costs the daemon nothing.
+others wait in the kernel's queue, which costs the daemon nothing. Whoever has all the places of one is refused at once,
+so that the queue is there for the others.
 
 An answer takes most of a millisecond of the loop that hands the cards on. So an address, or a user of the control
 socket, that makes more connections than its allowance waits with them, and nobody else does.
@@ -27,6 +28,11 @@ from scheduler_backend.allowance import Allowances
 ACCEPTED_AT_ONCE = 16
 PAUSE_SECONDS = 1.0  # where the kernel gives no descriptor, or no memory
 _HANDED_ON = (ConnectionAbortedError, InterruptedError)  # by accept(): that one is gone again
+REFUSED_PAUSE_SECONDS = 0.005  # after refusing some: a user who comes again at once does not keep the loop busy
+_REFUSAL = (
+    b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
+    b"Retry-After: 1\r\nConnection: close\r\n\r\n%s"
+)
 _UNIX_PEER = struct.Struct("3i")  # struct ucred
 
 
@@ -34,6 +40,7 @@ class DoorBounds(NamedTuple):
     """What a door allows. `grace_seconds`: a connection is not ended sooner to make room for another."""
 
     connections: int
+    of_one: int  # of one address or user; more are refused
     seconds: float  # of one connection, to the last byte of its answer
     grace_seconds: float
     bytes: int  # that one connection may say
@@ -108,16 +115,23 @@ class Door:
         self._listening = listening
         self._make = make
         self._there: dict[_Visit, None] = {}  # the oldest first
+        self._of: Counter[object] = Counter()  # by address or user
         self._entering: set[asyncio.Task[object]] = set()
         self._later: asyncio.TimerHandle | None = None
         self._turns = Allowances(bounds.a_second, bounds.at_once)
         self._open = False
+        self._refuses = False  # and rests for it
         listening.setblocking(False)
         self._listen()
 
     def forget(self, visit: _Visit) -> None:
         """This one is gone: there is room for another."""
-        if self._there.pop(visit, self) is None and not self._open and self._later is not None:
+        if self._there.pop(visit, self) is not None:
+            return
+        self._of[visit.key] -= 1
+        if not self._of[visit.key]:
+            del self._of[visit.key]
+        if not self._open and self._later is not None and not self._refuses:
             self._listen()
 
     def close(self) -> None:
@@ -133,7 +147,7 @@ class Door:
         if self._later is not None:
             self._later.cancel()
             self._later = None
-        self._open = True
+        self._open, self._refuses = True, False
         self.loop.add_reader(self._listening.fileno(), self._come)
 
     def _rest(self, seconds: float | None) -> None:
@@ -146,6 +160,7 @@ class Door:
         self._later = None if seconds is None else self.loop.call_later(seconds, self._listen)
 
     def _come(self) -> None:
+        refused = False
         for _ in range(ACCEPTED_AT_ONCE):
             if (wait := self._make_room()) > 0:
                 self._rest(wait)
@@ -153,18 +168,34 @@ class Door:
             try:
                 connection, address = self._listening.accept()
             except BlockingIOError:
-                return
+                break
             except _HANDED_ON:
                 continue
             except OSError:
                 self._rest(PAUSE_SECONDS)
                 return
             connection.setblocking(False)
-            visit = _Visit(self, _key(connection, address), self._make(), connection)
+            if self._of[key := _key(connection, address)] >= self.bounds.of_one:
+                self._refuse(connection)
+                refused = True
+                continue
+            visit = _Visit(self, key, self._make(), connection)
             self._there[visit] = None
+            self._of[key] += 1
             entering = self.loop.create_task(self._enter(visit))
             self._entering.add(entering)
             entering.add_done_callback(self._entering.discard)
+        if refused:
+            self._rest(REFUSED_PAUSE_SECONDS)
+            self._refuses = True
+
+    def _refuse(self, connection: socket.socket) -> None:
+        """Say that this one has all the places of one user or address; not heard where nobody listens."""
+        why = (
+            b'{"error": "%d connections of yours are open already; end some, or ask again later"}' % self.bounds.of_one
+        )
+        with contextlib.suppress(OSError), connection:
+            connection.send(_REFUSAL % (len(why), why))
 
     async def _enter(self, visit: _Visit) -> None:
         if wait := self._turns.wait_seconds(visit.key, time.monotonic_ns()):
@@ -183,7 +214,7 @@ class Door:
         """Seconds until there is room for one more; 0 where there is, if need be since another was ended for it."""
         if len(self._there) < self.bounds.connections:
             return 0.0
-        most = Counter(visit.key for visit in self._there).most_common(1)[0][0]
+        most = self._of.most_common(1)[0][0]
         oldest = next(visit for visit in self._there if visit.key == most)
         wait = oldest.since + self.bounds.grace_seconds - self.loop.time()
         if wait <= 0:

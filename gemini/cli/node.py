@@ -52,6 +52,8 @@ START_SECONDS = 20.0  # a daemon that has not answered by then will not
 IDLE_EXIT_SECONDS = 5.0  # an automatically started daemon outlives its last tenant by this
 REGISTER_TRIES = 3  # a fresh daemon does not end when idle for some seconds: the second try finds one, or more is wrong
 ENDING = 503  # the answer of a daemon that takes no tenants any more
+TOO_MANY = 429  # ... of one whose places this user has all
+AGAIN_SECONDS = 0.1
 
 
 def simulation(sim: str | None) -> str | None:
@@ -163,12 +165,28 @@ def closed_to_us() -> str | None:
 
 
 def ask(node: Node, method: str, path: str, body: Mapping[str, Any] | None = None, timeout: float = 10.0) -> Any:
-    """One exchange with the daemon. NoDaemon where none listens, or it ends instead of answering; Problem with its own
-    line where it refuses."""
+    """One exchange with the daemon, which is waited for where it has no place for this user. NoDaemon where none
+    listens, or it ends instead of answering; Problem with its own line where it refuses."""
+    deadline = time.monotonic() + timeout
+    while True:
+        status, answer = _exchange(node, method, path, body, timeout)
+        if status != TOO_MANY or time.monotonic() > deadline:
+            break
+        time.sleep(AGAIN_SECONDS)
+    if status == ENDING:
+        raise no_daemon(node)
+    if status >= 400:
+        raise Problem(str(answer["error"] if isinstance(answer, dict) and "error" in answer else answer))
+    return answer
+
+
+def _exchange(node: Node, method: str, path: str, body: Mapping[str, Any] | None, timeout: float) -> tuple[int, Any]:
+    """Status and answer."""
     connection = _Connection(node.control, timeout)
     try:
         payload = None if body is None else json.dumps(body)
-        connection.request(method, path, payload, {"Content-Type": "application/json"})
+        with contextlib.suppress(BrokenPipeError):  # one that refuses answers first
+            connection.request(method, path, payload, {"Content-Type": "application/json"})
         reply = connection.getresponse()
         text = reply.read().decode(errors="replace")
     except (FileNotFoundError, NotADirectoryError, ConnectionError):
@@ -189,14 +207,9 @@ def ask(node: Node, method: str, path: str, body: Mapping[str, Any] | None = Non
     finally:
         connection.close()
     try:
-        answer = json.loads(text) if text else {}
+        return reply.status, json.loads(text) if text else {}
     except ValueError:
-        answer = {"error": text.strip() or reply.reason} if reply.status >= 400 else text
-    if reply.status == ENDING:
-        raise no_daemon(node)
-    if reply.status >= 400:
-        raise Problem(str(answer.get("error", text) if isinstance(answer, dict) else text))
-    return answer
+        return reply.status, {"error": text.strip() or reply.reason} if reply.status >= 400 else text
 
 
 def tenant_path(name: str) -> str:

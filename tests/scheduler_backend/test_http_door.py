@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import http.client
 import gzip
+import http.client
 import json
+import os
 import re
 import socket
+import struct
+import subprocess
+import sys
 import threading
 import time
 import urllib.error
@@ -143,7 +147,7 @@ class _Says(asyncio.Protocol):
 
 
 def test_an_address_that_asks_too_often_waits_and_nobody_else_does() -> None:
-    bound = DoorBounds(connections=8, seconds=60, grace_seconds=60, bytes=100, a_second=0.001, at_once=2)
+    bound = DoorBounds(connections=8, of_one=8, seconds=60, grace_seconds=60, bytes=100, a_second=0.001, at_once=2)
 
     async def asks(address: tuple[str, int], source: str) -> bytes:
         read, write = await asyncio.open_connection(*address, local_addr=(source, 0))
@@ -165,8 +169,70 @@ def test_an_address_that_asks_too_often_waits_and_nobody_else_does() -> None:
     asyncio.run(play())
 
 
+def test_who_has_all_places_of_one_is_refused_at_once_and_nobody_else() -> None:
+    bound = DoorBounds(connections=4, of_one=2, seconds=60, grace_seconds=60, bytes=100, a_second=100, at_once=100)
+
+    async def play() -> None:
+        door = Door(asyncio.get_running_loop(), listening := socket.create_server(("127.0.0.1", 0)), _Says, bound)
+        address = listening.getsockname()
+        idle = [await asyncio.open_connection(*address, local_addr=("127.0.0.1", 0)) for _ in range(2)]
+        for _ in range(3 * ACCEPTED_AT_ONCE):
+            read, write = await asyncio.open_connection(*address, local_addr=("127.0.0.1", 0))
+            said = await read.read()
+            assert said.startswith(b"HTTP/1.1 429 ")
+            assert b'{"error": "2 connections of yours are open already' in said
+            write.close()
+        read, write = await asyncio.open_connection(*address, local_addr=("127.0.0.2", 0))
+        write.write(b"?")
+        assert await read.read() == b"ok"
+        write.close()
+        for _read, write in idle:
+            write.close()
+            await write.wait_closed()
+        while b"429" in (said := await asks(address)):
+            pass  # the door has not seen yet that they are gone
+        assert said == b"ok"
+        door.close()
+
+    async def asks(address: tuple[str, int]) -> bytes:
+        read, write = await asyncio.open_connection(*address, local_addr=("127.0.0.1", 0))
+        write.write(b"?")
+        said = await read.read()
+        write.close()
+        return said
+
+    asyncio.run(play())
+
+
+def test_another_user_is_answered_while_one_holds_all_places_it_gets() -> None:
+    """900 connections of another user, one more whenever it can be had: root's questions are answered."""
+    code = (
+        "import os,socket,sys,time\nos.setgroups([]);os.setgid(54321);os.setuid(54321);held=[]\nprint(flush=True)\n"
+        "while True:\n s=socket.socket(socket.AF_UNIX);s.setblocking(False)\n"
+        " try: s.connect(sys.argv[1]);held.append(s)\n except OSError: s.close();time.sleep(0.0005)\n"
+        " if len(held)>900: held.pop(0).close()\n"
+    )
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to be another user")
+    with Rig() as rig:
+        rig.state_dir.chmod(0o711)
+        (rig.state_dir / "control.sock").chmod(0o666)
+        command = [sys.executable, "-c", code, str(rig.state_dir / "control.sock")]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as holds:
+            assert holds.stdout is not None
+            holds.stdout.readline()
+            for _ in range(20):
+                with socket.socket(socket.AF_UNIX) as asks:
+                    for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):  # it may wait in the kernel
+                        asks.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", 60, 0))
+                    asks.connect(str(rig.state_dir / "control.sock"))
+                    asks.sendall(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+                    assert asks.recv(4096).startswith(b"HTTP/1.1 200 ")
+            holds.kill()
+
+
 def test_a_connection_that_waits_for_its_turn_is_ended_with_its_time() -> None:
-    bound = DoorBounds(connections=8, seconds=0.1, grace_seconds=60, bytes=100, a_second=0.001, at_once=0)
+    bound = DoorBounds(connections=8, of_one=8, seconds=0.1, grace_seconds=60, bytes=100, a_second=0.001, at_once=0)
 
     async def play() -> None:
         door = Door(asyncio.get_running_loop(), listening := socket.create_server(("127.0.0.1", 0)), _Says, bound)

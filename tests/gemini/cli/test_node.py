@@ -28,9 +28,11 @@ from gemini.cli.node import (
     sim_environment,
     simulated_cards,
     simulation,
+    start_daemon,
     tenant_environment,
 )
 from gemini.cli.problem import Problem
+from scheduler_backend import bounds
 from scheduler_backend.config import default_state_dir
 from tests.gemini.cli.conftest import Place, read, until
 
@@ -125,6 +127,23 @@ def test_a_daemon_that_is_stopped_is_said(place: Place) -> None:
         silent.listen()
         with pytest.raises(Problem, match="does not answer within"):
             ask(place.node, "GET", "/state", timeout=0.2)
+
+
+def test_where_the_user_has_all_places_the_daemon_is_asked_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.node.prepare()
+    start_daemon(place.node)
+    with contextlib.ExitStack() as held:
+        for _ in range(bounds.CONTROL_DOOR.of_one):
+            held.enter_context(socket.socket(socket.AF_UNIX)).connect(str(place.node.control))
+        waited = []
+
+        def sleep(seconds: float) -> None:
+            waited.append(seconds)
+            held.close()
+
+        monkeypatch.setattr(module.time, "sleep", sleep)
+        assert ask(place.node, "GET", "/version")["wire"]
+    assert waited, "it was told to come again"
 
 
 @pytest.fixture

@@ -157,7 +157,16 @@ class Accounts:
         """How many tenants one shares this GPU with: those with processes."""
         return sum(1 for seat in self.seats.values() if seat.members) - 1
 
-    def _measure_hop(self, seat: Seat, span_ns: int, held_ns: int) -> None:
+    @staticmethod
+    def is_limited(seat: Seat) -> bool:
+        """Has it a limit below the whole?"""
+        return seat.limit_ppm < WHOLE_PPM
+
+    def _is_full(self) -> bool:
+        """Do the limits of those that have processes let them fill the card? Else it has time that nobody may have."""
+        return sum(seat.limit_ppm for seat in self.seats.values() if seat.members) >= WHOLE_PPM
+
+    def _measure_hop(self, seat: Seat, span_ns: int, event: ev.TokenReturned) -> None:
         """What lies between our view of a grant, `span_ns`, and the client's own (receipt to drain confirmed): two
         messages.
 
@@ -165,9 +174,13 @@ class Accounts:
         turns in a row where one of 0.3 never has, and would pay for fewer hand-overs than its part of the time; one
         without a page would pay for its slower way. A limited tenant alone would pay for them with its limit at each
         of its steps, each time for two wake-ups of a daemon that has slept since: its own are not charged, up to
-        hop_alone_most_ns (see _hop_of).
+        hop_alone_most_ns (see _hop_of). Where limits leave the card idle, a limit is a part of the card, and nobody
+        else has what passes until the first kernel runs and after the last one ended: that is not charged either.
         """
+        held_ns = event.held_ns
         if held_ns > 0:
+            if self.is_limited(seat) and seat.duty.believed and not self._is_full():
+                held_ns = min(held_ns, event.busy_ns or held_ns)
             most_ns = self.policy.hop_most_ns if self.contended else self.policy.hop_alone_most_ns
             hop_ns = min(max(0, span_ns - held_ns), most_ns)
             known_ns = self._hops.get(seat.name)

@@ -33,11 +33,6 @@ class Limits(Accounts):
         step_ns = policy.alone_stall_ns * seat.limit_ppm // WHOLE_PPM  # what flows in during such a pause
         return depth_ns, min(depth_ns * 9 // 10, max(policy.least_quota_ns, step_ns))
 
-    @staticmethod
-    def is_limited(seat: Seat) -> bool:
-        """Has it a limit below the whole?"""
-        return seat.limit_ppm < WHOLE_PPM
-
     def need_ns(self, seat: Seat) -> int:
         """What must be in its bucket for it to go on."""
         return self._bucket(seat)[1]

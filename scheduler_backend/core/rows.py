@@ -120,7 +120,7 @@ class Rows(Sharing):
         self._launches += event.launches
         self._measure(seat, event, self.now_ns - member.granted_ns)
         self._use_rest(seat, member, event, self.now_ns - self.granted_ns)
-        self._measure_hop(seat, self.now_ns - member.granted_ns, event.held_ns)
+        self._measure_hop(seat, self.now_ns - member.granted_ns, event)
         member.standing = Standing.WAITS if event.want_more or member.asks_again else Standing.QUIET
         member.asks_again = False
         self._after_hold(seat)
@@ -139,7 +139,7 @@ class Rows(Sharing):
         if member.epoch == event.epoch and member.span_ns:
             self._measure(seat, event, member.span_ns)
             self._use_rest(seat, member, event, member.span_ns)
-            self._measure_hop(seat, member.span_ns, event.held_ns)
+            self._measure_hop(seat, member.span_ns, event)
             member.span_ns = 0
         returning = self.returning.pop(seat.name, None)
         if event.want_more and member.standing in (Standing.QUIET, Standing.STRAY):
@@ -208,7 +208,7 @@ class Rows(Sharing):
         self.quota_until_ns = now_ns + quota_ns
         self.hop_ns = self._hop_of(seat, quota_ns)
         self.charge_from_ns = now_ns + self.hop_ns
-        if self.contended:
+        if self.contended and self._is_full():
             self._hold_back()
         self.closing_ns = self.settled_until_ns = self.silent = 0
         self._busy_ns = self._launches = 0

@@ -32,6 +32,7 @@ class Program:
     start_ns: int = 0
     stop_ns: int = BUSY
     hop_ns: int = 0  # what each of its messages takes longer than others'
+    warm_ns: int = 0  # from the receipt of a grant until its first kernel runs
     lies: bool = False  # says that nearly all of its grant's time was the messages'
     # state
     left_ns: int = 0
@@ -144,7 +145,7 @@ class Simulation:
             return
         if isinstance(action, ev.Grant):
             assert all(other.epoch == 0 for other in self.programs), "two hold at once"
-            program.epoch, program.started_ns, program.draining = action.epoch, self.now_ns, False
+            program.epoch, program.started_ns, program.draining = action.epoch, self.now_ns + program.warm_ns, False
             program.granted_ns = self.now_ns
             program.waits_ns.append(self.now_ns - program.asked_ns)
         elif program.epoch != action.epoch or program.draining:
@@ -166,9 +167,9 @@ class Simulation:
                 program.segments[-1] = (program.segments[-1][0], self.now_ns)
             else:
                 program.segments.append((program.started_ns, self.now_ns))
-        program.left_ns -= ran_ns
-        program.started_ns = self.now_ns
-        return ran_ns
+            program.left_ns -= ran_ns
+            program.started_ns = self.now_ns
+        return max(0, ran_ns)
 
     def _plan(self, number: int, latest_ns: int) -> None:
         program = self.programs[number]

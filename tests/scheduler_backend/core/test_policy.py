@@ -89,6 +89,28 @@ def test_over_ten_seconds_whoever_is_at_a_limit_pays_for_its_part_of_the_hand_ov
         assert share <= program.spec.limit_ppm / 1e6
 
 
+IDLE_CASES = {
+    "four": [("a", 0.2, 0.25), ("b", 0.1, 0.15), ("c", 0.05, 0.1), ("d", 0.02, 0.03)],
+    "two": [("a", 0.4, 0.5), ("b", 0.1, 0.3)],
+    "one": [("a", 0.3, 0.3)],
+}
+
+
+@pytest.mark.parametrize("case", IDLE_CASES)
+@pytest.mark.parametrize(("hop_us", "warm_us"), [(35, 0), (75, 0), (50, 150)])
+def test_limits_that_leave_the_card_idle_are_had_whole(case, hop_us, warm_us):
+    """Neither hand-overs nor the time until the first kernel runs are a tenant's loss where nobody else wants it."""
+    programs = [Program(spec(*tenant), warm_ns=warm_us * 1000) for tenant in IDLE_CASES[case]]
+    run = sim.Simulation(programs, hop_ns=hop_us * 1000, overuse_ns=100_000)
+    run.run(12)
+    for number, program in enumerate(programs):
+        limit = program.spec.limit_ppm / 1e6
+        assert 0.985 * limit <= run.busy_ns(number, 2 * sim.SECOND, 12 * sim.SECOND) / (10 * sim.SECOND) <= limit + 1e-3
+        for start in range(100, 1100):
+            used_ns = run.busy_ns(number, start * 10 * MS, start * 10 * MS + sim.SECOND)
+            assert used_ns <= limit * sim.SECOND + 11 * MS
+
+
 @pytest.mark.parametrize("requests", [(0.6, 0.4), (0.4, 0.6), (0.5, 0.5), (0.4, 0.3, 0.2, 0.1)])
 @pytest.mark.parametrize("own_us", [100, 200])
 def test_who_hears_later_than_the_others_does_not_pay_for_it(requests, own_us):

@@ -282,7 +282,10 @@ def _socket() -> Path | None:
 def _node_of(where: Path) -> Node:
     """STATE_DIR/tenants/NAME/tenant.sock is a tenant's socket; a container has nothing but the socket."""
     if len(where.parents) < 4 or where.parents[1].name != "tenants":
-        raise Problem(f"this process is in a share of its container ({where}), which its node's gemini ps shows")
+        raise Problem(
+            f"this process is in a share of its container ({where}), which no program in it can look at; "
+            "gemini ps on its node shows it"
+        )
     return Node(where.parents[2], simulation(None))
 
 

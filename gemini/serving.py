@@ -67,7 +67,7 @@ def tls_context(args: argparse.Namespace) -> ssl.SSLContext | None:
         raise WrongUse("--tls-cert and --tls-key go together; give both")
     if args.tls_cert is None:
         if args.client_ca is not None:
-            raise WrongUse("--client-ca needs --tls-cert and --tls-key")
+            raise WrongUse("--client-ca needs --tls-cert and --tls-key; give them too")
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:

@@ -124,7 +124,7 @@ class Settings:
 def _flag(value: object, what: str) -> bool:
     if isinstance(value, bool):
         return value
-    raise Problem(f"{what} {value!r} is neither true nor false")
+    raise Problem(f"{what} {value!r} is neither true nor false; write one of them")
 
 
 def _milliseconds(value: object, what: str) -> int:
@@ -173,7 +173,7 @@ def _level(value: object, what: str) -> str:
 def _text(value: object, what: str) -> str:
     if isinstance(value, str):
         return value
-    raise Problem(f"{what} {value!r} is no text")
+    raise Problem(f"{what} {value!r} is no text; write it in quotes")
 
 
 def _path(value: object, what: str) -> Path:
@@ -301,7 +301,7 @@ def read_file(path: Path) -> tuple[dict[str, Any], Policy, tuple[TenantSettings,
     except OSError as error:
         raise Problem(f"config {path}: {error.strerror}; name a file that can be read") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Problem(f"config {path} is no TOML: {error}") from None
+        raise Problem(f"config {path} is no TOML: {error}; mend it there") from None
     values: dict[str, Any] = {}
     changes: dict[str, Any] = {}
     tenants: tuple[TenantSettings, ...] = ()

@@ -168,7 +168,7 @@ class StateDir:
         except FileNotFoundError:
             return Saved()
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            log.warning("state-unreadable file=%s error=%r", self._file, error)
+            log.warning("state-unreadable file=%s error=%s", self._file, error or "damaged")
             with contextlib.suppress(OSError):
                 os.replace(self._file, self._file.with_suffix(".bad"))
             return Saved()

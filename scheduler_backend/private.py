@@ -25,14 +25,13 @@ def check_folder(path: Path, *others: int) -> int:
     found = os.lstat(path)
     why = None
     if stat.S_ISLNK(found.st_mode):
-        why = "is a link"
+        why = "is a link; name the folder itself"
     elif found.st_uid not in (os.geteuid(), *others):
-        why = f"is user {found.st_uid}'s"
+        why = f"is user {found.st_uid}'s; let that user remove it"
     elif found.st_mode & 0o022:
         why = f"can be written by others (mode {stat.S_IMODE(found.st_mode):o}); chmod go-w it"
     if why is not None:
-        mend = "" if ";" in why else "; name the folder itself" if "link" in why else "; let that user remove it"
-        raise Problem(f"state directory {path} {why}{mend}, or choose another --state-dir")
+        raise Problem(f"state directory {path} {why}, or choose another --state-dir")
     return found.st_uid
 
 

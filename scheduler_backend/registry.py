@@ -23,7 +23,7 @@ from scheduler_backend.persist import EPOCH_BLOCK, Saved, StateDir, clients_text
 from scheduler_backend.problem import Problem
 from scheduler_backend.publisher import Publisher, Share
 from scheduler_backend.server import Server
-from scheduler_backend.users import Forbidden, Users, user_name
+from scheduler_backend.users import Forbidden, Users, size_text, user_name
 
 log = logging.getLogger("gemini.registry")
 
@@ -128,7 +128,9 @@ class Registry:
         pid = peer_pid if "pid" in body else 0
         peer = self._peer(pid, spec.name) if pid else None
         if pid and peer is None:  # a tenant that nobody would end
-            raise Problem(f"tenant {spec.name}: process {pid}, for whose lifetime it was to be, has ended")
+            raise Problem(
+                f"tenant {spec.name}: process {pid}, for whose lifetime it was to be, has ended; start it anew"
+            )
         if existing is None:
             try:
                 self.server.start_tenant(spec, owner=owner)
@@ -221,7 +223,10 @@ class Registry:
             largest = max(self.server.gpus[gpu].memory_bytes for gpu in spec.gpus)
             if spec.memory_bytes > largest > 0:
                 log.warning(
-                    "memory-above-card tenant=%s memory_bytes=%d card_bytes=%d", spec.name, spec.memory_bytes, largest
+                    "memory-above-card tenant=%s memory=%s card=%s",
+                    spec.name,
+                    size_text(spec.memory_bytes),
+                    size_text(largest),
                 )
             self.registrations.setdefault(spec.name, Registration()).configured = True
         for name, registration in self.registrations.items():
@@ -243,7 +248,7 @@ class Registry:
                 validate(spec, count)
                 named = fixed.get(spec.name)
                 if named is not None and (spec.name in saved.owners or named.gpus != spec.gpus):
-                    raise Problem("the config file has a tenant of this name")
+                    raise Problem("the config file has a tenant of this name; start it with another --name")
                 running = [one for one in self.server.node.tenants.values() if one.name not in fixed]
                 others = [one for one in fixed.values() if one is not named]
                 validate_sum(named or spec, [*running, *others])

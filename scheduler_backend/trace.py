@@ -270,9 +270,9 @@ def node_of(path: Path, head: dict[str, Any], changes: dict[str, Any] | None = N
             return snapshot.restored(head["state"], gpus, policy)
         return Node(gpus, policy, head["last_epoch"], head["started_ns"])
     except snapshot.InvalidSnapshot as error:
-        raise Problem(f"{path} begins with a state that cannot be read: {error}") from None
+        raise Problem(f"{path} begins with a state that cannot be read: {error}; record a new one") from None
     except (AttributeError, LookupError, TypeError, ValueError):
-        raise Problem(f"{path} is no trace of this version: its header is damaged") from None
+        raise Problem(f"{path} is no trace of this version: its header is damaged; record a new one") from None
 
 
 # What the machine raises over events that cannot follow from those before: the trace is damaged, or of another version.

@@ -124,10 +124,10 @@ class Users:
             return
         left = bounds.memory_bytes - sum(other.memory_bytes or card_bytes for other in there)
         if (spec.memory_bytes or card_bytes or bounds.memory_bytes + 1) > left:
-            size = f"memory {_size(spec.memory_bytes)}" if spec.memory_bytes else "the whole card's memory"
+            size = f"memory {size_text(spec.memory_bytes)}" if spec.memory_bytes else "the whole card's memory"
             raise Forbidden(
-                f"{size} on GPU {gpu}: {who} may have {_size(bounds.memory_bytes)} of a card, of which "
-                f"{_size(max(0, left))} is left; give --memory"
+                f"{size} on GPU {gpu}: {who} may have {size_text(bounds.memory_bytes)} of a card, of which "
+                f"{size_text(max(0, left))} is left; give --memory"
             )
 
 
@@ -135,9 +135,9 @@ def _counted(count: int) -> str:
     return f"{count} tenant{'s' * (count != 1)}"
 
 
-def _size(size_bytes: int) -> str:
+def size_text(size_bytes: int) -> str:
     """Bytes as one would write them for --memory."""
-    for unit, power in (("GiB", 30), ("MiB", 20)):
+    for unit, power in (("TiB", 40), ("GiB", 30), ("MiB", 20)):
         if size_bytes >= 1 << power:
             return f"{size_bytes / (1 << power):.4g}{unit}"
     return str(size_bytes)

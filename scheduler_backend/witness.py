@@ -62,7 +62,7 @@ class Witness:
                 found = await asyncio.to_thread(self._ask, self._gpus[index], _wall_us(before_ns))
             except Untold as reason:
                 if before_ns is None:
-                    log.warning("gpu=%d no-figures-of-processes reason=%s", index, reason)
+                    log.warning("no-figures-of-processes gpu=%d reason=%s", index, reason)
                 self._since_ns[index] = now_ns
                 continue
             self._since_ns[index] = now_ns

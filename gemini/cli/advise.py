@@ -35,10 +35,10 @@ def main(args: argparse.Namespace) -> int:
         use = advise.observe(node, entries, args.name)
     except DaemonProblem:
         raise
-    except trace.OUT_OF_STEP as error:
+    except trace.OUT_OF_STEP:
         raise Problem(
-            f"{path} is damaged, or of another version: an event does not follow from those before it "
-            f"({type(error).__name__}); record a new one, or name another with --trace"
+            f"{path} is damaged, or of another version: an event does not follow from those before it;"
+            " record a new one, or name another with --trace"
         ) from None
     if use is None:
         raise Problem(f"{path} knows no tenant {args.name}; gemini ps names those that there are")

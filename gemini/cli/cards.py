@@ -88,7 +88,7 @@ def choose(
         if count is not None:
             raise Problem("--gpus is a number of cards to choose, --gpu names them; leave one of them out", status=2)
         if {"any", "all"} & set(words):
-            raise Problem(f"--gpu {' '.join(words)}: any and all stand alone", status=2)
+            raise Problem(f"--gpu {' '.join(words)}: any and all stand alone; leave the others out", status=2)
         return named(words, cards, "--gpu")
     if visible and not words and count is None:
         return named([visible], cards, "CUDA_VISIBLE_DEVICES")

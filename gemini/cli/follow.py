@@ -21,7 +21,7 @@ CHUNK_BYTES = 1 << 16
 LOOK_SECONDS = 0.1  # between two looks at a file that grows
 LOOK_AGAIN_SECONDS = 1.0  # at a tenant whose processes live, or cannot be seen from here
 LONGEST_WAIT_S = 1_000_000_000
-LOST = "it was killed with its gemini run, and nobody knows how it ended"
+LOST = "it was killed with its gemini run, and nobody knows how it ended; gemini logs has what it wrote"
 TIMED_OUT = 124  # as timeout(1) has it
 
 
@@ -136,7 +136,9 @@ def wait(args: argparse.Namespace) -> int:
         raise Problem(f"there is no tenant {args.name!r}; gemini ps names those that there are")
     while (run is not None and run.lives()) or pids:
         if not one_ended([run.pid] if run is not None and run.lives() else pids, deadline):
-            print(f"gemini: {args.name} still runs after {args.timeout:g} s", file=sys.stderr)
+            print(
+                f"gemini: {args.name} still runs after {args.timeout:g} s; wait on, or see gemini ps", file=sys.stderr
+            )
             return TIMED_OUT
         pids = processes(node, args.name, pids)
     if run is None:

@@ -91,7 +91,7 @@ async def _with_client(args: argparse.Namespace, work: Callable[[Any], Awaitable
     try:
         return await work(client)
     except Refused as error:
-        raise Problem(f"the API server: {error}") from None
+        raise Problem(f"the API server refuses: {error}; see kubectl auth can-i --list") from None
     except ApiFault as error:
         raise Problem(f"the API server: {error}; is it up, and does {config} name the right one?") from None
     finally:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import libhook
-from gemini.cli.problem import Problem
+from gemini.cli.problem import Problem, cause_of
 from gemini.units import format_size
 from scheduler_backend import private
 from scheduler_backend.config import SYSTEM_STATE_DIR
@@ -203,7 +203,7 @@ def _exchange(node: Node, method: str, path: str, body: Mapping[str, Any] | None
     except (OSError, http.client.HTTPException) as error:
         if isinstance(error, OSError) and "too long" in str(error):
             node.check_path()
-        raise Problem(f"the daemon at {node.control} broke off: {error!r}; see its log") from None
+        raise Problem(f"the daemon at {node.control} broke off: {cause_of(error)}; see its log") from None
     finally:
         connection.close()
     try:
@@ -279,7 +279,7 @@ def start_daemon(node: Node, *options: str, detached: bool = True) -> subprocess
                 source.seek(begin)
                 lines = source.read().decode(errors="replace").strip().splitlines() or ["it said nothing"]
             last = lines[-1].removeprefix("gemini: ")
-            raise Problem(f"the daemon did not start: {last} (see {log})")
+            raise Problem(f"the daemon did not start: {last}; see {log}")
         time.sleep(0.02)
     daemon.kill()
     daemon.wait()

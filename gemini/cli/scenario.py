@@ -71,7 +71,9 @@ class Scenario:
             if event is None:
                 known.add(_pod_name(ask))
             elif not isinstance(ask[event], str) or ask[event] not in known:
-                raise BadScenario(f"asks[{i}].{event}: no pod {shown(ask[event])} was placed or asked for before")
+                raise BadScenario(
+                    f"asks[{i}].{event}: no pod {shown(ask[event])} was placed or asked for before; name one that was"
+                )
         self.notes = list(unknown_keys(given))
         self._groups: dict[str, _Waiting] = {}
         self._group_of: dict[str, str] = {}

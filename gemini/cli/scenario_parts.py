@@ -34,7 +34,7 @@ class BadScenario(ValueError):
 
 def an_object(value: object, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise BadScenario(f"{where}: {shown(value)} is not an object")
+        raise BadScenario(f"{where}: {shown(value)} is not an object; write {{...}}")
     return value
 
 
@@ -42,7 +42,7 @@ def a_list(value: object, where: str) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise BadScenario(f"{where}: {shown(value)} is not a list")
+        raise BadScenario(f"{where}: {shown(value)} is not a list; write [...]")
     return value
 
 
@@ -54,13 +54,13 @@ def a_text(value: object, where: str) -> str:
 
 def _int(value: object, where: str, least: int, most: int = 2**63 - 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise BadScenario(f"{where}: {shown(value)} is not a whole number from {least} to {most}")
+        raise BadScenario(f"{where}: {shown(value)} is not a whole number from {least} to {most}; write one")
     return value
 
 
 def _flag(value: object, where: str) -> bool:
     if not isinstance(value, bool):
-        raise BadScenario(f"{where}: {shown(value)} is neither true nor false")
+        raise BadScenario(f"{where}: {shown(value)} is neither true nor false; write one of them")
     return value
 
 
@@ -110,7 +110,7 @@ def read_node(entry: object, where: str) -> Node:
     for device in devices:
         for what, value in (("minor", device.minor), ("uuid", device.uuid or None)):
             if value is not None and (f"{device.type} {what}", value) in seen:
-                raise BadScenario(f"{where}: two devices of type {device.type} have {what} {value}")
+                raise BadScenario(f"{where}: two devices of type {device.type} have {what} {value}; give each its own")
             seen.add((f"{device.type} {what}", value))
     cards = {d.minor: d.minor for d in devices if d.type == GPU}
     by_name: dict[str, int] = {str(m): m for m in cards} | {
@@ -127,7 +127,7 @@ def _device(entry: object, where: str) -> Device:
     uuid, model = given.get("uuid", ""), given.get("model", "")
     for key, value in (("uuid", uuid), ("model", model)):
         if not isinstance(value, str):
-            raise BadScenario(f"{where}.{key}: {shown(value)} is not text")
+            raise BadScenario(f"{where}.{key}: {shown(value)} is not text; write a string")
     if kind == GPU and "memory" not in given:
         raise BadScenario(f"{where}.memory: a gpu needs its memory; write a size such as 16276Mi")
     slots = given.get("slots")
@@ -156,7 +156,7 @@ def _links(entries: list[Any], cards: dict[str, int], where: str) -> tuple[Link,
         ends = []
         for end in entry[:2]:
             if isinstance(end, bool) or str(end) not in cards:
-                raise BadScenario(f"{at}: {shown(end)} is no gpu of the node")
+                raise BadScenario(f"{at}: {shown(end)} is no gpu of the node; name one by minor or uuid")
             ends.append(cards[str(end)])
         a, b = sorted(ends)
         kind = "SYS" if entry[2] == "SOC" else entry[2]
@@ -166,7 +166,7 @@ def _links(entries: list[Any], cards: dict[str, int], where: str) -> tuple[Link,
         if not isinstance(kind, str) or kind not in PAIR_SCORE:
             raise BadScenario(f"{at}: {shown(kind)} is no kind of link; use NVLINK or one of {' '.join(PAIR_SCORE)}")
         if kinds.setdefault((a, b), kind) != kind:
-            raise BadScenario(f"{at}: {kind} contradicts {kinds[a, b]} said of the same two cards before")
+            raise BadScenario(f"{at}: {kind} contradicts {kinds[a, b]} said of the same two cards before; keep one")
         links.append(Link(a, b, kind))
     return tuple(links)
 
@@ -182,7 +182,9 @@ def _partitions(value: object, cards: set[int], where: str) -> Partitions | None
     for i, members in enumerate(a_list(given.get("sets"), f"{where}.sets")):
         listed = [_int(m, f"{where}.sets[{i}]", 0) for m in a_list(members, f"{where}.sets[{i}]")]
         if not listed or len(set(listed)) != len(listed) or not set(listed) <= cards:
-            raise BadScenario(f"{where}.sets[{i}]: {shown(members)} is not a set of minors of the node's gpus")
+            raise BadScenario(
+                f"{where}.sets[{i}]: {shown(members)} is not a set of minors of the node's gpus; name each once"
+            )
         sets.append(tuple(sorted(listed)))
     return Partitions(policy == "honor", tuple(sets))
 
@@ -195,10 +197,10 @@ def read_tree(value: object, nodes: Iterable[Node]) -> Tree:
     def visit(entry: object, where: str, depth: int) -> tuple[str, Fraction, list[Any]]:
         given = an_object(entry, where)
         if depth > DEPTH_LIMIT:
-            raise BadScenario(f"{where}: the tree is deeper than {DEPTH_LIMIT}")
+            raise BadScenario(f"{where}: the tree is deeper than {DEPTH_LIMIT} levels; make it flatter")
         mode = given.get("mode", "")
         if not isinstance(mode, str):
-            raise BadScenario(f"{where}.mode: {shown(mode)} is not text")
+            raise BadScenario(f"{where}.mode: {shown(mode)} is not text; write a string")
         cost = _cost(given.get("cost"), mode, where)
         costs.append(cost)
         children: list[Any] = []
@@ -208,7 +210,7 @@ def read_tree(value: object, nodes: Iterable[Node]) -> Tree:
                 if child not in cards:
                     raise BadScenario(f"{at}: {shown(child)} is no gpu; write NODE/MINOR such as n1/0")
                 if child in used:
-                    raise BadScenario(f"{at}: {child} stands in the tree twice")
+                    raise BadScenario(f"{at}: {child} stands in the tree twice; keep one")
                 used.add(child)
                 children.append(child)
             else:
@@ -235,7 +237,7 @@ def _cost(value: object, mode: str, where: str) -> Fraction:
         return Fraction(MODE_COST[mode])
     number = isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
     if not number or not 0 <= value <= 10**9:  # type: ignore[operator]
-        raise BadScenario(f"{where}.cost: {shown(value)} is not a number from 0 to 1000000000")
+        raise BadScenario(f"{where}.cost: {shown(value)} is not a number from 0 to 1000000000; write one")
     return Fraction(Decimal(str(value)))
 
 

@@ -128,8 +128,8 @@ def install(root: Path, group: str) -> int:
     else:
         write(root / CONFIG, SETTINGS.format(group=group))
     if closed := closed_to_others():
-        print(f"gemini: {closed} may not be entered by other users, and this Gemini lies in it: they need one of their "
-              "own, or install it in a place such as /opt/gemini", file=sys.stderr)  # fmt: skip
+        print(f"gemini: {closed} may not be entered by other users, and this Gemini lies in it; install it in a place "
+              "such as /opt/gemini, or give them one of their own", file=sys.stderr)  # fmt: skip
     if not live:
         return 0
     if not RUNNING.exists():
@@ -194,4 +194,4 @@ def carry_out(words: list[str]) -> None:
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines() or [f"status {done.returncode}"]
-        raise Problem(f"{' '.join(words)}: {said[-1]}")
+        raise Problem(f"{' '.join(words)}: {said[-1]}; mend that, then run it again")

@@ -64,7 +64,9 @@ def make(node: Node, args: argparse.Namespace) -> int:
     if published is None:
         raise Problem(f"the daemon at {node.control} makes no CDI devices; start it with gemini serve")
     if published["problem"] is not None:
-        raise Problem(f"{args.name} is a share, but no CDI device: {published['problem']}")
+        raise Problem(
+            f"{args.name} is a share, but no CDI device: {published['problem']}; see --cdi-dir of gemini serve"
+        )
     folder = "" if published["where"] in (str(cdi.STANDARD), "/run/cdi", "/etc/cdi") else published["where"]
     spoken = f" --cdi-spec-dir {folder}" if folder else ""
     print(f"podman{spoken} run --device {device(args.name)} IMAGE CMD")

@@ -73,7 +73,7 @@ def trace_events(path: Path) -> Iterator[dict[str, Any]]:
 
 def export(args: argparse.Namespace) -> int:
     if args.out is None:
-        raise Problem("export where to? give --out FILE.json", 2)
+        raise Problem("no file to export to; give --out FILE.json", 2)
     count = 0
     found = trace_events(args.file)
     try:
@@ -91,7 +91,7 @@ def export(args: argparse.Namespace) -> int:
 
 def plot(args: argparse.Namespace) -> int:
     if args.out is None:
-        raise Problem("plot where to? give --out FILE.png", 2)
+        raise Problem("no file to plot to; give --out FILE.png", 2)
     if not 0.001 <= args.seconds <= 3600:
         raise Problem(f"--seconds {args.seconds:g}: give a number of seconds from 0.001 to 3600", 2)
     from gemini.cli import timeline

@@ -221,8 +221,8 @@ def _kai(annotations: Object, spec: Object) -> dict[str, str]:
     for container in _containers(spec):
         if str(_amounts(container).get(names.NVIDIA_GPU, "0")) != "0":
             key = FRACTION if FRACTION in annotations else MEMORY
-            problem = f"{shown(annotations[key])} beside {names.NVIDIA_GPU} of container {shown(container.get('name'))}"
-            raise InvalidPod(key, f"{problem}; keep one of the two")
+            beside = f"{names.NVIDIA_GPU} of container {shown(container.get('name'))}"
+            raise InvalidPod(key, f"{shown(annotations[key])} beside {beside}; keep one of the two")
     result = {}
     if FRACTION in annotations:
         part = read(FRACTION, annotations[FRACTION], _fraction)

@@ -63,10 +63,13 @@ class Daemon:
             raise DaemonFault(str(problem)) from None
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             raise DaemonFault(
-                f"no answer from the daemon at {self.control} ({type(error).__name__}); see that gemini serve runs "
-                "on this node with the same --state-dir"
+                f"no answer from the daemon at {self.control} ({error or 'no word within its time'}); see that gemini "
+                "serve runs on this node with the same --state-dir"
             ) from None
         if reply.status >= 400:
             said = answer.get("error") if isinstance(answer, dict) else None
-            raise DaemonFault(f"the daemon refuses {method} {path}: {said or reply.status}", reply.status == 409)
+            raise DaemonFault(
+                f"the daemon refuses {method} {path}: {said or reply.status}; gemini ps shows what it has",
+                reply.status == 409,
+            )
         return answer if isinstance(answer, dict) else {}

@@ -141,7 +141,7 @@ static void *substitute(const char *name, int version, cuuint64_t flags, void *a
             if (__atomic_fetch_add(&ungated_lookups, 1, __ATOMIC_RELAXED) < 16)
                 log_line(LOG_ERROR,
                     "this driver has a newer %s (asked for CUDA %d) than this library knows: calls through it are "
-                    "neither gated nor counted; a newer gemini is needed",
+                    "neither gated nor counted; install a newer gemini",
                     name, version);
             return answer;
         }

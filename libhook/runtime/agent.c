@@ -209,7 +209,8 @@ static void on_message(void *context, const void *frame, size_t size) {
 
     (void)context;
     if (type < 0 || size > sizeof message) {
-        log_line(LOG_WARN, "the daemon sent what is no message (%s)", strerror(type < 0 ? -type : EPROTO));
+        log_line(LOG_WARN, "the daemon sent what is no message (%s); gemini check tells whether it is of this version",
+            strerror(type < 0 ? -type : EPROTO));
         return;
     }
     memcpy(&message, frame, size);

@@ -97,8 +97,8 @@ static void begin_grant(
     page_store_local(world->page, seat->slot, grant->epoch);
     if (!token_on_grant(&seat->token, grant->epoch, grant->quota_ns, grant->lease_ns, grant->cap_ns,
             grant->flags & WIRE_GRANT_CONTENDED, now_ns)) {
-        log_line(LOG_WARN, "a grant of epoch %llu came while %llu was held", (unsigned long long)grant->epoch,
-            (unsigned long long)token_held(&seat->token));
+        log_line(LOG_WARN, "a grant of epoch %llu came while %llu was held; see the daemon's log",
+            (unsigned long long)grant->epoch, (unsigned long long)token_held(&seat->token));
         return;
     }
     POKE(seat->valve_word, seat->token.epoch);

@@ -110,7 +110,7 @@ class _Reader:
         self.made = known + [_new(str(kind), policy) for kind, *_ in things[len(known) :]]
         for thing, (kind, *values) in zip(self.made, things, strict=True):
             if kind != type(thing).__name__:
-                raise InvalidSnapshot(f"it has a {kind} instead of a {type(thing).__name__}")
+                raise InvalidSnapshot("its parts are not those of this node")
             for name, value in zip(names_of(thing), values, strict=True):
                 setattr(thing, name, self.value(value))
 
@@ -181,5 +181,5 @@ def restored(state: Any, gpu_count: int, policy: Policy) -> Node:
         TypeError,
         ValueError,
     ) as error:
-        raise InvalidSnapshot(f"it is damaged ({type(error).__name__})") from error
+        raise InvalidSnapshot("it is damaged") from error
     return node

@@ -58,7 +58,7 @@ def validate(spec: TenantSpec, gpu_count: int) -> None:
             f"lower the request or raise the limit"
         )
     if spec.memory_bytes < 0:
-        raise InvalidSpec(f"memory {spec.memory_bytes} is negative; give a size such as 4GiB, or 0 for no limit")
+        raise InvalidSpec(f"memory {spec.memory_bytes} bytes is negative; give a size such as 4GiB, or 0 for no limit")
     if not spec.gpus or len(set(spec.gpus)) != len(spec.gpus):
         raise InvalidSpec(f"gpus {list(spec.gpus)} is empty or names one twice; list each GPU once")
     for gpu in spec.gpus:

@@ -47,7 +47,7 @@ def test_a_program_goes_on_in_the_background_and_its_end_is_known(kept: Place) -
     assert [tenant["name"] for tenant in kept.state()["tenants"]] == ["a"]
     until(lambda: kept.gemini("logs", "a").stdout == "first\n")
     slow = kept.gemini("wait", "a", "--timeout", "0")
-    assert (slow.returncode, slow.stderr) == (124, "gemini: a still runs after 0 s\n")
+    assert (slow.returncode, slow.stderr) == (124, "gemini: a still runs after 0 s; wait on, or see gemini ps\n")
     twice = kept.gemini("run", "--detach", "--name", "a", "--request", "0.3", "--", "true")
     assert (twice.returncode, twice.stderr) == (
         125, "gemini: a runs already; gemini logs a shows it, or choose another --name\n")  # fmt: skip

@@ -13,7 +13,7 @@ from scheduler_backend.core.tenant import InvalidSpec, TenantSpec, share_text, s
         (TenantSpec("a", 0, 0), "limit 0 is not above 0"),
         (TenantSpec("a", 0, 1_500_000), "limit 1.5 is not above 0 and up to 1"),
         (TenantSpec("a", 500_000, 300_000), "request 0.5 is above limit 0.3"),
-        (TenantSpec("a", memory_bytes=-5), "memory -5 is negative"),
+        (TenantSpec("a", memory_bytes=-5), "memory -5 bytes is negative"),
         (TenantSpec("a", gpus=()), "is empty"),
         (TenantSpec("a", gpus=(0, 0)), "names one twice"),
         (TenantSpec("a", gpus=(0, 4)), "GPU 4 does not exist; this node has 2"),

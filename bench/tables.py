@@ -9,6 +9,7 @@ the same figures, a line each elsewhere. A test holds the page against the files
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -105,10 +106,9 @@ def table(columns: tuple[str, ...], rows: Any) -> str:
 
 
 def main() -> int:
-    if len(sys.argv) != 2:
-        print("bench.tables: where to? python -m bench.tables docs/results.md", file=sys.stderr)
-        return 2
-    Path(sys.argv[1]).write_text(page())
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("page", type=Path, help="the file to write, such as docs/results.md")
+    parser.parse_args().page.write_text(page())
     return 0
 
 

@@ -6,6 +6,8 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from bench import tables
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,3 +49,15 @@ def test_goals_claims_and_cases_are_told(tmp_path: Path) -> None:
     assert "| theirs | 20 | - |" in lines
     assert "| inner | 1 |" in lines
     assert "row 3: two" not in text
+
+
+def test_it_says_what_it_writes_and_makes_no_file_of_an_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["bench.tables", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        tables.main()
+    assert ended.value.code == 0
+    assert "docs/results.md" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []

@@ -16,7 +16,17 @@ RATE_SCRAPES = 4
 OWED = "gemini_request_ratio * gemini:wanted:ratio"
 WHOLE = 0.9  # a share is missed below this part of what is owed (as in row 17 of bench/goals.py)
 BUSY = 0.5  # by a tenant that wants the card for so much of the time: one short burst may well wait for a quota's end
-NOBODY = "gemini_gpu_memory_bytes * 0"  # a GPU that no tenant is on has none of their series
+# A scrape in a cluster names a tenant's series by its pod (RELABEL), a card's by the daemon's.
+POD = "namespace, pod, container"
+CARD_MEMORY = f"sum without ({POD}) (gemini_gpu_memory_bytes)"
+NOBODY = f"{CARD_MEMORY} * 0"  # a GPU that no tenant is on has none of their series
+# metric_relabel_configs: the device plugin calls tenants pod.NAMESPACE.POD-DIGITS and claim.NAMESPACE.NAME-DIGITS.
+_TENANT = {"source_labels": ["tenant"]}
+RELABEL: tuple[dict[str, Any], ...] = (
+    {**_TENANT, "regex": r"(?:pod|claim)\.([^.]+)\..+", "target_label": "namespace", "replacement": "$1"},
+    {**_TENANT, "regex": r"pod\.[^.]+\.(.+)-[0-9a-f]{8}", "target_label": "pod", "replacement": "$1"},
+    {**_TENANT, "regex": r"(?:pod|claim)\..+", "target_label": "container", "replacement": ""},  # else the daemon's
+)
 
 
 class Record(NamedTuple):
@@ -53,14 +63,14 @@ RECORDS: tuple[Record, ...] = (
            "What a tenant did not get of its request, for as much of the time as it wanted the card."),
     Record("gemini:overuse:ratio", "rate(gemini_overuse_seconds_sum_total[$rate])",
            "Part of the time in which a tenant held the token past its quota; charged to it."),
-    Record("gemini_gpu:promised:ratio", f"sum without (tenant) (gemini_request_ratio) or {NOBODY}",
+    Record("gemini_gpu:promised:ratio", f"sum without (tenant, {POD}) (gemini_request_ratio) or {NOBODY}",
            "Sum of the requests on a GPU."),
-    Record("gemini_gpu:held:ratio", f"sum without (tenant) (gemini:held:ratio) or {NOBODY}",
+    Record("gemini_gpu:held:ratio", f"sum without (tenant, {POD}) (gemini:held:ratio) or {NOBODY}",
            "Part of the time in which somebody held a GPU's token."),
     Record("gemini_gpu:free:ratio", "clamp_min(1 - gemini_gpu:promised:ratio, 0)",
            "What of a GPU's time nobody was promised."),
     Record("gemini_gpu:memory:ratio",
-           f"(sum without (tenant) (gemini_memory_bytes) or {NOBODY}) / gemini_gpu_memory_bytes",
+           f"(sum without (tenant, {POD}) (gemini_memory_bytes) or {NOBODY}) / {CARD_MEMORY}",
            "Part of a GPU's memory that tenants hold."),
 )  # fmt: skip
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from gemini.observability import files
+from gemini.observability import files, rules
 from tests.e2e.api import Object
 from tests.e2e.process import Process, free_port, until
 
@@ -68,6 +68,7 @@ def prometheus(
             "scheme": url.partition("://")[0],
             "tls_config": {"insecure_skip_verify": True},
             "static_configs": [{"targets": [url.partition("://")[2]]}],
+            "metric_relabel_configs": list(rules.RELABEL),
         }
         for job, url in targets.items()
     ]

@@ -32,7 +32,7 @@ from gemini.placement.model import Node as Cards
 from libhook.observer import Timeline
 from tests.e2e.conftest import built
 from tests.e2e.fake_node import FakeNode
-from tests.e2e.pictures import draw
+from tests.e2e.pictures import chosen, draw
 from tests.e2e.plane import Plane
 from tests.e2e.process import NotReady, Process, free_port, until
 from tests.e2e.prometheus import Prometheus, prometheus
@@ -204,7 +204,7 @@ def test_every_panel_and_rule_returns_data_and_what_goes_wrong_fires_its_alert(s
     if PICTURES:
         ended, train = time.time(), scene.tenants["train"]
         for board in boards.BOARDS:
-            draw(board, lambda expr: watching.history(chosen(expr, train), began, ended, SCRAPE), began,
+            draw(board, lambda expr: watching.history(chosen(expr, SCRAPE, train), began, ended, SCRAPE), began,
                  Path(PICTURES) / f"{board.uid}.png")  # fmt: skip
 
 
@@ -241,15 +241,10 @@ def assert_boards(watching: Prometheus) -> None:
     for board in boards.BOARDS:
         for panel in board.panels:
             for query in panel.queries:
-                found = watching.query(chosen(query.expr))
+                found = watching.query(chosen(query.expr, SCRAPE))
                 assert found, f"{board.title}, {panel.title}: {query.expr}"
         for name, series in board.variables:
             assert all(labels.get(name) for labels, _ in watching.query(series)), name
-
-
-def chosen(expr: str, tenant: str = ".+") -> str:
-    """With Grafana's variables as they are when all, or one tenant, is chosen."""
-    return rules.spelt(expr, SCRAPE).replace("$tenant", tenant).replace("$instance", ".+")
 
 
 def send_nonsense(path: Path) -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 import yaml
+from grafana_foundation_sdk.cog import plugins
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from gemini.cli import main as entry
 from gemini.observability import files, reference, rules
-from gemini.observability.boards import BOARDS, Board
+from gemini.observability.boards import BOARDS, TENANTS, Board
 from gemini.observability.grafana import WIDTH, board_json
+from gemini.plugin.reply import tenant_name
 from tests.gemini.observability.test_names import asked, known
 
 
@@ -23,6 +28,8 @@ def test_panels_ask_for_metrics_that_there_are(board: Board) -> None:
             assert asked(query.expr) or query.expr.startswith(
                 ("min by (job) (up{", "sum by (alertname, severity) (ALERTS{")
             )
+        assert panel.text, panel.title
+        assert panel.kind != "table" or len(panel.units) == len(panel.queries), panel.title
     for _name, series in board.variables:
         assert series in known()
 
@@ -43,16 +50,60 @@ def test_the_json_has_every_panel_and_query_and_none_lies_over_another(board: Bo
         assert not cells & taken
         assert at["x"] + at["w"] <= WIDTH
         taken |= cells
-        dashed = {one["matcher"]["options"] for one in shown["fieldConfig"].get("overrides", [])}
-        assert len(dashed) == sum(query.line != "solid" for query in panel.queries if panel.kind != "bars")
+        assert shown["description"] == panel.text
+        special = {one["matcher"]["options"] for one in shown["fieldConfig"].get("overrides", [])}
+        if panel.kind == "table":
+            assert special == {query.legend for query in panel.queries}
+        else:
+            assert len(special) == sum(query.line != "solid" for query in panel.queries if panel.kind != "bars")
     variables = {one["name"]: one for one in made["templating"]["list"]}
     assert variables["datasource"]["query"] == "prometheus"
     for name, series in board.variables:
         assert variables[name]["query"] == f"label_values({series}, {name})"
+        assert variables[name]["allValue"] == ".*"
 
 
-def test_the_first_panel_of_operators_is_achieved_against_request_and_limit() -> None:
-    first = BOARDS[0].panels[0]
+@pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.uid)
+def test_figures_with_thresholds_come_first_then_lines_then_a_table(board: Board) -> None:
+    kinds = ["stat" if p.kind == "stat" else "table" if p.kind == "table" else "lines" for p in board.panels]
+    assert kinds == sorted(kinds, key=["stat", "lines", "table"].index)
+    assert set(kinds) == {"stat", "lines", "table"}
+    made = json.loads(board_json(board, 15))["panels"]
+    row = [panel for panel in made if panel["type"] == "stat"]
+    assert {panel["gridPos"]["y"] for panel in row} == {0}
+    assert sum(panel["gridPos"]["w"] for panel in row) == WIDTH
+    assert all(panel["fieldConfig"]["defaults"]["thresholds"]["steps"] for panel in row)
+
+
+@pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.uid)
+def test_a_title_says_what_is_drawn_and_its_unit(board: Board) -> None:
+    fits = {"s": "(s)", "percentunit": "(%", "bytes": "(bytes)", "binBps": "(bytes a second)", "ops": "(a second)"}
+    for panel in board.panels:
+        if panel.kind != "table":
+            assert panel.unit == "none" or fits[panel.unit] in panel.title, panel.title
+
+
+@pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.uid)
+def test_grafanas_own_schema_knows_all_that_is_said(board: Board) -> None:
+    """What its package reads of the JSON, by the types that are made from Grafana's schema, is all there is."""
+    plugins.register_default_plugins()
+    text = board_json(board, 15)
+    read = Dashboard.from_json(json.loads(text))
+    assert json.loads(JSONEncoder(sort_keys=True).encode(read)) == json.loads(text)
+
+
+def test_the_band_of_a_share_is_filled_from_its_request_to_its_limit() -> None:
+    made = json.loads(board_json(TENANTS, 15))
+    (panel,) = (one for one in made["panels"] if one["title"].startswith("GPU time held, within"))
+    filled = [
+        value["value"] for one in panel["fieldConfig"]["overrides"] for value in one["properties"]
+        if value["id"] == "custom.fillBelowTo"
+    ]  # fmt: skip
+    assert filled == ["request"]
+
+
+def test_the_lines_of_operators_begin_with_achieved_against_request_and_limit() -> None:
+    first = next(panel for panel in BOARDS[0].panels if panel.kind == "lines")
     assert [query.expr for query in first.queries] == [
         "gemini:held:ratio",
         "gemini_request_ratio",
@@ -136,3 +187,21 @@ def test_what_cannot_be_written_is_one_line(
 def test_the_page_of_the_documentation_is_in_step_with_the_tables() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs/observability.md").read_text()
     assert reference.renew(page) == page, "run: python -m gemini.observability.reference docs/observability.md"
+
+
+def test_the_charts_scrapes_name_a_series_by_its_pod_as_the_rules_expect() -> None:
+    template = (Path(__file__).resolve().parents[3] / "deploy/helm/gemini/templates/podmonitor.yaml").read_text()
+    given = template.partition("metricRelabelings:\n")[2].partition("{{- end }}")[0]
+    spelt = {"sourceLabels": "source_labels", "targetLabel": "target_label"}
+    assert [{spelt.get(key, key): value for key, value in rule.items()} for rule in yaml.safe_load(given)] == [
+        *rules.RELABEL
+    ]
+
+
+def test_names_of_tenants_are_read_as_the_device_plugin_writes_them() -> None:
+    name = tenant_name("team-a", "train.v2-0", "0123abcd")
+    namespace, pod, _ = (re.fullmatch(rule["regex"], name) for rule in rules.RELABEL)
+    assert namespace is not None
+    assert pod is not None
+    assert (namespace[1], pod[1]) == ("team-a", "train.v2-0")
+    assert not any(re.fullmatch(rule["regex"], "train") for rule in rules.RELABEL)

@@ -18,6 +18,7 @@ import pytest
 
 from gemini.cli import service
 from gemini.cli.node import LOAD, Node, answers, ask
+from libhook.observer import Timeline
 from tests.gemini.cli.conftest import until
 from tests.gemini.people.conftest import GROUP, PEOPLE, Workstation
 from tests.gemini.people.test_cardlock import HOLD, begun
@@ -150,6 +151,44 @@ def test_who_is_not_in_the_group_is_told_so(shared: Shared) -> None:
     own = shared.machine.run("cat", *shared.machine.gemini("run", "--", "true"))
     assert own.returncode == 125
     assert "handed out by a daemon of user root" in own.stderr
+
+
+SHARE_SECONDS, SETTLE_SECONDS = 8.0, 2.0
+MOST_PP = 1.0
+
+
+@pytest.mark.flaky(reruns=2)  # a figure of time
+def test_three_users_and_root_each_get_what_they_were_promised_by_the_cards_timeline(shared: Shared) -> None:
+    """All busy: each card's time goes by the requests, each user's part of it right within a percentage point."""
+    asked = {PEOPLE[person]: float(request) for person, request, _ in BUSY}
+    for person, request, gpu in BUSY:
+        words = ("--name", f"t-{person}", "--request", request, "--gpu", gpu, "--memory", "1GiB")
+        shared.start(person, *words, "--", str(LOAD), "--seconds", "0")
+    until(lambda: len(found := shared.tenants()) == len(BUSY) and all(one["held_ns"] for one in found.values()))
+    time.sleep(SETTLE_SECONDS)
+    with Timeline(shared.machine.sim) as seen:
+        before = [by_user(seen, card) for card in (0, 1)]
+        time.sleep(SHARE_SECONDS)
+        after = [by_user(seen, card) for card in (0, 1)]
+    errors = {}
+    for begun_at, ended_at in zip(before, after, strict=True):
+        got = {user: ended_at[user] - begun_at.get(user, 0) for user in ended_at}
+        assert len(got) == 2, got
+        for user, busy_ns in got.items():
+            due = asked[user] / sum(asked[other] for other in got)
+            errors[user] = 100 * (busy_ns / sum(got.values()) - due)
+    print("beside what was due, pp:", " ".join(f"{user} {error:+.2f}" for user, error in sorted(errors.items())))
+    assert len(errors) == len(BUSY)
+    assert max(map(abs, errors.values())) <= MOST_PP, errors
+
+
+def by_user(seen: Timeline, card: int) -> dict[int, int]:
+    """Time that the card worked for each user's processes."""
+    found: dict[int, int] = {}
+    for pid, busy_ns in seen.busy(card)[1].items():
+        user = os.stat(f"/proc/{pid}").st_uid
+        found[user] = found.get(user, 0) + busy_ns
+    return found
 
 
 KILLS = 20

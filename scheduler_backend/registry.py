@@ -93,6 +93,7 @@ class Registry:
         self.publisher = publisher
         self.users = Users()
         self._loading = False
+        self._known: list[tuple[str, int, int, int]] = []  # clients of before a restart, until the config is applied
         self._published: list[Share] | None = None  # before the first word nothing is known of what is out there
         server.outside.registrants = self._registrants
 
@@ -217,7 +218,7 @@ class Registry:
             specs.values(), key=lambda s: s.request_ppm - getattr(running.get(s.name), "request_ppm", 0)
         ):
             if spec.name not in running:
-                self.server.start_tenant(spec)
+                self.server.start_tenant(spec, self._known_of(spec.name))
             elif running[spec.name] != spec:
                 self.server.change_tenant(spec)
             largest = max(self.server.gpus[gpu].memory_bytes for gpu in spec.gpus)
@@ -232,6 +233,7 @@ class Registry:
         for name, registration in self.registrations.items():
             if name not in specs:
                 registration.configured = False
+        self._known = []
         self._loading = False
         self.save()
 
@@ -241,6 +243,7 @@ class Registry:
         word: no user's tenant keeps the daemon from starting with what its administrator has written. `apply` of
         these must follow: only with them is the set whole that is kept and published. Raises Problem."""
         self._loading = True
+        self._known = saved.clients
         count = len(self.server.gpus)
         fixed = {tenant.name: tenant.spec(self._find, count) for tenant in configured}
         for spec in saved.tenants:
@@ -263,11 +266,14 @@ class Registry:
                     continue  # all who wanted it are gone
                 registration.lasting = not pids
                 registration.share = spec.name in saved.shares
-                known = [client[1:] for client in saved.clients if client[0] == spec.name]
-                self.server.start_tenant(spec, known, saved.owners.get(spec.name))
+                self.server.start_tenant(spec, self._known_of(spec.name), saved.owners.get(spec.name))
                 self.registrations[spec.name] = registration
             except ValueError as error:
                 log.warning("tenant-not-restored tenant=%s reason=%s", spec.name, error)
+
+    def _known_of(self, name: str) -> list[tuple[int, int, int]]:
+        """The clients that a tenant had before a restart: the token is granted to nobody before they have spoken."""
+        return [client[1:] for client in self._known if client[0] == name]
 
     def save(self) -> None:
         """Write state.json; where it cannot be, nothing counts as reserved by it."""

@@ -621,6 +621,25 @@ def test_a_restarted_daemon_grants_nothing_before_those_it_knew_have_spoken(rig:
     assert fresh.epoch > 1_000_000  # a block of its own
 
 
+def test_it_waits_for_those_of_the_config_files_tenants_too() -> None:
+    settings = f"{PATIENT}[tenants.a]\nrequest = 0.3\n[tenants.b]\nrequest = 0.3\n"
+    with Rig() as rig:
+        rig.restart(signal.SIGTERM, settings)
+        holder, waiter = rig.client("a"), rig.client("b")
+        holder.ask()
+        grant = holder.grant()
+        rig.restart(signal.SIGKILL, settings)
+        later = rig.client("b", nonce=waiter.nonce)
+        later.ask()
+        later.nothing(lib.WIRE_GRANT, 0.05)
+        holder_again = Client(holder.path, page=False, hello=False, nonce=holder.nonce)
+        rig.clients.append(holder_again)
+        holder_again.hello(held={0: grant.epoch})
+        assert holder_again.expect(lib.WIRE_REVOKE).epoch == grant.epoch
+        holder_again.give_back(grant.epoch)
+        assert later.grant().epoch > grant.epoch
+
+
 def test_a_restarted_daemon_waits_no_longer_than_the_longest_lease_for_the_silent(strict: Rig) -> None:
     rig = strict
     rig.tenant("a")

@@ -250,7 +250,8 @@ def _locked(path: Path) -> Iterator[None]:
 def serve_command(node: Node, *options: str) -> list[str]:
     """The command line of a daemon for this node."""
     sim = [] if node.sim is None else [f"--sim={node.sim}"]
-    return [sys.executable, "-m", "gemini", "serve", "--state-dir", str(node.state_dir), *sim, *options]
+    program = [sys.executable, "-P", "-m", "gemini"]  # -P: not the gemini of whatever folder this is
+    return [*program, "serve", "--state-dir", str(node.state_dir), *sim, *options]
 
 
 def start_daemon(node: Node, *options: str, detached: bool = True) -> subprocess.Popen[bytes]:

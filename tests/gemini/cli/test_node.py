@@ -203,6 +203,17 @@ def test_where_a_daemon_ends_before_it_answers_the_next_one_is_asked(place: Plac
     assert (running.returncode, errors) == (0, "")
 
 
+def test_the_folder_it_is_started_in_lends_the_daemon_no_module(place: Place) -> None:
+    """It may be another user's, as /tmp is everybody's."""
+    stranger = place.dir / "gemini"
+    stranger.mkdir()
+    (stranger / "__init__.py").write_text(f"open({str(place.dir / 'imported')!r}, 'w')\n")
+    words = [sys.executable, "-P", *place.words("run", "--", "true")[1:]]
+    ran = subprocess.run(words, cwd=place.dir, env=place.environment(), capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert not (place.dir / "imported").exists()
+
+
 def test_a_daemon_that_ends_again_and_again_is_said_in_one_line(place: Place, leaving: list[str]) -> None:
     done = place.gemini("run", "--name", "a", "--", "true")
     assert leaving == ["/tenants"] * module.REGISTER_TRIES

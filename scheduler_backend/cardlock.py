@@ -5,8 +5,10 @@ Each card has a lock by its UUID in two forms, both of which end with the proces
     a record lock (OFD) on a file that whoever uses the card has mapped: the driver's NVML library, which containers
     are given from the host, or the simulated machine's memory. So containers of other networks are seen as well.
 Anybody may take either, as anybody may run a daemon: then nobody else can, and the refusal names that process.
-The file can be read in every container, so any tenant can hold the record. A daemon that had the card in this boot of
-the machine goes on all the same, with a warning that names the process: no tenant may keep it from coming back.
+The file can be read in every container, so any tenant can hold the record, and any user of the machine the name while
+the daemon is away for a moment. A daemon that had the card in this boot of the machine goes on beside a record all the
+same, and a daemon of root beside a name that is not root's, with a warning that names the process: no tenant may keep
+it from coming back.
 """
 
 from __future__ import annotations
@@ -175,7 +177,8 @@ def _locks(fdinfo: Path, file: os.stat_result, key: int) -> bool:
 class CardLock:
     """Has all cards of the machine, or raises Problem that says who has one. Answers who asks once it `listens`.
 
-    `had`: UUIDs of cards that the daemon of this state directory had in this boot of the machine.
+    `had`: UUIDs of cards that the daemon of this state directory had in this boot of the machine, and did not leave for
+    want of tenants.
     """
 
     def __init__(self, gpus: Sequence[Gpu], state_dir: Path, sim: str | None, had: Sequence[str] = ()) -> None:
@@ -189,7 +192,7 @@ class CardLock:
             return
         try:
             for gpu in gpus:
-                self._take(gpu, file, state_dir)
+                self._take(gpu, file, state_dir, gpu.uuid in had)
             self._take_records(gpus, file, had)
         except OSError as error:
             self.close()
@@ -198,7 +201,7 @@ class CardLock:
             self.close()
             raise
 
-    def _take(self, gpu: Gpu, file: Path, state_dir: Path) -> None:
+    def _take(self, gpu: Gpu, file: Path, state_dir: Path, had: bool) -> None:
         name = address(gpu, file)
         deadline = time.monotonic() + ENDING_SECONDS
         while True:
@@ -217,7 +220,10 @@ class CardLock:
             # One of our own state directory is ending: we have its lock. One that does not speak may be.
             ending = found is None or not found.state_dir or found.state_dir == str(state_dir)
             if found is not None and not (ending and time.monotonic() < deadline):
-                raise Problem(refusal(gpu, found))
+                if not (had and os.geteuid() == 0 and found.uid != 0):
+                    raise Problem(refusal(gpu, found))
+                _warn_of(gpu, found)
+                return
             time.sleep(0.01)
 
     def _take_records(self, gpus: Sequence[Gpu], file: Path, had: Sequence[str]) -> None:
@@ -233,7 +239,7 @@ class CardLock:
                     found = locker(file, gpu)
                     if gpu.uuid not in had:
                         raise Problem(refusal(gpu, found))
-                    log.warning("card-locked gpu=%d uuid=%s by=%s", gpu.index, gpu.uuid, found.told())
+                    _warn_of(gpu, found)
                     break
                 time.sleep(0.01)
 
@@ -270,6 +276,10 @@ class CardLock:
         if self._record >= 0:
             os.close(self._record)
             self._record = -1
+
+
+def _warn_of(gpu: Gpu, found: Holder) -> None:
+    log.warning("card-locked gpu=%d uuid=%s by=%s", gpu.index, gpu.uuid, found.told())
 
 
 def refusal(gpu: Gpu, found: Holder) -> str:

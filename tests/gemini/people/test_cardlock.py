@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from gemini.cli.node import Node, answers, holder
+from bench.bed import LOAD
+from gemini.cli.node import Node, answers, holder, sim_environment
+from scheduler_backend.cardlock import address
+from scheduler_backend.devices import Gpu
 from tests.gemini.cli.conftest import Place, read, until
 from tests.gemini.cli.conftest import place as place
 from tests.gemini.people.conftest import PEOPLE, Workstation
@@ -110,6 +113,60 @@ def test_a_tenant_that_locks_the_cards_file_keeps_no_daemon_from_coming_back(pla
         assert f"process {stranger.process.pid} (python" in warning
     finally:
         stranger.close()
+        other.close()
+
+
+NAME = """
+import os, socket, sys
+os.setgid(65534)
+os.setuid(65534)
+one = socket.socket(socket.AF_UNIX)
+one.bind(bytes.fromhex(sys.argv[1]))
+one.listen(0)
+print("ready", flush=True)
+if sys.argv[2]:
+    while True:
+        asking, _ = one.accept()
+        asking.sendall(sys.argv[2].encode())
+        asking.close()
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a daemon of root's, and a process of another user's")
+@pytest.mark.parametrize("says", ['{"state_dir": "/home/ben"}', ""])
+def test_a_user_who_takes_the_cards_name_meanwhile_keeps_no_daemon_of_root_from_coming_back(
+    place: Place, says: str
+) -> None:
+    first = place.start("serve")
+    until(lambda: answers(place.node))
+    uuid = place.state()["device"]["uuid"]
+    (path,) = Path("/dev/shm").glob(f"gemini-sim-*-{place.sim.partition('id=')[2].partition(',')[0]}")
+    name = address(Gpu(0, uuid, "", 0, simulated=True), path)
+    environment = {**place.environment(), **sim_environment(place.sim)}
+    load = subprocess.Popen([str(LOAD), "--seconds", "0"], env=environment)  # so the machine stays, and the name
+    until(lambda: path.name in read(Path(f"/proc/{load.pid}/maps")))
+    other = Place()
+    first.kill()
+    first.wait()
+    words = [sys.executable, "-c", NAME, name.hex(), says]
+    stranger = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        begun(stranger)
+        other.sim = place.sim
+        assert "is handed out by a daemon" in other.gemini("serve").stderr  # this one never had the card
+        again = place.start("serve")
+        until(lambda: answers(place.node) or again.poll() is not None)
+        again.terminate()
+        _, said = again.communicate()
+        assert again.returncode == 0, said
+        (warning,) = (line for line in said.splitlines() if "card-locked" in line)
+        assert not says or f"process {stranger.pid}, on /home/ben" in warning  # who does not answer is not known
+    finally:
+        load.kill()
+        load.wait()
+        stranger.kill()
+        stranger.communicate()
         other.close()
 
 

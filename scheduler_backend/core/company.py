@@ -116,7 +116,8 @@ class Company(Tenure):
         lags: list[tuple[int, str]] = []
         unknown: list[tuple[int, str]] = []
         period_ns = self._period_ns()
-        for seat in (*self.sharing.values(), *self.paused.values()):
+        waiting = [seat for seat in self.waiting.values() if seat.name in self.host_bound]
+        for seat in (*self.sharing.values(), *self.paused.values(), *waiting):
             if not self.rests(seat) and not self.rests_at_limit(seat):
                 lags.append((seat.ahead_ns, seat.name))
                 if self.speaks(seat):

@@ -13,6 +13,9 @@ themselves they have turns; while others run beside them their holder says what 
 besides, or a holder that said too much would take the others' promise. Who lags runs without
 company until it does not (company.py), and then the time itself is what it got: so nobody gains by saying that it
 used less. What nobody is promised is whoever's the card's own slicing gives it to.
+
+All of this goes on in the turns that they have now and then, and what one lags, turns owe it. Else whoever makes the
+others go from the one to the other and back, again and again, would take what they are owed in either.
 """
 
 from __future__ import annotations
@@ -60,8 +63,10 @@ class Sharing(Grants):
         if alone is not None and span_ns > 0:
             alone.metered_ns += now_ns - self.now_ns
             alone.counted_ns += now_ns - self.now_ns
-        if span_ns <= 0 or self.seeing or not (self.sharing or self.paused):
+        if span_ns <= 0 or self.seeing:
             return  # to see one alone is nobody's time, or the others would be owed it and run alone in their turn
+        if not (self.sharing or self.paused) and (self.holder is None or not self.host_bound):
+            return  # in turns what lies between two of them is nobody's
         whole_ppm = busy_ppm = 0
         bound: list[Seat] = []
         busy: list[Seat] = []
@@ -130,7 +135,7 @@ class Sharing(Grants):
 
     def rests_at_limit(self, seat: Seat) -> bool:
         """Would it run beside others if its bucket held enough?"""
-        return seat.state is State.PAUSED and self.rested_at_ns(seat) > 0
+        return seat.state in (State.PAUSED, State.WAITING) and self.rested_at_ns(seat) > 0
 
     def rested_at_ns(self, seat: Seat) -> int:
         """When there is enough in the bucket to run beside others, for one that found it empty; 0: now."""
@@ -285,7 +290,8 @@ class Sharing(Grants):
         del self.sharing[seat.name]
         if not self.sharing and self.holder is None:
             self.free_since_ns = self.now_ns
-        seat.clock = max(seat.clock, self.virtual_now)  # what it was promised it got beside others
+        owed_ns = min(max(0, -seat.ahead_ns), self.policy.quota_ns)
+        seat.clock = max(seat.clock, self.virtual_now - virtual(owed_ns, seat.weight_ppm))
         seat.steady = max(seat.steady, self.virtual_steady)
         if seat.shared_closing_ns:
             self._charge_late(seat, self.now_ns - seat.shared_closing_ns - self.policy.cap_shared_ns)

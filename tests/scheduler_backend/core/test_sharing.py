@@ -6,6 +6,7 @@ leaves: each program that would always run has an equal part, one that is host-b
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -277,6 +278,40 @@ def test_while_one_of_class_latency_wants_nothing_the_others_run_beside_each_oth
     time_ns = world.now_ns - begin_ns
     assert got["a"] + got["b"] > 0.75 * 0.9 * time_ns, "of what they would get without it"
     assert world.machine.virtual_now > 0
+
+
+def _flap(world: World, each_ms: float, *clients: int, **more: Any) -> dict[str, float]:
+    """A tenant whose processes all ask, give back as soon as they have the token, and ask again after so long, for four
+    seconds: what the others got of what its turns of one step left."""
+    world.do(ev.TenantAdded(TenantSpec("flaps", 50_000, **more)))
+    for client in clients:
+        world.do(ev.ClientJoined("flaps", client, (0,)))
+    seat, parts = world.machine.seats["flaps"], {p.name: p.total_ns for p in world.programs.values()}
+    began_ns, turns = world.now_ns, 0
+    while world.now_ns < began_ns + 4000 * MS:
+        for client in clients:
+            world.do(ev.TokenAsked(client, 0, burst_ns=MS))
+        turns += 1
+        while seat.state is not State.IDLE:
+            world.go(0.2)
+            for member in seat.with_standing(Standing.HOLDS):
+                world.do(ev.TokenReturned(member.client, 0, member.epoch, False, launches=1, burst_ns=MS))
+        world.go(each_ms)
+    left_ns = world.now_ns - began_ns - turns * STEP_NS
+    return {p.name: (p.total_ns - parts[p.name]) / left_ns for p in world.programs.values()}
+
+
+@pytest.mark.parametrize(("clients", "more"), [((91,), {"latency": True}), ((91, 92, 93, 94, 95), {})])
+@pytest.mark.parametrize(("request_", "duty"), [(0.285, 0.8), (0.665, 0.5), (0.665, 0.8)])
+def test_who_wants_the_card_now_and_then_and_does_not_takes_no_promise(monkeypatch, request_, duty, clients, more):
+    """While it wants it all have turns, else they run beside each other: what one lags is the same in both."""
+    monkeypatch.setattr(sys.modules[__name__], "STEP_NS", MS // 5)
+    monkeypatch.setattr(sys.modules[__name__], "DRAIN_NS", MS // 5)
+    world = World(("host", request_, duty), ("busy", 0.95 - request_, 1.0))
+    world.go(1500)
+    parts = _flap(world, 2, *clients, **more)
+    assert parts["host"] > 0.98 * request_ * duty
+    assert parts["busy"] > 0.98 * (0.95 - request_)
 
 
 def test_one_that_rests_is_owed_nothing_meanwhile():

@@ -218,6 +218,7 @@ class Accounts:
         extra_ns = max(0, min(most_ns, end_ns - begin_ns - held_again_ns))
         seat.strayed_until_ns = max(begin_ns, end_ns)
         seat.stray_total_ns = seat.window.total_ns
+        seat.stray_ns += extra_ns
         seat.clock += virtual(extra_ns, seat.weight_ppm)
         seat.drain(extra_ns)
 

@@ -222,9 +222,10 @@ class Sharing(Grants):
         seat = self.seats.get(event.tenant)
         if seat is None:
             return
-        total_ns, _ = self.usage_ns(seat.name, self.now_ns)
-        if not seat.with_standing(Standing.STRAY):  # what such a one runs is charged elsewhere (accounts.py)
-            seat.duty.weigh(event.card_ns, total_ns - seat.weighed_ns, event.span_ns)
+        for member in seat.with_standing(Standing.STRAY):
+            self._charge_stray(seat, member, 0, 0)
+        total_ns = self.usage_ns(seat.name, self.now_ns)[0] + seat.stray_ns
+        seat.duty.weigh(event.card_ns, total_ns - seat.weighed_ns, event.span_ns)
         seat.weighed_ns = total_ns
         self._sort(seat)
 

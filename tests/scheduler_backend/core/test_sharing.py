@@ -473,6 +473,20 @@ def test_a_liar_has_turns_when_the_card_has_said_what_it_used():
     assert world.machine.seats["honest"].duty.believed
 
 
+def test_a_liar_with_a_process_that_strays_is_found_out_too():
+    world = World(("honest", 0.5, 0.45))
+    world.add("liar", 0.2, 0.9, limit=0.2)
+    world.programs[2].lies = 0.1
+    seat = world.machine.seats["liar"]
+    world.do(ev.ClientJoined("liar", 91, (0,)))
+    world.do(ev.TokenAsked(91, 0))
+    world.go(1000)
+    assert seat.members[91].standing is Standing.STRAY, "it said nothing, and lost its lease"
+    weigh(world, 5)
+    assert not seat.duty.believed
+    assert world.go(2000)["liar"] < 0.2 + 0.011
+
+
 def test_an_honest_one_is_believed_whatever_its_limit():
     world = World(("busy", 0.5, 1.0))
     world.add("a", 0.2, 0.5, 0.3, limit=0.2)

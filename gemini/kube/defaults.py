@@ -7,14 +7,13 @@ given what the defaults say.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from gemini.kube import names
 
 ANNOTATION = "kubernetes.io/limit-ranger"
-_ENTRY = re.compile(r"(?P<keys>[^;]+?) (?P<part>request|limit) for (?:init )?container (?P<name>[a-z0-9-]+)")
+LONGEST = 256 << 10  # of a pod's annotations in sum; admission sees them before that is checked
 
 
 def defaulted(pod: object) -> dict[str, frozenset[tuple[str, str]]]:
@@ -26,10 +25,21 @@ def defaulted(pod: object) -> dict[str, frozenset[tuple[str, str]]]:
     if not isinstance(told, str) or not (said or any(key in labels for key in names.SHARED_SHARE_KEYS)):
         return {}
     found: dict[str, set[tuple[str, str]]] = {}
-    for entry in _ENTRY.finditer(told.partition(":")[2]):
-        ours = {key.strip() for key in entry["keys"].split(",") if key.strip().startswith(f"{names.DOMAIN}/")}
-        found.setdefault(entry["name"], set()).update((f"{entry['part']}s", key) for key in ours)
+    for entry in told.partition(":")[2].split(";") if len(told) <= LONGEST else ():
+        keys, part, name = _parted(entry)
+        ours = {key.strip() for key in keys.split(",") if key.strip().startswith(f"{names.DOMAIN}/")}
+        found.setdefault(name, set()).update((f"{part}s", key) for key in ours)
     return {name: frozenset(keys) for name, keys in found.items() if keys}
+
+
+def _parted(entry: str) -> tuple[str, str, str]:
+    """`cpu, memory request for [init ]container NAME` as ("cpu, memory", "request", "NAME"); no keys: it is no such."""
+    for part in ("request", "limit"):
+        keys, found, name = entry.partition(f" {part} for ")
+        name = name.removeprefix("init ")
+        if found and name.startswith("container "):
+            return keys, part, name.removeprefix("container ").strip()
+    return "", "", ""
 
 
 def without_defaults(pod: object) -> object:

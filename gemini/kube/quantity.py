@@ -29,7 +29,7 @@ def shown(value: object) -> str:
     text = value if isinstance(value, str) else repr(value)
     if not text.strip():
         text = repr(text)
-    text = "".join(c if c.isprintable() else "?" for c in text)
+    text = "".join(c if c.isprintable() else "?" for c in text[:61])
     return text if len(text) <= 60 else text[:57] + "..."
 
 

@@ -27,6 +27,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from gemini import heap, serving
 from gemini.extender import codec
 from gemini.extender.announce import Announcer
+from gemini.extender.pace import Paced
 from gemini.extender.promises import Verdict
 from gemini.extender.service import SHORTLIST, Service
 from gemini.extender.shown import by_reason, dry_run_json, figures, state_parts, summary
@@ -310,9 +311,11 @@ async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
     try:
         await service.inherit()
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(follow(client, kind, cluster, synced[kind], log)) for kind in WATCHED]
+            devices = Paced(cluster, time.monotonic_ns)
+            kept = dict.fromkeys(WATCHED, cluster) | {DEVICE: devices}
+            tasks = [group.create_task(follow(client, kind, kept[kind], synced[kind], log)) for kind in WATCHED]
             tasks.append(group.create_task(_claims(client, service, synced[CLAIM], not args.no_claims)))
-            tasks.append(group.create_task(_sweep(service)))
+            tasks.append(group.create_task(_sweep(service, devices)))
             tasks.append(group.create_task(_settle([synced[kind] for kind in NEEDED])))
             if announcer is not None:
                 tasks.append(group.create_task(announcer.run()))
@@ -358,10 +361,11 @@ async def _claims(client: Client, service: Service, synced: asyncio.Event, wante
     synced.set()  # there are none to know of
 
 
-async def _sweep(service: Service) -> None:
+async def _sweep(service: Service, devices: Paced) -> None:
     while True:
         await asyncio.sleep(SWEEP_SECONDS)
         try:
+            devices.sweep()
             await service.sweep()
         except Exception:  # a fault in one reservation must not end the replica
             log.exception("sweep failed")

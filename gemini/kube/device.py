@@ -16,6 +16,7 @@ Reading trusts nothing: an entry that makes no sense is left out and named among
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,7 +28,9 @@ from gemini.placement.model import GPU, WHOLE, Device, Link, Node, Partitions
 from gemini.placement.tree import NVLINK, PAIR_SCORE
 from gemini.units import BadValue
 
-MOST_CARDS = 1024  # of a node that is only imagined
+# Of a node, and of one type; each is compared with each, for all to wait. The token of a node writes its Device.
+MOST_DEVICES, MOST_CARDS = 256, 64
+MOST_LINKS, MOST_SETS = 4096, 1024
 
 
 @dataclass(frozen=True)
@@ -52,19 +55,23 @@ def read_device(given: object) -> Reported:
     faults: list[str] = []
     devices: list[Device] = []
     seen: set[tuple[str, int]] = set()
-    for i, entry in enumerate(_list(spec.get("devices"))):
+    many: Counter[str] = Counter()
+    for i, entry in enumerate(_first(MOST_DEVICES, spec, "devices", faults)):
         try:
             device = _device(entry, f"spec.devices[{i}]")
+            if many[device.type] >= MOST_CARDS:
+                raise _Fault(f"spec.devices[{i}]: {MOST_CARDS} of type {shown(device.type)} stand before it")
             if (device.type, device.minor) in seen:
                 raise _Fault(f"spec.devices[{i}]: {device.type} {device.minor} is there twice")
         except (_Fault, BadValue) as error:
             faults.append(str(error))
             continue
         seen.add((device.type, device.minor))
+        many[device.type] += 1
         devices.append(device)
     cards = {d.minor for d in devices if d.type == GPU}
     links: list[Link] = []
-    for i, entry in enumerate(_list(spec.get("links"))):
+    for i, entry in enumerate(_first(MOST_LINKS, spec, "links", faults)):
         try:
             links.append(_link(entry, cards, f"spec.links[{i}]"))
         except _Fault as error:
@@ -208,7 +215,7 @@ def _partitions(value: object, cards: set[int], faults: list[str]) -> Partitions
     if not given:
         return None
     sets = []
-    for members in _list(given.get("sets")):
+    for members in _first(MOST_SETS, given, "sets", faults):
         if not isinstance(members, list) or not members or not all(m in cards for m in members if isinstance(m, int)):
             faults.append(f"spec.partitions: {shown(members)} is no set of the node's gpus")
             continue
@@ -249,6 +256,14 @@ def _mapping(value: object) -> dict[str, Any]:
 
 def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
+
+
+def _first(most: int, given: Mapping[str, Any], key: str, faults: list[str]) -> list[Any]:
+    """The first entries of a list; where it has more, that is a fault."""
+    listed = _list(given.get(key))
+    if len(listed) > most:
+        faults.append(f"{key}: {len(listed)} are more than {most}; the first of them count")
+    return listed[:most]
 
 
 def _whole(value: object, where: str) -> int:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gemini.kube.device import cordoned, read_device, write_device
+from gemini.extender.state import DEVICE, Cluster
+from gemini.kube.device import MOST_CARDS, MOST_DEVICES, cordoned, read_device, write_device
 from gemini.placement.model import Device, Link, Node, Partitions
+from tests.gemini.ends import ends
 
 NODE = Node(
     "n1",
@@ -81,3 +83,24 @@ json_values = st.recursive(
 @given(json_values)
 def test_nothing_that_json_can_hold_makes_it_raise(given_value: object) -> None:
     read_device(given_value)
+
+
+def test_a_device_of_ever_so_many_cards_and_links_is_taken_in_in_time() -> None:
+    """A node's token writes it as it likes, and each card is compared with each."""
+    amounts = {"gemini.io/gpu-memory": "8Gi"}
+    devices = [{"minor": i, "type": f"t{i % 3}" if i % 4 else "gpu", "resources": amounts} for i in range(20_000)]
+    links = [{"a": i % 256 * 4, "b": i % 255 * 4 + 4, "kind": "NVLINK"} for i in range(20_000)]
+    sets = [[i % 200 * 4] for i in range(20_000)]
+    given = {
+        "metadata": {"name": "n"},
+        "spec": {"devices": devices, "links": links, "partitions": {"sets": sets}},
+    }
+    with ends():
+        found = read_device(given)
+        made = Cluster()
+        made.apply("Node", "ADDED", {"metadata": {"name": "n", "uid": "u"}})
+        made.apply(DEVICE, "ADDED", given)
+    assert len(found.node.devices) <= MOST_DEVICES
+    assert sum(device.type == "gpu" for device in found.node.devices) == MOST_CARDS
+    assert f"devices: 20000 are more than {MOST_DEVICES}; the first of them count" in found.faults
+    assert len(found.faults) < 10_000

@@ -28,6 +28,9 @@ from gemini.units import BadValue
 
 CHOICES = 256  # sets of cards that are weighed on a node
 CRITICAL = ("system-node-critical", "system-cluster-critical")
+# Budgets are made by whoever edits a namespace. Where they are more, an eviction counts as one that they forbid.
+MOST_LOOKS = 200_000  # comparisons for a node: some hundredths of a second
+MOST_BUDGETS = 16  # that select one pod; Kubernetes itself evicts none that has two
 MIRROR = "kubernetes.io/config.mirror"
 
 
@@ -52,7 +55,7 @@ def victims_on(cluster: Cluster, pod: PodView, node: str, proposed: Victims) -> 
         return None
     lower = [p for p in (cluster.pods[uid] for uid in sorted(cluster.on_node.get(node, ()))) if _may_go(p, pod)]
     kept_victims = [p for p in lower if p.uid in proposed.uids and p.placement is None]
-    ask, book = pod.spec.ask, cluster.book
+    ask, book, budgets = pod.spec.ask, cluster.book, _Budgets(cluster)
     taken: dict[str, tuple[Placement, bool]] = {}
 
     def lift(uid: str) -> None:
@@ -73,7 +76,7 @@ def victims_on(cluster: Cluster, pod: PodView, node: str, proposed: Victims) -> 
             lift(one.uid)
         plans = []
         for choice in _choices(cluster.allocator, ask, node):
-            plan = _plan(cluster, pod, node, lower, kept_victims, choice, lift, put_back)
+            plan = _plan(cluster, pod, node, lower, kept_victims, choice, lift, put_back, budgets)
             if plan is not None:
                 plans.append(plan)
     finally:
@@ -102,6 +105,7 @@ def _plan(
     choice: Placement,
     lift: Any,
     put_back: Any,
+    budgets: _Budgets,
 ) -> _Plan | None:
     """The victims of one choice of cards. The book has none of `lower` in it, before and after."""
     book = cluster.book
@@ -112,7 +116,7 @@ def _plan(
         if not room.fits():
             return None
         forced = {p.uid for p in kept_victims}
-        breaking = _breaking(cluster, lower)
+        breaking = budgets.breaking(lower)
         order = sorted(lower, key=lambda p: (p.uid not in breaking, -p.priority, p.order))
         victims: list[PodView] = []
         for one in order:
@@ -126,7 +130,7 @@ def _plan(
             lift(one.uid)
         book.release(choice.pod)
     ordered = sorted(victims, key=lambda p: (-p.priority, p.order))
-    return _Plan(tuple(ordered), len(_breaking(cluster, ordered)))
+    return _Plan(tuple(ordered), len(budgets.breaking(ordered)))
 
 
 def _fits_beside(cluster: Cluster, one: PodView, lift: Any, put_back: Any) -> bool:
@@ -242,22 +246,49 @@ def _number(value: object) -> Fraction:
 # ---- budgets
 
 
-def _breaking(cluster: Cluster, victims: Iterable[PodView]) -> set[str]:
-    """Those whose eviction, one after another, breaks a PodDisruptionBudget."""
-    left: dict[tuple[str, str], int] = {}
-    broken: set[str] = set()
-    for victim in victims:
-        labels = (victim.object.get("metadata") or {}).get("labels") or {}
-        for key, budget in cluster.budgets.items():
-            status = budget.get("status") or {}
-            if key[0] != victim.namespace or victim.name in (status.get("disruptedPods") or {}):
-                continue
-            if not labels or not selects((budget.get("spec") or {}).get("selector"), labels):
-                continue
-            left[key] = left.get(key, int(status.get("disruptionsAllowed") or 0)) - 1
-            if left[key] < 0:
+class _Budgets:
+    """Which PodDisruptionBudgets the pods of a node stand under, looked up once for each pod."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster, self._left = cluster, MOST_LOOKS
+        self._known: dict[str, list[tuple[str, int]] | None] = {}
+
+    def breaking(self, victims: Iterable[PodView]) -> set[str]:
+        """Those whose eviction, one after another, breaks a budget."""
+        left: dict[tuple[str, str], int] = {}
+        broken: set[str] = set()
+        for victim in victims:
+            if victim.uid not in self._known:
+                self._known[victim.uid] = self._of(victim)
+            budgets = self._known[victim.uid]
+            for name, allowed in budgets or ():
+                key = victim.namespace, name
+                left[key] = left.get(key, allowed) - 1
+                if left[key] < 0:
+                    broken.add(victim.uid)
+            if budgets is None:
                 broken.add(victim.uid)
-    return broken
+        return broken
+
+    def _of(self, victim: PodView) -> list[tuple[str, int]] | None:
+        """(budget, evictions that it allows); None: they are too many to look at."""
+        labels = (victim.object.get("metadata") or {}).get("labels") or {}
+        found: list[tuple[str, int]] = []
+        for name, budget in self._cluster.budgets.get(victim.namespace, {}).items() if labels else ():
+            selector, status = (budget.get("spec") or {}).get("selector"), budget.get("status") or {}
+            self._left -= _looks(selector)
+            if self._left < 0 or len(found) > MOST_BUDGETS:
+                return None
+            if victim.name not in (status.get("disruptedPods") or {}) and selects(selector, labels):
+                found.append((name, int(status.get("disruptionsAllowed") or 0)))
+        return found
+
+
+def _looks(selector: object) -> int:
+    """How much there is to compare."""
+    given: Mapping[str, Any] = selector if isinstance(selector, dict) else {}
+    rules = given.get("matchExpressions") or ()
+    return 1 + len(given.get("matchLabels") or ()) + sum(1 + len(rule.get("values") or ()) for rule in rules)
 
 
 def selects(selector: object, labels: Mapping[str, str]) -> bool:

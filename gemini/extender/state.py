@@ -51,7 +51,7 @@ class Cluster:
         self.devices: dict[str, Reported] = {}
         self.pods: dict[str, PodView] = {}
         self.foreign = ForeignCards(self.book, self.devices, self.pods)
-        self.budgets: dict[tuple[str, str], dict[str, Any]] = {}
+        self.budgets: dict[str, dict[str, dict[str, Any]]] = {}  # by namespace and name
         self.on_node: dict[str, set[str]] = defaultdict(set)  # uids of all pods that are bound and not gone
         self.nominated: set[str] = set()  # uids of waiting pods that preempted
         self._groups: dict[GroupKey, set[str]] = defaultdict(set)
@@ -122,7 +122,8 @@ class Cluster:
         elif kind == CLAIM:
             self._put_claim(key, read_claim(given))
         elif kind == BUDGET:
-            self.budgets[_full_name(given)] = given
+            namespace, name = _full_name(given)
+            self.budgets.setdefault(namespace, {})[name] = given
 
     def _forget(self, kind: str, key: str) -> None:
         if kind == NODE:
@@ -142,7 +143,10 @@ class Cluster:
             self._end(key)
         elif kind == BUDGET:
             namespace, _, name = key.partition("/")
-            self.budgets.pop((namespace, name), None)
+            here = self.budgets.get(namespace, {})
+            here.pop(name, None)
+            if not here:
+                self.budgets.pop(namespace, None)
 
     @property
     def releases(self) -> int:

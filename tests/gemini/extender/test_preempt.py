@@ -12,6 +12,7 @@ from gemini.extender.podview import PodView
 from gemini.extender.preempt import requests_of, selects, victims_on
 from gemini.extender.state import BUDGET, DEVICE, NODE, POD, Cluster
 from gemini.kube.device import write_device
+from tests.gemini.ends import ends
 from tests.gemini.extender.world import GIB, cards, node_object, pod_object
 
 
@@ -138,3 +139,26 @@ def test_requests_are_sidecars_and_the_larger_of_apps_and_init() -> None:
 )
 def test_selector_selects_as_kubernetes_does(selector: object, selected: bool) -> None:
     assert selects(selector, {"a": "1"}) is selected
+
+
+def budget_of(name: str, namespace: str, *values: str) -> dict[str, Any]:
+    selector = {"matchExpressions": [{"key": "app", "operator": "In", "values": [*values, "a"]}]}
+    metadata = {"name": name, "namespace": namespace}
+    return {"metadata": metadata, "spec": {"selector": selector}, "status": {"disruptionsAllowed": 1}}
+
+
+@pytest.mark.parametrize(
+    ("namespace", "many", "values", "allowed"),
+    [("stranger", 50_000, 0, True), ("ns", 2_000, 2_000, False), ("ns", 2_000, 0, False), ("ns", 10, 2_000, True)],
+)
+def test_an_editors_budgets_hold_nobody_up(namespace: str, many: int, values: int, allowed: bool) -> None:
+    """Those of other namespaces are not looked at; of more than can be looked at an eviction counts as forbidden."""
+    made = cluster(*(held(f"p{i}", i % 2, 2, app="a") for i in range(80)))
+    listed = [str(i) for i in range(values)]
+    for i in range(many):
+        made.apply(BUDGET, "ADDED", budget_of(f"b{i}", namespace, *listed))
+    with ends():
+        found = victims_on(made, preemptor(made, "100%"), "n1", Victims(()))
+    assert found is not None
+    least = 0 if namespace == "stranger" else len(found.uids) - 1
+    assert found.violations == (least if allowed else len(found.uids))

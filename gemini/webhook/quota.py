@@ -7,6 +7,7 @@ that it makes on the cards the pod may be given, and refused where these differ.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -31,9 +32,14 @@ class Known:
     def __init__(self) -> None:
         self._quotas: dict[tuple[str, str], frozenset[str]] = {}
         self._cards: dict[str, tuple[Device, ...]] = {}
+        self._kinds: Counter[tuple[str, int]] = Counter()  # (model, bytes) -> how many cards
+        self._by_uuid: defaultdict[str, Counter[tuple[str, int]]] = defaultdict(Counter)
 
     def replace(self, kind: str, objects: Iterable[Mapping[str, Any]], version: int = 0) -> None:
-        (self._quotas if kind == QUOTA else self._cards).clear()
+        if kind == QUOTA:
+            self._quotas.clear()
+        else:
+            self._cards, self._kinds, self._by_uuid = {}, Counter(), defaultdict(Counter)
         for one in objects:
             self.apply(kind, "ADDED", one)
 
@@ -41,9 +47,11 @@ class Known:
         metadata = given.get("metadata") or {}
         name, there = str(metadata.get("name")), event != "DELETED"
         if kind == DEVICE:
-            self._cards[name] = (
-                tuple(d for d in read_device(dict(given)).node.devices if d.type == GPU) if there else ()
-            )
+            self._count(self._cards.pop(name, ()), -1)
+            if there:
+                cards = tuple(d for d in read_device(dict(given)).node.devices if d.type == GPU)
+                self._cards[name] = cards
+                self._count(cards, 1)
             return
         hard = (given.get("spec") or {}).get("hard") or {}
         counted = (key.removeprefix(_REQUESTS) for key in hard if key.startswith(_REQUESTS))
@@ -53,14 +61,29 @@ class Known:
         """The resources that quotas of the namespace count."""
         return frozenset(key for (of, _), keys in self._quotas.items() if of == namespace for key in keys)
 
+    def _count(self, cards: Iterable[Device], many: int) -> None:
+        for card in cards:
+            kind = same_model(card.model), card.memory
+            for counter in (self._kinds, self._by_uuid[card.uuid]):
+                counter[kind] += many
+                if not counter[kind]:
+                    del counter[kind]
+            if not self._by_uuid[card.uuid]:
+                del self._by_uuid[card.uuid]
+
     def sizes(self, want: Want) -> list[int]:
         """Of the cards that would do."""
         models = {same_model(model) for model in want.models}
-        return sorted({
-            card.memory for cards in self._cards.values() for card in cards
-            if (not models or same_model(card.model) in models)
-            and (not want.uuids or card.uuid in want.uuids) and card.uuid not in want.excluded
-        })  # fmt: skip
+        left = self._kinds - self._named(want.excluded)
+        if want.uuids:
+            left = self._named(want.uuids - want.excluded)
+        return sorted({memory for model, memory in left if not models or model in models})
+
+    def _named(self, uuids: Iterable[str]) -> Counter[tuple[str, int]]:
+        found: Counter[tuple[str, int]] = Counter()
+        for uuid in uuids:
+            found.update(self._by_uuid.get(uuid, ()))
+        return found
 
 
 @dataclass

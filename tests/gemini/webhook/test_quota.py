@@ -12,7 +12,7 @@ from gemini.kube import names
 from gemini.kube.device import write_device
 from gemini.kube.pod import parse_pod
 from gemini.kube.scope import SPELLINGS, Reading
-from gemini.placement.model import Device, Node
+from gemini.placement.model import Device, Node, Want
 from gemini.webhook.quota import DEVICE, QUOTA, Known
 from gemini.webhook.review import mutate, validate
 from gemini.webhook.settings import Settings
@@ -156,3 +156,20 @@ def test_a_pod_that_came_past_what_writes_bytes_is_refused() -> None:
     given = review(pod(box("a"), gpu_request="0.5"), namespace="ns")
     answer = validate(given, HERE, known(names.RESOURCE_MEMORY))["response"]
     assert "counts bytes" in answer["status"]["message"]
+
+
+def test_the_sizes_of_cards_are_those_that_are_there_now() -> None:
+    about = known(names.RESOURCE_MEMORY, sizes=(80, 80, 40))
+    assert about.sizes(Want()) == [40 * GIB, 80 * GIB]
+    assert about.sizes(Want(models=frozenset({"m80", "M10"}))) == [80 * GIB]
+    assert about.sizes(Want(excluded=frozenset({"GPU-2"}))) == [80 * GIB]
+    assert about.sizes(Want(excluded=frozenset({"GPU-0"}))) == [40 * GIB, 80 * GIB]
+    assert about.sizes(Want(uuids=frozenset({"GPU-2", "GPU-0"}), excluded=frozenset({"GPU-0"}))) == [40 * GIB]
+    assert about.sizes(Want(uuids=frozenset({"GPU-7"}))) == []
+    smaller = write_device(Node("n2", (Device(0, uuid="GPU-2", model="M20", memory=20 * GIB),)))
+    about.apply(DEVICE, "MODIFIED", smaller)
+    assert about.sizes(Want()) == [20 * GIB, 80 * GIB]
+    about.apply(DEVICE, "DELETED", smaller)
+    assert (about.sizes(Want()), about.sizes(Want(uuids=frozenset({"GPU-2"})))) == ([80 * GIB], [])
+    about.replace(DEVICE, [smaller])
+    assert about.sizes(Want()) == [20 * GIB]

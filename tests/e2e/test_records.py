@@ -19,6 +19,7 @@ from tests.e2e.plane import Plane
 from tests.e2e.process import until
 
 POLICY = ROOT / "deploy/kustomize/cluster/validatingadmissionpolicy-records.yaml"
+ENDINGS = POLICY.with_name("validatingadmissionpolicy-endings.yaml")
 CHART = ROOT / "deploy/helm/gemini/templates/admissionpolicy-records.yaml"
 SYSTEM, EDITOR, NODE = "gemini", "editor", "records-node"
 RECORD = '{"gpu":[{"minor":0,"uuid":"GPU-0","resources":{"gemini.io/gpu-core":30,"gemini.io/gpu-memory":1024}}]}'
@@ -144,6 +145,58 @@ def test_what_a_pod_asks_for_is_fixed_when_it_is_created(plane: Plane, pod: str)
         with pytest.raises(ApiError, match=fixed):
             editor(plane).patch(pod, {"metadata": change})
     editor(plane).patch(pod, {"metadata": {"annotations": {"team": "blue"}, "labels": {"app": "x"}}})
+
+
+@pytest.fixture
+def ended(plane: Plane, pod: str) -> Iterator[str]:
+    """The pod, once the policy about the ways in which one ends is there."""
+    plane.kubectl("apply", "-f", str(ENDINGS))
+
+    def refuses() -> bool:
+        try:
+            editor(plane).call("DELETE", pod, {**AT_ONCE, "dryRun": ["All"]})
+        except ApiError as error:
+            return FORCED in str(error)
+        return False
+
+    try:
+        until(refuses, "the API server knows the policy")
+        yield pod
+    finally:
+        plane.kubectl("delete", "-f", str(ENDINGS))
+
+
+AT_ONCE: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
+FORCED = "a pod with a share is not ended by force"
+
+
+def test_an_editor_ends_no_pod_with_a_share_by_force(plane: Plane, namespace: str, ended: str) -> None:
+    """Its kubelet would let its programs run on while the extender promises its card: it has not seen them end."""
+    api, pods = editor(plane), ended.rpartition("/")[0]
+    eviction = {"metadata": {"name": "shared"}, "deleteOptions": AT_ONCE}
+    kubectl = ("--kubeconfig", str(plane.kubeconfig(EDITOR)), "-n", namespace, "delete", "--wait=false")
+    with pytest.raises(ApiError, match=FORCED):
+        api.call("DELETE", ended, None, {"gracePeriodSeconds": "0"})
+    with pytest.raises(ApiError, match=FORCED):
+        api.call("DELETE", ended, AT_ONCE)
+    with pytest.raises(ApiError, match=FORCED):
+        api.call("DELETE", pods, AT_ONCE)
+    with pytest.raises(ApiError, match=FORCED):
+        api.post(f"{ended}/eviction", {"apiVersion": "policy/v1", "kind": "Eviction", **eviction})
+    assert FORCED in plane.kubectl(*kubectl, "--force", "pod", "shared", check=False).stderr
+    # An administrator knows whether the node is there still.
+    plane.api.call("DELETE", ended, {**AT_ONCE, "dryRun": ["All"]})
+    api.delete(ended, 3600)
+    plane.api.wait_gone(ended)
+
+
+def test_pods_that_hold_no_card_end_as_anybody_likes(plane: Plane, namespace: str, ended: str) -> None:
+    api, pods = editor(plane), ended.rpartition("/")[0]
+    for name, asked in (("waits", ASKED), ("plain", {})):
+        api.post(pods, {"metadata": {"name": name, "annotations": asked}, "spec": SPEC})
+        api.call("DELETE", f"{pods}/{name}", AT_ONCE)
+    plane.api.patch(f"{ended}/status", {"status": {"phase": "Failed"}})
+    api.call("DELETE", ended, AT_ONCE)
 
 
 @pytest.mark.parametrize("key", names.RECORD_KEYS)

@@ -111,8 +111,6 @@ def _table(panel: Panel) -> table.Panel:
         .description(panel.text)
         .datasource(DATASOURCE)
         .unit(panel.unit)
-        .align(common_models.FieldTextAlignment.AUTO)
-        .inspect(False)
         .with_transformation(models.DataTransformerConfig(id_val="merge", options={}))
         .with_transformation(
             models.DataTransformerConfig(

@@ -199,6 +199,15 @@ class Accounts:
         least_ns = min(self._hops.values(), default=0)
         return min(policy.hop_most_ns, max(least_ns, min(own_ns, seat.held_ns // HOP_DIVISOR)))
 
+    def _charge_jump(self, seat: Seat) -> None:
+        """It took the token from a holder that goes on after it: two hand-overs that are nobody's but its own.
+
+        What they take beyond the part of its grant that may pass for messages' time is charged to its clock: turns of
+        a tenth of a millisecond, hundreds a second, took a fifth of the card for 0.06 of it.
+        """
+        seat.jumped = False
+        seat.clock += virtual(max(0, 2 * self.hop_ns - seat.held_ns // HOP_DIVISOR), seat.weight_ppm)
+
     def _charge_stray(self, seat: Seat, member: Member, busy_ns: int, held_ns: int) -> None:
         """Who overran is charged on while the token is elsewhere; who lost its lease, for the work it then reports.
 

@@ -135,6 +135,8 @@ class Grants(Limits):
         if seat.with_standing(Standing.HOLDS):
             return
         held_ns = seat.held_ns = max(0, self.now_ns - self.charge_from_ns)
+        if seat.jumped:
+            self._charge_jump(seat)
         overuse_ns = max(0, self.now_ns - self.quota_until_ns - self.hop_ns)
         self._actions.append(ev.Page(seat.name, self.gpu, 0))
         self._actions.append(

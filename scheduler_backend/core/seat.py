@@ -104,6 +104,7 @@ class Seat:
         self.waiting_since_ns = 0
         self.ready_since_ns = 0  # since when it waits without resting at its limit; while it rests, the end of that
         self.held_ns = 0  # by its last grant
+        self.jumped = False  # its grant, or the one to come, was taken from a holder for its class
         self.due_ns = NEVER_NS  # when it has waited as long as its request allows
         self.duty = Duty()
         self.rested_ns = 0  # when it wanted nothing any more

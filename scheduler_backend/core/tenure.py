@@ -94,6 +94,7 @@ class Tenure(Rows):
             if reason:
                 if reason == ev.PREEMPT:
                     holder.preempted_ns = now_ns
+                    seat.jumped = seat.latency
                 self.move(holder, Recall(reason))
                 return 0
         return again_ns

@@ -209,6 +209,7 @@ class Daemon:
                 and time.monotonic() - self._idle_since > self.settings.idle_exit_seconds
             ):
                 log.info("idle-exit")
+                registry.let_go()
                 self._end.set()
 
 

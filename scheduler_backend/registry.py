@@ -300,6 +300,11 @@ class Registry:
             self._reserved_epoch = reserved
         self._publish()
 
+    def let_go(self) -> None:
+        """The daemon leaves for want of tenants: the cards are whoever's that comes, and no longer a past of ours."""
+        self.state_dir.cards = []
+        self.save()
+
     def _publish(self) -> None:
         """Tell the publisher of the shares there are, if they are others than it knows of."""
         named = {

@@ -170,6 +170,33 @@ def test_a_user_who_takes_the_cards_name_meanwhile_keeps_no_daemon_of_root_from_
         other.close()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="a daemon of root's, and a process of another user's")
+def test_a_daemon_of_root_that_left_for_want_of_tenants_takes_no_card_from_who_came_after(place: Place) -> None:
+    first = place.start("serve", "--idle-exit", "5")
+    until(lambda: answers(place.node) or first.poll() is not None)
+    uuid = place.state()["device"]["uuid"]
+    (path,) = Path("/dev/shm").glob(f"gemini-sim-*-{place.sim.partition('id=')[2].partition(',')[0]}")
+    name = address(Gpu(0, uuid, "", 0, simulated=True), path)
+    environment = {**place.environment(), **sim_environment(place.sim)}
+    load = subprocess.Popen([str(LOAD), "--seconds", "0"], env=environment)  # so the machine stays, and the name
+    words = [sys.executable, "-c", NAME, name.hex(), '{"state_dir": "/home/ben"}']
+    stranger = None
+    try:
+        until(lambda: path.name in read(Path(f"/proc/{load.pid}/maps")))
+        assert first.wait(30) == 0
+        stranger = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        begun(stranger)
+        refused = place.gemini("serve")
+        assert refused.returncode == 1
+        assert "is handed out by a daemon" in refused.stderr
+    finally:
+        load.kill()
+        load.wait()
+        if stranger is not None:
+            stranger.kill()
+            stranger.communicate()
+
+
 def test_two_users_do_not_promise_one_card_twice(workstation: Workstation) -> None:
     run = workstation.gemini("run", "--gpu", "all", "--request", "0.8", "--", *HOLD)
     begun(workstation.start("ann", *run))

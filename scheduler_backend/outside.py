@@ -2,10 +2,11 @@
 
 A static program, a cleared environment, an image without the library: their work runs whoever holds the token, so no
 share can be kept against it. Whose it is, is told by what such a process cannot lose: the tenant's folder that is
-mounted into its container, the socket in its first environment, or the process it descends from. What is none of these
-is a stranger. Looked at when somebody asks how things are, at most once a second, and from a thread: the driver may
-take its time, and a process can keep whoever reads its memory (/proc/PID/environ) waiting for ever. Who asks then gets
-what is known. Nothing is done about them.
+mounted into its container, the socket in its first environment, or the process it descends from. Where a tenant is one
+user's, only that user's processes and root's are found to be its. What is none of these is a stranger. Looked at when
+somebody asks how things are, at most once a second, and from a thread: the driver may take its time, and a process can
+keep whoever reads its memory (/proc/PID/environ) waiting for ever. Who asks then gets what is known. Nothing is done
+about them.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ class Stray(NamedTuple):
 
 
 class Outside:
-    """The last look. `clients` and `registrants` say pid -> tenant: of the clients, and of those processes for whose
-    lifetime a tenant was registered."""
+    """The last look. `tenants` says name -> user whose it is, None: anybody's. `clients` and `registrants` say
+    pid -> tenant: of the clients, and of those processes for whose lifetime a tenant was registered."""
 
     def __init__(
         self,
         gpus: Sequence[Gpu],
         folder: Path,
-        tenants: Callable[[], list[str]],
+        tenants: Callable[[], dict[str, int | None]],
         clients: Callable[[], dict[int, str]],
         running: Callable[[Gpu], list[int]] = devices.running,
         proc: Path = Path("/proc"),
@@ -84,7 +85,9 @@ class Outside:
         """How many of them a tenant has, on one GPU or on all; strangers with None."""
         return sum(stray.tenant == tenant and gpu in (None, stray.gpu) for stray in self.strays)
 
-    def _look(self, clients: dict[int, str], registrants: dict[int, str], tenants: list[str]) -> list[Stray]:
+    def _look(
+        self, clients: dict[int, str], registrants: dict[int, str], tenants: dict[str, int | None]
+    ) -> list[Stray]:
         owners = {**registrants, **clients}
         found = []
         for gpu in self._gpus:
@@ -96,10 +99,23 @@ class Outside:
 
 
 def tenant_of(
-    pid: int, folder: Path, tenants: Sequence[str], owners: Mapping[int, str], proc: Path = Path("/proc")
+    pid: int, folder: Path, tenants: Mapping[str, int | None], owners: Mapping[int, str], proc: Path = Path("/proc")
 ) -> str | None:
     """Whose process this is, out of `tenants`, whose folders lie in `folder`; None: nobody's."""
-    return _mounted(pid, folder, tenants, proc) or _told(pid, folder, tenants, proc) or _descends(pid, owners, proc)
+    uid = _user_of(pid, proc)
+    if uid is None:
+        return None
+    may = [name for name, owner in tenants.items() if owner is None or uid in (0, owner)]
+    return _mounted(pid, folder, may, proc) or _told(pid, folder, may, proc) or _descends(pid, owners, proc)
+
+
+def _user_of(pid: int, proc: Path) -> int | None:
+    """Its real user; not the owner of its folder in /proc, which is root where it may not be looked into."""
+    try:
+        text = (proc / str(pid) / "status").read_text(errors="replace")
+    except OSError:
+        return None
+    return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("Uid:")), None)
 
 
 def _mounted(pid: int, folder: Path, tenants: Sequence[str], proc: Path) -> str | None:

@@ -59,7 +59,7 @@ class Server(Intake):
         super().__init__(loop, gpus, policy, recorder, **more)
         self.state_dir = state_dir
         self.shares: dict[str, str] = {}  # tenants that are named shares, and whence; the registry writes it
-        self.outside = Outside(gpus, state_dir / "tenants", lambda: list(self.node.tenants), self._pids)
+        self.outside = Outside(gpus, state_dir / "tenants", self._owners, self._pids)
         self._witness = Witness(gpus, self._pids, self.handle)
         self._weighing: asyncio.Task[None] | None = None
         self.idle_exit_seconds: float | None = None  # the daemon ends so long after its last tenant
@@ -205,6 +205,10 @@ class Server(Intake):
         for peer in endpoint.peers.values():
             self._release(peer)
         endpoint.close()
+
+    def _owners(self) -> dict[str, int | None]:
+        """Whose each tenant is; None: not one user's."""
+        return {name: endpoint.owner for name, endpoint in self.endpoints.items()}
 
     def _pids(self) -> dict[int, str]:
         """pid -> tenant of all processes that are known; never by what a client says of itself."""

@@ -21,9 +21,10 @@ from tests.scheduler_backend.serve import GPUS
 FOLDER = Path("/run/gemini/tenants")
 
 
-def process(proc: Path, pid: int, *, parent: int = 1, mounts: str = "", environ: bytes = b"") -> None:
+def process(proc: Path, pid: int, *, parent: int = 1, mounts: str = "", environ: bytes = b"", uid: int = 0) -> None:
     folder = proc / str(pid)
     folder.mkdir()
+    (folder / "status").write_text(f"Name:\tUid: 7\nUid:\t{uid}\t0\t0\t0\n")
     (folder / "stat").write_text(f"{pid} (a ) b) S {parent} 0 0")
     (folder / "mountinfo").write_text(f"22 1 0:20 {mounts} /run/gemini rw - tmpfs tmpfs rw\n" if mounts else "")
     (folder / "environ").write_bytes(environ)
@@ -50,12 +51,19 @@ def test_a_process_is_whose_mount_socket_or_ancestor_says_so(
     process(tmp_path, 4)  # gemini run
     process(tmp_path, 5, parent=4)
     process(tmp_path, 9, **told)  # type: ignore[arg-type]
-    assert tenant_of(9, FOLDER, ["a", "b"], {4: "b"}, tmp_path) == tenant
+    assert tenant_of(9, FOLDER, {"a": None, "b": None}, {4: "b"}, tmp_path) == tenant
+
+
+@pytest.mark.parametrize(("uid", "tenant"), [(1000, "a"), (0, "a"), (1001, None)])
+def test_no_users_process_passes_for_another_users_tenants(tmp_path: Path, uid: int, tenant: str | None) -> None:
+    told = b"GEMINI_SOCKET=/run/gemini/tenants/a/tenant.sock\0"
+    process(tmp_path, 9, mounts="/gemini/tenants/a", environ=told, uid=uid)
+    assert tenant_of(9, FOLDER, {"a": 1000, "b": None}, {}, tmp_path) == tenant
 
 
 def test_a_process_that_ended_or_is_of_another_namespace_is_nobodys(tmp_path: Path) -> None:
-    assert tenant_of(9, FOLDER, ["a"], {4: "a"}, tmp_path) is None
-    seen = Outside(GPUS, FOLDER, lambda: ["a"], dict, lambda gpu: [9], tmp_path)
+    assert tenant_of(9, FOLDER, {"a": None}, {4: "a"}, tmp_path) is None
+    seen = Outside(GPUS, FOLDER, lambda: {"a": None}, dict, lambda gpu: [9], tmp_path)
     asyncio.run(seen.look())
     assert seen.strays == []
 
@@ -69,7 +77,7 @@ def test_one_that_says_hello_while_it_is_looked_at_is_none(tmp_path: Path) -> No
 
     process(tmp_path, 9)
     process(tmp_path, 10)
-    seen = Outside(GPUS[:1], FOLDER, lambda: ["a"], lambda: dict(clients), running, tmp_path)
+    seen = Outside(GPUS[:1], FOLDER, lambda: {"a": None}, lambda: dict(clients), running, tmp_path)
     asyncio.run(seen.look())
     assert seen.strays == [Stray(0, 10, None)]
     assert (seen.count(None), seen.count(None, 0), seen.count(None, 1), seen.count("a")) == (1, 1, 0, 0)
@@ -82,7 +90,7 @@ def test_a_process_that_cannot_be_read_keeps_nobody_waiting(tmp_path: Path) -> N
     os.mkfifo(tmp_path / "9" / "environ")  # as where its memory is a file of a server that does not answer
 
     async def look_twice() -> list[Stray]:
-        seen = Outside(GPUS[:1], FOLDER, lambda: ["a"], dict, lambda gpu: [9, 10], tmp_path)
+        seen = Outside(GPUS[:1], FOLDER, lambda: {"a": None}, dict, lambda gpu: [9, 10], tmp_path)
         await seen.look()
         assert seen.strays == []
         with (tmp_path / "9" / "environ").open("wb") as file:

@@ -1,8 +1,8 @@
 """The picture of who held the card when: a row for each tenant of each card, out of a recorded run's trace events.
 
 A full bar is the token, from the grant to the drain confirmed; a thin one in the same colour is waiting for it. Marks:
-the token asked back early, a lease lost, a process that died. What stands at the end of a row is the tenant's part of
-the time shown. Pure but for the file that is written.
+the token asked back early, a lease lost, a quota overrun, the end of a process. What stands at the end of a row is the
+tenant's part of the time shown. Pure but for the file that is written.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import zlib
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 
 from bench.bed import LOAD
 from gemini.cli.node import Node, answers, holder, sim_environment
-from scheduler_backend.cardlock import SEARCH_SECONDS, address, locker
+from scheduler_backend.cardlock import address
 from scheduler_backend.devices import Gpu
 from tests.gemini.cli.conftest import Place, read, until
 from tests.gemini.cli.conftest import place as place
@@ -33,6 +32,12 @@ HOLD = ("sh", "-c", "echo ready; read x")
 def begun(process: subprocess.Popen[str]) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n", process.communicate()
+
+
+def card_file(place: Place) -> Path:
+    """Of the simulated card."""
+    (path,) = Path("/dev/shm").glob(f"gemini-sim-*-{place.sim.partition('id=')[2].partition(',')[0]}")
+    return path
 
 
 def test_a_second_daemon_says_who_has_the_card(place: Place) -> None:
@@ -84,7 +89,7 @@ class _Stranger:
     """Another user's program that can read the card's file, and holds its record as a daemon would."""
 
     def __init__(self, place: Place, uuid: str) -> None:
-        (path,) = Path("/dev/shm").glob(f"gemini-sim-*-{place.sim.partition('id=')[2].partition(',')[0]}")
+        path = card_file(place)
         words = [sys.executable, "-c", LOCK, str(path), str(zlib.crc32(uuid.encode()))]
         self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         begun(self.process)
@@ -134,6 +139,34 @@ sys.stdin.read()
 """
 
 
+class _Named:
+    """The card's name as a user who wants it finds it, and the process with which he takes it."""
+
+    def __init__(self, place: Place) -> None:
+        path = card_file(place)
+        self._name = address(Gpu(0, place.state()["device"]["uuid"], "", 0, simulated=True), path)
+        self._processes: list[subprocess.Popen[str]] = []
+        environment = {**place.environment(), **sim_environment(place.sim)}
+        load = self._start([str(LOAD), "--seconds", "0"], environment)  # so the machine stays, and the name
+        until(lambda: path.name in read(Path(f"/proc/{load.pid}/maps")))
+
+    def take(self, says: str) -> int:
+        """Another user's process has the name from now on, and tells whoever asks for it this; its pid."""
+        taken = self._start([sys.executable, "-c", NAME, self._name.hex(), says], None)
+        begun(taken)
+        return taken.pid
+
+    def _start(self, words: list[str], environment: dict[str, str] | None) -> subprocess.Popen[str]:
+        made = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        self._processes.append(made)
+        return made
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.kill()
+            process.communicate()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="a daemon of root's, and a process of another user's")
 @pytest.mark.parametrize("says", ['{"state_dir": "/home/ben"}', ""])
 def test_a_user_who_takes_the_cards_name_meanwhile_keeps_no_daemon_of_root_from_coming_back(
@@ -141,19 +174,12 @@ def test_a_user_who_takes_the_cards_name_meanwhile_keeps_no_daemon_of_root_from_
 ) -> None:
     first = place.start("serve")
     until(lambda: answers(place.node))
-    uuid = place.state()["device"]["uuid"]
-    (path,) = Path("/dev/shm").glob(f"gemini-sim-*-{place.sim.partition('id=')[2].partition(',')[0]}")
-    name = address(Gpu(0, uuid, "", 0, simulated=True), path)
-    environment = {**place.environment(), **sim_environment(place.sim)}
-    load = subprocess.Popen([str(LOAD), "--seconds", "0"], env=environment)  # so the machine stays, and the name
-    until(lambda: path.name in read(Path(f"/proc/{load.pid}/maps")))
+    named = _Named(place)
     other = Place()
-    first.kill()
-    first.wait()
-    words = [sys.executable, "-c", NAME, name.hex(), says]
-    stranger = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
-        begun(stranger)
+        first.kill()
+        first.wait()
+        stranger = named.take(says)
         other.sim = place.sim
         assert "is handed out by a daemon" in other.gemini("serve").stderr  # this one never had the card
         again = place.start("serve")
@@ -162,12 +188,9 @@ def test_a_user_who_takes_the_cards_name_meanwhile_keeps_no_daemon_of_root_from_
         _, said = again.communicate()
         assert again.returncode == 0, said
         (warning,) = (line for line in said.splitlines() if "card-locked" in line)
-        assert not says or f"process {stranger.pid}, on /home/ben" in warning  # who does not answer is not known
+        assert not says or f"process {stranger}, on /home/ben" in warning  # who does not answer is not known
     finally:
-        load.kill()
-        load.wait()
-        stranger.kill()
-        stranger.communicate()
+        named.close()
         other.close()
 
 
@@ -175,56 +198,15 @@ def test_a_user_who_takes_the_cards_name_meanwhile_keeps_no_daemon_of_root_from_
 def test_a_daemon_of_root_that_left_for_want_of_tenants_takes_no_card_from_who_came_after(place: Place) -> None:
     first = place.start("serve", "--idle-exit", "5")
     until(lambda: answers(place.node) or first.poll() is not None)
-    uuid = place.state()["device"]["uuid"]
-    (path,) = Path("/dev/shm").glob(f"gemini-sim-*-{place.sim.partition('id=')[2].partition(',')[0]}")
-    name = address(Gpu(0, uuid, "", 0, simulated=True), path)
-    environment = {**place.environment(), **sim_environment(place.sim)}
-    load = subprocess.Popen([str(LOAD), "--seconds", "0"], env=environment)  # so the machine stays, and the name
-    words = [sys.executable, "-c", NAME, name.hex(), '{"state_dir": "/home/ben"}']
-    stranger = None
+    named = _Named(place)
     try:
-        until(lambda: path.name in read(Path(f"/proc/{load.pid}/maps")))
         assert first.wait(30) == 0
-        stranger = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        begun(stranger)
+        named.take('{"state_dir": "/home/ben"}')
         refused = place.gemini("serve")
         assert refused.returncode == 1
         assert "is handed out by a daemon" in refused.stderr
     finally:
-        load.kill()
-        load.wait()
-        if stranger is not None:
-            stranger.kill()
-            stranger.communicate()
-
-
-MANY = """
-import fcntl, os, select, struct, sys
-watched = select.epoll()
-for number in range(3000):
-    watched.register(os.eventfd(0), select.EPOLLIN)
-for number in range(6000):
-    os.dup(watched.fileno())  # each is 3,000 lines to who reads of it
-record = struct.pack("@hhqqi0q", fcntl.F_RDLCK, os.SEEK_SET, int(sys.argv[2]), 1, 0)
-fcntl.fcntl(os.open(sys.argv[1], os.O_RDONLY), fcntl.F_OFD_SETLK, record)
-print("ready", flush=True)
-sys.stdin.read()
-"""
-
-
-def test_who_has_a_cards_record_is_not_sought_for_long(tmp_path: Path) -> None:
-    """A tenant that opens all it may beside its lock holds up neither the daemon that comes back nor a command."""
-    file, gpu = tmp_path / "driver", Gpu(0, "GPU-00000000-1111-2222-3333-444444444444", "Paper GPU", 80 << 30)
-    file.touch()
-    words = [sys.executable, "-c", MANY, str(file), str(zlib.crc32(gpu.uuid.encode()))]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as many:
-        begun(many)
-        since = time.monotonic()
-        found = locker(file, gpu)
-        took = time.monotonic() - since
-        many.kill()
-    assert took < 4 * SEARCH_SECONDS
-    assert found.pid in (0, many.pid)
+        named.close()
 
 
 def test_two_users_do_not_promise_one_card_twice(workstation: Workstation) -> None:

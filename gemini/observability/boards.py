@@ -168,6 +168,14 @@ TENANTS = Board(
 )  # fmt: skip
 
 _HERE = '{instance=~"$instance"}'
+
+
+def _dcgm(series: str, factor: str) -> str:
+    """A series of NVIDIA's DCGM exporter, of the node's cards: it names a card in UUID, as we do in gpu."""
+    named = f'label_replace({series}, "gpu", "$1", "UUID", "(.+)")'
+    return f"({named} {factor}) and on (gpu) gemini_gpu_memory_bytes{_HERE}"
+
+
 NODE = Board(
     "gemini-node",
     "Gemini: a node",
@@ -195,6 +203,15 @@ NODE = Board(
         Panel("GPU memory used, by tenant (bytes)", "Dashed what the card has.", "bytes",
               (Query(f"gemini_memory_bytes{_HERE}", "{{tenant}}"),
                Query(f"gemini_gpu_memory_bytes{_HERE}", "{{gpu}}", "dashed"))),
+        Panel("GPU busy by DCGM, and time held (% of each card)", "Busy as NVIDIA's DCGM exporter says, where it is "
+              "scraped too; dashed the time held by tenants. Busy above held: something runs without a share.",
+              "percentunit",
+              (Query(_dcgm("DCGM_FI_DEV_GPU_UTIL", "/ 100"), "{{gpu}} busy"),
+               Query(f"gemini_gpu:held:ratio{_HERE}", "{{gpu}} held", "dashed"))),
+        Panel("GPU memory by DCGM, and of tenants (bytes)", "Used as NVIDIA's DCGM exporter says, where it is scraped "
+              "too; dashed what tenants are charged. The driver keeps some for itself.", "bytes",
+              (Query(_dcgm("DCGM_FI_DEV_FB_USED", "* 1048576"), "{{gpu}} used"),
+               Query(f"sum by (gpu) (gemini_memory_bytes{_HERE})", "{{gpu}} tenants", "dashed"))),
         Panel("Time spent waiting for the GPU, by tenant (% of the time)", "Part of the time in which a tenant waited "
               "for its turn.", "percentunit", (Query(f"gemini:waiting:ratio{_HERE}", "{{tenant}}"),)),
         Panel("Idle time at a hand-over, p50 and p99 (s)", "Between drain confirmed and next grant.", "s",

@@ -9,7 +9,6 @@
 #ifndef GEMINI_SIM_FLOOR_H
 #define GEMINI_SIM_FLOOR_H
 
-FLOOR(dlopen, "GLIBC_2.2.5");
 FLOOR(dlsym, "GLIBC_2.2.5");
 FLOOR(pthread_mutex_timedlock, "GLIBC_2.2.5");
 FLOOR(pthread_rwlock_init, "GLIBC_2.2.5");

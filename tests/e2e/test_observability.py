@@ -31,6 +31,7 @@ from gemini.placement.model import Device
 from gemini.placement.model import Node as Cards
 from libhook.observer import Timeline
 from tests.e2e.conftest import built
+from tests.e2e.dcgm import dcgm_exporter
 from tests.e2e.fake_node import FakeNode
 from tests.e2e.pictures import chosen, draw
 from tests.e2e.plane import Plane
@@ -98,6 +99,7 @@ def scene(plane: Plane, crd: None, role: None, tmp_path_factory: pytest.TempPath
         stack.callback(forget, machine)
         stack.enter_context(device(plane, node.name, [one.uuid for one in seen.devices()]))
         stack.enter_context(other_node(plane))
+        targets["dcgm-exporter"] = stack.enter_context(dcgm_exporter([one.uuid for one in seen.devices()]))
         daemon = contextlib.ExitStack()
         stack.callback(daemon.close)
 

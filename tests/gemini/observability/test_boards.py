@@ -107,6 +107,16 @@ def assert_within(said: Any, read: Any, where: str) -> None:
         assert said == read, where
 
 
+def test_dcgms_figures_stand_beside_ours_on_a_nodes_board() -> None:
+    """By its exporter's default counters and its name of a card; the real exporter needs a card."""
+    panels = {panel.title: panel for board in BOARDS if board.uid == "gemini-node" for panel in board.panels}
+    for title, series in (("GPU busy by DCGM", "DCGM_FI_DEV_GPU_UTIL"), ("GPU memory by DCGM", "DCGM_FI_DEV_FB_USED")):
+        (panel,) = (panel for name, panel in panels.items() if name.startswith(title))
+        theirs, ours = panel.queries
+        assert f'label_replace({series}, "gpu", "$1", "UUID", "(.+)")' in theirs.expr
+        assert asked(ours.expr)
+
+
 def test_the_band_of_a_share_is_filled_from_its_request_to_its_limit() -> None:
     made = json.loads(board_json(TENANTS, 15))
     (panel,) = (one for one in made["panels"] if one["title"].startswith("GPU time held, within"))

@@ -6,6 +6,7 @@ Another tenant's program comes without the library. The end-to-end test does the
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from bench.bed import LOAD, Bed
 from gemini.observability import boards, rules
 from tests.e2e.build import Builder, CannotBuild
+from tests.e2e.dcgm import dcgm_exporter
 from tests.e2e.pictures import chosen
 from tests.e2e.process import free_port, until
 from tests.e2e.prometheus import prometheus
@@ -32,7 +34,7 @@ def test_a_share_missed_on_purpose_and_a_tenant_without_the_library_fire_their_a
     except CannotBuild as why:
         pytest.skip(str(why))
     port = free_port()
-    with Bed(config=f'ordering = "fifo"\nmetrics_port = {port}\n') as bed:
+    with Bed(config=f'ordering = "fifo"\nmetrics_port = {port}\n') as bed, contextlib.ExitStack() as stack:
         for name, request in (("train", 0.6), ("serve", 0.1), ("tune", 0.1)):
             bed.tenant(name, request, 1.0, memory=8 << 30)
             bed.load(name, "--kernel-us", 1000, "--seconds", 0)
@@ -42,7 +44,11 @@ def test_a_share_missed_on_purpose_and_a_tenant_without_the_library_fire_their_a
         outside = subprocess.Popen(
             [LOAD, "--seconds", "0", "--burst", "5", "--gap-us", "20000"], env=environment, stdout=subprocess.DEVNULL
         )
-        targets = {"gemini-daemon": f"http://127.0.0.1:{port}"}
+        uuids = [card["uuid"] for card in bed.state()["devices"]]
+        targets = {
+            "gemini-daemon": f"http://127.0.0.1:{port}",
+            "dcgm-exporter": stack.enter_context(dcgm_exporter(uuids)),
+        }
         try:
             with prometheus(tmp_path / "data", tmp_path, program, targets, SCRAPE) as watching:
 

@@ -72,6 +72,11 @@ MOST_PEERS = _bound("MOST_PEERS", 512, "nonces", "of a tenant under which a page
 MOST_PEERS_OF_ONE = _bound("MOST_PEERS_OF_ONE", 4, "nonces", "of them of one process; then the oldest makes room")
 PAGE_BACKLOG = _bound("PAGE_BACKLOG", 128, "connections", "to the page of a tenant that wait in the kernel's queue")
 
+# --- users -----------------------------------------------------------------------------------------------------------
+MOST_TENANTS = _bound("MOST_TENANTS", 32, "tenants", "of a user at a time, where `[users]` says no number")
+MOST_REGISTRANTS = _bound("MOST_REGISTRANTS", 128, "processes", "for whose lifetime one tenant was registered")
+USERS_PART = _bound("USERS_PART", 4, "th part", "of the daemon's descriptors for the tenants of a user; more wait")
+
 # --- the lock of a card -----------------------------------------------------------------------------------------------
 HOLDER_QUESTIONS_A_SECOND = _bound(
     "HOLDER_QUESTIONS_A_SECOND", 20, "a second", "questions of whoever is on the machine, whose the cards are"

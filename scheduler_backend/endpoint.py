@@ -37,8 +37,10 @@ from scheduler_backend.connection import Connection
 from scheduler_backend.page import TokenPage
 from scheduler_backend.peers import PageListener, Peer
 from scheduler_backend.sockets import listen_at, make_folder, set_aside
+from scheduler_backend.subids import person
 from scheduler_backend.tally import Counters
 
+DESCRIPTORS_OF_PAGE = 3  # of a page connection: its own, the process's and the carrier's
 _IN, _IN_OUT, _OUT = select.EPOLLIN, select.EPOLLIN | select.EPOLLOUT, select.EPOLLOUT
 
 
@@ -82,6 +84,7 @@ class Endpoint:
         self.name = name
         self.number = number  # of those that are there; for the carrier
         self.owner = owner  # the only user who gets in, besides root and us; None: whoever sees the folder
+        self.person = None if owner is None else person(owner)  # whose bounds it counts for
         self.folder = folder
         self.users = frozenset() if owner is None else frozenset({owner, os.getuid(), 0})
         self.by_nonce: dict[int, Client] = {}
@@ -103,7 +106,7 @@ class Endpoint:
         self.closed = False
         self.said_hello = False  # just now
         self.told_ungated = False
-        set_aside(folder, owner)
+        set_aside(folder)
         make_folder(folder, owner)
         self._listening = self._listen()
         with contextlib.ExitStack() as made:
@@ -129,9 +132,15 @@ class Endpoint:
         """Are the files of its sockets there?"""
         return self.socket_path.is_socket() and self.page_path.is_socket()
 
+    @property
+    def descriptors(self) -> int:
+        """How many of ours it takes, about."""
+        pages = 0 if self.listener is None else len(self.listener)
+        return len(self.connections) + DESCRIPTORS_OF_PAGE * pages + len(self.by_nonce) + len(self.peers)
+
     # --- the door ---------------------------------------------------------------------------------------------------
     def _listen(self) -> socket.socket:
-        return listen_at(self.socket_path, min(BACKLOG, descriptors.reserve() // 2))
+        return listen_at(self.socket_path, min(BACKLOG, descriptors.reserve() // 2), self.owner)
 
     def reopen(self) -> None:
         """Its files are gone: listen at new ones; connections stay. Raises OSError."""

@@ -95,8 +95,8 @@ class Peer:
 class PageListener:
     """One tenant's `.page` socket. `on_peer(nonce, peer)` gives the peer that is kept (that one, or
     the same process known before) or None; `listen(peer, connection)` says whether the carrier listens from now on.
-    Where `users` is not empty a process of another user is turned away. `room` is asked before each connection is
-    accepted whether there are descriptors for it; they wait in the backlog meanwhile."""
+    Where `users` is not empty a process of another user is turned away, and the socket is `owner`'s. `room` is asked
+    before each connection is accepted whether there are descriptors for it; they wait in the backlog meanwhile."""
 
     def __init__(
         self,
@@ -108,8 +108,9 @@ class PageListener:
         listen: Callable[[Peer, socket.socket], bool],
         users: frozenset[int] = frozenset(),
         room: Callable[[], bool] = lambda: True,
+        owner: int | None = None,
     ) -> None:
-        self._users, self._room = users, room
+        self._users, self._room, self._owner = users, room, owner
         self._allowance = Allowance(PAGES_A_SECOND, PAGES_AT_ONCE)
         self._loop, self._path, self._page, self._incarnation = loop, path, page, incarnation
         self._on_peer, self._listen = on_peer, listen
@@ -117,7 +118,7 @@ class PageListener:
         self._socket = self._open()
 
     def _open(self) -> socket.socket:
-        listening = listen_at(self._path, PAGE_BACKLOG)
+        listening = listen_at(self._path, PAGE_BACKLOG, self._owner)
         self._loop.add_reader(listening.fileno(), self._accept)
         return listening
 
@@ -199,6 +200,10 @@ class PageListener:
         self._loop.remove_reader(connection.fileno())
         self._connections.pop(connection.fileno(), None)
         connection.close()
+
+    def __len__(self) -> int:
+        """How many connections stand."""
+        return len(self._connections)
 
     def close(self) -> None:
         """Close all connections and remove the socket's file."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler_backend import devices
+from scheduler_backend.bounds import MOST_REGISTRANTS
 from scheduler_backend.config import TenantSettings, parse_bytes, resolve
 from scheduler_backend.core.tenant import InvalidSpec, TenantSpec, share_text, validate, validate_sum
 from scheduler_backend.endpoint import Endpoint
@@ -23,6 +24,7 @@ from scheduler_backend.persist import EPOCH_BLOCK, Saved, StateDir, clients_text
 from scheduler_backend.problem import Problem
 from scheduler_backend.publisher import Publisher, Share
 from scheduler_backend.server import Server
+from scheduler_backend.subids import person
 from scheduler_backend.users import Forbidden, Users, size_text, user_name
 
 log = logging.getLogger("gemini.registry")
@@ -127,6 +129,9 @@ class Registry:
             self._check_bounds(spec, owner)
             self._check_sum(spec)
         pid = peer_pid if "pid" in body else 0
+        registered = self.registrations.get(spec.name, Registration()).peers
+        if pid and pid not in registered and len(registered) >= MOST_REGISTRANTS:
+            raise Conflict(f"tenant {spec.name} has {MOST_REGISTRANTS} of its processes already; choose another name")
         peer = self._peer(pid, spec.name) if pid else None
         if pid and peer is None:  # a tenant that nobody would end
             raise Problem(
@@ -344,10 +349,11 @@ class Registry:
     def _check_bounds(self, spec: TenantSpec, owner: int | None) -> None:
         if owner is None:
             return
+        whose = person(owner)
         others = [
             other
             for name, other in self.server.node.tenants.items()
-            if name != spec.name and self.server.endpoints[name].owner == owner
+            if name != spec.name and self.server.endpoints[name].person == whose
         ]
         self.users.check(owner, spec, others, [gpu.memory_bytes for gpu in self.server.gpus])
 

@@ -24,11 +24,12 @@ from pathlib import Path
 from typing import Any
 
 from scheduler_backend import descriptors
+from scheduler_backend.bounds import USERS_PART
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.policy import Policy
 from scheduler_backend.core.tenant import TenantSpec
 from scheduler_backend.devices import Gpu
-from scheduler_backend.endpoint import Endpoint, free_number
+from scheduler_backend.endpoint import DESCRIPTORS_OF_PAGE, Endpoint, free_number
 from scheduler_backend.intake import Intake
 from scheduler_backend.outside import Outside
 from scheduler_backend.peers import PageListener
@@ -40,7 +41,6 @@ from scheduler_backend.witness import Witness
 log = logging.getLogger("gemini.server")
 
 LONGEST_PATH = 107  # bytes of sun_path, less its NUL
-DESCRIPTORS_EACH = 3  # of a page connection: its own, the process's and the carrier's
 OPEN_AGAIN_SECONDS, SHUT_OUT_SECONDS = 0.1, 2.0  # after a tenant's processes came too often, at least and at most
 
 
@@ -113,13 +113,17 @@ class Server(Intake):
             lambda nonce, peer: self._on_peer(endpoint, nonce, peer),
             lambda peer, connection: self._listen(endpoint, peer, connection),
             endpoint.users,
-            self._room_for_page,
+            lambda: self._room_for_page(endpoint),
+            endpoint.owner,
         )
 
     # --- who may come in --------------------------------------------------------------------------------------------
     def _knocked(self, endpoint: Endpoint) -> None:
         """Somebody wants to come in. A tenant whose processes come ever anew is not listened to for a while."""
         now_ns = time.monotonic_ns()
+        if self._crowds(endpoint):
+            self._keep_out(endpoint, now_ns, OPEN_AGAIN_SECONDS, "descriptors")
+            return
         try:
             came = endpoint.accept(now_ns)
         except OSError as error:  # no descriptor is left, to us or to this machine
@@ -130,12 +134,24 @@ class Server(Intake):
             self._mind_room(False)
         if endpoint.newcomers.left >= 1 or endpoint.shut:
             return
+        pause = min(max(OPEN_AGAIN_SECONDS, endpoint.newcomers.lacks_seconds()), SHUT_OUT_SECONDS)
+        self._keep_out(endpoint, now_ns, pause, "connections")
+
+    def _keep_out(self, endpoint: Endpoint, now_ns: int, seconds: float, reason: str) -> None:
         endpoint.shut_out()
         endpoint.pauses += 1
-        pause = min(max(OPEN_AGAIN_SECONDS, endpoint.newcomers.lacks_seconds()), SHUT_OUT_SECONDS)
         if endpoint.complaints.spend(now_ns):
-            log.warning("shut-out tenant=%s seconds=%.1f reason=connections", endpoint.name, pause)
-        self.loop.call_later(pause, self._let_in, endpoint)
+            log.warning("shut-out tenant=%s seconds=%.1f reason=%s", endpoint.name, seconds, reason)
+        self.loop.call_later(seconds, self._let_in, endpoint)
+
+    def _crowds(self, endpoint: Endpoint) -> bool:
+        """Have the tenants of its user as many descriptors as one user may? Else one would have all, and nobody new be
+        let in."""
+        owner = endpoint.person
+        if owner in (None, 0, os.geteuid()):
+            return False
+        theirs = sum(one.descriptors for one in self.endpoints.values() if one.person == owner)
+        return theirs >= descriptors.limit() // USERS_PART
 
     def _let_in(self, endpoint: Endpoint) -> None:
         if self.endpoints.get(endpoint.name) is endpoint and not self._deaf:
@@ -169,9 +185,11 @@ class Server(Intake):
             else:
                 endpoint.shut_out()
 
-    def _room_for_page(self) -> bool:
-        """May one more page connection be accepted?"""
-        if not self._deaf and not self._room.take(DESCRIPTORS_EACH):
+    def _room_for_page(self, endpoint: Endpoint) -> bool:
+        """May one more page connection of this tenant be accepted?"""
+        if self._crowds(endpoint):
+            return False
+        if not self._deaf and not self._room.take(DESCRIPTORS_OF_PAGE):
             self._mind_room(False)
         return not self._deaf
 

@@ -26,6 +26,7 @@ from scheduler_backend.core.seat import State
 from scheduler_backend.problem import Problem
 from scheduler_backend.registry import Conflict, Registry, Unknown, is_administrator
 from scheduler_backend.server import Server
+from scheduler_backend.subids import person
 from scheduler_backend.tally import Series
 from scheduler_backend.users import Forbidden, user_name
 
@@ -168,6 +169,12 @@ def _peer(request: web.Request) -> tuple[int, int | None]:
     return int(pid), int(uid)
 
 
+def _person(request: web.Request) -> int | None:
+    """For whom what it costs counts."""
+    uid = _peer(request)[1]
+    return None if uid is None else person(uid)
+
+
 @web.middleware
 async def _problems(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
@@ -251,7 +258,7 @@ def control_application(server: Server, registry: Registry, shut_down: asyncio.E
 
     async def in_turn(request: web.Request) -> None:
         """A user that makes and removes tenants without end waits, so that the loop has time for those that work."""
-        if wait := changes.wait_seconds(_peer(request)[1], time.monotonic_ns()):
+        if wait := changes.wait_seconds(_person(request), time.monotonic_ns()):
             await asyncio.sleep(wait)
             _still_wanted(request)
 
@@ -285,7 +292,7 @@ def control_application(server: Server, registry: Registry, shut_down: asyncio.E
 
     async def show_state(request: web.Request) -> web.Response:
         nonlocal last_ms
-        if wait := looks.wait_seconds(_peer(request)[1], time.monotonic_ns(), last_ms):
+        if wait := looks.wait_seconds(_person(request), time.monotonic_ns(), last_ms):
             await asyncio.sleep(wait)
             _still_wanted(request)
         await server.outside.look()

@@ -12,7 +12,7 @@ his own, which nobody else may change or end, within the bounds of the config fi
     latency = false
 
 The most particular table counts: that of the user (name or number), that of the first of his groups in the file, the
-default one. A table is a whole: what it does not say is not bounded.
+default one. A table is a whole: what it does not say is not bounded, but for the number of tenants (bounds.py).
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from scheduler_backend.bounds import MOST_TENANTS
 from scheduler_backend.core.tenant import TenantSpec, share_text
 from scheduler_backend.problem import Problem
+from scheduler_backend.subids import person
 
 
 class Forbidden(Problem):
@@ -38,7 +40,7 @@ class Bounds(NamedTuple):
     request_ppm: int | None = None  # sum of requests on a card
     limit_ppm: int | None = None  # of a tenant
     memory_bytes: int | None = None  # sum of memory limits on a card
-    tenants: int | None = None
+    tenants: int | None = None  # MOST_TENANTS
     latency: bool = True  # tenants of this class
 
 
@@ -90,9 +92,11 @@ class Users:
         `card_bytes`: the memory of each card."""
         if uid in (0, os.geteuid()):
             return
+        uid = person(uid)
         bounds, mine, who = self.bounds(uid), list(others), f"user {user_name(uid)}"
-        if bounds.tenants is not None and len(mine) >= bounds.tenants:
-            raise Forbidden(f"{who} may have {_counted(bounds.tenants)} at a time; end one first, see gemini ps")
+        most = MOST_TENANTS if bounds.tenants is None else bounds.tenants
+        if len(mine) >= most:
+            raise Forbidden(f"{who} may have {_counted(most)} at a time; end one first, see gemini ps")
         if spec.latency and not bounds.latency:
             raise Forbidden(f"{who} may not have tenants of class latency; leave --class out")
         if bounds.limit_ppm is not None and spec.limit_ppm > bounds.limit_ppm:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 import uvloop
 
-from scheduler_backend import app, config, logs
+from scheduler_backend import app, config, logs, subids
 from scheduler_backend.devices import Gpu
 from scheduler_backend.problem import Problem
 
@@ -17,7 +18,11 @@ GPUS = [Gpu(index, f"GPU-0000000{index}-1111-2222-3333-444444444444", "Paper GPU
 def main() -> int:
     parser = argparse.ArgumentParser()
     config.configure(parser)
-    settings = config.read_settings(parser.parse_args())
+    parser.add_argument("--subuid", type=Path, help="in the place of /etc/subuid")
+    told = parser.parse_args()
+    if told.subuid is not None:
+        subids.lent.file = told.subuid
+    settings = config.read_settings(told)
     logs.start(settings.log.upper(), force=True)
 
     async def run() -> None:

@@ -241,7 +241,7 @@ def test_whose_folder_it_is_has_no_other_file_opened_by_it(tmp_path: Path) -> No
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
         for _ in range(1000):
-            listen_at(folder / "s", 1).close()
+            listen_at(folder / "s", 1, 12345).close()
             assert secret.stat().st_mode & 0o777 == 0o600
     finally:
         child.kill()

@@ -321,8 +321,10 @@ sys.stdin.read()
         assert child.stdout is not None
         assert child.stdout.readline().strip() == "200"
         folder = rig.state_dir / "tenants" / "owned"
-        assert (folder.stat().st_uid, folder.stat().st_mode & 0o777) == (12345, 0o700)
-        folder.chmod(0o777)  # even who sees the folder
+        assert (folder.stat().st_uid, folder.stat().st_mode & 0o777) == (0, 0o711), "who could fill the daemon's disk"
+        for path in (folder / "tenant.sock", folder / "tenant.sock.page"):
+            assert (path.stat().st_uid, path.stat().st_mode & 0o777) == (12345, 0o600)
+            path.chmod(0o666)  # even who gets to it
         stranger = (
             "import os, sys; sys.path.insert(0, sys.argv[1])\n"
             "from tests.scheduler_backend.rig import Client\n"

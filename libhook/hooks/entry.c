@@ -32,6 +32,7 @@
 #include "libhook/runtime/account.h"
 #include "libhook/runtime/agent.h"
 #include "libhook/runtime/devices.h"
+#include "libhook/runtime/visit.h"
 
 static const char *const file_names[] = {[ROW_CUDA] = "libcuda.so", [ROW_NVML] = "libnvidia-ml.so"};
 
@@ -178,14 +179,14 @@ CUresult cuInit(unsigned int flags) {
     return result;
 }
 
-/* The agent takes back credit for others. Pools may have shrunk meanwhile; asking them is no more than a question, but
- * from this thread it must not disturb a capture of another one. */
+/* The agent takes back credit for others. Pools may have shrunk meanwhile; asking them is no more than a question. */
 static uint64_t take_credit(int device, uint64_t bytes) {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    if (account_credit(device) < bytes && real_loaded() &&
-        real.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS) {
-        memory_settle_pools(false);
-        real.cuThreadExchangeStreamCaptureMode(&mode);
+    struct visit visit;
+    if (account_credit(device) < bytes && real_loaded() && visit_agent_enters()) {
+        if (visit_begin(&visit, NULL))
+            memory_settle_pools(false);
+        visit_end(&visit);
+        visit_agent_leaves();
     }
     return account_take_credit(device, bytes);
 }

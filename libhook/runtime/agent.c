@@ -375,11 +375,9 @@ static void wait_until(uint64_t deadline_ns, short ready[2]) {
 }
 
 static void *run(void *nothing) {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     short ready[2];
 
     thread_begins("gemini-agent");
-    real.cuThreadExchangeStreamCaptureMode(&mode);
     link_step(&agent.link, 0, gate_now());
     for (;;) {
         uint64_t now_ns = gate_now();

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "libhook/runtime/log.h"
+#include "libhook/runtime/visit.h"
 
 struct gate gates[WIRE_MAX_DEVICES];
 int gate_mode = GATE_MEMBARRIER;
@@ -112,7 +113,7 @@ void gate_reset_after_fork(void) {
         gate->ordinal = i;
         gate->page_word = &gate->epoch;
     }
-    lane_reset_after_fork();
+    visit_reset_after_fork();
     gate_mode = GATE_MEMBARRIER;
 }
 

@@ -1,31 +1,15 @@
-/* lane.c - cut, reap and probe (lane.h). Every driver call here is under a relaxed capture mode: see `relaxed`. */
+/* lane.c - cut, reap and probe (lane.h). Every driver call here stands within a visit (visit.h). */
 #define _GNU_SOURCE
 #include "libhook/runtime/lane.h"
 
-#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "libhook/driver/real.h"
 #include "libhook/runtime/gate.h"
+#include "libhook/runtime/visit.h"
 
 #define SHORTEST_NS 1000 /* no launch is believed to take less: the clock of events has half a microsecond */
-
-/* A capture in global mode, in whatever thread, forbids this thread's event calls unless its own mode is relaxed. */
-struct relaxed {
-    CUstreamCaptureMode before;
-    CUresult result;
-};
-
-static void relax(struct relaxed *relaxed) {
-    relaxed->before = CU_STREAM_CAPTURE_MODE_RELAXED;
-    relaxed->result = real.cuThreadExchangeStreamCaptureMode(&relaxed->before);
-}
-
-static void restore(struct relaxed *relaxed) {
-    if (relaxed->result == CUDA_SUCCESS)
-        real.cuThreadExchangeStreamCaptureMode(&relaxed->before);
-}
 
 static bool is_default_stream(CUstream stream) {
     return (uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD;
@@ -40,30 +24,19 @@ static bool captures(CUstream stream) {
     return real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* cuEventRecord in the lane's context, whichever is current. Handles 1 and 2 mean streams of the current context. */
-static CUresult record(CUcontext context, CUevent *event, CUstream stream) {
-    CUcontext current = NULL, popped;
-    CUresult result = CUDA_SUCCESS;
+/* cuEventRecord, of an event that is made when it is first needed. */
+static CUresult record(const struct visit *visit, CUevent *event, CUstream stream) {
+    CUresult result = visit->lost ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 
-    real.cuCtxGetCurrent(&current);
-    bool push = current != context && (is_default_stream(stream) || !*event);
-    if (push)
-        result = real.cuCtxPushCurrent_v2(context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (!*event)
+    if (result == CUDA_SUCCESS && !*event)
         result = real.cuEventCreate(event, CU_EVENT_DEFAULT);
-    if (result == CUDA_SUCCESS)
-        result = real.cuEventRecord(*event, stream);
-    if (push)
-        real.cuCtxPopCurrent_v2(&popped);
-    return result;
+    return result == CUDA_SUCCESS ? real.cuEventRecord(*event, stream) : result;
 }
 
 static void rekey(struct lane *lane, CUcontext context, CUstream stream, int ordinal) {
     bool same_context = lane->state == LANE_LIVE && lane->context == context;
 
-    lane_keep_agent_out(); /* it may have begun to look while this was another stream's */
+    visit_keep_agent_out(); /* it may have begun to look while this was another stream's */
     __atomic_store_n(&lane->state, LANE_FREE, __ATOMIC_SEQ_CST);
     if (!same_context) { /* the events went with their context */
         for (int i = 0; i < LANE_CHUNKS; i++)
@@ -88,7 +61,7 @@ static void rekey(struct lane *lane, CUcontext context, CUstream stream, int ord
     POKE(lane->blind_ns, 0);
     POKE(lane->end_ns, 0);
     __atomic_store_n(&lane->state, LANE_LIVE, __ATOMIC_RELEASE);
-    lane_let_agent_in();
+    visit_let_agent_in();
 }
 
 /* The lane's stream or context is gone and nothing of it runs any more: it may serve another. */
@@ -137,16 +110,15 @@ void lane_cut(struct lane *lane, uint64_t now_ns) {
         __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) != LANE_LIVE)
         return;
     struct chunk *chunk = &lane->ring[lane->pushed % LANE_CHUNKS];
-    struct relaxed relaxed;
-    relax(&relaxed);
-    if (captures(lane->stream)) {
-        restore(&relaxed);
+    struct visit visit;
+    if (!visit_begin(&visit, lane->context) || captures(lane->stream)) {
+        visit_end(&visit);
         return;
     }
     CUevent event = chunk->event;
-    CUresult result = record(lane->context, &event, lane->stream);
+    CUresult result = record(&visit, &event, lane->stream);
     POKE(chunk->event, event);
-    restore(&relaxed);
+    visit_end(&visit);
     if (result != CUDA_SUCCESS) { /* nothing can be seen of it: believe the estimate */
         POKE(lane->blind_ns, now_ns + lane_inflight(lane));
         POKE(lane->unconfirmed, true);
@@ -168,12 +140,12 @@ void lane_cut(struct lane *lane, uint64_t now_ns) {
 }
 
 void lane_base(struct lane *lane, uint64_t now_ns) {
-    struct relaxed relaxed;
-
-    relax(&relaxed);
+    struct visit visit;
     CUevent event = lane->base_event;
-    bool based = !captures(lane->stream) && record(lane->context, &event, lane->stream) == CUDA_SUCCESS;
-    restore(&relaxed);
+
+    bool based = visit_begin(&visit, lane->context) && !captures(lane->stream) &&
+                 record(&visit, &event, lane->stream) == CUDA_SUCCESS;
+    visit_end(&visit);
     POKE(lane->base_event, event);
     POKE(lane->based, based);
     POKE(lane->base_ns, now_ns);
@@ -268,7 +240,7 @@ static void pop(struct gate *gate, struct gate_thread *thread, struct lane *lane
 }
 
 void lane_reap(struct gate *gate, struct gate_thread *thread, struct lane *lane, uint64_t now_ns) {
-    struct relaxed relaxed;
+    struct visit visit;
 
     if (lane->blind_ns && now_ns >= lane->blind_ns)
         POKE(lane->blind_ns, 0);
@@ -278,8 +250,8 @@ void lane_reap(struct gate *gate, struct gate_thread *thread, struct lane *lane,
     }
     if (lane->pushed == lane->popped)
         return;
-    relax(&relaxed);
-    while (lane->popped != lane->pushed && __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) == LANE_LIVE) {
+    bool may = visit_begin(&visit, lane->context);
+    while (may && lane->popped != lane->pushed && __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) == LANE_LIVE) {
         CUevent event = lane->ring[lane->popped % LANE_CHUNKS].event;
         CUresult result = real.cuEventQuery(event);
         if (result == CUDA_ERROR_NOT_READY)
@@ -292,7 +264,7 @@ void lane_reap(struct gate *gate, struct gate_thread *thread, struct lane *lane,
         uint64_t end_ns = event_time(lane->based, lane->base_event, lane->base_ns, event, now_ns);
         pop(gate, thread, lane, end_ns, true);
     }
-    restore(&relaxed);
+    visit_end(&visit);
 }
 
 void lane_finish(struct gate *gate, struct gate_thread *thread, struct lane *lane, uint64_t now_ns) {
@@ -313,36 +285,7 @@ void lane_finish(struct gate *gate, struct gate_thread *thread, struct lane *lan
 
 /* ---- the agent ---- */
 
-static uint32_t agent_inside;  /* the agent is about to touch a context, a stream or an event; seq_cst */
-static uint32_t agent_kept_out; /* threads that destroy something now; atomic */
-
-void lane_keep_agent_out(void) {
-    __atomic_add_fetch(&agent_kept_out, 1, __ATOMIC_SEQ_CST);
-    while (__atomic_load_n(&agent_inside, __ATOMIC_SEQ_CST))
-        sched_yield();
-}
-
-void lane_let_agent_in(void) {
-    __atomic_sub_fetch(&agent_kept_out, 1, __ATOMIC_SEQ_CST);
-}
-
-void lane_reset_after_fork(void) {
-    agent_inside = agent_kept_out = 0;
-}
-
-static bool enter(void) {
-    __atomic_store_n(&agent_inside, 1, __ATOMIC_SEQ_CST);
-    if (!__atomic_load_n(&agent_kept_out, __ATOMIC_SEQ_CST))
-        return true;
-    __atomic_store_n(&agent_inside, 0, __ATOMIC_SEQ_CST);
-    return false;
-}
-
-static void leave(void) {
-    __atomic_store_n(&agent_inside, 0, __ATOMIC_SEQ_CST);
-}
-
-void lane_foreign_record(struct lane *lane) {
+static void foreign_record(const struct visit *visit, struct lane *lane) {
     uint64_t launched = __atomic_load_n(&lane->launched, __ATOMIC_ACQUIRE);
     CUstream stream = PEEK(lane->stream);
 
@@ -355,11 +298,19 @@ void lane_foreign_record(struct lane *lane) {
     } else if (captures(stream)) {
         return;
     }
-    if (record(PEEK(lane->context), &lane->foreign_event, stream) == CUDA_SUCCESS) {
+    if (record(visit, &lane->foreign_event, stream) == CUDA_SUCCESS) {
         lane->foreign_mark = launched;
         lane->foreign_ns = gate_now();
         lane->foreign_recorded = true;
     }
+}
+
+void lane_foreign_record(struct lane *lane) {
+    struct visit visit;
+
+    if (visit_begin(&visit, PEEK(lane->context)))
+        foreign_record(&visit, lane);
+    visit_end(&visit);
 }
 
 /* The newest chunk's event, and when the work before it was over; false where the owner changed it meanwhile. */
@@ -381,7 +332,7 @@ static bool query_newest(
     return true;
 }
 
-static void look(struct lane *lane, uint64_t now_ns, struct lane_probe *probe) {
+static void look(const struct visit *visit, struct lane *lane, uint64_t now_ns, struct lane_probe *probe) {
     uint64_t launched = __atomic_load_n(&lane->launched, __ATOMIC_ACQUIRE);
     uint64_t cut = __atomic_load_n(&lane->cut, __ATOMIC_ACQUIRE);
     uint64_t pushed = __atomic_load_n(&lane->pushed, __ATOMIC_ACQUIRE);
@@ -394,7 +345,7 @@ static void look(struct lane *lane, uint64_t now_ns, struct lane_probe *probe) {
             probe->mark_ns = PEEK(lane->ring[(pushed - 1) % LANE_CHUNKS].cut_ns);
     } else {
         if (!PEEK(lane->stream_gone) && !(lane->foreign_recorded && lane->foreign_mark == launched))
-            lane_foreign_record(lane);
+            foreign_record(visit, lane);
         if (!lane->foreign_recorded || lane->foreign_mark != launched)
             return;
         CUresult result = real.cuEventQuery(lane->foreign_event);
@@ -445,9 +396,13 @@ void lane_probe(struct lane *lane, enum lane_look how, uint64_t now_ns, struct l
     }
     if (how == LANE_WHEN_DUE && probe->inflight_ns)
         return;
-    if (!enter())
+    if (!visit_agent_enters())
         return;
-    if (__atomic_load_n(&lane->state, __ATOMIC_SEQ_CST) == LANE_LIVE)
-        look(lane, now_ns, probe);
-    leave();
+    struct visit visit;
+    if (__atomic_load_n(&lane->state, __ATOMIC_SEQ_CST) == LANE_LIVE) {
+        if (visit_begin(&visit, PEEK(lane->context)))
+            look(&visit, lane, now_ns, probe);
+        visit_end(&visit);
+    }
+    visit_agent_leaves();
 }

@@ -8,8 +8,7 @@
  *
  * The agent only looks (lane_probe). For open work of a thread that is elsewhere it records an event of its own on the
  * lane's stream; on the context's legacy stream for the default streams, since that one waits for all blocking streams
- * of the context, and only while nothing captures. It names what it touches (lane_agent_uses) so that streams and
- * contexts are not destroyed under it.
+ * of the context, and only while nothing captures. It is kept out while streams and contexts are destroyed (visit.h).
  */
 #ifndef GEMINI_RUNTIME_LANE_H
 #define GEMINI_RUNTIME_LANE_H
@@ -120,14 +119,8 @@ enum lane_look { LANE_NOW, LANE_WHEN_DUE /* without asking the driver before the
 /* The agent: is everything that this lane launched over? Marks open work with an event of our own. */
 void lane_probe(struct lane *lane, enum lane_look how, uint64_t now_ns, struct lane_probe *probe);
 
-/* What the agent touches now; those who destroy wait until it is something else. */
-void lane_keep_agent_out(void);
-void lane_let_agent_in(void);
-/* The agent; or the thread that destroys the stream, the agent being out: cover a lane's open work with an event. The
- * caller's capture mode is relaxed. */
+/* A thread that destroys the stream, the agent being out: cover a lane's open work with an event. */
 void lane_foreign_record(struct lane *lane);
-/* In a forked child. */
-void lane_reset_after_fork(void);
 
 #pragma GCC visibility pop
 

@@ -7,6 +7,7 @@
 #include "libhook/runtime/agent_kick.h"
 #include "libhook/runtime/gate.h"
 #include "libhook/runtime/log.h"
+#include "libhook/runtime/visit.h"
 
 #define KICK_BELOW_NS 50000 /* an idle token is to be kept for longer: the agent's own polls are early enough */
 
@@ -127,14 +128,14 @@ void watch_capture_beginning(void) {
         lane_cut(lane, gate_now());
     if (gate_self->lanes) /* the next launch asks whether it is captured, on whichever stream: else it counts as work */
         gate_self->room_ns = -1;
-    lane_keep_agent_out();
+    visit_keep_agent_out();
     captures_beginning();
     errno = saved;
 }
 
 void watch_capture_begun(CUstream stream, CUresult result) {
     captures_begun(context_current()->context, stream, result == CUDA_SUCCESS);
-    lane_let_agent_in();
+    visit_let_agent_in();
 }
 
 void watch_capture_ended(CUstream stream) {
@@ -146,38 +147,31 @@ void watch_capture_ended(CUstream stream) {
 
 void watch_stream_ending(CUstream stream) {
     int saved = errno;
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
     if ((uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD)
         return; /* the default streams are not destroyed */
     for (struct lane *lane = gate_self->lanes; lane; lane = lane->next)
         if (lane->stream == stream && live(lane))
             lane_cut(lane, gate_now());
-    bool relaxed = false;
-    lane_keep_agent_out();
+    visit_keep_agent_out();
     for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next)
         for (struct lane *lane = __atomic_load_n(&thread->lanes, __ATOMIC_ACQUIRE); lane; lane = lane->next) {
             if (PEEK(lane->stream) != stream || !live(lane) || PEEK(lane->stream_gone))
                 continue;
-            if (PEEK(lane->launched) != __atomic_load_n(&lane->cut, __ATOMIC_ACQUIRE)) {
-                if (!relaxed)
-                    relaxed = real.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+            if (PEEK(lane->launched) != __atomic_load_n(&lane->cut, __ATOMIC_ACQUIRE))
                 lane_foreign_record(lane);
-            }
             __atomic_store_n(&lane->stream_gone, 1, __ATOMIC_SEQ_CST);
             if (PEEK(thread->stream) == stream)
                 POKE(thread->stream, NULL); /* no lane has it: a new stream with this handle starts afresh */
         }
-    lane_let_agent_in();
-    if (relaxed)
-        real.cuThreadExchangeStreamCaptureMode(&mode);
+    visit_let_agent_in();
     if (__atomic_load_n(&gate_captures, __ATOMIC_ACQUIRE))
         captures_ended(NULL, stream);
     errno = saved;
 }
 
 void watch_contexts_hold(void) {
-    lane_keep_agent_out();
+    visit_keep_agent_out();
 }
 
 void watch_contexts_release(CUcontext gone) {
@@ -191,7 +185,7 @@ void watch_contexts_release(CUcontext gone) {
                 POKE(thread->context, NULL);
         }
     }
-    lane_let_agent_in();
+    visit_let_agent_in();
     agent_kick();
 }
 

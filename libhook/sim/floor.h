@@ -8,6 +8,7 @@
  */
 #ifndef GEMINI_SIM_FLOOR_H
 #define GEMINI_SIM_FLOOR_H
+#ifndef __ASSEMBLER__
 
 FLOOR(dlsym, "GLIBC_2.2.5");
 FLOOR(pthread_mutex_timedlock, "GLIBC_2.2.5");
@@ -31,4 +32,5 @@ int __wrap___libc_start_main(floor_main *run, int argc, char **argv, floor_hook 
 }
 #endif
 
+#endif /* __ASSEMBLER__ */
 #endif

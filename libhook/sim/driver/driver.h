@@ -14,10 +14,12 @@
 #define GEMINI_SIM_DRIVER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "libhook/driver/cuda_abi.h"
 #include "libhook/sim/driver/slab.h"
+#include "libhook/sim/driver/strict.h"
 #include "libhook/sim/model/machine.h"
 
 enum { LIMITS = 16, STACK = 32, DEAD = 0xdead };
@@ -154,6 +156,8 @@ struct thread {
     CUstreamCaptureMode capture_mode;
     struct CUstream_st *streams; /* its per-thread default streams */
 };
+
+_Static_assert(offsetof(struct thread, depth) == SIM_THREAD_DEPTH, "strict.S looks there");
 
 extern struct driver driver;
 extern _Thread_local struct thread thread __attribute__((tls_model("initial-exec")));

@@ -15,6 +15,7 @@
 extern const char geminiSimulatedDriver[] __attribute__((visibility("default")));
 const char geminiSimulatedDriver[] = "simulated";
 
+int strict_calls;
 struct driver driver = {.lock = PTHREAD_MUTEX_INITIALIZER};
 _Thread_local struct thread thread __attribute__((tls_model("initial-exec")));
 
@@ -34,6 +35,7 @@ static void forget(void) {
     sim_forget(&driver.seat);
     memset(&driver, 0, sizeof(driver));
     memset(&thread, 0, sizeof(thread));
+    strict_calls = 0;
     pthread_mutex_init(&driver.lock, NULL);
     pthread_mutex_init(&start_lock, NULL);
 }
@@ -59,6 +61,8 @@ CUresult cuInit(unsigned int flags) {
             if (!driver.initialised) {
                 sim_rise(&driver.seat);
                 result = CUDA_ERROR_NO_DEVICE;
+            } else {
+                strict_calls = (int)spec()->strict;
             }
         }
     }

@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 
+#define SIM_BY_EXPORT
 #include "libhook/sim/driver/driver.h"
 
 enum flavour { LEGACY, PER_THREAD, ANY };

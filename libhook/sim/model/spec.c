@@ -8,7 +8,7 @@
 
 #include "libhook/sim/model/roofline.h"
 
-enum kind { TEXT, PROFILE, COUNT, BYTES, TIME, VERSION, FILENAME };
+enum kind { TEXT, PROFILE, COUNT, BYTES, TIME, VERSION, FLAG, FILENAME };
 
 static const struct key {
     const char *name;
@@ -24,6 +24,7 @@ static const struct key {
     KEY("gpus", COUNT, gpus, "1"),
     KEY("profile", PROFILE, profile, NULL),
     KEY("driver", VERSION, driver_version, "13.0"),
+    KEY("strict", FLAG, strict, "on"),
     KEY("memory", BYTES, memory_bytes, "80GiB"),
     KEY("context", BYTES, context_bytes, "32MiB"),
     KEY("slice", TIME, slice_ns, "1024us"),
@@ -104,6 +105,11 @@ static int set(struct sim_spec *spec, const struct key *key, const char *text) {
         if (sscanf(text, "%d.%d", &major, &minor) != 2 || major < 11 || major > 99 || minor < 0 || minor > 99)
             return -EINVAL;
         *(uint32_t *)field = (uint32_t)(major * 1000 + minor * 10);
+        return 0;
+    case FLAG:
+        if (strcmp(text, "on") != 0 && strcmp(text, "off") != 0)
+            return -EINVAL;
+        *(uint32_t *)field = strcmp(text, "on") == 0;
         return 0;
     case BYTES:
     case TIME:

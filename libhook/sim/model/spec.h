@@ -21,6 +21,7 @@ struct sim_spec {
     char profile[SIM_PROFILE]; /* of roofline.h; empty: kernels take kernel_ns */
     uint32_t gpus;
     uint32_t driver_version;   /* as cuDriverGetVersion says it: 13000 */
+    uint32_t strict;           /* calls without a current context are refused wherever they may be */
     uint64_t memory_bytes;     /* of each card */
     uint64_t context_bytes;    /* what each context takes of the card */
     uint64_t slice_ns;         /* a context's time slice while others have work */

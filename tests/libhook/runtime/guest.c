@@ -7,6 +7,7 @@
  *     guest allocate N             N bytes of memory, and then waits for a signal
  *     guest contexts               contexts made, used and destroyed with work in flight
  *     guest pauses                 kernels with a host function behind each that takes 150 ms
+ *     guest sparse                 a kernel of 0.5 ms every 40 ms, and never a synchronisation
  *     guest replays MILLISECONDS   one graph of a kernel of 50 us, over and over; prints how often
  *     guest updates MILLISECONDS   the same, updated before each launch
  *
@@ -208,6 +209,18 @@ static int pauses(void) {
     return 0;
 }
 
+static int sparse(void) {
+    CUstream stream;
+
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    while (!told_to_end) {
+        MUST(launch(stream, 500000));
+        pause_us(40000);
+    }
+    MUST(cuStreamSynchronize(stream));
+    return 0;
+}
+
 static int graphs(bool updated) {
     uint64_t ns = 50000;
     void *parameters[] = {&ns};
@@ -258,6 +271,7 @@ int main(int count, char **argument) {
                  : !strcmp(argument[1], "allocate") && count > 2 ? allocate((size_t)atoi(argument[2]))
                  : !strcmp(argument[1], "contexts")              ? contexts()
                  : !strcmp(argument[1], "pauses")                ? pauses()
+                 : !strcmp(argument[1], "sparse")                ? sparse()
                  : !strcmp(argument[1], "replays")               ? graphs(false)
                  : !strcmp(argument[1], "updates")               ? graphs(true)
                                                                  : 2;

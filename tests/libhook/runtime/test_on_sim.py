@@ -198,6 +198,19 @@ def test_a_host_function_does_not_hold_the_token(
     assert keeper.outside() == []
 
 
+def test_work_that_is_never_waited_for_holds_the_token_no_longer_than_it_runs(
+    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
+) -> None:
+    """The library's own thread sees its end, though no context of the program's is current there."""
+    process = run(guest_binary, "sparse")
+    keeper = Keeper(daemon, sim)
+    # Without an event of our own behind it each grant would last for 40 ms, to the next launch.
+    keeper.serve(process, lambda: len([end for start, end in keeper.held if end - start < 20 * MS]) >= 10)
+    finish(process, folder)
+    assert not any(flags & lib.WIRE_RETURN_UNCONFIRMED for flags in keeper.flags)
+    assert keeper.outside() == []
+
+
 @pytest.mark.flaky(reruns=4)
 def test_a_graph_that_is_updated_keeps_what_was_learned_of_its_length(
     daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path

@@ -415,6 +415,15 @@ def capture(cuda):
     tell(answers)
 
 
+def capture_after_nvml(_):
+    """Way 16: the same in a program that asks NVML for its memory before it loads CUDA."""
+    nvml, card, figures = ctypes.CDLL("libnvidia-ml.so.1"), c_void_p(), (c_uint64 * 3)()
+    assert nvml.nvmlInit_v2() == 0
+    assert nvml.nvmlDeviceGetHandleByIndex_v2(0, byref(card)) == 0
+    assert nvml.nvmlDeviceGetMemoryInfo(card, figures) == 0
+    capture(Driver())
+
+
 def joined(cuda):
     """Way 16: a stream that had joined one capture is destroyed while another capture goes on."""
     cuda.begin()
@@ -489,4 +498,5 @@ def collective(cuda):
 
 
 if __name__ == "__main__":
-    globals()[sys.argv[1]](Driver() if sys.argv[1] != "quiet" else None, *sys.argv[2:])
+    later = sys.argv[1] in ("quiet", "capture_after_nvml")  # if at all
+    globals()[sys.argv[1]](None if later else Driver(), *sys.argv[2:])

@@ -305,9 +305,10 @@ def test_way_15_cards_are_known_by_uuid_and_each_context_by_its_own_card(
     assert warden.used == CONTEXT + 64 * MIB
 
 
-def test_way_16_nothing_of_ours_disturbs_a_capture(warden: Warden, start: Start) -> None:
+@pytest.mark.parametrize("scenario", ["capture", "capture_after_nvml"])
+def test_way_16_nothing_of_ours_disturbs_a_capture(warden: Warden, start: Start, scenario: str) -> None:
     warden.grants = {"quota_ms": 3}
-    program = start("capture")
+    program = start(scenario)
     warden.serve(program, lambda: len(warden.held) >= 30)
     assert program.answer() == [0, 0, 0]  # ended well, and holds the program's own launches only
 

@@ -1,0 +1,44 @@
+/*
+ * visit.h - what stands around each driver call that the library makes by itself, for the lanes and the books.
+ *
+ * A visit makes the calls harmless to the program. The lane's context is current meanwhile, for a driver may refuse a
+ * call without one, and handles 1 and 2 mean streams of the current one; and the thread's capture mode is relaxed, for
+ * a capture in global mode, in whatever thread, ends when another thread asks about events. Both are as before when the
+ * visit ends, and nothing is assumed of what a thread did when it began: the driver may not have been there then.
+ *
+ * The agent is kept out while streams and contexts are destroyed, for it may be about to touch them.
+ */
+#ifndef GEMINI_RUNTIME_VISIT_H
+#define GEMINI_RUNTIME_VISIT_H
+
+#include <stdbool.h>
+
+#include "libhook/driver/cuda_types.h"
+
+struct visit {
+    CUstreamCaptureMode before;
+    bool pushed, relaxed;
+    bool lost; /* the context cannot be had any more: default streams are another's */
+};
+
+#pragma GCC visibility push(hidden)
+
+/* `context` NULL: whichever is current. Returns false where a call might end somebody's capture: then none is to be
+ * made. visit_end() follows in either case. */
+bool visit_begin(struct visit *visit, CUcontext context);
+void visit_end(struct visit *visit);
+
+/* The agent, before it touches a context, a stream or an event; false: not now. */
+bool visit_agent_enters(void);
+void visit_agent_leaves(void);
+
+/* Whoever destroys one: returns when the agent touches none. */
+void visit_keep_agent_out(void);
+void visit_let_agent_in(void);
+
+/* In a forked child. */
+void visit_reset_after_fork(void);
+
+#pragma GCC visibility pop
+
+#endif

@@ -69,7 +69,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes) {
         return real.cuMemAlloc_v2(pointer, bytes);
     uint64_t rounded = memory_rounded(bytes);
     if (memory_reserve(device, rounded, false) != 0)
-        return memory_refused(real.cuMemAlloc_v2(pointer, MEMORY_BEYOND_ANY_CARD));
+        return memory_refused(real.cuMemAlloc_v2(pointer, MEMORY_BEYOND_ANY_CARD), true);
     CUresult result = real.cuMemAlloc_v2(pointer, bytes);
     if (result == CUDA_SUCCESS)
         memory_enter(LEDGER_POINTER, *pointer, device, rounded, rounded, context_current()->context);
@@ -84,7 +84,8 @@ CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned int flag
         return real.cuMemAllocManaged(pointer, bytes, flags);
     uint64_t rounded = memory_rounded(bytes);
     if (memory_reserve(device, rounded, false) != 0)
-        return memory_refused(real.cuMemAllocManaged(pointer, MEMORY_BEYOND_ANY_CARD, flags));
+        return memory_refused(real.cuMemAllocManaged(pointer, MEMORY_BEYOND_ANY_CARD, flags),
+            flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST);
     CUresult result = real.cuMemAllocManaged(pointer, bytes, flags);
     if (result == CUDA_SUCCESS)
         memory_enter(LEDGER_POINTER, *pointer, device, rounded, rounded, context_current()->context);
@@ -104,7 +105,8 @@ CUresult cuMemAllocPitch_v2(
     uint64_t rounded = memory_rounded(bytes);
     if (memory_reserve(device, rounded, false) != 0)
         return memory_refused(real.cuMemAllocPitch_v2(pointer, pitch, width_in_bytes,
-            MEMORY_BEYOND_ANY_CARD / round_up(width_in_bytes, PIECE), element_size_bytes));
+                                  MEMORY_BEYOND_ANY_CARD / round_up(width_in_bytes, PIECE), element_size_bytes),
+            element_size_bytes == 4 || element_size_bytes == 8 || element_size_bytes == 16);
     CUresult result = real.cuMemAllocPitch_v2(pointer, pitch, width_in_bytes, height, element_size_bytes);
     if (result == CUDA_SUCCESS)
         memory_enter(LEDGER_POINTER, *pointer, device, rounded, memory_rounded((uint64_t)*pitch * height),

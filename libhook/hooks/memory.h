@@ -37,13 +37,15 @@ uint64_t memory_rounded(uint64_t bytes);
 /* Reserve, and before a refusal first give up what this process's pools hold without using it. 0 or -ENOMEM. */
 int memory_reserve(int device, uint64_t bytes, bool spare);
 
-/* What a refused call answers: the driver itself is asked for more than any card has, so that it says no in its own
- * words. It may have another objection than memory (a capture that forbids allocating, flags or a stream that are none),
- * and such a capture is to end as it would without us. */
+/* What a refused call answers: CUDA_ERROR_OUT_OF_MEMORY, for which programs free what they keep and try again. But the
+ * driver itself is asked first, for more than any card has: it may have another objection (a capture that forbids
+ * allocating, flags or a stream that are none), and such a capture is to end as it would without us. A driver may call
+ * so large a size an INVALID_VALUE; where all else that was given is `sane`, that is what it means. */
 #define MEMORY_BEYOND_ANY_CARD ((size_t)1 << 62)
 #define MEMORY_PAGE ((size_t)2 << 20)
-static inline CUresult memory_refused(CUresult drivers) {
-    return drivers == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : drivers;
+static inline CUresult memory_refused(CUresult drivers, bool sane) {
+    bool about_size = drivers == CUDA_SUCCESS || (sane && drivers == CUDA_ERROR_INVALID_VALUE);
+    return about_size ? CUDA_ERROR_OUT_OF_MEMORY : drivers;
 }
 
 /* Enter an allocation that took `bytes` of the `reserved` ones, and give back the rest. It is freed with `owner`. */

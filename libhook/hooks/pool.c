@@ -233,8 +233,8 @@ static CUresult refuse(
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     CUresult result = real.cuStreamIsCapturing(stream, &status);
     if (result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE)
-        return memory_refused(result);
-    return memory_refused(function(pointer, MEMORY_BEYOND_ANY_CARD, pool, stream));
+        return memory_refused(result, false);
+    return memory_refused(function(pointer, MEMORY_BEYOND_ANY_CARD, pool, stream), true);
 }
 
 CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream) {

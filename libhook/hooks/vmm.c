@@ -33,6 +33,13 @@ static uint64_t drop_object(struct ledger *ledger, uint64_t key, int *device) {
     return gone.bytes;
 }
 
+/* Could the driver make memory of this kind and size at all? */
+static bool is_sane(size_t size, const CUmemAllocationProp *prop, unsigned long long flags) {
+    size_t granularity = 0;
+    return flags == 0 && real.cuMemGetAllocationGranularity(&granularity, prop, 0 /* the least */) == CUDA_SUCCESS &&
+           granularity != 0 && size % granularity == 0;
+}
+
 CUresult cuMemCreate(
     CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop, unsigned long long flags) {
     bool counted = handle != NULL && prop != NULL && size != 0 && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
@@ -41,7 +48,8 @@ CUresult cuMemCreate(
         return real.cuMemCreate(handle, size, prop, flags);
     if (memory_reserve(device, size, false) != 0) /* the size's last bits decide whether it is one at all */
         return memory_refused(
-            real.cuMemCreate(handle, MEMORY_BEYOND_ANY_CARD | (size & (MEMORY_PAGE - 1)), prop, flags));
+            real.cuMemCreate(handle, MEMORY_BEYOND_ANY_CARD | (size & (MEMORY_PAGE - 1)), prop, flags),
+            is_sane(size, prop, flags));
     CUresult result = real.cuMemCreate(handle, size, prop, flags);
     if (result != CUDA_SUCCESS) {
         account_return(device, size, false);

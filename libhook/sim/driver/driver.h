@@ -189,6 +189,12 @@ static inline CUresult context_current(struct CUctx_st **out) {
             return (error);                                                                                            \
     } while (0)
 
+/* What it answers to more memory than any card has. */
+#define VAST_BYTES (1ull << 46)
+static inline CUresult vast(void) {
+    return spec()->bounds ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 #define INIT() NEED(driver.initialised, CUDA_ERROR_NOT_INITIALIZED)
 
 static inline bool device_exists(CUdevice device) {

@@ -22,7 +22,7 @@ static uint64_t grains(uint64_t bytes) {
 /* Take it of the card and of the heap. If the card is full, unused memory of this process's pools is given up first. */
 static CUresult take(struct CUctx_st *ctx, size_t bytes, enum block_kind kind, unsigned int flags, CUdeviceptr *out) {
     bool of_card = kind != BLOCK_HOST;
-    NEED(bytes < 1ull << 46, CUDA_ERROR_OUT_OF_MEMORY);
+    NEED(bytes < VAST_BYTES, vast());
     if (of_card && card_take(ctx->device, grains(bytes))) {
         pool_trim_all();
         TRY(card_take(ctx->device, grains(bytes)));

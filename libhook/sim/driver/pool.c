@@ -318,6 +318,7 @@ static CUresult take(CUdeviceptr *out, size_t bytes, CUmemoryPool handle, CUstre
         return capture_op(stream, &op);
     }
     TRY(capture_check_legacy(stream));
+    NEED(bytes < VAST_BYTES, vast());
     return pool_take(pool, stream->ctx, bytes, out);
 }
 

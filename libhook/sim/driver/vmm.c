@@ -135,6 +135,7 @@ CUresult cuMemCreate(
     INIT();
     NEED(handle && bytes && bytes % GRAIN == 0 && !flags, CUDA_ERROR_INVALID_VALUE);
     TRY(check_prop(prop)); /* allowed during captures, unlike cuMemAlloc: it touches no stream */
+    NEED(bytes < VAST_BYTES, vast());
     vmm_reap();
     bool of_card = prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     if (of_card)

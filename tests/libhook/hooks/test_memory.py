@@ -114,6 +114,16 @@ def test_each_family_is_counted_as_the_card_counts_it(bed: Bed, app: Path, tenan
     assert program.used() == on_card(bed, program) == CONTEXT
 
 
+def test_a_refusal_is_out_of_memory_whatever_a_driver_calls_sizes_that_are_none(app: Path) -> None:
+    """PyTorch frees its cache and tries again for this answer alone; it had INVALID_VALUE from such a driver."""
+    with Bed(sim="memory=80GiB,bounds=on") as strict:
+        strict.tenant("t", 0.01, 1.0, memory=GIB)
+        program = Program(strict, "t", app)
+        answers = {kind: program(f"take {kind} {2 * GIB} 1") for kind in KINDS}
+        assert answers == {kind: [0, OUT_OF_MEMORY] for kind in KINDS}
+        assert program.used() == on_card(strict, program) == CONTEXT
+
+
 @pytest.mark.flaky(reruns=2)
 @pytest.mark.parametrize("kinds", [("alloc", "pool"), ("vmm", "array"), ("own", "managed"), ("mipmap", "pitch")])
 def test_two_processes_get_all_of_the_limit_and_no_more(

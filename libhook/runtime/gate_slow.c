@@ -178,8 +178,7 @@ static bool make_room_in(
         launch->measure |= PEEK(idle_starts) % MEASURE_EVERY == 0;
     }
     /* An event on a stream that has nothing to do is over at once; the legacy stream also waits for others. */
-    bool based_now =
-        idle || (lane->pushed == lane->popped && (uintptr_t)lane->stream > (uintptr_t)CU_STREAM_PER_THREAD);
+    bool based_now = idle || (lane->pushed == lane->popped && !lane_is_default(lane->stream));
     if (based_now && (launch->measure || PEEK(gate->contended) || log_wants(LOG_DEBUG))) {
         lane_base(lane, now_ns);
         now_ns = gate_now(); /* recording takes as long as some kernels, and is no part of what follows */
@@ -255,11 +254,13 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
     if (close_by_ns != UINT64_MAX && room_ns > (int64_t)(close_by_ns - now_ns - flying_ns))
         room_ns = (int64_t)(close_by_ns - now_ns - flying_ns);
     room_ns -= (int64_t)estimated_ns;
-    thread->room_ns = launch->measure || room_ns < 0 || gate_mode == GATE_FENCED ? -1 : room_ns;
-    thread->after = launch->measure || room_ns <= 0;
     thread->lane = lane;
     POKE(thread->context, lane->context);
     POKE(thread->stream, launch->stream);
+    /* While something captures, nobody but this thread may be able to put an event behind it (lane.h). */
+    bool own_event = lane_is_default(launch->stream) && __atomic_load_n(&gate_captures, __ATOMIC_ACQUIRE);
+    thread->room_ns = launch->measure || own_event || room_ns < 0 || gate_mode == GATE_FENCED ? -1 : room_ns;
+    thread->after = launch->measure || own_event || room_ns <= 0;
 
     POKE(thread->inside, 1);
     __asm__ volatile("" ::: "memory");

@@ -11,10 +11,6 @@
 
 #define SHORTEST_NS 1000 /* no launch is believed to take less: the clock of events has half a microsecond */
 
-static bool is_default_stream(CUstream stream) {
-    return (uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD;
-}
-
 /* Does this stream capture? Then what we record would become part of somebody's graph. */
 static bool captures(CUstream stream) {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -290,14 +286,12 @@ static void foreign_record(const struct visit *visit, struct lane *lane) {
     CUstream stream = PEEK(lane->stream);
 
     /* The legacy stream waits for every blocking stream of its context, also for the other threads' own default
-     * streams, which nobody but they can name. Not while something captures: it would end that capture. */
-    if (is_default_stream(stream)) {
-        if (__atomic_load_n(&gate_captures, __ATOMIC_ACQUIRE))
-            return;
+     * streams, which nobody but they can name. Not while one of them captures, which this would end: the driver says
+     * so when it is asked about the legacy stream. */
+    if (lane_is_default(stream))
         stream = CU_STREAM_LEGACY;
-    } else if (captures(stream)) {
+    if (captures(stream))
         return;
-    }
     if (record(visit, &lane->foreign_event, stream) == CUDA_SUCCESS) {
         lane->foreign_mark = launched;
         lane->foreign_ns = gate_now();

@@ -8,7 +8,8 @@
  *
  * The agent only looks (lane_probe). For open work of a thread that is elsewhere it records an event of its own on the
  * lane's stream; on the context's legacy stream for the default streams, since that one waits for all blocking streams
- * of the context, and only while nothing captures. It is kept out while streams and contexts are destroyed (visit.h).
+ * of the context. While one of those captures, nothing may be recorded there: so what threads launched into default
+ * streams gets its event when a capture begins (watch.c), and each further launch at once. It is kept out while streams and contexts are destroyed (visit.h).
  */
 #ifndef GEMINI_RUNTIME_LANE_H
 #define GEMINI_RUNTIME_LANE_H
@@ -90,6 +91,10 @@ void lane_base(struct lane *lane, uint64_t now_ns);
 void lane_reap(struct gate *gate, struct gate_thread *thread, struct lane *lane, uint64_t now_ns);
 /* The host knows that all is over (a synchronisation call returned). */
 void lane_finish(struct gate *gate, struct gate_thread *thread, struct lane *lane, uint64_t now_ns);
+/* Handles that mean a stream of the current context, of the thread even. */
+static inline bool lane_is_default(CUstream stream) {
+    return (uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD;
+}
 /* Estimated GPU time launched and not known to be over. */
 static inline uint64_t lane_inflight(const struct lane *lane) {
     return PEEK(lane->open_ns) + PEEK(lane->ring_ns);

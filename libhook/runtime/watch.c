@@ -104,8 +104,7 @@ void watch_stream_pausing(CUstream stream) {
         return;
     int saved = errno;
     CUcontext context = context_current()->context;
-    bool all =
-        (uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD; /* others may come to stand behind a default stream */
+    bool all = lane_is_default(stream); /* others may come to stand behind it */
     uint64_t now_ns = 0;
     for (; lane; lane = lane->next)
         if (lane->launched != lane->cut && concerned(lane, all ? WATCH_CONTEXT : WATCH_STREAM, stream, context)) {
@@ -122,6 +121,19 @@ static bool stream_captures(CUstream stream) {
     return real.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+/* Once a blocking stream captures nobody but its thread can put an event behind what is in a default stream. That is done
+ * now for all, and what they launch there meanwhile comes by gate_begin_slow. The agent is out. */
+static void cover_default_streams(void) {
+    for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next) {
+        for (struct lane *lane = __atomic_load_n(&thread->lanes, __ATOMIC_ACQUIRE); lane; lane = lane->next)
+            if (lane_is_default(PEEK(lane->stream)) && live(lane) &&
+                PEEK(lane->launched) != __atomic_load_n(&lane->cut, __ATOMIC_ACQUIRE))
+                lane_foreign_record(lane);
+        if (lane_is_default(PEEK(thread->stream)))
+            POKE(thread->stream, NULL);
+    }
+}
+
 void watch_capture_beginning(void) {
     int saved = errno; /* other streams may join by waiting for the capture's events: all lanes get theirs now */
     for (struct lane *lane = gate_self->lanes; lane; lane = lane->next)
@@ -129,6 +141,7 @@ void watch_capture_beginning(void) {
     if (gate_self->lanes) /* the next launch asks whether it is captured, on whichever stream: else it counts as work */
         gate_self->room_ns = -1;
     visit_keep_agent_out();
+    cover_default_streams();
     captures_beginning();
     errno = saved;
 }
@@ -148,7 +161,7 @@ void watch_capture_ended(CUstream stream) {
 void watch_stream_ending(CUstream stream) {
     int saved = errno;
 
-    if ((uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD)
+    if (lane_is_default(stream))
         return; /* the default streams are not destroyed */
     for (struct lane *lane = gate_self->lanes; lane; lane = lane->next)
         if (lane->stream == stream && live(lane))

@@ -8,6 +8,8 @@
  *     guest contexts               contexts made, used and destroyed with work in flight
  *     guest pauses                 kernels with a host function behind each that takes 150 ms
  *     guest sparse                 a kernel of 0.5 ms every 40 ms, and never a synchronisation
+ *     guest behind own             work in the thread's own default stream, then nothing but a capture in a blocking stream
+ *     guest behind legacy          a capture in a stream that blocks nobody; work in the legacy stream, then nothing
  *     guest replays MILLISECONDS   one graph of a kernel of 50 us, over and over; prints how often
  *     guest updates MILLISECONDS   the same, updated before each launch
  *
@@ -221,6 +223,44 @@ static int sparse(void) {
     return 0;
 }
 
+static bool launched;
+static void *captures_behind(void *stream) {
+    CUgraph graph;
+
+    MUST(cuCtxSetCurrent(context));
+    while (!__atomic_load_n(&launched, __ATOMIC_ACQUIRE))
+        ;
+    MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    MUST(launch(stream, 1000));
+    while (!told_to_end)
+        pause_us(1000);
+    MUST(cuStreamEndCapture(stream, &graph));
+    return NULL;
+}
+
+/* What is launched is much of one kind, of which the last is not the last of a chunk: nothing of it has an event. */
+static int behind(bool own) {
+    pthread_t thread;
+    CUstream stream;
+
+    for (int i = 0; i < 8; i++) {
+        MUST(own ? launch_own(20000) : launch(NULL, 20000));
+        MUST(own ? cuStreamSynchronize_ptsz(NULL) : cuStreamSynchronize(NULL));
+    }
+    MUST(cuStreamCreate(&stream, own ? 0 : CU_STREAM_NON_BLOCKING));
+    launched = !own;
+    pthread_create(&thread, NULL, captures_behind, stream);
+    if (!own)
+        pause_us(20000);
+    for (int i = 0; i < 53; i++)
+        MUST(own ? launch_own(20000) : launch(NULL, 20000));
+    __atomic_store_n(&launched, true, __ATOMIC_RELEASE);
+    while (!told_to_end)
+        pause_us(1000);
+    pthread_join(thread, NULL);
+    return 0;
+}
+
 static int graphs(bool updated) {
     uint64_t ns = 50000;
     void *parameters[] = {&ns};
@@ -272,6 +312,7 @@ int main(int count, char **argument) {
                  : !strcmp(argument[1], "contexts")              ? contexts()
                  : !strcmp(argument[1], "pauses")                ? pauses()
                  : !strcmp(argument[1], "sparse")                ? sparse()
+                 : !strcmp(argument[1], "behind") && count > 2  ? behind(!strcmp(argument[2], "own"))
                  : !strcmp(argument[1], "replays")               ? graphs(false)
                  : !strcmp(argument[1], "updates")               ? graphs(true)
                                                                  : 2;

@@ -211,6 +211,19 @@ def test_work_that_is_never_waited_for_holds_the_token_no_longer_than_it_runs(
     assert keeper.outside() == []
 
 
+@pytest.mark.parametrize("stream", ["own", "legacy"])
+def test_a_drain_is_confirmed_while_something_captures(
+    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path, stream: str
+) -> None:
+    """Whatever was launched into a default stream, and though its thread does not come back."""
+    process = run(guest_binary, "behind", stream)
+    keeper = Keeper(daemon, sim)
+    keeper.serve(process, lambda: keeper.kernels() >= 61 and len(keeper.held) > 0)
+    finish(process, folder)
+    assert keeper.outside() == []
+    assert not any(flags & lib.WIRE_RETURN_UNCONFIRMED for flags in keeper.flags)
+
+
 @pytest.mark.flaky(reruns=4)
 def test_a_graph_that_is_updated_keeps_what_was_learned_of_its_length(
     daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path

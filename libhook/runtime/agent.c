@@ -43,6 +43,7 @@
 #include "libhook/runtime/page.h"
 #include "libhook/runtime/seat.h"
 #include "libhook/runtime/thread.h"
+#include "libhook/runtime/visit.h"
 
 #define LIBRARY_VERSION "0.1.0"
 #define STATS_NS 1000000000ull
@@ -464,6 +465,7 @@ static int start(const struct options *options, const struct need **lacks) {
     link_open(&agent.link, options->socket, &EVENTS, NULL);
     gate_start();
     prctl(PR_GET_NAME, program);
+    visit_end_at_exit();
     *lacks = &A_THREAD;
     error = thread_start(run);
     if (error) {

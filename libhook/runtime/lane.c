@@ -71,6 +71,14 @@ static bool reusable(const struct lane *lane, CUcontext context) {
     return PEEK(lane->stream_gone) && clean && lane->context == context;
 }
 
+/* By the first launch the driver has loaded and begun all that it ends at exit. */
+static void watch_exit_once(void) {
+    static bool watched; /* any thread */
+
+    if (!__atomic_exchange_n(&watched, true, __ATOMIC_RELAXED))
+        visit_end_at_exit();
+}
+
 struct lane *lane_of(struct gate_thread *thread, CUcontext context, CUstream stream, int ordinal) {
     struct lane *spare = NULL;
 
@@ -82,6 +90,7 @@ struct lane *lane_of(struct gate_thread *thread, CUcontext context, CUstream str
             spare = lane;
     }
     if (!spare) {
+        watch_exit_once();
         spare = mmap(NULL, sizeof *spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (spare == MAP_FAILED)
             return NULL;

@@ -4,6 +4,8 @@
 #include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <time.h>
 
 #include "libhook/driver/real.h"
 #include "libhook/runtime/captures.h"
@@ -29,6 +31,8 @@ void visit_end(struct visit *visit) {
         real.cuCtxPopCurrent_v2(&popped);
 }
 
+#define LEAVING_NS 100000000ull /* one call of the driver's, which may wait for a lock that the ending thread holds */
+
 static uint32_t agent_inside;   /* the agent is about to touch a context, a stream or an event; seq_cst */
 static uint32_t agent_kept_out; /* threads that destroy something now; atomic */
 
@@ -52,6 +56,24 @@ bool visit_agent_enters(void) {
 
 void visit_agent_leaves(void) {
     __atomic_store_n(&agent_inside, 0, __ATOMIC_SEQ_CST);
+}
+
+static uint64_t clock_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+static void at_exit(void) {
+    uint64_t until_ns = clock_ns() + LEAVING_NS;
+
+    __atomic_add_fetch(&agent_kept_out, 1, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(&agent_inside, __ATOMIC_SEQ_CST) && clock_ns() < until_ns)
+        sched_yield();
+}
+
+void visit_end_at_exit(void) {
+    atexit(at_exit); /* without memory for one more there is no handler, as there was none before */
 }
 
 void visit_reset_after_fork(void) {

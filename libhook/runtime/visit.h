@@ -6,7 +6,8 @@
  * a capture in global mode, in whatever thread, ends when another thread asks about events. Both are as before when the
  * visit ends, and nothing is assumed of what a thread did when it began: the driver may not have been there then.
  *
- * The agent is kept out while streams and contexts are destroyed, for it may be about to touch them.
+ * The agent is kept out while streams and contexts are destroyed, for it may be about to touch them; and for good once
+ * exit() was called: the driver is torn down then, while the agent runs on until the process is gone.
  */
 #ifndef GEMINI_RUNTIME_VISIT_H
 #define GEMINI_RUNTIME_VISIT_H
@@ -35,6 +36,10 @@ void visit_agent_leaves(void);
 /* Whoever destroys one: returns when the agent touches none. */
 void visit_keep_agent_out(void);
 void visit_let_agent_in(void);
+
+/* Keep the agent out from exit() on. To be called when the driver is there, and again when more of it may be: handlers run
+ * in the opposite order, and ours is to come before the driver's own. */
+void visit_end_at_exit(void);
 
 /* In a forked child. */
 void visit_reset_after_fork(void);

@@ -391,6 +391,7 @@ static CUresult update(CUstream handle, bool per_thread, CUgraphNode *needs, siz
 }
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
+    driver_alive();
     NEED(mode && (unsigned)*mode <= CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_ERROR_INVALID_VALUE);
     CUstreamCaptureMode before = thread.capture_mode;
     thread.capture_mode = *mode;

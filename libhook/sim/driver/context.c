@@ -135,6 +135,7 @@ CUresult cuCtxDetach(CUcontext ctx) {
 }
 
 CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
+    driver_alive();
     INIT();
     NEED(slab_has(SLAB_CONTEXT, ctx), CUDA_ERROR_INVALID_CONTEXT);
     NEED(thread.depth < STACK, CUDA_ERROR_OUT_OF_MEMORY);
@@ -171,6 +172,7 @@ CUresult cuCtxSetCurrent(CUcontext ctx) {
 }
 
 CUresult cuCtxGetCurrent(CUcontext *ctx) {
+    driver_alive();
     INIT();
     NEED(ctx, CUDA_ERROR_INVALID_VALUE);
     *ctx = thread.depth ? thread.stack[thread.depth - 1] : NULL;

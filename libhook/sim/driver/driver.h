@@ -195,6 +195,14 @@ static inline CUresult vast(void) {
     return spec()->bounds ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* init.c: exit() was called, on a card of which no thread but that one may ask anything then. */
+extern bool driver_ended;
+void driver_called_after_end(void);
+static inline void driver_alive(void) {
+    if (__builtin_expect(__atomic_load_n(&driver_ended, __ATOMIC_ACQUIRE), 0))
+        driver_called_after_end();
+}
+
 #define INIT() NEED(driver.initialised, CUDA_ERROR_NOT_INITIALIZED)
 
 static inline bool device_exists(CUdevice device) {

@@ -7,6 +7,7 @@
 #include "libhook/sim/driver/stream.h"
 
 CUresult event_of(CUevent handle, struct CUevent_st **out) {
+    driver_alive();
     INIT();
     NEED(slab_has(SLAB_EVENT, handle), CUDA_ERROR_INVALID_HANDLE);
     *out = handle;

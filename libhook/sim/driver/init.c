@@ -36,8 +36,26 @@ static void forget(void) {
     memset(&driver, 0, sizeof(driver));
     memset(&thread, 0, sizeof(thread));
     strict_calls = 0;
+    driver_ended = false;
     pthread_mutex_init(&driver.lock, NULL);
     pthread_mutex_init(&start_lock, NULL);
+}
+
+/* ---- fatal_exit ---- */
+
+bool driver_ended;
+static pthread_t ending_thread;
+
+static void ends(void) {
+    if (!driver.initialised || !spec()->fatal_exit)
+        return;
+    ending_thread = pthread_self();
+    __atomic_store_n(&driver_ended, true, __ATOMIC_RELEASE);
+}
+
+void driver_called_after_end(void) {
+    if (!pthread_equal(ending_thread, pthread_self()))
+        abort();
 }
 
 CUresult cuInit(unsigned int flags) {
@@ -55,6 +73,8 @@ CUresult cuInit(unsigned int flags) {
         } else {
             if (!watching_forks)
                 pthread_atfork(NULL, NULL, forget);
+            if (!watching_forks)
+                atexit(ends);
             watching_forks = true;
             visible_devices(getenv("CUDA_VISIBLE_DEVICES"));
             driver.initialised = driver.devices > 0;

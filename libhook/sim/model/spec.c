@@ -26,6 +26,7 @@ static const struct key {
     KEY("driver", VERSION, driver_version, "13.0"),
     KEY("strict", FLAG, strict, "on"),
     KEY("bounds", FLAG, bounds, "off"),
+    KEY("fatal_exit", FLAG, fatal_exit, "off"),
     KEY("memory", BYTES, memory_bytes, "80GiB"),
     KEY("context", BYTES, context_bytes, "32MiB"),
     KEY("slice", TIME, slice_ns, "1024us"),

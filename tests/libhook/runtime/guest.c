@@ -10,6 +10,7 @@
  *     guest sparse                 a kernel of 0.5 ms every 40 ms, and never a synchronisation
  *     guest behind own             work in the thread's own default stream, then nothing but a capture in a blocking stream
  *     guest behind legacy          a capture in a stream that blocks nobody; work in the legacy stream, then nothing
+ *     guest leaves                 work in flight, and an exit() that takes 300 ms from when all handlers but one ran
  *     guest replays MILLISECONDS   one graph of a kernel of 50 us, over and over; prints how often
  *     guest updates MILLISECONDS   the same, updated before each launch
  *
@@ -261,6 +262,18 @@ static int behind(bool own) {
     return 0;
 }
 
+static void linger(void) {
+    pause_us(300000);
+}
+
+static int leaves(void) {
+    CUstream stream;
+
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(launch(stream, 100000000));
+    exit(0);
+}
+
 static int graphs(bool updated) {
     uint64_t ns = 50000;
     void *parameters[] = {&ns};
@@ -299,6 +312,8 @@ int main(int count, char **argument) {
     if (count < 2)
         return 2;
     signal(SIGTERM, end_it);
+    if (!strcmp(argument[1], "leaves"))
+        atexit(linger); /* before the driver's own, so it runs after that */
     MUST(cuInit(0));
     MUST(cuDevicePrimaryCtxRetain(&context, 0));
     MUST(cuCtxSetCurrent(context));
@@ -312,7 +327,8 @@ int main(int count, char **argument) {
                  : !strcmp(argument[1], "contexts")              ? contexts()
                  : !strcmp(argument[1], "pauses")                ? pauses()
                  : !strcmp(argument[1], "sparse")                ? sparse()
-                 : !strcmp(argument[1], "behind") && count > 2  ? behind(!strcmp(argument[2], "own"))
+                 : !strcmp(argument[1], "behind") && count > 2   ? behind(!strcmp(argument[2], "own"))
+                 : !strcmp(argument[1], "leaves")                ? leaves()
                  : !strcmp(argument[1], "replays")               ? graphs(false)
                  : !strcmp(argument[1], "updates")               ? graphs(true)
                                                                  : 2;

@@ -224,6 +224,15 @@ def test_a_drain_is_confirmed_while_something_captures(
     assert not any(flags & lib.WIRE_RETURN_UNCONFIRMED for flags in keeper.flags)
 
 
+def test_nothing_of_the_librarys_calls_the_driver_once_the_process_exits(
+    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
+) -> None:
+    """The driver's own handlers have run by then, and its next call would be the program's end by a signal."""
+    process = run(guest_binary, "leaves", GEMINI_SIM=f"id={sim},fatal_exit=on")
+    Keeper(daemon, sim).serve(process)  # whose quota ends 290 ms before the process is gone
+    finish(process, folder)
+
+
 @pytest.mark.flaky(reruns=4)
 def test_a_graph_that_is_updated_keeps_what_was_learned_of_its_length(
     daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path

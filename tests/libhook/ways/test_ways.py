@@ -305,10 +305,13 @@ def test_way_15_cards_are_known_by_uuid_and_each_context_by_its_own_card(
     assert warden.used == CONTEXT + 64 * MIB
 
 
+@pytest.mark.parametrize("strict", ["on", "off"])  # where it is off, our thread's calls come as far as the captures
 @pytest.mark.parametrize("scenario", ["capture", "capture_after_nvml"])
-def test_way_16_nothing_of_ours_disturbs_a_capture(warden: Warden, start: Start, scenario: str) -> None:
+def test_way_16_nothing_of_ours_disturbs_a_capture(
+    warden: Warden, start: Start, spec: str, scenario: str, strict: str
+) -> None:
     warden.grants = {"quota_ms": 3}
-    program = start(scenario)
+    program = start(scenario, GEMINI_SIM=f"{spec},strict={strict}")
     warden.serve(program, lambda: len(warden.held) >= 30)
     assert program.answer() == [0, 0, 0]  # ended well, and holds the program's own launches only
 

@@ -2,7 +2,8 @@
 
 Nobody who opens connections and says nothing takes all descriptors from those that have something to ask. Where the
 house is full the oldest goes of the address that has most of them, but none that showed a certificate: those are the
-server's own callers.
+server's own callers. And nobody who comes without end keeps the others in the kernel's queue: all that are there are
+taken at once, and where that is a crowd, those of an address that comes too often are closed before a word is said.
 """
 
 from __future__ import annotations
@@ -12,12 +13,19 @@ import contextlib
 import resource
 import socket
 import ssl
+import struct
+import time
 from collections import Counter
 from collections.abc import Callable
 
 MOST_STANDING = 256  # or half of the descriptors that the process may have
 HANDSHAKE_SECONDS = 5.0
 RETRY_SECONDS = 0.005  # where the machine has no descriptor left
+# Of an address, where more than CROWD come in one turn of the loop. A scheduler makes a connection for each of many
+# bindings, some at a time; whoever keeps the kernel's queue full makes tens of thousands a second.
+COMES_A_SECOND, COMES_AT_ONCE = 100, 1_000
+CROWD, TAKEN_A_TURN = 64, 512
+_AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER: closed with a reset, so that nothing of it is left in the kernel
 
 
 class _Guest:
@@ -43,6 +51,25 @@ class _Guest:
             self.task.cancel()
 
 
+class _Pace:
+    """How often addresses come: each has a bucket, which is forgotten when it is full again."""
+
+    def __init__(self) -> None:
+        self._full_at: dict[str, float] = {}  # when the bucket will be full
+        self._tidied = 0.0
+
+    def comes_often(self, address: str) -> bool:
+        """One more came from there."""
+        now = time.monotonic()
+        if now - self._tidied > 1:
+            self._full_at, self._tidied = {who: at for who, at in self._full_at.items() if at > now}, now
+        full_at = max(self._full_at.get(address, 0.0), now) + 1 / COMES_A_SECOND
+        if full_at - now > COMES_AT_ONCE / COMES_A_SECOND:
+            return True
+        self._full_at[address] = full_at
+        return False
+
+
 class Door:
     """`make`: a protocol for a connection, as loop.create_server takes it."""
 
@@ -52,23 +79,39 @@ class Door:
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._make, self._context, self._most = make, context, max(1, min(most, descriptors // 2))
         self._guests: dict[_Guest, None] = {}  # oldest first
+        self._pace = _Pace()
 
     async def keep(self, listener: socket.socket) -> None:
         """Takes connections in until it is cancelled."""
         loop = asyncio.get_running_loop()
         while True:
+            came: list[tuple[socket.socket, str]] = []
             try:
                 taken, at = await loop.sock_accept(listener)
+                came.append((taken, at[0]))
+                while len(came) < TAKEN_A_TURN:
+                    taken, at = listener.accept()
+                    came.append((taken, at[0]))
+            except BlockingIOError:
+                pass
             except OSError:
                 self._make_room(len(self._guests) - 1)
                 await asyncio.sleep(RETRY_SECONDS)
-                continue
-            if not self._make_room(self._most - 1):
-                taken.close()
-                continue
-            guest = _Guest(at[0])
-            self._guests[guest] = None
-            guest.task = loop.create_task(self._let_in(guest, taken))
+            for taken, address in came:
+                self._receive(taken, address, len(came) > CROWD)
+            await asyncio.sleep(0)
+
+    def _receive(self, taken: socket.socket, address: str, crowded: bool) -> None:
+        often = self._pace.comes_often(address)
+        if (often and crowded) or not self._make_room(self._most - 1):
+            with contextlib.suppress(OSError):
+                taken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+            taken.close()
+            return
+        taken.setblocking(False)
+        guest = _Guest(address)
+        self._guests[guest] = None
+        guest.task = asyncio.get_running_loop().create_task(self._let_in(guest, taken))
 
     def close(self) -> None:
         """Ends those whose handshake is under way; the others are their protocols'."""

@@ -23,7 +23,7 @@ from gemini.door import Door
 from gemini.plain import Connection, Plain
 
 SHUTDOWN_SECONDS = 5.0  # for what is under way when the end comes
-BACKLOG = 128
+BACKLOG = 4096  # the kernel's own bound, where it is not lower: who finds no place there tries again after a second
 RENEW_SECONDS = 10.0  # how often certificate files are looked at
 # Asked by the kubelet and by Prometheus, which have no certificate of our authority: open where --client-ca is given.
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})

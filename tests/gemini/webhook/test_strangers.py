@@ -15,7 +15,7 @@ from pathlib import Path
 from aiohttp import ClientSession, TCPConnector
 
 from gemini import serving
-from gemini.door import Door
+from gemini.door import COMES_A_SECOND, COMES_AT_ONCE, CROWD, Door
 from gemini.webhook.app import LARGEST_BODY, App
 from gemini.webhook.settings import Settings
 from tests.e2e.pki import Authority
@@ -176,6 +176,38 @@ def test_who_opens_many_connections_pushes_out_his_own() -> None:
                 writer.close()
 
     asyncio.run(main())
+
+
+def test_who_comes_without_end_keeps_nobody_out() -> None:
+    """They were taken one a turn, each with a handshake: 30,000 a second of one pod kept the queue full, and a new one
+    of the kubelet's or the API server's was not taken within 15 s."""
+    crowd = COMES_AT_ONCE + 1_000
+    let_in: list[str] = []
+
+    class Counted(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            let_in.append(transport.get_extra_info("peername")[0])
+
+    async def main() -> float:
+        with socket.create_server(("127.0.0.1", 0), backlog=crowd + 1) as listener:
+            listener.setblocking(False)
+            at = listener.getsockname()
+            theirs = [socket.create_connection(at, source_address=(STRANGER, 0)) for _ in range(crowd)]
+            door, began = Door(Counted, None), time.monotonic()
+            keeping = asyncio.create_task(door.keep(listener))
+            _, ours = await asyncio.open_connection(*at)
+            while "127.0.0.1" not in let_in:
+                await asyncio.sleep(0)
+            took = time.monotonic() - began
+            keeping.cancel()
+            door.close()
+            ours.close()
+            for one in theirs:
+                one.close()
+            return took
+
+    took = asyncio.run(asyncio.wait_for(main(), 60))
+    assert let_in.count(STRANGER) <= COMES_AT_ONCE + COMES_A_SECOND * took + CROWD
 
 
 def test_a_body_above_what_is_read_is_a_413() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gemini.extender.kept import DOMAINS, kept
 from gemini.extender.reserve import GroupKey
 from gemini.kube import names
 from gemini.kube.allocation import located, record_of
@@ -16,11 +17,10 @@ from gemini.kube.covered import Asked, asked_by
 from gemini.kube.device import Reported
 from gemini.kube.life import gone, initialized
 from gemini.kube.pod import PodSpec, parse_pod
-from gemini.kube.spelling import S2_DOMAINS, InvalidPod
+from gemini.kube.spelling import InvalidPod
 from gemini.placement.model import GPU, Placement, Role
 
 NOTHING = Asked()
-_DOMAINS = tuple(f"{d}/" for d in (*S2_DOMAINS, names.ALIYUN, names.NVIDIA))
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,12 @@ class PodView:
     placement: Placement | None  # from its record as far as it is covered, by the minors that the cards have now
     spec: PodSpec | None
     fault: str | None
-    object: dict[str, Any]
+    object: dict[str, Any]  # what of it is looked at (kept.py)
     vendor: frozenset[str] = frozenset()  # containers whose cards are another device plugin's choice
     recorded: tuple[Placement, tuple[str, ...]] | None = None  # the record itself, with the cards' uuids
     asked: Asked = NOTHING
     exchanges: bool = False  # it is being given another's cards for its own, and holds both meanwhile
+    prefers: bool = False  # it says that some nodes are better than others, by what other pods or labels are there
 
     def on(self, reported: Reported | None) -> PodView:
         """The pod with its cards as its node has them; None: not known."""
@@ -106,6 +107,8 @@ def view_of(
 ) -> PodView:
     """`known_pods`, by uid: where the pod is one of these, and says the same still, it is not parsed again. `offered`:
     the resources of the node that it is bound to; None: not known."""
+    favours = prefers(given)
+    given = kept(given, speaks(given))
     metadata, spec, status = (mapping(given.get(key)) for key in ("metadata", "spec", "status"))
     uid = str(metadata.get("uid", ""))
     node = spec.get("nodeName")
@@ -122,7 +125,6 @@ def view_of(
             parsed = parsed if parsed.wanted else None
     except InvalidPod as error:
         fault = str(error)
-    metadata.pop("managedFields", None)
     placement = None if recorded is None else recorded[0]
     return PodView(
         uid=uid,
@@ -143,6 +145,7 @@ def view_of(
         recorded=recorded,
         asked=asked_by(given, offered) if node is not None else NOTHING,
         exchanges=bool(mapping(metadata.get("annotations")).get(names.EXCHANGE)),
+        prefers=favours,
     )
 
 
@@ -156,9 +159,18 @@ def speaks(pod: Mapping[str, Any]) -> bool:
     for listed in (spec.get("containers"), spec.get("initContainers")):
         for container in listed if isinstance(listed, list) else ():
             for amounts in mapping(mapping(container).get("resources")).values():
-                if isinstance(amounts, dict) and any(key.startswith(_DOMAINS) for key in amounts):
+                if isinstance(amounts, dict) and any(key.startswith(DOMAINS) for key in amounts):
                     return True
     return False
+
+
+def prefers(pod: Mapping[str, Any]) -> bool:
+    """Whether the pod says that some nodes are better than others, by what other pods or labels are there."""
+    spec = mapping(pod.get("spec"))
+    soft = "preferredDuringSchedulingIgnoredDuringExecution"
+    return bool(spec.get("topologySpreadConstraints")) or any(
+        mapping(part).get(soft) for part in mapping(spec.get("affinity")).values()
+    )
 
 
 def _vendor(spec: Mapping[str, Any], offered: Collection[str] | None) -> frozenset[str]:

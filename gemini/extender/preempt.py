@@ -19,6 +19,7 @@ from fractions import Fraction
 from typing import Any
 
 from gemini.extender.codec import Victims
+from gemini.extender.kept import MIRROR
 from gemini.extender.podview import PodView
 from gemini.extender.state import Cluster
 from gemini.kube import names, quantity
@@ -31,7 +32,6 @@ CRITICAL = ("system-node-critical", "system-cluster-critical")
 # Budgets are made by whoever edits a namespace. Where they are more, an eviction counts as one that they forbid.
 MOST_LOOKS = 200_000  # comparisons for a node: some hundredths of a second
 MOST_BUDGETS = 16  # that select one pod; Kubernetes itself evicts none that has two
-MIRROR = "kubernetes.io/config.mirror"
 
 
 @dataclass(frozen=True)

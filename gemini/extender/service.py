@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import Any
 
@@ -213,7 +213,7 @@ class Service:
         nodes nor asks for our scores, which is half of what an extender costs it. A pod that comes again unbound found
         something in its way that we do not see (another extender, a volume, a race for the last room), and is told of
         all nodes."""
-        return bool(self.shortlist) and len(asked) <= SAMPLE and pod.uid not in self._short and not prefers(pod.object)
+        return bool(self.shortlist) and len(asked) <= SAMPLE and pod.uid not in self._short and not pod.prefers
 
     def _for_vendor(self, asked: Sequence[str]) -> Verdict:
         """The nodes for a pod that came past the webhook, and so is served by another device plugin: where nobody
@@ -293,11 +293,3 @@ def _parted(names: Sequence[str], fits: Bools) -> tuple[Sequence[str], Sequence[
         return list(compress(names, fits.tolist())), list(compress(names, (~fits).tolist()))
     left, passed = names.parted(fits.view(np.int8), 2)
     return passed, left
-
-
-def prefers(pod: Mapping[str, Any]) -> bool:
-    """Whether the pod says that some nodes are better than others, by what other pods or labels are there."""
-    spec = pod.get("spec") or {}
-    affinity = spec.get("affinity") or {}
-    soft = "preferredDuringSchedulingIgnoredDuringExecution"
-    return bool(spec.get("topologySpreadConstraints")) or any((part or {}).get(soft) for part in affinity.values())

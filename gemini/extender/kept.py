@@ -1,0 +1,86 @@
+"""What is kept of a pod: the parts that the extender looks at.
+
+Pure. All pods of the cluster are kept, those that want no card too, and who may make pods may make each as large as the
+API server stores one, 1.5 MB of text, which is several times that as objects. So nothing is kept of which a pod may
+have any amount: of commands, environments, volumes and the like nothing, of lists a bounded number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gemini.kube import names
+from gemini.kube.pod import MOST_CONTAINERS
+from gemini.kube.spelling import S2_DOMAINS
+
+MOST_LABELS, MOST_OWNERS, MOST_AMOUNTS = 256, 16, 64  # a pod has some ten, one, and some five for a container
+DOMAINS = tuple(f"{d}/" for d in (*S2_DOMAINS, names.ALIYUN, names.NVIDIA))  # of resources that ask for cards
+MIRROR = "kubernetes.io/config.mirror"
+_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
+_SPEC = ("nodeName", "priority", "priorityClassName", "overhead")
+_STATUS = ("phase", "nominatedNodeName", "conditions")
+_LISTS = ("containers", "initContainers")
+_CONTAINER = ("name", "restartPolicy", "resources")
+_AMOUNTS = ("requests", "limits")
+_STATUSES = ("containerStatuses", "initContainerStatuses")
+
+
+def kept(pod: Mapping[str, Any], speaks: bool) -> dict[str, Any]:
+    """`speaks`: it says something in one of our languages. Then all containers are kept, as admission has counted
+    them."""
+    metadata, spec, status = (_mapping(pod.get(key)) for key in ("metadata", "spec", "status"))
+    result: dict[str, Any] = {"metadata": _some(metadata, _METADATA)}
+    annotations, labels = metadata.get("annotations"), metadata.get("labels")
+    if isinstance(annotations, dict):  # the API server bounds their sum
+        result["metadata"]["annotations"] = {k: v for k, v in annotations.items() if speaks or k == MIRROR}
+    if isinstance(labels, dict):
+        few = len(labels) <= MOST_LABELS
+        result["metadata"]["labels"] = labels if few else dict(list(labels.items())[:MOST_LABELS])
+    owners = metadata.get("ownerReferences")
+    if isinstance(owners, list):
+        result["metadata"]["ownerReferences"] = owners[:MOST_OWNERS]
+    result["spec"] = _some(spec, _SPEC)
+    many = sum(len(_listed(spec.get(key))) for key in _LISTS)
+    for key in _LISTS:
+        if key in spec and (speaks or many <= MOST_CONTAINERS):
+            listed = spec[key]
+            result["spec"][key] = [_container(one) for one in listed] if isinstance(listed, list) else listed
+    result["status"] = _some(status, _STATUS)
+    for key in _STATUSES:
+        if key in status:
+            result["status"][key] = [_state(one) for one in _listed(status[key])[:MOST_CONTAINERS]]
+    return result
+
+
+def _container(given: object) -> object:
+    if not isinstance(given, dict):
+        return given
+    result = _some(given, _CONTAINER)
+    if isinstance(resources := result.get("resources"), dict):
+        result["resources"] = {part: _amounts(resources[part]) for part in _AMOUNTS if part in resources}
+    # By which admission says that the container has a share.
+    marks = [one for one in _listed(given.get("env")) if isinstance(one, dict) and one.get("name") == names.ENV_SOCKET]
+    return {**result, "env": marks} if marks else result
+
+
+def _amounts(given: object) -> object:
+    if not isinstance(given, dict) or len(given) <= MOST_AMOUNTS:
+        return given
+    return {key: amount for key, amount in given.items() if key.startswith(DOMAINS) or "/" not in key}
+
+
+def _state(given: object) -> dict[str, Any]:
+    return {"state": dict.fromkeys(_mapping(_mapping(given).get("state")))}
+
+
+def _some(given: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+    return {key: given[key] for key in keys if key in given}
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _listed(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -16,7 +16,8 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote as quoted
+from urllib.parse import urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -369,6 +370,11 @@ def _answer(method: str, path: str, status: int, text: bytes) -> Object:
     if status >= 400:
         raise Refused(status, f"{decoded.get('message') or method + ' ' + path}")
     return decoded
+
+
+def quote(name: str) -> str:
+    """A name as a part of a path, whatever is in it."""
+    return quoted(name, safe="")
 
 
 def _pod_path(namespace: str, name: str) -> str:

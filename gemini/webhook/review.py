@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Collection
 from typing import Any
 
@@ -30,6 +31,8 @@ from gemini.webhook.settings import Settings
 # looks at it, and takes microseconds for each while everybody's pods wait.
 MOST_VALUES = 20_000
 ENDLESS = f"spec: the pod has more than {MOST_VALUES} values in all; make several pods of it"
+# Of a pod or a namespace: whoever reaches the webhook says what is looked up, and a path may lead elsewhere.
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 REFUSED = 422  # HTTP status of a refusal: the object makes no sense as it is
 FORBIDDEN = 403
 
@@ -135,7 +138,8 @@ def binds_by_uid(request: dict[str, Any], settings: Settings) -> bool:
     """Whether what becomes of a binding depends on the pod."""
     user = request.get("userInfo")
     who = user.get("username") if isinstance(user, dict) else None
-    return who not in settings.binders and bool(metadata_of(request.get("object")).get("uid"))
+    named = all(_NAME.fullmatch(str(request.get(key, ""))) for key in ("namespace", "name"))
+    return named and who not in settings.binders and bool(metadata_of(request.get("object")).get("uid"))
 
 
 def validate_binding(review: object, pod: object, settings: Settings) -> dict[str, Any]:

@@ -105,6 +105,31 @@ def test_B23_foreign_binding_of_a_sharepod_is_refused_and_of_a_plain_pod_let_thr
     }
 
 
+@pytest.mark.parametrize(
+    ("namespace", "name"),
+    [("ns", "../../../../../openapi/v2"), ("..", ".."), ("ns", ""), ("ns", "p?watch=1"), ("a/b", "p"), ("ns", "P" * 9)],
+)
+def test_a_name_that_leads_elsewhere_is_not_looked_up(namespace: str, name: str) -> None:
+    """Whoever reaches the port names the pod: the API server's whole description, 4 MB, was read instead of it."""
+    looked: list[tuple[str, str]] = []
+
+    async def find(of: str, called: str) -> dict[str, Any] | None:
+        looked.append((of, called))
+        return None
+
+    given = {"kind": "Binding", "metadata": {"name": "p", "uid": "u-p"}, "target": {"name": "n1"}}
+    body = review(
+        given,
+        kind={"kind": "Binding"},
+        subResource="binding",
+        namespace=namespace,
+        name=name,
+        userInfo={"username": "x"},
+    )
+    status, answer = asked("/validate", body, find)
+    assert (status, answer["response"]["allowed"], looked) == (200, False, [])
+
+
 def test_nothing_is_judged_before_quotas_and_cards_are_listed() -> None:
     app = App(Settings(), known=Known(), synced={"ResourceQuota": asyncio.Event()})
 

@@ -17,6 +17,7 @@ import yaml
 from gemini.cli.main import COMMANDS
 from gemini.extender.app import PORT as EXTENDER_PORT
 from gemini.kube import names
+from gemini.kube.claim import slice_name
 from gemini.kube.scope import SPELLINGS
 from gemini.plugin.app import PORT as PLUGIN_PORT
 from gemini.webhook.app import PORT as WEBHOOK_PORT
@@ -326,6 +327,44 @@ def test_a_nodes_credentials_write_records_and_the_model_alone(
         plane.api.delete(f"{pods}/mine", 0)
         plane.api.delete("/api/v1/nodes/written")
         plane.kubectl("delete", "clusterrolebinding", "node-all")
+        plane.kubectl("delete", "-f", "-", text=listed)
+
+
+def test_a_nodes_credentials_publish_cards_of_that_node_alone(
+    renderings: dict[str, list[Object]], plane: Plane
+) -> None:
+    """By a slice of another node's pool claims hold that node's cards; one of its name keeps its own from there."""
+    kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+    given = [
+        one for one in renderings["as it comes"] if one["kind"] in kinds and one["metadata"]["name"] == "gemini-node"
+    ]
+    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": given})
+    plane.kubectl("apply", "-f", "-", text=listed)
+    user = f"system:serviceaccount:{NAMESPACE}:gemini-node"  # with all rights: the policy alone keeps it
+    plane.kubectl("create", "clusterrolebinding", "node-slices", "--clusterrole=cluster-admin", f"--user={user}")
+    who = (f"--as={user}", "--as-user-extra=authentication.kubernetes.io/node-name=n1")
+
+    def publish(name: str, pool: str, driver: str, *more: str) -> str:
+        pools = {"name": pool, "generation": 9, "resourceSliceCount": 1}
+        spec = {"driver": driver, "nodeName": "n1", "pool": pools, "devices": [{"name": "gpu-0"}]}
+        one = {
+            "apiVersion": names.RESOURCE_API_VERSION,
+            "kind": "ResourceSlice",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+        return plane.kubectl("create", "-f", "-", *who, *more, text=json.dumps(one), check=False).stderr
+
+    try:
+        own = slice_name("n1")
+        until(lambda: "of its own node alone" in publish(own, "n2", names.DRIVER, "--dry-run=server"), "the policy")
+        assert "of its own node alone" in publish(own, "n2", names.DRIVER)
+        assert "of its own node alone" in publish(slice_name("n2"), "n1", names.DRIVER)
+        assert "of its own node alone" in publish(own, "n1", "gpu.example.com")
+        assert publish(own, "n1", names.DRIVER) == ""
+        assert "deleted" in plane.kubectl("delete", "resourceslice", own, *who).stdout
+    finally:
+        plane.kubectl("delete", "clusterrolebinding", "node-slices")
         plane.kubectl("delete", "-f", "-", text=listed)
 
 

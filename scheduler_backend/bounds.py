@@ -95,9 +95,12 @@ METRICS_DOOR = DoorBounds(
     bytes=_bound("METRICS_DOOR.bytes", 8 << 10, "bytes", "that one may say"),
     a_second=_bound("METRICS_DOOR.a_second", 20, "a second", "connections of an address; more of them wait"),
     at_once=_bound("METRICS_DOOR.at_once", 200, "connections", "of an address in one burst"),
+    all_a_second=_bound("METRICS_DOOR.all_a_second", 60, "a second", "connections of all addresses; more of them wait"),
+    all_at_once=_bound("METRICS_DOOR.all_at_once", 300, "connections", "of all addresses in one burst"),
 )
 METRICS_BACKLOG = _bound("METRICS_BACKLOG", 128, "connections", "to the metrics port that wait in the kernel")
 METRICS_SECONDS = 0.1  # between two renderings: whoever asks meanwhile gets the next one
+METRICS_TIMES = 20  # of what one took are between two at least: it grows with tenants and cards
 # Whoever may open the control socket.
 CONTROL_DOOR = DoorBounds(
     connections=_bound("CONTROL_DOOR.connections", 128, "connections", "to the control socket"),
@@ -107,6 +110,8 @@ CONTROL_DOOR = DoorBounds(
     bytes=_bound("CONTROL_DOOR.bytes", 80 << 10, "bytes", "that one may say"),
     a_second=_bound("CONTROL_DOOR.a_second", 100, "a second", "connections of a user; more of them wait"),
     at_once=_bound("CONTROL_DOOR.at_once", 200, "connections", "of a user in one burst"),
+    all_a_second=_bound("CONTROL_DOOR.all_a_second", 300, "a second", "connections of all users; more of them wait"),
+    all_at_once=_bound("CONTROL_DOOR.all_at_once", 600, "connections", "of all users in one burst"),
 )
 CHANGES_A_SECOND = _bound(  # each makes or ends sockets, and is written down
     "CHANGES_A_SECOND", 20, "a second", "tenants that a user makes, changes or removes; more of them wait"

@@ -8,7 +8,8 @@ others wait in the kernel's queue, which costs the daemon nothing. Whoever has a
 so that the queue is there for the others.
 
 An answer takes most of a millisecond of the loop that hands the cards on. So an address, or a user of the control
-socket, that makes more connections than its allowance waits with them, and nobody else does.
+socket, that makes more connections than its allowance waits with them, and nobody else does. All of them together have
+one, too: who has many addresses makes the others' answers late, and takes no more of the loop's time.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from collections.abc import Callable
 from typing import NamedTuple, cast
 
 from scheduler_backend.allowance import Allowances
+from scheduler_backend.subids import person
 
 # Then the loop's other work has its turn, and those that were ended for them give their descriptors back.
 ACCEPTED_AT_ONCE = 16
@@ -46,6 +48,8 @@ class DoorBounds(NamedTuple):
     bytes: int  # that one connection may say
     a_second: float  # connections of one address or user; more wait
     at_once: int  # of one in a burst
+    all_a_second: float = 1000.0  # of all together: one may have as many addresses as it likes
+    all_at_once: int = 1000
 
 
 class _Visit(asyncio.Protocol):
@@ -119,6 +123,7 @@ class Door:
         self._entering: set[asyncio.Task[object]] = set()
         self._later: asyncio.TimerHandle | None = None
         self._turns = Allowances(bounds.a_second, bounds.at_once)
+        self._all = Allowances(bounds.all_a_second, bounds.all_at_once)
         self._open = False
         self._refuses = False  # and rests for it
         listening.setblocking(False)
@@ -200,6 +205,10 @@ class Door:
     async def _enter(self, visit: _Visit) -> None:
         if wait := self._turns.wait_seconds(visit.key, time.monotonic_ns()):
             await asyncio.sleep(wait)
+        if visit.waits is not None and (wait := self._all.wait_seconds(None, time.monotonic_ns())):
+            await asyncio.sleep(wait)
+            if visit.waits is None:
+                self._all.give_back(None)
         connection, visit.waits = visit.waits, None
         if connection is None:  # it was ended, and is no debt
             self._turns.give_back(visit.key)
@@ -223,10 +232,13 @@ class Door:
 
 
 def _key(connection: socket.socket, address: object) -> object:
-    """Who this is, as far as the kernel says: a user, or an address."""
+    """Who this is, as far as the kernel says: a user, or an address; of IPv6 the network, for each has 2^64 there."""
     if connection.family == socket.AF_UNIX:
         with contextlib.suppress(OSError):
             found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UNIX_PEER.size)
-            return _UNIX_PEER.unpack(found)[1]
+            return person(_UNIX_PEER.unpack(found)[1])
         return None
-    return address[0] if isinstance(address, tuple) else None
+    host = address[0] if isinstance(address, tuple) else None
+    if connection.family == socket.AF_INET6 and isinstance(host, str):
+        return socket.inet_pton(socket.AF_INET6, host.partition("%")[0])[:8]
+    return host

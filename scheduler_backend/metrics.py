@@ -240,14 +240,15 @@ def render(server: Server) -> Iterator[bytes]:
 
 
 class Spaced:
-    """The text for all who ask: never older than the question, and made at most every METRICS_SECONDS, whoever asks
-    how often. `before` is awaited first each time."""
+    """The text for all who ask: never older than the question, and made at most every METRICS_SECONDS, or METRICS_TIMES
+    as seldom as it takes long, whoever asks how often. `before` is awaited first each time."""
 
     def __init__(self, server: Server, before: Callable[[], Awaitable[None]]) -> None:
         self._server, self._before = server, before
         self._next: asyncio.Task[bytes] | None = None  # begins yet: all who ask now get its text
         self._making = asyncio.Lock()
         self._began = -bounds.METRICS_SECONDS
+        self._rests_seconds = bounds.METRICS_SECONDS
 
     async def text(self) -> bytes:
         """The text as it is now, or somewhat later."""
@@ -259,13 +260,16 @@ class Spaced:
         loop = asyncio.get_running_loop()
         try:
             async with self._making:
-                await asyncio.sleep(max(0.0, self._began + bounds.METRICS_SECONDS - loop.time()))
+                await asyncio.sleep(max(0.0, self._began + self._rests_seconds - loop.time()))
                 await self._before()
                 self._next, self._began = None, loop.time()
-                parts = []
+                parts, took_seconds, since = [], 0.0, time.perf_counter()
                 for part in render(self._server):
                     parts.append(part)
+                    took_seconds += time.perf_counter() - since
                     await asyncio.sleep(0)
+                    since = time.perf_counter()
+                self._rests_seconds = max(bounds.METRICS_SECONDS, bounds.METRICS_TIMES * took_seconds)
                 return b"".join(parts)
         except BaseException:
             self._next = None

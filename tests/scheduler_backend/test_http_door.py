@@ -24,7 +24,7 @@ from typing import cast
 import pytest
 
 from scheduler_backend import bounds
-from scheduler_backend.http_door import ACCEPTED_AT_ONCE, Door, DoorBounds
+from scheduler_backend.http_door import ACCEPTED_AT_ONCE, Door, DoorBounds, _key
 from tests.scheduler_backend.rig import Rig, wait_for
 
 
@@ -167,6 +167,41 @@ def test_an_address_that_asks_too_often_waits_and_nobody_else_does() -> None:
         door.close()
 
     asyncio.run(play())
+
+
+def test_who_has_many_addresses_has_no_more_than_all_may_have_together() -> None:
+    bound = DoorBounds(
+        connections=9, of_one=9, seconds=60, grace_seconds=60, bytes=100, a_second=100, at_once=100,
+        all_a_second=0.001, all_at_once=4,
+    )  # fmt: skip
+
+    async def play() -> None:
+        door = Door(asyncio.get_running_loop(), listening := socket.create_server(("127.0.0.1", 0)), _Says, bound)
+        answered = [asyncio.create_task(asks(listening.getsockname(), f"127.0.0.{host}")) for host in range(2, 10)]
+        while sum(task.done() for task in answered) < 4:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.1)  # as long as forty of the others took
+        assert sum(task.done() for task in answered) == 4
+        for task in answered:
+            task.cancel()
+        door.close()
+
+    async def asks(address: tuple[str, int], source: str) -> None:
+        read, write = await asyncio.open_connection(*address, local_addr=(source, 0))
+        write.write(b"?")
+        assert await read.read() == b"ok"
+        write.close()
+
+    asyncio.run(play())
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
+def test_all_addresses_of_a_network_of_ipv6_are_one() -> None:
+    with socket.socket(socket.AF_INET6) as one:
+        hosts = ("2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:1::1", "fe80::1%lo")
+        keys = [_key(one, (host, 1, 0, 0)) for host in hosts]
+    assert keys[0] == keys[1]
+    assert len(set(keys)) == 3
 
 
 def test_who_has_all_places_of_one_is_refused_at_once_and_nobody_else() -> None:

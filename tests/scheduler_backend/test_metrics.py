@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from libhook import core
 from libhook.core import lib
-from scheduler_backend.metrics import METRICS
+from scheduler_backend import bounds, metrics
+from scheduler_backend.metrics import METRICS, Spaced
 from tests.scheduler_backend.rig import Rig, wait_for
 
 
@@ -75,6 +80,25 @@ def test_time_waited_grows_while_the_token_does_not_come(tmp_path: Path) -> None
         before = waited()
         wait_for(lambda: waited() > before + 0.05)
         assert rig.of("b")["grants"] == 0
+
+
+def test_who_reads_without_end_has_a_small_part_of_the_loops_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text of many tenants on many cards takes tens of milliseconds."""
+    began: list[float] = []
+
+    def render(_server: object) -> Iterator[bytes]:
+        began.append(time.monotonic())
+        time.sleep(0.02)
+        yield b"text"
+
+    async def read() -> None:
+        spaced = Spaced(cast(Any, None), lambda: asyncio.sleep(0))
+        for _ in range(3):
+            assert await spaced.text() == b"text"
+
+    monkeypatch.setattr(metrics, "render", render)
+    asyncio.run(read())
+    assert all(later - sooner >= 0.02 * bounds.METRICS_TIMES for sooner, later in itertools.pairwise(began))
 
 
 def test_names_follow_prometheus_conventions() -> None:

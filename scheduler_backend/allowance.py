@@ -36,6 +36,42 @@ class Allowance:
         return True
 
 
+class Commons:
+    """What many have together, a bucket as above; and of that each surely its equal part, whatever the others take."""
+
+    def __init__(self, rate: float, burst: float) -> None:
+        self._all = Allowance(rate, burst)
+        self._parts: dict[object, tuple[Allowance, int]] = {}  # by who it is, and how often it was joined
+
+    def join(self, key: object) -> None:
+        """Another one comes in under this key."""
+        part, count = self._parts.get(key, (Allowance(self._all.rate, self._all.burst), 0))
+        self._parts[key] = part, count + 1
+        self._share()
+
+    def leave(self, key: object) -> None:
+        """One of this key is gone."""
+        part, count = self._parts.pop(key)
+        if count > 1:
+            self._parts[key] = part, count - 1
+        self._share()
+
+    def _share(self) -> None:
+        for part, _count in self._parts.values():
+            part.rate = self._all.rate / len(self._parts)
+            part.burst = self._all.burst / len(self._parts)
+
+    def has(self, key: object, now_ns: int) -> bool:
+        """May it take something?"""
+        return self._all.whole(now_ns) >= 1 or self._parts[key][0].whole(now_ns) >= 1
+
+    def take(self, key: object, count: float = 1) -> None:
+        """It does."""
+        part = self._parts[key][0]
+        part.left = max(part.left - count, -part.rate)
+        self._all.left = max(self._all.left - count, 0.0)
+
+
 class Allowances:
     """An allowance for each of many; whoever asks for more than that waits, and nobody else does."""
 

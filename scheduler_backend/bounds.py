@@ -56,6 +56,11 @@ HELLOS_A_SECOND = _bound(  # each costs as much as twenty other messages
     "HELLOS_A_SECOND", 20, "a second", "Hellos of a tenant that are answered"
 )
 HELLOS_AT_ONCE = _bound("HELLOS_AT_ONCE", 300, "Hellos", "of a tenant in one burst")
+# All tenants together; each of them, and those of one user as one, surely has an equal part.
+ALL_MESSAGES_A_SECOND = _bound("ALL_MESSAGES_A_SECOND", 12000, "a second", "messages of all tenants, as above")
+ALL_MESSAGES_AT_ONCE = _bound("ALL_MESSAGES_AT_ONCE", 12000, "messages", "of all tenants in one burst")
+ALL_HELLOS_A_SECOND = _bound("ALL_HELLOS_A_SECOND", 60, "a second", "Hellos of all tenants that are answered")
+ALL_HELLOS_AT_ONCE = _bound("ALL_HELLOS_AT_ONCE", 2000, "Hellos", "of all tenants in one burst")
 COMPLAINTS_A_SECOND = _bound("COMPLAINTS_A_SECOND", 5, "a second", "lines of the log about a tenant")
 
 # --- what goes out on them --------------------------------------------------------------------------------------------

@@ -85,6 +85,7 @@ class Endpoint:
         self.number = number  # of those that are there; for the carrier
         self.owner = owner  # the only user who gets in, besides root and us; None: whoever sees the folder
         self.person = None if owner is None else person(owner)  # whose bounds it counts for
+        self.party: object = name if self.person is None else self.person  # with whom it has a part of what is all's
         self.folder = folder
         self.users = frozenset() if owner is None else frozenset({owner, os.getuid(), 0})
         self.by_nonce: dict[int, Client] = {}

@@ -16,7 +16,14 @@ from abc import abstractmethod
 from typing import Any
 
 from scheduler_backend import wire
-from scheduler_backend.bounds import MESSAGES_A_TURN
+from scheduler_backend.allowance import Commons
+from scheduler_backend.bounds import (
+    ALL_HELLOS_A_SECOND,
+    ALL_HELLOS_AT_ONCE,
+    ALL_MESSAGES_A_SECOND,
+    ALL_MESSAGES_AT_ONCE,
+    MESSAGES_A_TURN,
+)
 from scheduler_backend.connection import ALL, COMMAND, Connection
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.seat import Standing
@@ -27,6 +34,7 @@ from scheduler_backend.tally import Counters
 log = logging.getLogger("gemini.server")
 
 FLOOD_PAUSE_SECONDS = 0.005  # well within what a refusal of memory waits for the answers to a recall (Policy.recall_ns)
+PAUSED_AT_ONCE = 3  # of more the pauses are longer
 STALE_COSTS = 25  # as many messages as it takes the place of
 ASKED_COSTS = 3  # where it waits already, and there is nothing to do
 STATS_COST, UNHEARD_COSTS = 5, 5
@@ -43,6 +51,9 @@ class Intake(Presence):
     def __init__(self, loop: asyncio.AbstractEventLoop, *arguments: Any, **more: Any) -> None:
         super().__init__(loop, *arguments, **more)
         self.refused: dict[str, int] = {}  # protocol errors by errno name
+        self._paused = 0  # tenants that are not read for now
+        self.messages = Commons(ALL_MESSAGES_A_SECOND, ALL_MESSAGES_AT_ONCE)
+        self.hellos = Commons(ALL_HELLOS_A_SECOND, ALL_HELLOS_AT_ONCE)
 
     def _readable(self, endpoint: Endpoint) -> None:
         """Read a slice of what is there; come back at once if there is more."""
@@ -70,36 +81,54 @@ class Intake(Presence):
 
     def _hear(self, endpoint: Endpoint, connection: Connection, most: int) -> int:
         """What one connection has to say, at most so many messages; how many turns of the tenant that took."""
-        if endpoint.allowance.whole(time.monotonic_ns()) < 1:
+        if not self._may_speak(endpoint):
             self._pause(endpoint)
             return 0
         if not connection.read():
             endpoint.drop(connection)
             return 1
         for heard in range(most):
-            if heard and endpoint.allowance.whole(time.monotonic_ns()) < 1:
+            if heard and not self._may_speak(endpoint):
                 self._pause(endpoint)
                 return heard
             taken = connection.take()
             if taken == ALL:
                 if not heard:  # a piece of something: what it costs is the look at it
-                    endpoint.allowance.take()
+                    self._spend(endpoint, 1)
                 return heard or 1
             if taken < 0:
-                endpoint.allowance.take(self._broken(endpoint, connection, -taken))
+                self._spend(endpoint, self._broken(endpoint, connection, -taken))
                 return heard + 1
             if taken == COMMAND:
-                endpoint.allowance.take()
+                self._spend(endpoint, 1)
                 if connection.is_ready:
                     endpoint.shaking.pop(connection.fd, None)
                 continue
-            endpoint.allowance.take(self._receive(endpoint, connection, connection.message()))
+            self._spend(endpoint, self._receive(endpoint, connection, connection.message()))
             if endpoint.said_hello:  # a turn of its own
                 endpoint.said_hello = False
                 return most
             if endpoint.paused or not connection.has_more:
                 return heard + 1
         return most
+
+    def _may_speak(self, endpoint: Endpoint) -> bool:
+        """Has it something left of its own, and of what is all tenants'?"""
+        now_ns = time.monotonic_ns()
+        return endpoint.allowance.whole(now_ns) >= 1 and self.messages.has(endpoint.party, now_ns)
+
+    def _spend(self, endpoint: Endpoint, cost: int) -> None:
+        endpoint.allowance.take(cost)
+        if not endpoint.closed:
+            self.messages.take(endpoint.party, cost)
+
+    def _may_greet(self, endpoint: Endpoint) -> bool:
+        """May it say another Hello?"""
+        now_ns = time.monotonic_ns()
+        if not (self.hellos.has(endpoint.party, now_ns) and endpoint.hellos.spend(now_ns)):
+            return False
+        self.hellos.take(endpoint.party)
+        return True
 
     def _broken(self, endpoint: Endpoint, connection: Connection, code: int) -> int:
         """What it sent is no ZMTP of ours; returns what that costs its tenant."""
@@ -120,11 +149,14 @@ class Intake(Presence):
         """It has said too much: what it says now waits in the kernel, and costs nobody else anything."""
         endpoint.paused = True
         endpoint.pauses += 1
+        self._paused += 1
         self.loop.remove_reader(endpoint.fd)
-        self.loop.call_later(FLOOD_PAUSE_SECONDS, self._unpause, endpoint)
+        pause = FLOOD_PAUSE_SECONDS * max(1, self._paused // PAUSED_AT_ONCE)  # each look at one costs time, too
+        self.loop.call_later(pause, self._unpause, endpoint)
 
     def _unpause(self, endpoint: Endpoint) -> None:
         endpoint.paused = False
+        self._paused -= 1
         if endpoint.closed or self.endpoints.get(endpoint.name) is not endpoint:
             return
         self.loop.add_reader(endpoint.fd, self._readable, endpoint)
@@ -143,7 +175,7 @@ class Intake(Presence):
             kind, message = wire.decode(frame)
             serial = message.header.serial
             if kind == wire.HELLO:
-                if not endpoint.hellos.spend(time.monotonic_ns()):
+                if not self._may_greet(endpoint):
                     return UNHEARD_COSTS  # who gets no Welcome says it again
                 endpoint.said_hello = True
                 self._hello(endpoint, route, wire.hello_of(message))

@@ -96,6 +96,8 @@ class Server(Intake):
                 f"tenant {spec.name}: {folder}: {error.strerror}; see that {self.state_dir} can be written"
             ) from None
         self.endpoints[spec.name] = endpoint
+        for commons in (self.messages, self.hellos):
+            commons.join(endpoint.party)
         for gpu in spec.gpus:
             self.tallies[spec.name, gpu] = SeatTally()
         self.handle(ev.TenantAdded(spec))
@@ -204,6 +206,8 @@ class Server(Intake):
         endpoint = self.endpoints[name]
         self.handle(ev.TenantRemoved(name))
         del self.endpoints[name]
+        for commons in (self.messages, self.hellos):
+            commons.leave(endpoint.party)
         self._close(endpoint)
         with contextlib.suppress(OSError):
             endpoint.folder.rmdir()

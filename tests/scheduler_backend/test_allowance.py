@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler_backend.allowance import Allowance, Allowances
+from scheduler_backend.allowance import Allowance, Allowances, Commons
 
 SECOND = 1_000_000_000
 
@@ -54,3 +54,46 @@ def test_whoever_owes_is_remembered_longest() -> None:
 def test_no_more_are_remembered_than_there_is_room_for() -> None:
     turns = Allowances(1, 1, most=2)
     assert [turns.wait_seconds(key, SECOND) for key in ("a", "a", "b", "c", "b")] == [0, 1, 0, 0, 0]
+
+
+def test_of_what_all_have_together_each_surely_has_its_part() -> None:
+    commons = Commons(100, 100)
+    for name in ("loud", "quiet", "late"):
+        commons.join(name)
+    now_ns = SECOND
+    taken = 0
+    while commons.has("loud", now_ns):
+        commons.take("loud")
+        taken += 1
+    assert taken == 100, "what the others leave is anybody's"
+    assert commons.has("quiet", now_ns)
+    for _ in range(33):
+        assert commons.has("quiet", now_ns)
+        commons.take("quiet")
+    assert not commons.has("quiet", now_ns)
+    commons.leave("late")
+    assert commons.has("quiet", now_ns + SECOND // 10)
+
+
+def test_those_of_one_key_have_one_part() -> None:
+    commons = Commons(100, 100)
+    for key in (1, 1, 1, "other"):
+        commons.join(key)
+    now_ns = SECOND
+    while commons.has(1, now_ns):
+        commons.take(1)
+    later_ns = now_ns + 10 * SECOND
+    commons.has("other", later_ns)
+    for _ in range(100):
+        commons.take("other")
+    shares = []
+    for key in (1, "other"):
+        count = 0
+        while commons.has(key, later_ns):
+            commons.take(key)
+            count += 1
+        shares.append(count)
+    assert shares[0] == 50
+    commons.leave(1)
+    commons.leave(1)
+    assert commons.has(1, later_ns + SECOND)

@@ -39,7 +39,9 @@ log = logging.getLogger("gemini.cardlock")
 
 ENDING_SECONDS = 5.0  # that one which is ending may take; it holds the card to the last
 ANSWER_SECONDS = 1.0  # a daemon that is alive has said whose it is by then
+SEARCH_SECONDS = 1.0  # for the process that has a card's record; it is only named
 _LONGEST_ANSWER = 4096
+_LONGEST_FDINFO = 64 << 10  # characters; a process may have as many locks, or watches, as it likes
 _FLOCK = struct.Struct("@hhqqi0q")  # struct flock
 _UCRED = struct.Struct("3i")
 _LOCK = re.compile(r"lock:\s*\d+: OFDLCK\s+\S+\s+\S+\s+-?\d+\s+[0-9a-f]+:[0-9a-f]+:(\d+)\s+(\d+)\s+(\d+|EOF)")
@@ -149,28 +151,34 @@ def _elsewhere(file: Path, gpu: Gpu, descriptor: int | None = None) -> bool:
 
 
 def locker(file: Path, gpu: Gpu) -> Holder:
-    """Which process has the record of a card, other than this one, as far as it can be seen from here."""
-    key = _key(gpu)
+    """Which process has the record of a card, other than this one, as far as it can be seen from here, and soon: who
+    opens a million files keeps nobody waiting, and may stay unnamed."""
+    key, wanted, until = _key(gpu), os.stat(file), time.monotonic() + SEARCH_SECONDS
     for fdinfo in Path("/proc").glob("[0-9]*/fdinfo"):
+        if time.monotonic() > until:
+            break
         process = fdinfo.parent
         with contextlib.suppress(OSError, ValueError):
-            if int(process.name) == os.getpid() or not _locks(fdinfo, os.stat(file), key):
+            if int(process.name) == os.getpid() or not _locks(fdinfo, wanted, key, until):
                 continue
-            program = (process / "comm").read_text().strip()
+            program = (process / "comm").read_text(errors="replace").strip()
             return Holder(int(process.name), process.stat().st_uid, "", "".join(filter(str.isprintable, program)))
     return Holder(0, -1, "")
 
 
-def _locks(fdinfo: Path, file: os.stat_result, key: int) -> bool:
+def _locks(fdinfo: Path, file: os.stat_result, key: int, until: float) -> bool:
     """Has a descriptor of this process a record lock that covers the key?"""
-    for path in fdinfo.iterdir():
-        with contextlib.suppress(OSError):
-            for line in path.read_text().splitlines():
-                found = _LOCK.match(line)
-                if found is None or int(found[1]) != file.st_ino:
-                    continue
-                if int(found[2]) <= key and (found[3] == "EOF" or key <= int(found[3])):
-                    return True
+    with os.scandir(fdinfo) as descriptors:
+        for descriptor in descriptors:
+            if time.monotonic() > until:
+                return False
+            with contextlib.suppress(OSError), open(descriptor.path, errors="replace") as told:
+                for line in told.read(_LONGEST_FDINFO).splitlines():
+                    found = _LOCK.match(line)
+                    if found is None or int(found[1]) != file.st_ino:
+                        continue
+                    if int(found[2]) <= key and (found[3] == "EOF" or key <= int(found[3])):
+                        return True
     return False
 
 

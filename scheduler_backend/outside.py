@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +27,8 @@ log = logging.getLogger("gemini.outside")
 LOOK_NS = 1_000_000_000
 PATIENCE_SECONDS = 1.0  # for one look; the next ones do not wait for one that hangs
 _GENERATIONS = 16  # of ancestors that are looked at
+_MOST_BYTES = 512 << 10  # of a file that a process fills as it likes; more of it would be held in our memory at once
+_MARK = b"\0GEMINI_SOCKET="
 
 
 class Stray(NamedTuple):
@@ -105,7 +107,7 @@ def tenant_of(
     uid = _user_of(pid, proc)
     if uid is None:
         return None
-    may = [name for name, owner in tenants.items() if owner is None or uid in (0, owner)]
+    may = {name for name, owner in tenants.items() if owner is None or uid in (0, owner)}
     return _mounted(pid, folder, may, proc) or _told(pid, folder, may, proc) or _descends(pid, owners, proc)
 
 
@@ -118,34 +120,42 @@ def _user_of(pid: int, proc: Path) -> int | None:
     return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("Uid:")), None)
 
 
-def _mounted(pid: int, folder: Path, tenants: Sequence[str], proc: Path) -> str | None:
+def _begun(path: Path) -> bytes:
+    """How a file of /proc begins. Raises OSError."""
+    with path.open("rb", buffering=0) as file:
+        found, size = [], 0
+        while size < _MOST_BYTES and (part := file.read(_MOST_BYTES - size)):
+            found.append(part)
+            size += len(part)
+    return b"".join(found)
+
+
+def _mounted(pid: int, folder: Path, tenants: Collection[str], proc: Path) -> str | None:
     """The tenant whose folder is mounted into the process's container. The fourth field of mountinfo is where the mount
     lies in its file system, which may begin anywhere on our path to it."""
     try:
-        lines = (proc / str(pid) / "mountinfo").read_text(errors="replace").splitlines()
+        lines = _begun(proc / str(pid) / "mountinfo").decode(errors="replace").splitlines()
     except OSError:
         return None
-    roots = {fields[3] for line in lines if len(fields := line.split()) > 3}
-    for tenant in tenants:
-        whole = str(folder / tenant)
-        for root in roots:
-            parts = root.split("/")
-            if parts[-2:] == [folder.name, tenant] and whole.endswith(root):
-                return tenant
+    for line in lines:
+        fields = line.split(None, 4)
+        parts = fields[3].rsplit("/", 2) if len(fields) > 4 else []
+        if parts[1:2] == [folder.name] and parts[2] in tenants and str(folder / parts[2]).endswith(fields[3]):
+            return parts[2]
     return None
 
 
-def _told(pid: int, folder: Path, tenants: Sequence[str], proc: Path) -> str | None:
+def _told(pid: int, folder: Path, tenants: Collection[str], proc: Path) -> str | None:
     """The tenant whose socket stands in the environment that the process was started with."""
     try:
-        words = (proc / str(pid) / "environ").read_bytes().split(b"\0")
+        words = b"\0" + _begun(proc / str(pid) / "environ")
     except OSError:
         return None
-    for word in words:
-        if word.startswith(b"GEMINI_SOCKET="):
-            path = Path(word.partition(b"=")[2].decode(errors="replace").removeprefix("ipc://"))
-            return path.parent.name if path.parent.parent == folder and path.parent.name in tenants else None
-    return None
+    at = words.find(_MARK)
+    if at < 0:
+        return None
+    path = Path(words[at + len(_MARK) :].partition(b"\0")[0].decode(errors="replace").removeprefix("ipc://"))
+    return path.parent.name if path.parent.parent == folder and path.parent.name in tenants else None
 
 
 def _descends(pid: int, owners: Mapping[int, str], proc: Path) -> str | None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import shutil
 import signal
 import subprocess
+import sys
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,6 +104,44 @@ def test_a_process_that_cannot_be_read_keeps_nobody_waiting(tmp_path: Path) -> N
         return seen.strays
 
     assert asyncio.run(look_twice()) == [Stray(0, 9, "a"), Stray(0, 10, None)]
+
+
+ZEROS = """
+import ctypes, sys
+fields = open("/proc/self/stat").read().rpartition(")")[2].split()
+begin, end = int(fields[47]), int(fields[48])  # of its environment
+ctypes.memset(begin, 0, end - begin)
+print(end - begin, flush=True)
+sys.stdin.read()
+"""
+MOST_HELD = 4 << 20
+
+
+def held_by_a_look(pid: int, proc: Path) -> int:
+    """The most bytes that telling whose process this is took at once."""
+    tracemalloc.start()
+    try:
+        assert tenant_of(pid, FOLDER, {"a": None}, {}, proc) is None
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_no_process_fills_the_daemons_memory_with_what_it_says_of_itself(tmp_path: Path) -> None:
+    """An environment may be as long as memory is, and its owner writes it as he likes: each zero is a word's end."""
+    words = {f"X{number}": "x" * 131_000 for number in range(44)}
+    said = subprocess.Popen(
+        [sys.executable, "-c", ZEROS], env={**os.environ, **words}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_STACK, (64 << 20, resource.RLIM_INFINITY)),
+    )  # fmt: skip
+    with said:
+        assert said.stdout is not None
+        assert int(said.stdout.readline()) > 5 << 20
+        assert held_by_a_look(said.pid, Path("/proc")) < MOST_HELD
+        said.kill()
+    process(tmp_path, 9, environ=bytes(32 << 20))
+    (tmp_path / "9" / "mountinfo").write_text("22 1 0:20 /other/tenants/a /run rw - tmpfs tmpfs rw\n" * 200_000)
+    assert held_by_a_look(9, tmp_path) < MOST_HELD
 
 
 @pytest.fixture(scope="module")

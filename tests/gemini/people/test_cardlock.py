@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import zlib
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 
 from bench.bed import LOAD
 from gemini.cli.node import Node, answers, holder, sim_environment
-from scheduler_backend.cardlock import address
+from scheduler_backend.cardlock import SEARCH_SECONDS, address, locker
 from scheduler_backend.devices import Gpu
 from tests.gemini.cli.conftest import Place, read, until
 from tests.gemini.cli.conftest import place as place
@@ -207,6 +208,35 @@ def test_a_daemon_of_root_that_left_for_want_of_tenants_takes_no_card_from_who_c
         assert "is handed out by a daemon" in refused.stderr
     finally:
         named.close()
+
+
+MANY = """
+import fcntl, os, select, struct, sys
+watched = select.epoll()
+for number in range(3000):
+    watched.register(os.eventfd(0), select.EPOLLIN)
+for number in range(6000):
+    os.dup(watched.fileno())  # each is 3,000 lines to who reads of it
+record = struct.pack("@hhqqi0q", fcntl.F_RDLCK, os.SEEK_SET, int(sys.argv[2]), 1, 0)
+fcntl.fcntl(os.open(sys.argv[1], os.O_RDONLY), fcntl.F_OFD_SETLK, record)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_who_has_a_cards_record_is_not_sought_for_long(tmp_path: Path) -> None:
+    """A tenant that opens all it may beside its lock holds up neither the daemon that comes back nor a command."""
+    file, gpu = tmp_path / "driver", Gpu(0, "GPU-00000000-1111-2222-3333-444444444444", "Paper GPU", 80 << 30)
+    file.touch()
+    words = [sys.executable, "-c", MANY, str(file), str(zlib.crc32(gpu.uuid.encode()))]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as many:
+        begun(many)
+        since = time.monotonic()
+        found = locker(file, gpu)
+        took = time.monotonic() - since
+        many.kill()
+    assert took < 4 * SEARCH_SECONDS
+    assert found.pid in (0, many.pid)
 
 
 def test_two_users_do_not_promise_one_card_twice(workstation: Workstation) -> None:

@@ -56,11 +56,11 @@ PUBLISHED = (
 )
 FLOOR = (2, 28)  # glibc that everything loads on; the preload library alone on older ones (driver/floor.h)
 BUILD_ID = "-Wl,--build-id=sha1"  # libhook/info.py reads it
-# Loads on old C libraries (driver/floor.h says how), and takes the C library's place for dlsym (hooks/dlsym.S).
+# Loads on old C libraries (driver/floor.h), and takes the C library's place for dlsym and dlopen (hooks/dlsym.S).
 HOOK_FLAGS = ("-include", str(ROOT / "driver" / "floor.h"), f"-Wl,--version-script={ROOT / 'hooks' / 'exports.map'}")
 SANITIZED = ("-O1", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all", "-Wno-tsan")
-# These run when the sanitizer's own start-up calls dlsym, which is ours: before it can keep books of any access.
-BEFORE_SANITIZERS = ("hooks/entry.c", "driver/real.c")
+# These run when the sanitizer's own start-up calls dlsym and dlopen, which are ours: before it keeps books of accesses.
+BEFORE_SANITIZERS = ("hooks/entry.c", "hooks/opened.c", "driver/real.c")
 RUNTIMES = {"address": "libasan.so", "thread": "libtsan.so"}
 CFFI_PART = re.compile(r"/\* cffi: begin \*/(.*?)/\* cffi: end \*/", re.S)
 

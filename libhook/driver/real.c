@@ -36,10 +36,9 @@ struct real_driver real = {
 
 enum { POINTERS = sizeof(struct real_driver) / sizeof(void *) };
 
-/* All three are written with the same values by whichever threads look first; `loaded` last, with release. */
+/* Both are written with the same values by whichever threads look first; `loaded` last, with release. */
 static int loaded;
 static void *driver_handle;
-static real_dlsym_function *libc_dlsym;
 
 /* Stubs call it by the row's number; see stubs.S. */
 void *real_bind(uintptr_t row) __attribute__((visibility("hidden")));
@@ -52,15 +51,32 @@ static CUresult no_driver(void) {
     return CUDA_ERROR_NO_DEVICE;
 }
 
-real_dlsym_function *real_dlsym(void) {
-    real_dlsym_function *found = __atomic_load_n(&libc_dlsym, __ATOMIC_ACQUIRE);
+/* The next definition in either of the C library's versions. Looked up once: a version that is not there is a search of
+ * every library. */
+static void *next_version(const char *name, const char *old_version, void **kept) {
+    void *found = __atomic_load_n(kept, __ATOMIC_ACQUIRE);
     if (found == NULL) {
-        found = (real_dlsym_function *)dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
+        found = dlvsym(RTLD_NEXT, name, "GLIBC_2.34");
         if (found == NULL)
-            found = (real_dlsym_function *)dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
-        __atomic_store_n(&libc_dlsym, found, __ATOMIC_RELEASE);
+            found = dlvsym(RTLD_NEXT, name, old_version);
+        __atomic_store_n(kept, found, __ATOMIC_RELEASE);
     }
     return found;
+}
+
+real_dlsym_function *real_dlsym(void) {
+    static void *kept;
+    return (real_dlsym_function *)next_version("dlsym", "GLIBC_2.2.5", &kept);
+}
+
+real_dlopen_function *real_dlopen(void) {
+    static void *kept;
+    return (real_dlopen_function *)next_version("dlopen", "GLIBC_2.2.5", &kept);
+}
+
+real_dlmopen_function *real_dlmopen(void) {
+    static void *kept;
+    return (real_dlmopen_function *)next_version("dlmopen", "GLIBC_2.3.4", &kept);
 }
 
 /* The dynamic loader takes the return address for the caller's identity: the call must stand here, and must not be
@@ -123,17 +139,17 @@ bool real_loaded(void) {
 bool real_load(const char *hint) {
     if (real_loaded())
         return true;
-    if (real_dlsym() == NULL)
+    if (real_dlsym() == NULL || real_dlopen() == NULL)
         return false;
     int saved_errno = errno;
-    void *handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    void *handle = real_dlopen()("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
     if (handle == NULL && hint != NULL)
-        handle = dlopen(hint, RTLD_NOW | RTLD_NOLOAD);
+        handle = real_dlopen()(hint, RTLD_NOW | RTLD_NOLOAD);
     void *next = next_symbol("cuInit");
     if (handle == NULL && next != NULL) {
         Dl_info where;
         if (dladdr(next, &where) != 0)
-            handle = dlopen(where.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+            handle = real_dlopen()(where.dli_fname, RTLD_NOW | RTLD_NOLOAD);
     }
     bool found = handle != NULL || next != NULL;
     if (found) {

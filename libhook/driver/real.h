@@ -48,6 +48,13 @@ CUresult real_missing(void);
 typedef void *real_dlsym_function(void *handle, const char *name);
 real_dlsym_function *real_dlsym(void);
 
+/* Its dlopen and dlmopen, past our own; NULL where the C library keeps them apart and the program has no use for them. A
+ * call of either has to be one, and no jump, where it is to act for this library and not for our caller. */
+typedef void *real_dlopen_function(const char *file, int flags);
+typedef void *real_dlmopen_function(long space, const char *file, int flags);
+real_dlopen_function *real_dlopen(void);
+real_dlmopen_function *real_dlmopen(void);
+
 /* The pointer of a row in `real`; NULL while there is no driver, and for rows without one. */
 struct row;
 void *real_pointer(const struct row *row);

@@ -21,10 +21,10 @@ static int loaded;
 const struct real_nvml *real_nvml(bool open) {
     if (__atomic_load_n(&loaded, __ATOMIC_ACQUIRE) != 0)
         return &table;
-    if (real_dlsym() == NULL)
+    if (real_dlsym() == NULL || real_dlopen() == NULL)
         return NULL;
     int saved_errno = errno;
-    void *handle = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL | (open ? 0 : RTLD_NOLOAD));
+    void *handle = real_dlopen()("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL | (open ? 0 : RTLD_NOLOAD));
     if (handle != NULL) {
         void **pointers = (void **)&table;
         for (int i = 0; i < ROWS_NVML; i++)

@@ -15,7 +15,7 @@ FLOOR(dladdr, "GLIBC_2.2.5");
 FLOOR(dladdr1, "GLIBC_2.3.3");
 FLOOR(dlclose, "GLIBC_2.2.5");
 FLOOR(dlerror, "GLIBC_2.2.5");
-FLOOR(dlopen, "GLIBC_2.2.5");
+FLOOR(dlinfo, "GLIBC_2.3.3");
 FLOOR(dlvsym, "GLIBC_2.2.5");
 FLOOR(pthread_create, "GLIBC_2.2.5");
 FLOOR(pthread_detach, "GLIBC_2.2.5");
@@ -33,7 +33,7 @@ FLOOR(pthread_attr_setstacksize, "GLIBC_2.2.5");
 #pragma weak dladdr1
 #pragma weak dlclose
 #pragma weak dlerror
-#pragma weak dlopen
+#pragma weak dlinfo
 #pragma weak dlvsym
 #pragma weak pthread_create
 #pragma weak pthread_detach

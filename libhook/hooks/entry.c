@@ -27,6 +27,7 @@
 
 #include "libhook/driver/real.h"
 #include "libhook/hooks/memory.h"
+#include "libhook/hooks/opened.h"
 #include "libhook/hooks/resolve.h"
 #include "libhook/hooks/table.h"
 #include "libhook/runtime/account.h"
@@ -67,7 +68,7 @@ static struct link_map *object_of(const void *address) {
 /* The first definition that the object itself and its own dependencies have. The main program has the global scope. */
 static void *in_scope_of(const struct link_map *object, const char *name) {
     const char *file = object->l_name[0] == '\0' ? NULL : object->l_name;
-    void *handle = dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
+    void *handle = real_dlopen()(file, RTLD_LAZY | RTLD_NOLOAD);
     if (handle == NULL)
         return NULL;
     void *found = real_dlsym()(handle, name);
@@ -87,6 +88,7 @@ static bool is_the_librarys(const struct row *row, void *address) {
     const char *expected = file_names[row->library];
     if (strncmp(base, expected, strlen(expected)) != 0)
         return false;
+    opened_bring(object);
     if (row->library == ROW_CUDA)
         real_load(object->l_name);
     return true;

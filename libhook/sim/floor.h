@@ -10,6 +10,7 @@
 #define GEMINI_SIM_FLOOR_H
 #ifndef __ASSEMBLER__
 
+FLOOR(dlopen, "GLIBC_2.2.5");
 FLOOR(dlsym, "GLIBC_2.2.5");
 FLOOR(pthread_mutex_timedlock, "GLIBC_2.2.5");
 FLOOR(pthread_rwlock_init, "GLIBC_2.2.5");

@@ -18,10 +18,13 @@ from bench.bed import LIB, Bed
 
 HERE = Path(__file__).resolve().parent
 MIB = 1 << 20
+KERNEL = {"drjit": "1ms", "taichi": "1ms"}  # their hosts take longer than others' for a launch
 PROGRAMS = {
     "bindings": ("cuda.bindings", "bindings_program.py", (200, 2 << 30)),
     "core": ("cuda.core", "core_program.py", (200,)),
     "numba": ("numba.cuda", "numba_program.py", ()),
+    "drjit": ("drjit", "drjit_program.py", ()),
+    "taichi": ("taichi", "taichi_program.py", ()),
 }
 
 
@@ -58,21 +61,44 @@ def test_tinygrad_trains_under_the_gate_within_its_limit(tmp_path: Path) -> None
 def test_a_client_has_its_share_and_its_memory(client: str) -> None:
     module, program, arguments = PROGRAMS[client]
     pytest.importorskip(module)
-    with Bed(sim="memory=8GiB,kernel=200us") as bed:
+    with Bed(sim=f"memory=8GiB,kernel={KERNEL.get(client, '200us')}") as bed:
         bed.tenant("client", 0.7, 1.0, memory=1024 * MIB)
         bed.tenant("busy", 0.3, 1.0)
         bed.load("busy", "--seconds", 0)
         command = [sys.executable, HERE / program, 600.0, *arguments]
         process = bed.spawn("client", command, stdout=subprocess.PIPE, text=True)
         bed.until_busy("client", "busy", seconds=120)  # numba compiles first
-        bed.until_shares({"client": 0.7, "busy": 0.3}, 0.04)
+        wanted = {"client": 0.7, "busy": 0.3}
+        if client in KERNEL:
+            bed.until_shares(wanted, 0.01, window_s=3.0)
+        else:
+            bed.until_shares(wanted, 0.04)
         process.terminate()  # it ends its work and says what it saw
         output, _ = process.communicate(timeout=120)
         assert process.returncode == 0
-        said: dict[str, Any] = json.loads(output)
+        said: dict[str, Any] = json.loads(output.splitlines()[-1])  # Taichi greets its user first
+        if "arch" in said:
+            assert said["arch"] == "Arch.cuda"
         if "total" in said:
             assert said["total"] == 1024 * MIB
             assert said["free"] < 1024 * MIB
         if "refusal" in said:
-            assert said["refusal"] == "CUDA_ERROR_OUT_OF_MEMORY"
+            assert "OUT_OF_MEMORY" in said["refusal"] or "out of memory" in said["refusal"]
             assert 950 * MIB < said["allocated"] < 1024 * MIB
+
+
+def test_warp_is_shown_its_limit_and_stops_in_the_runtime_that_it_brings(tmp_path: Path) -> None:
+    """NVIDIA's runtime library inside of it runs on real cards alone (docs/simulator.md)."""
+    pytest.importorskip("warp")
+    with Bed(sim="memory=8GiB") as bed:
+        bed.tenant("client", 0.7, 1.0, memory=1024 * MIB)
+        env = {"WARP_CACHE_PATH": str(tmp_path)}
+        process = bed.spawn(
+            "client", [sys.executable, HERE / "warp_program.py"], stdout=subprocess.PIPE, text=True, env=env
+        )
+        output, _ = process.communicate(timeout=120)
+        assert process.returncode == 0
+        said = json.loads(output.splitlines()[-1])
+        assert said["device"] == "NVIDIA H200 (simulated)"
+        assert said["total"] == 1024 * MIB
+        assert said["refusal"].startswith("Failed to allocate 262144 bytes")

@@ -12,6 +12,7 @@ What it makes, all ignored by git, below libhook/:
     lib/sim/libcudnn.so.9       a stand-in for cuDNN, which refuses all that would launch: sim/compute/, sim/cudnn/
     lib/libgemini_observer.so   reads the simulated device's timeline: sim/observer/
     lib/gemini-load             the load generator: sim/load.c
+    lib/gemini-probe            what a card's driver does, where Gemini relies on it: probe/
 
 and beside the Python modules that libhook/compiled.py names, what mypyc makes of them.
 
@@ -156,6 +157,7 @@ def build_libraries(lib: Path = LIB, *more: str) -> None:
     link(lib / "libgemini_observer.so", sources("sim/model", "sim/observer"), *sim)
     program = more or (*SIM_FLAGS, "-DGEMINI_PROGRAM", "-Wl,--wrap=__libc_start_main", *OLD_LIBRARIES)
     link(lib / "gemini-load", [ROOT / "sim" / "load.c"], *program, "-ldl", "-lpthread", "-lm", shared=False)
+    link(lib / "gemini-probe", sources("probe"), *program, "-ldl", "-lpthread", shared=False)
 
 
 def _plain_object(lib: Path, source: Path) -> Path:

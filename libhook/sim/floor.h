@@ -24,7 +24,7 @@ typedef void floor_hook(void);
 int floor_start(
     floor_main *run, int argc, char **argv, floor_hook *init, floor_hook *fini, floor_hook *rtld_fini, void *stack_end);
 __asm__(".symver floor_start,__libc_start_main@GLIBC_2.2.5");
-int __wrap___libc_start_main(
+__attribute__((weak)) int __wrap___libc_start_main( /* a program may have several sources */
     floor_main *run, int argc, char **argv, floor_hook *init, floor_hook *fini, floor_hook *rtld_fini, void *stack_end);
 
 int __wrap___libc_start_main(floor_main *run, int argc, char **argv, floor_hook *init, floor_hook *fini,

@@ -14,6 +14,7 @@ BELOW = {
     "hooks": {"core", "driver", "runtime"},
     "carrier": {"core"},
     "placement": set(),
+    "probe": set(),
     "sim/model": set(),
     "sim/driver": {"driver", "sim/model"},
     "sim/nvml": {"driver", "sim/model"},

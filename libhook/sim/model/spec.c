@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libhook/sim/model/profile.h"
 #include "libhook/sim/model/roofline.h"
 
 enum kind { TEXT, PROFILE, COUNT, BYTES, TIME, VERSION, FLAG, FILENAME };
@@ -92,6 +93,8 @@ static int set(struct sim_spec *spec, const struct key *key, const char *text) {
         memcpy(field, text, strlen(text));
         return 0;
     case PROFILE:
+        if (profile_is_file(text))
+            return 0; /* read when all is known that stands beside it */
         if (!*text || strlen(text) >= key->size || !roofline_of(text))
             return -EINVAL;
         memset(field, 0, key->size);
@@ -163,7 +166,38 @@ static void fill_in(struct sim_spec *spec, uint32_t seen) {
     }
 }
 
+/* What the file of a profile is read into: keys that are named beside it stay as they are. */
+struct filling {
+    struct sim_spec *spec;
+    uint32_t named, filled;
+    char *why;
+    size_t why_size;
+};
+
+static int fill_one(const char *name, const char *value, void *data) {
+    struct filling *filling = data;
+    for (int i = 1; i < KEYS; i++) {
+        if (strcmp(keys[i].name, name) != 0 || (filling->named & 1u << i))
+            continue;
+        if (set(filling->spec, &keys[i], value)) {
+            snprintf(filling->why, filling->why_size, "GEMINI_SIM: '%.60s' is no value for %s", value, name);
+            return -ERANGE;
+        }
+        filling->filled |= 1u << i;
+    }
+    return 0; /* one that is not known here was seen by a newer probe */
+}
+
+static int fill_from(const char *path, struct filling *filling) {
+    int result = profile_read(path, fill_one, filling);
+    if (result && result != -ERANGE)
+        snprintf(filling->why, filling->why_size, "GEMINI_SIM: profile=%.120s: %s", path,
+            result == -EINVAL ? "has no profile in it" : strerror(-result));
+    return result ? -EINVAL : 0;
+}
+
 int sim_spec_parse(const char *text, struct sim_spec *spec, uint32_t *given, char *why, size_t why_size) {
+    char file[256] = "";
     uint32_t seen = 0;
     memset(spec, 0, sizeof(*spec));
     for (int i = 0; i < KEYS; i++)
@@ -183,9 +217,18 @@ int sim_spec_parse(const char *text, struct sim_spec *spec, uint32_t *given, cha
             snprintf(why, why_size, "GEMINI_SIM: '%.60s' is no value for %s", value, name);
             return -EINVAL;
         }
+        if (keys[i].kind == PROFILE && profile_is_file(value)) {
+            memcpy(file, value, sizeof(file));
+            text = rest;
+            continue; /* no data sheet: the file may name one */
+        }
         seen |= 1u << i;
         text = rest;
     }
+    struct filling filling = {spec, seen, 0, why, why_size};
+    if (*file && fill_from(file, &filling))
+        return -EINVAL;
+    seen |= filling.filled;
     if (*spec->profile)
         fill_in(spec, seen);
     if (given)

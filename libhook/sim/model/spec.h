@@ -3,7 +3,7 @@
  *
  *     GEMINI_SIM = key=value[,key=value...]      e.g.  gpus=2,memory=80GiB,name=NVIDIA H200,id=lab
  *
- * Pure: no I/O but reading the named kernel table.
+ * Pure: no I/O but reading the named kernel table and the file of a profile.
  */
 #ifndef GEMINI_SIM_SPEC_H
 #define GEMINI_SIM_SPEC_H

@@ -18,8 +18,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from gemini.cli import nvml
-from gemini.cli.node import HOOK, SIM, Node, answers, ask, sim_front, simulated_cards
+from gemini.cli import assumptions, nvml
+from gemini.cli.node import HOOK, SIM, Node, answers, ask, outside, sim_front, simulated_cards
 from gemini.cli.options import add_node, node_of
 from gemini.cli.preload import problem_of
 from gemini.cli.problem import Problem, cause_of
@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     node = node_of(args)
     worst = 0
-    for part in (build, packages, system, library, driver, sharing, interposers, daemon, holders, containers):
+    for part in (build, packages, system, library, driver, assumed, sharing, interposers, daemon, holders, containers):
         for verdict, text in part(node):
             print(f"{verdict}  {text}")
             worst = max(worst, verdict == FAIL)
@@ -131,6 +131,29 @@ def driver(node: Node) -> Iterator[Line]:
     for index, card in enumerate(cards):
         memory = "unknown memory" if card["memory_bytes"] is None else format_size(card["memory_bytes"])
         yield OK, f"GPU {index}: {card['name']}, {memory}, {card['uuid']}"
+
+
+def assumed(node: Node) -> Iterator[Line]:
+    """What Gemini assumes of the driver, as far as probes tell that take some tenths of a second of the first card."""
+    environment = {**outside(), **(node.environment() if node.sim is not None else {})}
+    try:
+        answers = assumptions.harmless(environment)["answers"]
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        yield WARN, f"assumed: the probes of the driver cannot run: {cause_of(error)}; run make build"
+        return
+    if "card_name" not in answers:  # `driver` says why
+        return
+    judged = assumptions.judged(answers)
+    holding = sum(holds is True for _one, holds in judged)
+    untold = [one.name for one, holds in judged if holds is None]
+    yield (
+        OK,
+        f"assumed: {holding} of {len(judged)} assumptions hold"
+        + (f"; not told: {', '.join(untold)}" if untold else ""),
+    )
+    for one, holds in judged:
+        if holds is False:
+            yield WARN, f"assumed: it does not hold that {one.name}: {one.otherwise}"
 
 
 def sharing(node: Node) -> Iterator[Line]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gemini.cli import check, nvml
+from gemini.cli.assumptions import ASSUMPTIONS
 from gemini.cli.node import Node
 from tests.gemini.cli.conftest import Place
 
@@ -75,6 +76,21 @@ def test_check_says_what_is_there(place: Place) -> None:
     assert done.returncode == 0, done.stdout
     assert "simulated" in done.stdout
     assert all(line.split()[0] in ("ok", "warn") for line in done.stdout.splitlines())
+
+
+def test_what_is_assumed_of_the_driver_is_asked_of_it(place: Place) -> None:
+    lines = [line for line in place.gemini("check").stdout.splitlines() if "assumed:" in line]
+    assert len(lines) == 1, lines
+    assert f"{len(ASSUMPTIONS)} of {len(ASSUMPTIONS)} assumptions hold" in lines[0]
+
+
+def test_an_assumption_that_does_not_hold_is_said_with_what_it_means(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = {"card_name": "X", "context_bytes": 500 << 20, "ptx_sm_50": 0}
+    monkeypatch.setattr(check.assumptions, "harmless", lambda _environment: {"answers": seen})
+    (_, told), (verdict, text) = check.assumed(Node(Path("/"), "gpus=1"))
+    assert told.startswith(f"assumed: 1 of {len(ASSUMPTIONS)} assumptions hold; not told: ")
+    assert verdict == check.WARN
+    assert "a context takes at most 256 MiB: memory limits hold less" in text
 
 
 @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="this machine has a driver")

@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -115,6 +116,15 @@ def bring_c_parts(environment: dict[str, str]) -> str | None:
     return None
 
 
+def bring_compiled() -> None:
+    """The daemon compiled for this Python, where the bundle has it and the tree has not."""
+    there = BUNDLE / "compiled"
+    for path in there.rglob(f"*{sysconfig.get_config_var('EXT_SUFFIX')}"):
+        target = ROOT / path.relative_to(there)
+        if not target.exists():
+            shutil.copy2(path, target)
+
+
 def main() -> int:
     if sys.version_info < (3, 11):  # noqa: UP036 - what comes after would only say SyntaxError
         print(f"gpu-check: Python {sys.version.split()[0]} is too old; say PYTHON=python3.11 or later", file=sys.stderr)
@@ -135,6 +145,7 @@ def main() -> int:
     if problem is not None:
         print(f"gpu-check: {problem}; run make gpu-bundle where there is a gcc", file=sys.stderr)
         return 2
+    bring_compiled()
     os.execve(sys.executable, [sys.executable, "-m", "bench.gpu_check.runner", *sys.argv[1:]], environment)
 
 

@@ -2,7 +2,8 @@
 
     python -m bench.gpu_check.bundle [--python 3.12]... [--without PROJECT]...
 
-Wheels of the runtime's packages for each Python, and the C parts built here (cffi's ABI mode, which fits any Python).
+Wheels of the runtime's packages for each Python, the C parts built here (cffi's ABI mode, which fits any Python), and
+the daemon as it is compiled for the Python that runs this. That Python is the one meant where none is named.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+from libhook import compiled
+
 ROOT = Path(__file__).resolve().parents[2]
 BUNDLE = ROOT / "out" / "gpu-bundle"
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux_2_26_x86_64", "manylinux_2_24_x86_64",
@@ -24,7 +27,7 @@ NOT_NEEDED = ("rich",)
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--python", action="append", help="3.11, 3.12 and 3.13 unless said")
+    parser.add_argument("--python", action="append", help="which it is for; this one unless said")
     parser.add_argument("--without", action="append", default=[], help="leave a project out, such as matplotlib")
     args = parser.parse_args()
     shutil.rmtree(BUNDLE, ignore_errors=True)
@@ -32,7 +35,8 @@ def main() -> int:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     asked = [*project["dependencies"], *project["optional-dependencies"]["plots"]]
     wanted = [line for line in asked if line.split(">=")[0] not in (*NOT_NEEDED, *args.without)]
-    for version in args.python or ["3.11", "3.12", "3.13"]:
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    for version in args.python or [here]:
         print(f"  PIP  wheels for Python {version}", flush=True)
         platforms = [word for name in PLATFORMS for word in ("--platform", name)]
         subprocess.run(
@@ -45,6 +49,13 @@ def main() -> int:
     subprocess.run([sys.executable, "-m", "libhook.build"], cwd=ROOT, env=environment, check=True)
     shutil.copytree(ROOT / "libhook" / "lib", BUNDLE / "lib")
     shutil.copy2(ROOT / "libhook" / "_core_abi.py", BUNDLE / "_core_abi.py")
+    for path in (path for package in compiled.GROUPS for path in compiled.outputs(package) if path.exists()):
+        there = BUNDLE / "compiled" / path.relative_to(ROOT)
+        there.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, there)
+    for version in args.python or []:
+        if version != here:
+            print(f"  the daemon is compiled for Python {here} alone; say PYTHON=python{version} for {version}")
     program = str(BUNDLE / "lib" / "launch_overhead")
     overhead = ["-std=gnu11", "-O2", "-o", program, "bench/launch_overhead.c", "-ldl", "-lpthread"]
     subprocess.run([os.environ.get("CC", "gcc"), *overhead], cwd=ROOT, check=True)

@@ -1,7 +1,4 @@
-"""The checks, each a function (context) -> None that adds findings. Data in the context goes into the results folder.
-
-Order is by worth: when time runs out, the last ones are left out, and say so.
-"""
+"""Checks of shares, of PyTorch and of what a launch costs: each a function (context) -> None that adds findings."""
 
 from __future__ import annotations
 
@@ -14,16 +11,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bench.gpu_check.context import Context, torch_there
 from bench.gpu_check.stage import GEMINI, MPS, NATIVE, Play, Stage
 from gemini import shares, stamps
 from gemini.cli.problem import Problem
 from gemini.units import entitled
+from libhook import compiled as compiling
 
 ROOT = Path(__file__).resolve().parents[2]
 ARMS = (GEMINI, NATIVE, MPS)
@@ -31,42 +29,13 @@ GIB = 1 << 30
 KERNEL_US = 100
 
 
-@dataclass
-class Context:
-    """What a check is given, and what it leaves."""
-
-    sim: str | None
-    out: Path
-    scale: float = 1.0  # of all durations
-    findings: list[dict[str, Any]] = field(default_factory=list)
-    figures: dict[str, Any] = field(default_factory=dict)
-
-    def finding(self, verdict: bool | None, text: str, figure: Any = None) -> None:
-        """None as verdict is a figure without a bound."""
-        word = "INFO" if verdict is None else "PASS" if verdict else "FAIL"
-        self.findings.append({"verdict": word, "text": text, "figure": figure})
-
-    def skip(self, text: str) -> None:
-        self.findings.append({"verdict": "SKIP", "text": text, "figure": None})
-
-
-def torch_there(context: Context) -> bool:
-    if context.sim is not None:
-        context.skip("PyTorch runs on a real card only")
-        return False
-    import importlib.util
-
-    if importlib.util.find_spec("torch") is None:
-        context.skip(f"PyTorch is not installed for {sys.executable}")
-        return False
-    return True
-
-
 def identify(context: Context) -> None:
     """What machine this is."""
     from gemini.cli import nvml
 
     context.figures["host"] = {"platform": platform.platform(), "python": sys.version.split()[0]}
+    made = [path for package in compiling.GROUPS for path in compiling.outputs(package)]
+    context.finding(None, f"the daemon is {'compiled' if all(path.exists() for path in made) else 'not compiled'}")
     if context.sim is not None:
         context.finding(None, f"simulated card: {context.sim}")
         return
@@ -459,18 +428,3 @@ def compiled(context: Context) -> None:
             raise Problem("torch.compile did not work under the gate (is there a C compiler?)")
         report = reports([play])[0]
     context.finding(report["same"], f"torch.compile in {report['compile_seconds']:.0f} s, the same result")
-
-
-CHECKS: dict[str, tuple[Callable[[Context], None], float]] = {  # name -> (check, seconds it may take)
-    "identify": (identify, 60),
-    "addresses": (addresses, 30),
-    "launch-cost": (launch_cost, 60),
-    "two-loads": (two_loads, 80),
-    "memory": (memory, 90),
-    "training": (training, 150),
-    "alone": (alone, 130),
-    "graph": (graph, 90),
-    "three-loads": (three_loads, 80),
-    "training-inference": (training_inference, 130),
-    "compiled": (compiled, 120),
-}

@@ -8,23 +8,30 @@ A check that hangs or dies takes nothing with it. Results: DIR/results.json, DIR
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
+import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from bench.report import commit, machine
 
+DOING = "doing"  # folder for what is not done yet
 END_SECONDS = 30.0  # how long to wait for what was killed
 
 
 def one(name: str, sim: str | None, out: Path, scale: float) -> int:
-    """A single check, in this process; its findings go to DIR/<name>.json."""
-    from bench.gpu_check.checks import CHECKS, Context
+    """A single check, in this process; its findings go to DIR/doing/<name>.json."""
+    from bench.gpu_check.context import Context
+    from bench.gpu_check.order import CHECKS
 
     context = Context(sim, out, scale)
     begin = time.monotonic()
@@ -39,8 +46,13 @@ def one(name: str, sim: str | None, out: Path, scale: float) -> int:
             context.figures["traceback"] = traceback.format_exc()
     seconds = round(time.monotonic() - begin, 2)
     answer = {"check": name, "findings": context.findings, "figures": context.figures, "seconds": seconds}
-    (out / f"{name}.json").write_text(json.dumps(answer, indent=1, default=float))
+    (out / DOING / f"{name}.json").write_text(json.dumps(answer, indent=1, default=float))
     return 0
+
+
+def mark_of(out: Path) -> str:
+    """What the processes of checks carry in their environment: the same for each run that leaves its results there."""
+    return hashlib.sha256(str(out.resolve()).encode()).hexdigest()[:16]
 
 
 def end_all(mark: str) -> None:
@@ -48,14 +60,16 @@ def end_all(mark: str) -> None:
 
     Again until none is left, for a while: one may start another just before it is ended, and ending takes its time.
     """
-    variable = f"GEMINI_CHECK={mark}".encode()
+    variable, me = f"GEMINI_CHECK={mark}".encode(), str(os.getpid())
     deadline = time.monotonic() + END_SECONDS
     left = True
     while left and time.monotonic() < deadline:
         left = False
         for entry in Path("/proc").glob("[0-9]*"):
             try:
-                if variable in (entry / "environ").read_bytes().split(b"\0"):  # that of a zombie is empty
+                if entry.name != me and variable in (entry / "environ").read_bytes().split(
+                    b"\0"
+                ):  # that of a zombie is empty
                     os.kill(int(entry.name), signal.SIGKILL)
                     left = True
             except OSError:  # it has ended, or is not ours
@@ -65,13 +79,16 @@ def end_all(mark: str) -> None:
 
 def run(name: str, limit_s: float, args: argparse.Namespace) -> dict[str, Any]:
     """A check in a process of its own; what it found, or that it did not end."""
-    target: Path = args.out / f"{name}.json"
+    (args.out / DOING).mkdir(exist_ok=True)
+    target: Path = args.out / DOING / f"{name}.json"
     target.unlink(missing_ok=True)
     words = [sys.executable, "-m", "bench.gpu_check.runner", "--one", name, "--out", args.out, "--scale", args.scale]
     if args.sim is not None:
         words.append(f"--sim={args.sim}")
-    mark = f"{os.getpid()}-{name}"
-    with (args.out / f"{name}.log").open("wb") as log:
+    mark = mark_of(args.out)
+    with (args.out / "log.txt").open("ab") as log:
+        log.write(f"== {name}\n".encode())
+        log.flush()
         process = subprocess.Popen(
             [str(word) for word in words],
             stdin=subprocess.DEVNULL,
@@ -96,8 +113,30 @@ def run(name: str, limit_s: float, args: argparse.Namespace) -> dict[str, Any]:
         answer = {"check": name, "findings": [], "figures": {}}
         trouble = trouble or "the check left no result"
     if trouble:
-        answer["findings"].append({"verdict": "FAIL", "text": f"{trouble}; see {args.out / name}.log", "figure": None})
+        answer["findings"].append({"verdict": "FAIL", "text": f"{trouble}; see {args.out}/log.txt", "figure": None})
     return answer
+
+
+def save(out: Path, results: dict[str, Any]) -> None:
+    """Whole or not at all, whenever we are killed."""
+    beside = out / DOING / "results.json"
+    beside.parent.mkdir(exist_ok=True)
+    with beside.open("w") as file:
+        json.dump(results, file, indent=1, default=float)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(out / "results.json")
+
+
+def begun(args: argparse.Namespace, head: dict[str, Any]) -> dict[str, Any]:
+    """The results so far: those of a run that did not come to its end, where it was of the same kind; else none."""
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        found: dict[str, Any] = json.loads((args.out / "results.json").read_text())
+        same = all(found[key] == head[key] for key in ("commit", "sim", "scale"))
+        if same and not found["whole"] and not args.fresh:
+            return found
+    (args.out / "log.txt").unlink(missing_ok=True)
+    return {**head, "whole": False, "checks": []}
 
 
 def main() -> int:
@@ -107,6 +146,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", default=[], help="only this check; may be repeated")
     parser.add_argument("--minutes", type=float, default=8.0, help="for all of it")
     parser.add_argument("--scale", type=float, default=1.0, help="of all durations")
+    parser.add_argument("--fresh", action="store_true", help="leave nothing of a run that was broken off")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -114,16 +154,32 @@ def main() -> int:
         return one(args.one, args.sim, args.out, args.scale)
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
 
-    from bench.gpu_check.checks import CHECKS
+    from bench.gpu_check.order import CHECKS
 
     unknown = [name for name in args.only if name not in CHECKS]
     if unknown:
         print(f"gpu-check: --only {unknown[0]}: no such check; there are {', '.join(CHECKS)}", file=sys.stderr)
         return 2
+    with (args.out / ".lock").open("w") as lock:  # held as long as we live
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"gpu-check: another run leaves its results in {args.out}; name another by --out", file=sys.stderr)
+            return 2
+        end_all(mark_of(args.out))  # of a run that was killed
+        return all_of(CHECKS, args)
+
+
+def all_of(checks: Mapping[str, tuple[Callable[..., None], float]], args: argparse.Namespace) -> int:
+    """The checks that are asked for, those left out that are done already; the status to end with."""
     begin = time.monotonic()
-    answers: list[dict[str, Any]] = []
-    for name, (check, limit_s) in CHECKS.items():
-        if args.only and name not in args.only:
+    head = {"command": " ".join(sys.argv), "commit": commit(), "machine": machine(), "sim": args.sim}
+    results = begun(args, {**head, "scale": args.scale})
+    done = {answer["check"] for answer in results["checks"]}
+    if done:
+        print(f"== going on behind {len(done)} checks of a run that was broken off (--fresh does all anew)")
+    for name, (check, limit_s) in checks.items():
+        if name in done or (args.only and name not in args.only):
             continue
         left = args.minutes * 60 - 5 - (time.monotonic() - begin)
         print(f"== {name}: {(check.__doc__ or '').splitlines()[0]}", flush=True)
@@ -132,12 +188,14 @@ def main() -> int:
             answer: dict[str, Any] = {"check": name, "findings": [skipped], "figures": {}}
         else:
             answer = run(name, min(limit_s, left), args)
-        answers.append(answer)
+        results["checks"].append(answer)
+        save(args.out, results)
         for finding in answer["findings"]:
             print(f"{finding['verdict']}  {finding['text']}", flush=True)
-    words = [finding["verdict"] for answer in answers for finding in answer["findings"]]
-    head = {"command": " ".join(sys.argv), "commit": commit(), "machine": machine(), "sim": args.sim}
-    (args.out / "results.json").write_text(json.dumps({**head, "checks": answers}, indent=1, default=float))
+    results["whole"] = True
+    save(args.out, results)
+    shutil.rmtree(args.out / DOING, ignore_errors=True)
+    words = [finding["verdict"] for answer in results["checks"] for finding in answer["findings"]]
     counts = ", ".join(f"{words.count(word)} {word}" for word in ("PASS", "FAIL", "SKIP", "INFO"))
     print(f"== {counts} in {time.monotonic() - begin:.0f} s; results in {args.out}")
     return int("FAIL" in words)

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -106,11 +106,14 @@ class Stage:
         if done.returncode != 0:
             raise Problem(f"MPS does not start: {(done.stderr or done.stdout).strip() or done.returncode}")
 
-    def tenant(self, name: str, request: float, limit: float = 1.0, memory_bytes: int = 0) -> None:
+    def tenant(
+        self, name: str, request: float, limit: float = 1.0, memory_bytes: int = 0, *, latency: bool = False
+    ) -> None:
         """Make a tenant known (nothing to do under the other arms)."""
         self.tenants[name] = {}
         if self.arm == GEMINI:
-            spec = {"name": name, "request": request, "limit": limit, "memory_bytes": memory_bytes}
+            spec: dict[str, Any] = {"name": name, "request": request, "limit": limit, "memory_bytes": memory_bytes}
+            spec["latency"] = latency
             made = ask(self.node, "POST", "/tenants", spec)
             self.tenants[name] = tenant_environment(self.node, made["socket"], (request, limit), memory_bytes)
 
@@ -118,11 +121,13 @@ class Stage:
         base = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "GEMINI_SOCKET")}
         return {**base, **self.node.environment(), **self._mps_environment, **self.tenants.get(tenant, {})}
 
-    def spawn(self, tenant: str, command: Sequence[str | Path], **files: Path) -> Play:
+    def spawn(
+        self, tenant: str, command: Sequence[str | Path], more: Mapping[str, str] | None = None, **files: Path
+    ) -> Play:
         process = subprocess.Popen(
             [str(word) for word in command],
             cwd=ROOT,
-            env=self.environment(tenant),
+            env=self.environment(tenant) | dict(more or {}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             start_new_session=True,
@@ -142,11 +147,24 @@ class Stage:
         play.stamps = stamps
         return play
 
-    def torch(self, tenant: str, *options: object) -> Play:
+    def torch(self, tenant: str, *options: object, **environment: str) -> Play:
         """A PyTorch program of torch_work.py; its report is JSON."""
+        return self._python(tenant, "torch_work.py", options, environment)
+
+    def driver(self, tenant: str, *options: object) -> Play:
+        """A program over the driver API of driver_work.py; its report is JSON."""
+        return self._python(tenant, "driver_work.py", options, {})
+
+    def _python(self, tenant: str, script: str, options: Sequence[object], environment: Mapping[str, str]) -> Play:
         report = self.folder / f"{len(self.plays)}.json"
-        script = Path(__file__).with_name("torch_work.py")
-        return self.spawn(tenant, [sys.executable, script, "--json", report, *map(str, options)], report=report)
+        words: list[str | Path] = [
+            sys.executable,
+            Path(__file__).with_name(script),
+            *map(str, options),
+            "--json",
+            report,
+        ]
+        return self.spawn(tenant, words, environment, report=report)
 
     def finish(self, seconds: float) -> None:
         """Wait for all programs to end; Problem names one that does not, or that failed."""

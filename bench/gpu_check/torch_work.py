@@ -1,6 +1,6 @@
 """PyTorch programs for the checks: ordinary ones, which know nothing of Gemini. Each writes one JSON report.
 
-python torch_work.py train|infer|memory|graph|compile --json FILE [--seconds S]
+python torch_work.py train|infer|memory|graph|compile|... --json FILE [--seconds S]
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +165,92 @@ def compile_(_seconds: float) -> dict[str, Any]:
     return {"compile_seconds": compiled_s, "same": bool(torch.allclose(answer, expected, rtol=1e-3, atol=1e-2))}
 
 
-WORK = {"train": train, "infer": infer, "memory": memory, "graph": graph, "compile": compile_}
+def seen_by_profiler(work: Callable[[], object]) -> dict[str, Any]:
+    """What the card's profiler saw while this ran: kernels, memsets and copies, and the calls that launched them."""
+    from torch.profiler import ProfilerActivity, profile
+
+    work()
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
+        work()
+        torch.cuda.synchronize()
+    on_card = [one for one in seen.events() if one.device_type == torch.autograd.DeviceType.CUDA]
+    time.sleep(1)  # idle, so that the token goes back, and with it what was counted
+    calls = [one.name for one in seen.events() if one.name.startswith(("cudaLaunch", "cuLaunch", "cudaGraphLaunch"))]
+    return {"on_card": len(on_card), "launched": len(calls), "names": sorted({one.name for one in on_card})[:200]}
+
+
+def coverage_train(_seconds: float) -> dict[str, Any]:
+    """A training step with attention and a convolution."""
+    model = network(1024, 4)
+    attention = torch.nn.MultiheadAttention(1024, 8, batch_first=True).cuda()
+    convolution = torch.nn.Conv2d(3, 64, 3).cuda()
+    batch, image = torch.randn(8, 64, 1024, device="cuda"), torch.randn(8, 3, 64, 64, device="cuda")
+
+    def step() -> None:
+        seen, _ = attention(batch, batch, batch, need_weights=False)
+        (model(seen).square().mean() + convolution(image).square().mean()).backward()
+
+    return seen_by_profiler(step)
+
+
+def coverage_graph(_seconds: float) -> dict[str, Any]:
+    """Ten replays of a captured graph."""
+    model, given = network(1024, 4).eval(), torch.randn(64, 1024, device="cuda")
+    captured = torch.cuda.CUDAGraph()
+    with torch.inference_mode():
+        aside = torch.cuda.Stream()
+        with torch.cuda.stream(aside):
+            for _ in range(3):
+                model(given)
+        torch.cuda.synchronize()
+        with torch.cuda.graph(captured):
+            model(given)
+        return seen_by_profiler(lambda: [captured.replay() for _ in range(10)])
+
+
+def segments(_seconds: float) -> dict[str, Any]:
+    """To the limit in small pieces, then in large ones of what was freed."""
+    held, raised = [], None
+    try:
+        while True:
+            held.append(torch.empty(48 << 20, dtype=torch.uint8, device="cuda"))
+    except torch.cuda.OutOfMemoryError as error:
+        raised = type(error).__name__
+    except RuntimeError as error:
+        raised = f"{type(error).__name__}: {str(error)[:200]}"
+    pieces = len(held)
+    held.clear()
+    large = [torch.empty(512 << 20, dtype=torch.uint8, device="cuda") for _ in range(max(1, pieces * 48 // 512 - 1))]
+    return {"raised": raised, "pieces": pieces, "after": len(large) > 0}
+
+
+class Numbers(torch.utils.data.Dataset):  # type: ignore[misc]
+    """Each item is its own index, a thousand times."""
+
+    def __len__(self) -> int:
+        return 2048
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.full((1024,), float(index))
+
+
+def workers(_seconds: float) -> dict[str, Any]:
+    """Batches of four workers, pinned, copied while the last is worked on."""
+    loader = torch.utils.data.DataLoader(Numbers(), batch_size=64, num_workers=4, pin_memory=True)
+    model, batches, same = network(1024, 2), 0, True
+    for number, batch in enumerate(loader):
+        there = batch.cuda(non_blocking=True)
+        model(there)
+        same = same and bool((there[:, 0].cpu() == torch.arange(64) + 64 * number).all())
+        batches += 1
+    return {"batches": batches, "same": same}
+
+
+WORK = {
+    "train": train, "infer": infer, "memory": memory, "graph": graph, "compile": compile_, "segments": segments,
+    "coverage-train": coverage_train, "coverage-graph": coverage_graph, "workers": workers,
+}  # fmt: skip
 
 
 def main() -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -41,7 +40,7 @@ def test_checks_that_a_simulated_card_can_run_pass_and_leave_results(tmp_path: P
 @pytest.mark.flaky(reruns=2)
 def test_shares_of_loads_are_measured_under_both_arms(tmp_path: Path) -> None:
     done = run(tmp_path, "--only=two-loads", "--scale=0.3")
-    figures = json.loads((tmp_path / "two-loads.json").read_text())["figures"]
+    figures = json.loads((tmp_path / "results.json").read_text())["checks"][0]["figures"]
     assert set(figures) == {"gemini", "native"}, done.stdout
     assert figures["gemini"]["shares"][0] > figures["gemini"]["shares"][1]
     assert (tmp_path / "shares-x-y.png").exists()
@@ -52,7 +51,7 @@ def test_a_check_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) ->
     answer = runner.run("two-loads", 3.0, args)
     assert [finding["verdict"] for finding in answer["findings"]] == ["FAIL"]
     assert "did not end within 3 s" in answer["findings"][0]["text"]
-    mark = f"GEMINI_CHECK={os.getpid()}-two-loads".encode()
+    mark = f"GEMINI_CHECK={runner.mark_of(tmp_path)}".encode()
     left = [entry.name for entry in Path("/proc").glob("[0-9]*") if mark in environment_of(entry)]
     assert left == []
 

@@ -21,6 +21,7 @@ from gemini.placement.model import GPU, WHOLE, Role
 from gemini.plugin.slots import Card, Kind
 
 LATENCY = "latency"
+MOST_DIGITS = 19  # of nanoseconds; Python makes no number of some thousand digits
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def claims_of(
         str(metadata.get("uid")),
         str(metadata.get("namespace")),
         str(metadata.get("name")),
-        int(order) if order.isdecimal() else 0,
+        int(order) if order.isdecimal() and len(order) <= MOST_DIGITS else 0,
     )
     try:
         parsed = parse_pod(pod, types)

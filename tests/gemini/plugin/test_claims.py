@@ -44,6 +44,16 @@ def test_several_cards_are_all_in_the_claim() -> None:
     assert (found.claims[0].cards, found.claims[0].slots, found.claims[0].request) == (("GPU-0", "GPU-1"), 60, 30)
 
 
+@pytest.mark.parametrize("said", ["9" * 5_000, "-1", "x", ""])
+def test_a_time_of_the_promise_that_is_none_ends_nothing(said: str) -> None:
+    """One of 5,000 digits ended the plugin, at each of its starts for as long as the pod was there."""
+    pod = bound("p", KNOWN, [0], gpu_request="0.3")
+    pod["metadata"]["annotations"][names.ASSUME_TIME] = said
+    found = claims_of(pod, CORE, KNOWN)
+    assert found is not None
+    assert (found.order, found.fault) == (0, "")
+
+
 def test_best_effort_asks_one_slot_and_is_promised_no_time() -> None:
     found = claims_of(bound("p", KNOWN, [0], gpu_memory="1Gi"), CORE, KNOWN)
     assert found is not None

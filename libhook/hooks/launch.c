@@ -5,6 +5,7 @@
  */
 #include "libhook/driver/cuda_abi.h"
 #include "libhook/driver/real.h"
+#include "libhook/hooks/load.h"
 #include "libhook/hooks/streams.h"
 #include "libhook/runtime/gate.h"
 
@@ -33,6 +34,7 @@ static inline uint64_t pair(unsigned int low, unsigned int high) {
  * `sane` is the driver's to refuse. */
 #define LAUNCH(name, parameters, arguments, sane, stream, function, key)                                               \
     static __attribute__((noinline)) CUresult slow_##name parameters {                                                 \
+        load_before_launch((sane) ? function : NULL);                                                                  \
         enum gate_answer answer = (sane) ? gate_begin_slow(stream, key, FAMILY(function), 0) : GATE_NOT_OURS;          \
         if (answer == GATE_REFUSED)                                                                                    \
             return GATE_REFUSAL;                                                                                       \

@@ -106,6 +106,7 @@ struct image {
 
 struct CUfunc_st {
     struct slab_head head;
+    _Atomic bool loaded;
     const struct kernel_facts *facts;
     struct CUmod_st *module;
     int attribute[16];
@@ -122,6 +123,7 @@ struct CUmod_st {
 
 struct CUkern_st {
     struct slab_head head;
+    _Atomic bool loaded; /* also by its functions */
     struct CUlib_st *library;
     const struct kernel_facts *facts;
     int attribute[16];

@@ -14,6 +14,21 @@ CUresult module_facts(CUfunction handle, struct CUctx_st *ctx, const struct kern
     return CUDA_SUCCESS;
 }
 
+/* Where it stands whether this function, or kernel, is loaded. */
+static _Atomic bool *loaded_of(CUfunction handle) {
+    if (!slab_has(SLAB_FUNCTION, handle))
+        return &((CUkernel)handle)->loaded;
+    struct CUlib_st *library = handle->module->library;
+    return library ? &library->kernel[handle->facts - library->image->kernel]->loaded : &handle->loaded;
+}
+
+void function_load(CUfunction handle) {
+    _Atomic bool *loaded = loaded_of(handle);
+    if (!spec()->load_ns || atomic_load_explicit(loaded, memory_order_relaxed) || atomic_exchange(loaded, true))
+        return;
+    sim_sleep(sim_now() + spec()->load_ns);
+}
+
 static CUresult function_of(CUfunction handle, struct CUfunc_st **out) {
     INIT();
     NEED(slab_has(SLAB_FUNCTION, handle), CUDA_ERROR_INVALID_HANDLE);
@@ -125,13 +140,15 @@ CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction handle) {
     struct CUfunc_st *function;
     NEED(state, CUDA_ERROR_INVALID_VALUE);
     TRY(function_of(handle, &function));
-    *state = 1;
+    *state = !spec()->load_ns || atomic_load(loaded_of(handle));
     return CUDA_SUCCESS;
 }
 
 CUresult cuFuncLoad(CUfunction handle) {
     struct CUfunc_st *function;
-    return function_of(handle, &function);
+    TRY(function_of(handle, &function));
+    function_load(handle);
+    return CUDA_SUCCESS;
 }
 
 CUresult cuKernelGetFunction(CUfunction *function, CUkernel handle) {

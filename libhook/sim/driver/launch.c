@@ -122,6 +122,7 @@ static CUresult launch(
         return capture_op(stream, &op);
     }
     TRY(capture_check_legacy(stream));
+    function_load(params->func);
     TRY(queue_push(stream, &work, NULL));
     for (unsigned int i = 0; config && i < config->numAttrs; i++) {
         CUevent event = config->attrs[i].value.launchCompletionEvent.event;

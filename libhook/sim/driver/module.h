@@ -20,4 +20,7 @@ CUresult module_facts(CUfunction handle, struct CUctx_st *ctx, const struct kern
 void memory_end_context(struct CUctx_st *ctx);
 CUresult memory_global(struct CUctx_st *ctx, struct symbol *symbol);
 
+/* Load its code, if that was not done yet (spec.load_ns). */
+void function_load(CUfunction handle);
+
 #endif

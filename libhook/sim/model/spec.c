@@ -35,6 +35,7 @@ static const struct key {
     KEY("drained", TIME, drained_ns, "25us"),
     KEY("release", TIME, release_ns, "2us"),
     KEY("kernel", TIME, kernel_ns, "10us"),
+    KEY("load", TIME, load_ns, "0"),
     KEY("host_bandwidth", BYTES, host_bytes_per_s, "50GB"),
     KEY("device_bandwidth", BYTES, device_bytes_per_s, "2000GB"),
     KEY("peer_bandwidth", BYTES, peer_bytes_per_s, "300GB"),

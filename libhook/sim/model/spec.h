@@ -31,6 +31,7 @@ struct sim_spec {
     uint64_t drained_ns;       /* idle time of a switch from a context with nothing to run */
     uint64_t release_ns;       /* from a store until a queue that waited for it goes on */
     uint64_t kernel_ns;        /* kernels of which nothing else is known */
+    uint64_t load_ns;          /* host time of a function's first launch */
     uint64_t host_bytes_per_s; /* each of the two copy engines */
     uint64_t device_bytes_per_s; /* copies inside the card, and memsets, on the compute engine */
     uint64_t peer_bytes_per_s; /* copies between cards, on the compute engine of the source */

@@ -21,6 +21,7 @@
 
 #include "libhook/driver/real.h"
 #include "libhook/driver/real_nvml.h"
+#include "libhook/hooks/load.h"
 #include "libhook/hooks/memory.h"
 #include "libhook/runtime/agent.h"
 #include "libhook/runtime/agent_memory.h"
@@ -236,6 +237,10 @@ void memory_settle_pools(bool shrink) {
     (void)shrink;
 }
 void memory_settle_graphs(void) {
+}
+
+void load_before_launch(CUfunction function) {
+    (void)function;
 }
 
 static CUstream new_stream(void) {

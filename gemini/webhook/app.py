@@ -82,7 +82,7 @@ class App:
 
     async def mutate(self, request: web.Request) -> web.Response:
         async def judge(given: dict[str, Any]) -> dict[str, Any]:
-            async with self._judging.of(_sender(request)):
+            async with self._judging.of(_sender(request), review.takes_long(given)):
                 return review.mutate(given, self._settings(request), self.known)
 
         return await self._answered(request, judge)
@@ -102,7 +102,7 @@ class App:
         resource = asked.get("resource")
         bindings = isinstance(resource, dict) and resource.get("resource") == "bindings"  # the older way to bind
         if asked.get("subResource") != "binding" and not bindings:
-            async with self._judging.of(sender):
+            async with self._judging.of(sender, review.takes_long(given)):
                 return review.validate(given, settings, self.known)
         pod: object = {}
         if self.find_pod is not None and review.binds_by_uid(asked, settings):

@@ -30,6 +30,7 @@ from gemini.webhook.settings import Settings
 # Of a pod, objects and lists and what is in them: a large one has some thousand. Admission comes before the API server
 # looks at it, and takes microseconds for each while everybody's pods wait.
 MOST_VALUES = 20_000
+FEW_CONTAINERS = 32
 ENDLESS = f"spec: the pod has more than {MOST_VALUES} values in all; make several pods of it"
 # Of a pod or a namespace: whoever reaches the webhook says what is looked up, and a path may lead elsewhere.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
@@ -175,6 +176,14 @@ def _is_pod(request: dict[str, Any]) -> bool:
     kind, pod = request.get("kind"), request.get("object")
     said = kind.get("kind", "Pod") if isinstance(kind, dict) else "Pod"
     return said == "Pod" and (not isinstance(pod, dict) or pod.get("kind", "Pod") == "Pod")
+
+
+def takes_long(given: object) -> bool:
+    """Whether the pod has so many containers that others should not wait for it; each takes 0.1 ms."""
+    pod = _request(given).get("object")
+    spec = pod.get("spec") if isinstance(pod, dict) else None
+    listed = [spec.get(key) for key in ("containers", "initContainers")] if isinstance(spec, dict) else []
+    return sum(len(one) for one in listed if isinstance(one, list)) > FEW_CONTAINERS
 
 
 def _is_endless(pod: object) -> bool:

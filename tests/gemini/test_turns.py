@@ -45,3 +45,27 @@ def test_who_loses_patience_takes_no_turn_with_him() -> None:
     assert served(1, *"mmmab", left=(1, 3)) == list("mmb")
     assert served(1, *"mmm", left=(0,)) == list("mmm")
     assert served(2, *"mmmm", left=(0, 1, 2)) == list("mmm")
+
+
+def test_what_takes_long_waits_behind_what_does_not_and_is_not_forgotten() -> None:
+    """A hundred addresses with reviews of 0.05 s each had the API server wait 6.5 s for a turn."""
+    order: list[str] = []
+
+    async def main() -> None:
+        turns = Turns()
+
+        async def ask(who: str, long: bool) -> None:
+            async with turns.of(who, long):
+                order.append("long" if long else "short")
+
+        async with turns.of("first"):
+            tasks = [asyncio.create_task(ask(f"s{i}", True)) for i in range(100)]
+            await asyncio.sleep(0)
+            tasks += [asyncio.create_task(ask("API server", False)) for _ in range(16)]
+            await asyncio.sleep(0)
+        await asyncio.gather(*tasks)
+
+    asyncio.run(main())
+    assert len(order) == 116
+    assert 1 <= order[:18].count("long") <= 3
+    assert order[:18].count("short") >= 15

@@ -48,8 +48,8 @@ class Client:
     """One process of a tenant, from its first Hello to its death; it may reconnect in between."""
 
     __slots__ = (
-        "devices", "gpus", "hello_serial", "library", "nonce", "number", "peer", "pid", "program", "proven_pid",
-        "returned", "route", "taken", "tenant", "told", "uuids",
+        "again", "devices", "gpus", "hello_serial", "library", "nonce", "number", "peer", "pid", "program",
+        "proven_pid", "returned", "route", "taken", "tenant", "told", "uuids",
     )  # fmt: skip
 
     def __init__(self, number: int, tenant: str, nonce: int) -> None:
@@ -58,6 +58,7 @@ class Client:
         self.nonce = nonce
         self.route: Connection | None = None  # where its Hello was said last
         self.hello_serial = 0  # of the Hello that was said there
+        self.again = False  # it is known from an earlier daemon
         self.peer: Peer | None = None  # known by the page socket
         self.proven_pid = 0  # as the kernel says of its connection; 0: unknown
         self.pid = 0  # for people: as it says, where nothing is proven

@@ -29,7 +29,7 @@ from scheduler_backend.core import events as ev
 from scheduler_backend.core.seat import Standing
 from scheduler_backend.endpoint import Client, Endpoint
 from scheduler_backend.presence import Presence
-from scheduler_backend.tally import Counters
+from scheduler_backend.tally import Counters, Work
 
 log = logging.getLogger("gemini.server")
 
@@ -205,8 +205,10 @@ class Intake(Presence):
             return STALE_COSTS
         return 1
 
-    @staticmethod
-    def _count(endpoint: Endpoint, client: Client, message: Any) -> None:
+    def _count(self, endpoint: Endpoint, client: Client, message: Any) -> None:
+        tally = self.tallies.get((endpoint.name, client.gpus.get(message.device, -1)))
+        if tally is not None:
+            tally.say(client.number, Work(message.launches, message.busy_ns), again=client.again)
         values = tuple(int(getattr(message, name)) for name in Counters.FIELDS)
         endpoint.counters.update(client.number, message.device, values)
         if message.ungated_lookups and not endpoint.told_ungated:

@@ -24,7 +24,7 @@ from scheduler_backend.core.node import Node
 from scheduler_backend.core.policy import Policy
 from scheduler_backend.devices import Gpu, used_by
 from scheduler_backend.endpoint import Client, Endpoint
-from scheduler_backend.tally import SeatTally, Series
+from scheduler_backend.tally import SeatTally, Series, Work
 from scheduler_backend.trace import Recorder
 
 log = logging.getLogger("gemini.server")
@@ -191,8 +191,7 @@ class Outbox(ABC):
         if tally is not None:
             if action.held_ns:  # else what was learned only after it had been charged
                 tally.overuse.add(action.overuse_ns)
-            tally.busy_ns += action.busy_ns
-            tally.launches += action.launches
+            tally.charged = tally.charged.plus(Work(action.launches, action.busy_ns))
 
     def _lease_lost(self, action: ev.LeaseLost) -> None:
         if self._may_complain(action.tenant):

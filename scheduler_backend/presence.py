@@ -135,7 +135,7 @@ class Presence(Handovers):
         if peer is None and started:
             return
         client = Client(next(self._numbers), endpoint.name, nonce)
-        client.pid = pid
+        client.pid, client.again = pid, True
         endpoint.by_nonce[nonce] = client
         endpoint.kept = ""
         self.clients[client.number] = client
@@ -158,6 +158,9 @@ class Presence(Handovers):
         if client.peer is not None:
             self._release(client.peer)
         endpoint.counters.forget(client.number)
+        for gpu in client.devices:
+            if (tally := self.tallies.get((endpoint.name, gpu))) is not None:
+                tally.forget(client.number)
         log.info("gone tenant=%s client=%d pid=%d", endpoint.name, client.number, client.pid)
         self.handle(ev.ClientDied(client.number))
         if self._change_is_due is None:  # many die at once, or come and go

@@ -71,6 +71,7 @@ def _tenant(server: Server, name: str, shares: Sequence[dict[str, int]]) -> dict
     tallies = [server.tallies[name, gpu] for gpu in spec.gpus]
     by_gpu = [metrics.achieved(server, name, gpu) for gpu in spec.gpus]
     held_ns = [metrics.held_ns(server, name, gpu) for gpu in spec.gpus]
+    works = [tally.work for tally in tallies]
     return {
         "name": name,
         "request": spec.request_ppm / 1e6,
@@ -85,8 +86,8 @@ def _tenant(server: Server, name: str, shares: Sequence[dict[str, int]]) -> dict
         "error_pp_p99_1s": None,
         "held_ns": sum(held_ns),
         "held_ns_by_gpu": dict(zip(map(str, spec.gpus), held_ns, strict=True)),
-        "reported_busy_ns": sum(tally.busy_ns for tally in tallies),
-        "launches": sum(tally.launches for tally in tallies),
+        "reported_busy_ns": sum(work.busy_ns for work in works),
+        "launches": sum(work.launches for work in works),
         "ungated_lookups": endpoint.counters.total()["ungated_lookups"],
         "grants": sum(tally.grants for tally in tallies),
         "revokes": sum(tally.revokes for tally in tallies),
@@ -130,7 +131,7 @@ def _on_gpu(server: Server, name: str, gpu: int, achieved: float, shares: Sequen
         "gpu": gpu,
         "entitled": shares[gpu].get(name, 0) / 1e6,
         "achieved": achieved,
-        "launches": tally.launches,
+        "launches": tally.work.launches,
         "wait_ms_p99": tally.wait.ms(0.99) if tally.wait.count else None,
         "holding": seat.state in (State.HOLDING, State.CLOSING),
         "memory_bytes": server.node.accounts[name, gpu].used_bytes,

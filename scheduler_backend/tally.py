@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import NamedTuple
 
 RECENT = 2048  # samples that a percentile is taken over
 SETTLED = 64  # ... put in order anew when one in so many is new: sorting them takes a quarter of a millisecond
@@ -35,20 +36,51 @@ class Series:
         return round(ordered[min(len(ordered) - 1, int(part * len(ordered)))] / 1e6, 4) if ordered else None
 
 
-class SeatTally:
-    """One tenant on one GPU."""
+class Work(NamedTuple):
+    """What a library counted: launches, and the time that their kernels took."""
 
-    __slots__ = ("busy_ns", "grants", "launches", "leases_lost", "overran", "overuse", "revokes", "wait")
+    launches: int = 0
+    busy_ns: int = 0
+
+    def plus(self, other: Work, times: int = 1) -> Work:
+        return Work(self.launches + times * other.launches, self.busy_ns + times * other.busy_ns)
+
+
+class SeatTally:
+    """One tenant on one GPU.
+
+    Its clients say their work twice: in Returns, by which it is charged, and of all their lives about once a second
+    (Stats), which is all that comes of one that is alone and returns nothing. Both count the same, so the larger is the
+    later word.
+    """
+
+    __slots__ = ("_said", "_said_by", "charged", "grants", "leases_lost", "overran", "overuse", "revokes", "wait")
 
     def __init__(self) -> None:
         self.grants = 0
         self.revokes = 0
         self.leases_lost = 0
         self.overran = 0
-        self.busy_ns = 0  # as its clients reported
-        self.launches = 0
+        self.charged = Work()  # by Returns
+        self._said_by: dict[int, Work] = {}  # client -> its last Stats
+        self._said = Work()  # the sum of what all have said, those that are gone too
         self.wait = Series()
         self.overuse = Series()
+
+    def say(self, client: int, work: Work, *, again: bool) -> None:
+        """A client's Stats; `again`: it worked under an earlier daemon, whose counts ended with it."""
+        before = self._said_by.get(client, work if again else Work())
+        self._said = self._said.plus(work).plus(before, -1)
+        self._said_by[client] = work
+
+    def forget(self, client: int) -> None:
+        """A client is gone; what it said stays."""
+        self._said_by.pop(client, None)
+
+    @property
+    def work(self) -> Work:
+        """Of all time."""
+        return Work(max(self.charged.launches, self._said.launches), max(self.charged.busy_ns, self._said.busy_ns))
 
 
 class Counters:

@@ -273,3 +273,11 @@ def test_a_user_without_a_session_joins_the_daemon_of_the_one_with_it(workstatio
             os.kill(pid, signal.SIGKILL)
         until(lambda: not pid or read(Path(f"/proc/{pid}/stat")) == "" or " Z " in read(Path(f"/proc/{pid}/stat")))
         subprocess.run(["rm", "-rf", str(own)], check=True)
+
+
+def test_check_in_a_session_whose_folder_is_another_users_ends_in_lines(workstation: Workstation) -> None:
+    """As sudo -u and su leave XDG_RUNTIME_DIR: the folder may not be entered."""
+    said = workstation.run("ben", *workstation.gemini("check"), more={"XDG_RUNTIME_DIR": str(workstation.homes["ann"])})
+    assert said.returncode in (0, 1), said.stderr
+    assert not said.stderr
+    assert {line.split()[0] for line in said.stdout.splitlines()} <= {"ok", "warn", "FAIL"}

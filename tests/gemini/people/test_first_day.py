@@ -203,6 +203,36 @@ def test_11_ps_fits_a_terminal_and_top_a_pipe(person: Person) -> None:
         assert "\x1b" not in said.stdout
 
 
+def test_11_who_is_alone_sees_its_launches(person: Person) -> None:
+    person.starts("run", "--request", "0.5", "--name", "a", "--", *LOAD, "0")
+    until(lambda: "a" in person.tenants())
+    until(lambda: person.tenants()["a"]["launches"])
+
+
+def test_11_limits_that_sum_to_more_memory_than_the_card_has_are_said(person: Person) -> None:
+    person.starts("run", "--memory", "6GiB", "--name", "a", "--", *LOAD, "0")
+    until(lambda: "a" in person.tenants())
+    second = person.types("run", "--memory", "6GiB", "--name", "b", "--", "true")
+    assert second.returncode == 0
+    assert "12 GiB" in second.stderr
+    assert "8 GiB" in second.stderr
+
+
+def test_11_advise_asks_for_no_whole_card_and_an_export_calls_an_end_no_death(person: Person) -> None:
+    ran = person.types("run", "--request", "0.3", "--name", "a", "--", *LOAD, "7")
+    assert ran.returncode == 0, ran.stderr
+    trace = person.dir / "s" / "trace.jsonl"
+    until(trace.exists)
+    advice = person.types("advise", "a")
+    assert advice.returncode == 0, advice.stderr
+    assert "request" in advice.stdout
+    assert not re.search(r"--request\s+(1|100\s?%)\s", advice.stdout), advice.stdout
+    out = person.dir / "out.json"
+    made = subprocess.run([*GEMINI, "trace", "export", str(trace), "--out", str(out)], check=False)
+    assert made.returncode == 0
+    assert not re.search(r"\b(died|dead|death)\b", out.read_text())
+
+
 def test_11_times_in_the_log_have_their_zone(person: Person) -> None:
     served = person.starts("serve", "--log", "info")
     until(lambda: person.daemon() is not None and person.types("ps").returncode == 0)

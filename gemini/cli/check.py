@@ -153,7 +153,10 @@ def assumed(node: Node) -> Iterator[Line]:
     )
     for one, holds in judged:
         if holds is False:
-            yield WARN, f"assumed: it does not hold that {one.name}: {one.otherwise}; make gpu-check measures more, see its log"
+            yield (
+                WARN,
+                f"assumed: it does not hold that {one.name}: {one.otherwise}; see what make gpu-check measures",
+            )
 
 
 def sharing(node: Node) -> Iterator[Line]:

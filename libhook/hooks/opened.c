@@ -332,6 +332,8 @@ struct entry_answer opened_dlopen(const char *file, int flags, void *caller) {
     Lmid_t space = many ? space_of(object) : LM_ID_BASE;
     if (space == LM_ID_BASE && (flags & RTLD_DEEPBIND) == 0)
         return forward;
+    if (strchr(file, '$') != NULL)
+        return forward; /* $ORIGIN is the caller's folder, and would be ours */
     if (space != LM_ID_BASE && is_drivers_name(file))
         return (struct entry_answer){.value = open_here(file, flags)};
     char path[NAME_BYTES];

@@ -5,6 +5,7 @@ Real processes on the simulated card, as tenants of a real daemon, whose record 
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -101,6 +102,15 @@ def test_a_plug_in_is_found_in_the_folders_of_who_opens_it(tenant: Tenant, compi
     made = plugin()
     program = compiled("plugins.c", f"-Wl,-rpath,{made.parent}", "-Wl,--enable-new-dtags")
     works(tenant, program, "deep", made.name, "libcuda.so.1")
+
+
+def test_a_name_with_the_folder_of_who_opens_it_means_that_one(
+    tenant: Tenant, compiled: Compile, plugin: Plugin
+) -> None:
+    program = compiled("plugins.c")
+    shutil.copy(plugin(), program.parent / "beside.so")
+    status, _, err = tenant.run(program, "deep", "$ORIGIN/beside.so", "libcuda.so.1")
+    assert (status, err) == (0, "")
 
 
 def test_the_driver_of_the_loaders_cache_is_gated(

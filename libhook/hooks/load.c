@@ -1,37 +1,54 @@
-/* load.c - which functions were seen, and loading the others (load.h). */
+/* load.c - functions that a program was given and has not launched yet, and loading them (load.h). */
 #include "libhook/hooks/load.h"
-
-#include <string.h>
 
 #include "libhook/core/peek.h"
 #include "libhook/driver/real.h"
 #include "libhook/runtime/captures.h"
 #include "libhook/runtime/gate.h"
 
-#define PLACES 4096 /* of functions seen; one that lost its place is asked for again, which costs a call */
+#define PLACES 4096 /* of handles given; one that lost its place to another loads as it would without us */
 
-static uint64_t seen[PLACES]; /* any thread */
+/* Handles are addresses of the driver's, so their last bits are free. */
+enum kind { FUNCTION = 1, KERNEL = 2 };
 
-static uint64_t *place_of(CUfunction function) {
-    return &seen[(uint64_t)(uintptr_t)function * 0x9E3779B97F4A7C15ull >> 52];
+static uint64_t given[PLACES]; /* handle and kind; any thread */
+
+static uint64_t *place_of(uint64_t handle) {
+    return &given[handle * 0x9E3779B97F4A7C15ull >> 52];
+}
+
+static void know(uint64_t handle, enum kind kind) {
+    if (handle && !(handle & 3))
+        POKE(*place_of(handle), handle | kind);
+}
+
+void load_know_functions(const CUfunction *functions, unsigned int count) {
+    for (unsigned int i = 0; i < count; i++)
+        know((uint64_t)(uintptr_t)functions[i], FUNCTION);
+}
+
+void load_know_kernels(const CUkernel *kernels, unsigned int count) {
+    for (unsigned int i = 0; i < count; i++)
+        know((uint64_t)(uintptr_t)kernels[i], KERNEL);
 }
 
 void load_before_launch(CUfunction function) {
-    uint64_t *place = place_of(function);
-    CUfunction of_kernel;
+    uint64_t handle = (uint64_t)(uintptr_t)function;
+    uint64_t *place = place_of(handle), known = PEEK(*place);
 
-    if (PEEK(*place) == (uint64_t)(uintptr_t)function || !function || gate_mode == GATE_INERT)
+    if ((known ^ handle) > KERNEL || known == handle || gate_mode == GATE_INERT)
         return;
     if (__atomic_load_n(&gate_captures, __ATOMIC_ACQUIRE) || !real_has(cuFuncLoad))
         return;
-    /* The handle may be a kernel of a library, of which the current context has a function. */
-    if (real.cuFuncLoad(function) != CUDA_SUCCESS && real_has(cuKernelGetFunction) &&
-        real.cuKernelGetFunction(&of_kernel, (CUkernel)function) == CUDA_SUCCESS)
-        real.cuFuncLoad(of_kernel);
-    POKE(*place, (uint64_t)(uintptr_t)function);
+    POKE(*place, 0);
+    if ((known ^ handle) == FUNCTION)
+        real.cuFuncLoad(function);
+    else if (real_has(cuKernelGetFunction) && /* of the context that is current, where it will be launched */
+             real.cuKernelGetFunction(&function, (CUkernel)function) == CUDA_SUCCESS)
+        real.cuFuncLoad(function);
 }
 
 void load_forget(void) {
     for (int i = 0; i < PLACES; i++)
-        POKE(seen[i], 0);
+        POKE(given[i], 0);
 }

@@ -1,4 +1,6 @@
 /* Functions and kernels: attributes, parameters, occupancy. */
+#include <stdlib.h>
+
 #include "libhook/sim/driver/module.h"
 
 enum { ATTRIBUTES = 16, SHARED_MOST = 232448, SHARED_SM = 233472, THREADS_SM = 2048, BLOCKS_SM = 32 };
@@ -146,6 +148,8 @@ CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction handle) {
 
 CUresult cuFuncLoad(CUfunction handle) {
     struct CUfunc_st *function;
+    if (slab_has(SLAB_KERNEL, handle) && spec()->fatal_handle)
+        abort();
     TRY(function_of(handle, &function));
     function_load(handle);
     return CUDA_SUCCESS;
@@ -155,6 +159,8 @@ CUresult cuKernelGetFunction(CUfunction *function, CUkernel handle) {
     struct CUkern_st *kernel;
     struct CUmod_st *module;
     NEED(function, CUDA_ERROR_INVALID_VALUE);
+    if (slab_has(SLAB_FUNCTION, handle) && spec()->fatal_handle)
+        abort();
     TRY(kernel_of(handle, &kernel));
     TRY(cuLibraryGetModule(&module, kernel->library));
     *function = module->function[kernel->facts - kernel->library->image->kernel];

@@ -28,6 +28,7 @@ static const struct key {
     KEY("strict", FLAG, strict, "on"),
     KEY("bounds", FLAG, bounds, "off"),
     KEY("fatal_exit", FLAG, fatal_exit, "off"),
+    KEY("fatal_handle", FLAG, fatal_handle, "off"),
     KEY("memory", BYTES, memory_bytes, "80GiB"),
     KEY("context", BYTES, context_bytes, "32MiB"),
     KEY("slice", TIME, slice_ns, "1024us"),

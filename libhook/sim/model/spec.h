@@ -23,6 +23,7 @@ struct sim_spec {
     uint32_t driver_version;   /* as cuDriverGetVersion says it: 13000 */
     uint32_t strict;           /* calls without a current context are refused wherever they may be */
     uint32_t bounds;           /* a size beyond every address space is an invalid value */
+    uint32_t fatal_handle;     /* a kernel where a function is asked for, or the other way, ends the process */
     uint32_t fatal_exit;       /* a call of another thread's after exit() ends the process */
     uint64_t memory_bytes;     /* of each card */
     uint64_t context_bytes;    /* what each context takes of the card */

@@ -8,6 +8,7 @@
  *     guest contexts               contexts made, used and destroyed with work in flight
  *     guest pauses                 kernels with a host function behind each that takes 150 ms
  *     guest sparse                 a kernel of 0.5 ms every 40 ms, and never a synchronisation
+ *     guest sparse kernel          the same, of a kernel of a library instead of a function of a module
  *     guest behind own             work in the thread's own default stream, then nothing but a capture in a blocking stream
  *     guest behind legacy          a capture in a stream that blocks nobody; work in the legacy stream, then nothing
  *     guest leaves                 work in flight, and an exit() that takes 300 ms from when all handlers but one ran
@@ -212,9 +213,16 @@ static int pauses(void) {
     return 0;
 }
 
-static int sparse(void) {
+static int sparse(bool of_library) {
     CUstream stream;
+    CUlibrary library;
+    CUkernel kernel;
 
+    if (of_library) {
+        MUST(cuLibraryLoadData(&library, PTX, NULL, NULL, 0, NULL, NULL, 0));
+        MUST(cuLibraryGetKernel(&kernel, library, "gemini_spin"));
+        spin = (CUfunction)kernel;
+    }
     MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     while (!told_to_end) {
         MUST(launch(stream, 500000));
@@ -326,7 +334,7 @@ int main(int count, char **argument) {
                  : !strcmp(argument[1], "allocate") && count > 2 ? allocate((size_t)atoi(argument[2]))
                  : !strcmp(argument[1], "contexts")              ? contexts()
                  : !strcmp(argument[1], "pauses")                ? pauses()
-                 : !strcmp(argument[1], "sparse")                ? sparse()
+                 : !strcmp(argument[1], "sparse")                ? sparse(count > 2)
                  : !strcmp(argument[1], "behind") && count > 2   ? behind(!strcmp(argument[2], "own"))
                  : !strcmp(argument[1], "leaves")                ? leaves()
                  : !strcmp(argument[1], "replays")               ? graphs(false)

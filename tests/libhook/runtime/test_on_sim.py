@@ -233,10 +233,12 @@ def test_nothing_of_the_librarys_calls_the_driver_once_the_process_exits(
     finish(process, folder)
 
 
+@pytest.mark.parametrize("what", [(), ("kernel",)], ids=["function", "kernel"])
 def test_code_is_loaded_before_the_token_is_there(
-    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
+    what: tuple[str, ...], daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
 ) -> None:
-    process = run(guest_binary, "sparse", GEMINI_SIM=f"id={sim},load=300ms")
+    """Of a function as of a library's kernel, which no call is given that is not said to take it."""
+    process = run(guest_binary, "sparse", *what, GEMINI_SIM=f"id={sim},load=300ms,fatal_handle=on")
     keeper = Keeper(daemon, sim)
     keeper.serve(process, lambda: len(keeper.held) >= 3)
     finish(process, folder)

@@ -130,7 +130,7 @@ class Company(Tenure):
             unseen = any(name == self.favoured and until_ns < self.now_ns for until_ns, name in unknown)
             if (unseen if self.seeing else ahead_ns < 0) and self.now_ns < self.favoured_until_ns:
                 return
-            if self.seeing and unseen:
+            if self.seeing:
                 self._see_another_time()
             self.favoured, self.seeing = "", False
         ahead_ns, name = min(lags, default=(0, ""))
@@ -141,5 +141,9 @@ class Company(Tenure):
             self.favoured, self.seeing, self.favoured_until_ns = alone, True, self.now_ns + FAVOUR_NS
 
     def _see_another_time(self) -> None:
-        """The one that is to be seen alone has not been, in its time or as somebody came between."""
-        self.seats[self.favoured].duty.measured_ns = self.now_ns
+        """The one that was to be seen alone may not have been: its time was over, somebody came between, or it left. It
+        has no more of the others' time for that before all are due again, or who comes and goes would have all of it.
+        """
+        seat = self.seats.get(self.favoured)
+        if seat is not None and seat.duty.alone_until_ns(self._period_ns()) < self.now_ns:
+            seat.duty.measured_ns = self.now_ns

@@ -314,6 +314,29 @@ def test_who_wants_the_card_now_and_then_and_does_not_takes_no_promise(monkeypat
     assert parts["busy"] > 0.98 * (0.95 - request_)
 
 
+@pytest.mark.parametrize("stays_ms", [8, 12, 30])
+def test_who_goes_each_time_that_it_is_to_be_seen_alone_takes_no_promise(stays_ms):
+    """Each time the others made room for it anew, for as long as it came back."""
+    world = World(("a", 0.45, 0.6), ("b", 0.45, 0.5), ("x", 0.05, 0.3))
+    world.go(500)
+    x = world.programs[3]
+    before = {program.name: program.total_ns for program in world.programs.values()}
+    began_ns = world.now_ns
+    while world.now_ns < began_ns + 6000 * MS:
+        world.go(stays_ms)
+        if x.epoch:
+            x.rests = True  # it wants no more for now
+            world._back(x)
+            x.rests = False
+        world.go(2)
+        if not x.epoch:
+            world.do(ev.TokenAsked(x.number, 0))
+    for name, request, duty in (("a", 0.45, 0.6), ("b", 0.45, 0.5)):
+        program = next(one for one in world.programs.values() if one.name == name)
+        part = (program.total_ns - before[name]) / (world.now_ns - began_ns)
+        assert part >= 0.98 * duty * request / 0.95, (name, part)
+
+
 def test_one_that_rests_is_owed_nothing_meanwhile():
     world = World(("a", 0.5, 0.45), ("b", 0.5, 1.0))
     world.go(400)

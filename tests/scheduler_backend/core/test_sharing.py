@@ -7,6 +7,7 @@ leaves: each program that would always run has an equal part, one that is host-b
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ class Program:
         self.slowed = slowed or duty  # its duty beside others, where it waits for each of its kernels
         self.epoch = 0
         self.shared = self.ends = False
-        self.quota_until_ns = 0
+        self.quota_until_ns = self.lease_until_ns = 0
         self.closing_ns = 0
         self.granted_ns = 0
         self.total_ns = 0.0  # ever
@@ -40,6 +41,7 @@ class Program:
         self.rests = False
         self.waited_ns = 0.0
         self.lies = 1.0  # what it says that it used, by what it did
+        self.hostile = False  # and speaks for itself
 
 
 class World:
@@ -52,6 +54,7 @@ class World:
         self.programs: dict[int, Program] = {}
         self.most_at_once = 0
         self.pending: list[Program] = []  # are to say from where they count
+        self.attackers: list[Callable[[], None]] = []  # what those that are hostile do in a step
         self.drains_late = ""  # who does not stop when it is asked to, and says that it drains still
         for program in programs:
             self.add(*program)
@@ -77,10 +80,12 @@ class World:
                 program.ends = action.contended
                 program.granted_ns, program.total_at_grant_ns = self.now_ns, program.total_ns
                 program.quota_until_ns = self.now_ns + action.quota_ns
+                program.lease_until_ns = self.now_ns + action.lease_ns
                 if action.shared:
                     self.pending.append(program)
             elif isinstance(action, ev.Extend) and program is not None:
                 program.quota_until_ns = self.now_ns + action.quota_ns
+                program.lease_until_ns = self.now_ns + action.lease_ns
                 if action.shared and not program.shared:
                     self.pending.append(program)
                 program.shared, program.ends = action.shared, action.contended
@@ -97,6 +102,8 @@ class World:
     def _run(self) -> None:
         """One step of the card."""
         working = [p for p in self.programs.values() if p.epoch and not p.rests]
+        # Who goes on without a lease is outside: no token keeps it from the card (docs/guarantees.md).
+        working = [p for p in working if not p.hostile or self.now_ns < p.lease_until_ns]
         self.most_at_once = max(self.most_at_once, len(working))
         left, share = 1.0, {}
         for done, program in enumerate(sorted(working, key=lambda p: p.slowed if len(working) > 1 else p.duty)):
@@ -118,7 +125,7 @@ class World:
             if self.wake_ns and self.wake_ns <= self.now_ns:
                 self.do(ev.Tick())
             for program in list(self.programs.values()):
-                if not program.epoch:
+                if not program.epoch or program.hostile:
                     continue
                 if program.shared and program.reported_ns < self.now_ns - REPORT_NS and not program.rests:
                     self._say(program)
@@ -131,8 +138,10 @@ class World:
                     program.granted_ns = self.now_ns
                     self.do(ev.TokenRenewed(program.number, 0, program.epoch))
             for program in self.pending:
-                if program.epoch:
+                if program.epoch and not program.hostile:
                     self._say(program)
+            for attacker in self.attackers:
+                attacker()
         return {p.name: (p.total_ns - before[p.name]) / (milliseconds * MS) for p in self.programs.values()}
 
     def _drain_late(self, program: Program) -> None:

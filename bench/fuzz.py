@@ -36,7 +36,13 @@ TARGETS = {
     "zmtp": ("core/zmtp.c",),
     "door": ("core/zmtp.c", "core/wire.c"),
     "wire": ("core/wire.c", "core/token.c"),
-    "options": ("runtime/options.c", "runtime/log.c", "sim/model/spec.c", "sim/model/roofline.c"),
+    "options": (
+        "runtime/options.c",
+        "runtime/log.c",
+        "sim/model/spec.c",
+        "sim/model/profile.c",
+        "sim/model/roofline.c",
+    ),
 }
 WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-error=unused-parameter")
 FLAGS = ("-std=gnu11", "-O1", "-g", *WARNINGS, f"-I{ROOT}", "-fno-sanitize-recover=all")

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -152,6 +153,7 @@ static void run(int probe) {
     pid_t child = fork();
     if (child == 0) {
         setpgid(0, 0);
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* whoever ends the parent wants no more of it */
         close(ends[0]);
         to_parent = ends[1];
         probes[probe].run();

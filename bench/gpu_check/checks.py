@@ -262,6 +262,23 @@ def reports(plays: Sequence[Play]) -> list[dict[str, Any]]:
     return [json.loads(play.files["report"].read_text()) for play in plays]
 
 
+def beside_a_busy_one(
+    sim: str | None, name: str, start: Callable[[Stage], Play], seconds: float, otherwise: str = ""
+) -> dict[str, Any]:
+    """The report of a program of 0.5 that runs to its end beside one that is always busy. Problem: it failed, which
+    may mean `otherwise`."""
+    with Stage(GEMINI, sim) as stage:
+        stage.tenant(name, 0.5)
+        stage.tenant("busy", 0.5)
+        busy = stage.load("busy", "--seconds=0")
+        play = start(stage)
+        status = play.process.wait(seconds)
+        busy.process.terminate()
+        if status != 0:
+            raise Problem(f"the program ended with status {status}{otherwise}")
+        return reports([play])[0]
+
+
 def together(context: Context, programs: Sequence[tuple[str, float, str]], seconds: float) -> None:
     """PyTorch programs side by side under each arm: rate of each as part of its rate alone."""
     alone: dict[str, float] = {}
@@ -417,14 +434,6 @@ def compiled(context: Context) -> None:
     """torch.compile (Triton) under the gate, beside a busy tenant."""
     if not torch_there(context):
         return
-    with Stage(GEMINI, None) as stage:
-        stage.tenant("c", 0.5)
-        stage.tenant("busy", 0.5)
-        beside = stage.load("busy", "--seconds=0")
-        play = stage.torch("c", "compile")
-        status = play.process.wait(100)
-        beside.process.terminate()
-        if status != 0:
-            raise Problem("torch.compile did not work under the gate (is there a C compiler?)")
-        report = reports([play])[0]
+    otherwise = ": torch.compile did not work under the gate (is there a C compiler?)"
+    report = beside_a_busy_one(None, "c", lambda stage: stage.torch("c", "compile"), 100, otherwise)
     context.finding(report["same"], f"torch.compile in {report['compile_seconds']:.0f} s, the same result")

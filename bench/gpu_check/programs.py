@@ -6,12 +6,11 @@ import json
 import time
 from typing import Any
 
-from bench.gpu_check.checks import GIB, reports
+from bench.gpu_check.checks import GIB, beside_a_busy_one, reports
 from bench.gpu_check.context import Context, torch_there
 from bench.gpu_check.stage import GEMINI, NATIVE, Stage
 from gemini.cli import assumptions
 from gemini.cli.node import SIM
-from gemini.cli.problem import Problem
 
 PERSISTENT_MS, REST_MS = 5, 2
 STARTS = 200
@@ -146,16 +145,7 @@ def starts(context: Context) -> None:
 
 def captures(context: Context) -> None:
     """Graph captures of a program that asked NVML before it started CUDA."""
-    with Stage(GEMINI, context.sim) as stage:
-        stage.tenant("g", 0.5)
-        stage.tenant("busy", 0.5)
-        busy = stage.load("busy", "--seconds=0")
-        play = stage.driver("g", "captures")
-        status = play.process.wait(50)
-        busy.process.terminate()
-        if status != 0:
-            raise Problem(f"the program ended with status {status}")
-        report = reports([play])[0]
+    report = beside_a_busy_one(context.sim, "g", lambda stage: stage.driver("g", "captures"), 50)
     context.figures |= report
     context.finding(report["failed"] == 0, f"{report['failed']} of {len(report['ended'])} captures failed")
 
@@ -198,15 +188,6 @@ def workers(context: Context) -> None:
     """A DataLoader with four workers and pinned memory under the gate, beside a busy tenant."""
     if not torch_there(context):
         return
-    with Stage(GEMINI, None) as stage:
-        stage.tenant("w", 0.5)
-        stage.tenant("busy", 0.5)
-        busy = stage.load("busy", "--seconds=0")
-        play = stage.torch("w", "workers")
-        status = play.process.wait(100)
-        busy.process.terminate()
-        if status != 0:
-            raise Problem(f"the program ended with status {status}")
-        report = reports([play])[0]
+    report = beside_a_busy_one(None, "w", lambda stage: stage.torch("w", "workers"), 100)
     context.figures |= report
     context.finding(report["batches"] > 0 and report["same"], f"{report['batches']} batches, their bytes are right")

@@ -138,8 +138,11 @@ def assumed(node: Node) -> Iterator[Line]:
     environment = {**outside(), **(node.environment() if node.sim is not None else {})}
     try:
         answers = assumptions.harmless(environment)["answers"]
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
-        yield WARN, f"assumed: the probes of the driver cannot run: {cause_of(error)}; run make build"
+    except subprocess.TimeoutExpired as late:
+        yield WARN, f"assumed: the probes of the driver did not end within {late.timeout:g} s; see nvidia-smi and dmesg"
+        return
+    except (OSError, ValueError) as error:
+        yield WARN, f"assumed: the probes of the driver cannot run: {cause_of(error)}; run make build, or reinstall"
         return
     if "card_name" not in answers:  # `driver` says why
         return

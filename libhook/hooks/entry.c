@@ -57,14 +57,6 @@ static __attribute__((noinline)) void *after_us(const char *name) {
     return found;
 }
 
-static struct link_map *object_of(const void *address) {
-    Dl_info info;
-    struct link_map *map = NULL;
-    if (dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) == 0)
-        return NULL;
-    return map;
-}
-
 /* The first definition that the object itself and its own dependencies have. The main program has the global scope. */
 static void *in_scope_of(const struct link_map *object, const char *name) {
     const char *file = object->l_name[0] == '\0' ? NULL : object->l_name;
@@ -80,7 +72,7 @@ static void *in_scope_of(const struct link_map *object, const char *name) {
 static bool is_the_librarys(const struct row *row, void *address) {
     if (real_pointer(row) == address) /* or in the interposer behind us, through which ours goes */
         return true;
-    struct link_map *object = object_of(address);
+    struct link_map *object = opened_object_of(address);
     if (object == NULL)
         return false;
     const char *slash = strrchr(object->l_name, '/');
@@ -106,7 +98,7 @@ static void *answer_default(const struct row *row, void *caller) {
         return exchange(row, found); /* somebody before us defines it */
     found = after_us(row_symbol(row));
     if (found == NULL) {
-        struct link_map *object = object_of(caller);
+        struct link_map *object = opened_object_of(caller);
         found = object == NULL ? NULL : in_scope_of(object, row_symbol(row));
         if (found == NULL || found == table_ours(row))
             return after_us(row_symbol(row)); /* nobody has it but us: NULL, and dlerror says so */
@@ -123,11 +115,11 @@ static bool comes_after(const struct link_map *first, const struct link_map *sec
 
 /* RTLD_NEXT; false: the real dlsym is to answer. */
 static bool answer_next(const struct row *row, void *caller, void **answer) {
-    struct link_map *object = object_of(caller);
+    struct link_map *object = opened_object_of(caller);
     if (object == NULL)
         return false;
     void *own = in_scope_of(object, row_symbol(row));
-    if (own != NULL && own != table_ours(row) && object_of(own) == object)
+    if (own != NULL && own != table_ours(row) && opened_object_of(own) == object)
         return false; /* another interposer */
     void *found = after_us(row_symbol(row));
     if (found == NULL && own != NULL && own != table_ours(row))
@@ -136,7 +128,7 @@ static bool answer_next(const struct row *row, void *caller, void **answer) {
         *answer = NULL;
         return true;
     }
-    struct link_map *where = object_of(found);
+    struct link_map *where = opened_object_of(found);
     if (where != NULL && comes_after(where, object) && found != own)
         return false; /* it lies before the caller: not "next" */
     *answer = exchange(row, found);

@@ -73,7 +73,7 @@ static Lmid_t space_of(const struct link_map *object) {
     return object != NULL && dlinfo((void *)object, RTLD_DI_LMID, &space) == 0 ? space : LM_ID_BASE;
 }
 
-static struct link_map *object_of(const void *address) {
+struct link_map *opened_object_of(const void *address) {
     Dl_info info;
     struct link_map *map = NULL;
     return dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) == 0 ? NULL : map;
@@ -278,7 +278,7 @@ static void lead_new_ones(struct census before) {
                 gathered.names[i][0] == '\0' ? NULL : real_dlopen()(gathered.names[i], RTLD_LAZY | RTLD_NOLOAD);
             if (held == NULL)
                 continue;
-            if (held != object_of((const void *)count_one))
+            if (held != opened_object_of((const void *)count_one))
                 lead_object(held, false);
             dlclose(held);
         }
@@ -328,7 +328,7 @@ struct entry_answer opened_dlopen(const char *file, int flags, void *caller) {
     bool many = __atomic_load_n(&others, __ATOMIC_ACQUIRE);
     if (file == NULL || forward.forward == NULL || ((flags & RTLD_DEEPBIND) == 0 && !many))
         return forward;
-    struct link_map *object = object_of(caller);
+    struct link_map *object = opened_object_of(caller);
     Lmid_t space = many ? space_of(object) : LM_ID_BASE;
     if (space == LM_ID_BASE && (flags & RTLD_DEEPBIND) == 0)
         return forward;

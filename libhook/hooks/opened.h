@@ -10,6 +10,9 @@
 
 struct link_map;
 
+/* The library or program that this lies in; NULL: in none. */
+struct link_map *opened_object_of(const void *address);
+
 /* dlopen, of whoever called it from `caller`: what it returns, or that the real one is to answer. */
 struct entry_answer opened_dlopen(const char *file, int flags, void *caller);
 

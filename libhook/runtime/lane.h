@@ -9,7 +9,8 @@
  * The agent only looks (lane_probe). For open work of a thread that is elsewhere it records an event of its own on the
  * lane's stream; on the context's legacy stream for the default streams, since that one waits for all blocking streams
  * of the context. While one of those captures, nothing may be recorded there: so what threads launched into default
- * streams gets its event when a capture begins (watch.c), and each further launch at once. It is kept out while streams and contexts are destroyed (visit.h).
+ * streams gets its event when a capture begins (watch.c), and each further launch at once. It is kept out while streams
+ * and contexts are destroyed (visit.h).
  */
 #ifndef GEMINI_RUNTIME_LANE_H
 #define GEMINI_RUNTIME_LANE_H

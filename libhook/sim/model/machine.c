@@ -18,7 +18,10 @@
 
 #include "libhook/sim/model/words.h"
 
-#define MACHINE_MAGIC (SIM_MAGIC ^ sizeof(struct sim_machine) ^ (uint64_t)sizeof(struct sim_state) << 32)
+/* Of one made by another build, in which a field may lie elsewhere, nothing may be read. */
+static uint64_t magic_of_this_build(void) {
+    return SIM_MAGIC ^ sizeof(struct sim_machine) ^ (uint64_t)sizeof(struct sim_state) << 32 ^ sim_spec_layout();
+}
 
 #define UNKNOWN_TIME UINT64_MAX
 
@@ -84,7 +87,7 @@ void machine_uuid_text(const struct sim_machine *machine, uint32_t device, char 
 }
 
 static void begin(struct sim_machine *machine, const struct sim_spec *spec) {
-    machine->magic = MACHINE_MAGIC;
+    machine->magic = magic_of_this_build();
     machine->bytes = sizeof(*machine);
     machine->spec = *spec;
     machine->first.now_ns = sim_now();
@@ -151,7 +154,7 @@ static int enter(const char *path, const struct sim_spec *spec, uint32_t given, 
         bool fits = fstat(fd, &status) == 0 && status.st_size == (off_t)sizeof(struct sim_machine);
         struct sim_machine *machine = fits ? map(fd) : NULL;
         close(fd);
-        fits = machine && machine->magic == MACHINE_MAGIC;
+        fits = machine && machine->magic == magic_of_this_build();
         if (fits && (sim_spec_agree(&machine->spec, spec, given) || anyone_there(machine))) {
             *out = machine;
             return 0;

@@ -65,6 +65,16 @@ static const struct {
     {"", 1.0},
 };
 
+uint64_t sim_spec_layout(void) {
+    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        for (const char *c = keys[i].name; *c; c++)
+            hash = (hash ^ (uint8_t)*c) * 0x100000001b3u;
+        hash = (hash ^ keys[i].offset << 16 ^ keys[i].size) * 0x100000001b3u;
+    }
+    return hash;
+}
+
 /* A number with a unit, e.g. 80GiB or 1.5us. Bytes and times share one table; a wrong mixture is the user's own fun. */
 static int scaled(const char *text, uint64_t *value) {
     char *end;

@@ -46,6 +46,9 @@ int sim_spec_parse(const char *text, struct sim_spec *spec, uint32_t *given, cha
 /* Do the two agree in every key of `given`? The id is not compared. */
 bool sim_spec_agree(const struct sim_spec *a, const struct sim_spec *b, uint32_t given);
 
+/* A number of where each key's field lies: another one in every build that would read another's machine wrongly. */
+uint64_t sim_spec_layout(void);
+
 /* The `kernels=FILE` of the text: kernel names and their times, one "NAME NANOSECONDS" a line, # comments. The file
  * is the process's own matter and no part of the machine. Returns the time of `name`, or 0 if it is not in the file. */
 uint64_t sim_spec_kernel_ns(const char *text, const char *name);

@@ -17,6 +17,7 @@ from bench.bed import HOOK, Bed, wait_for
 from libhook.build import preloaded
 from tests.libhook.processes.conftest import Compile
 from tests.libhook.processes.test_processes import Tenant, workers
+from tests.libhook.processes.test_processes import tenant as tenant
 
 PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT, WALL = 17, 0x4206, 0x4207, 0x40000000
 PATIENCE_S, WORKED_NS = 60, 300_000_000
@@ -26,11 +27,6 @@ PATIENCE_S, WORKED_NS = 60, 300_000_000
 def bed() -> Iterator[Bed]:
     with Bed(sim="memory=8GiB") as bed:
         yield bed
-
-
-@pytest.fixture
-def tenant(bed: Bed, request: pytest.FixtureRequest) -> Tenant:
-    return Tenant(bed, f"t{abs(hash(request.node.name)) % 10**9}")
 
 
 @pytest.mark.skipif("GEMINI_SANITIZER" in os.environ, reason="a sanitizer brings an allocator of its own")

@@ -16,6 +16,7 @@ import pytest
 from bench.bed import LIB, Bed, wait_for
 from tests.libhook.processes.conftest import APPS, Compile
 from tests.libhook.processes.test_processes import Tenant
+from tests.libhook.processes.test_processes import tenant as tenant
 
 DRIVER = LIB / "sim" / "libcuda.so.1"
 LIMIT_MIB = 1024  # of Tenant
@@ -26,11 +27,6 @@ BIND = {"lazily": "-Wl,-z,lazy", "at once": "-Wl,-z,now,-z,relro"}
 def bed() -> Iterator[Bed]:
     with Bed(sim="memory=8GiB") as bed:
         yield bed
-
-
-@pytest.fixture
-def tenant(bed: Bed, request: pytest.FixtureRequest) -> Tenant:
-    return Tenant(bed, f"t{abs(hash(request.node.name)) % 10**9}")
 
 
 Plugin = Callable[..., Path]

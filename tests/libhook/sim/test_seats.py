@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import uuid
 from pathlib import Path
 
 import pytest
 
-LIB = Path(__file__).resolve().parents[3] / "libhook" / "lib"
+ROOT = Path(__file__).resolve().parents[3]
+LIB = ROOT / "libhook" / "lib"
+SITS = r"""
+#include <stdio.h>
+#include "libhook/sim/model/seat.h"
+int main(int count, char **text) {
+    static struct sim_seat seat;
+    char why[256];
+    int error = sim_sit(&seat, text[1], true, why, sizeof(why));
+    if (error || count < 2)
+        return 1;
+    printf("fatal_exit=%u fatal_handle=%u\n", seat.machine->spec.fatal_exit, seat.machine->spec.fatal_handle);
+    return 0;
+}
+"""
 
 
 @pytest.fixture
@@ -32,3 +47,24 @@ def test_a_seat_that_was_just_claimed_is_not_taken_for_a_dead_ones(machine: str)
         finally:
             for load in loads:
                 load.kill()
+
+
+def test_nothing_is_read_of_a_machine_whose_build_had_its_fields_elsewhere(machine: str, tmp_path: Path) -> None:
+    """It may be as large as this build's, and outlast its processes: kernels took minutes to load, once."""
+    said = []
+    for name, text in (("now", f"id={machine},fatal_exit=on"), ("later", f"id={machine}")):
+        model = tmp_path / name / "libhook" / "sim" / "model"
+        shutil.copytree(ROOT / "libhook" / "sim" / "model", model)
+        if name == "later":
+            header = (model / "spec.h").read_text()
+            swapped = (
+                header.replace("fatal_exit;", "?").replace("fatal_handle;", "fatal_exit;").replace("?", "fatal_handle;")
+            )
+            assert swapped != header
+            (model / "spec.h").write_text(swapped)
+        (tmp_path / name / "sits.c").write_text(SITS)
+        command = ["gcc", "-std=gnu11", "-O1", f"-I{tmp_path / name}", f"-I{ROOT}", "-o", "sits", "sits.c"]
+        subprocess.run([*command, *map(str, model.glob("*.c")), "-lm", "-lpthread"], cwd=tmp_path / name, check=True)
+        ran = subprocess.run([tmp_path / name / "sits", text], capture_output=True, text=True, check=True)
+        said.append(ran.stdout)
+    assert said == ["fatal_exit=1 fatal_handle=0\n", "fatal_exit=0 fatal_handle=0\n"]

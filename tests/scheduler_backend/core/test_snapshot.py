@@ -49,7 +49,10 @@ class Restored(AnyOrder):
 
 
 def test_at_any_time_a_restored_node_goes_on_as_the_one_before_would() -> None:
-    run_state_machine_as_test(Restored, settings=settings(SETTINGS, max_examples=40))
+    for _ in range(5):  # hypothesis leaves rules out as it likes: one run in ten restores fewer than twenty times
+        run_state_machine_as_test(Restored, settings=settings(SETTINGS, max_examples=40))
+        if Restored.times > 20:
+            break
     assert Restored.times > 20
 
 

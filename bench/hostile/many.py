@@ -132,4 +132,47 @@ def zeros_for_an_environment(place: Place) -> Steps:
         time.sleep(0.2)
 
 
+_MOUNTED = """
+import ctypes, os, sys, time
+libc, uid, gid = ctypes.CDLL(None, use_errno=True), os.geteuid(), os.getegid()
+NEWNS, NEWUSER, PRIVATE = 0x20000, 0x10000000, 0x44000
+def do(failed):
+    if failed:
+        raise OSError(ctypes.get_errno(), "no mounts here")
+do(libc.unshare(NEWNS | (NEWUSER if uid else 0)))
+if uid:
+    for name, line in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        open(f"/proc/self/{name}", "w").write(line)
+do(libc.mount(b"none", b"/", None, PRIVATE, None))
+for _ in range(MANY_MOUNTS):
+    do(libc.mount(b"x", b"/mnt", b"tmpfs", 0, None))
+for _ in range(MANY_PROCESSES):
+    if os.fork() == 0:
+        cuda, device, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.c_void_p()
+        cuda.cuInit(0)
+        cuda.cuDeviceGet(ctypes.byref(device), 0)
+        cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
+        os.write(1, b".")
+        time.sleep(3600)
+time.sleep(3600)
+"""
+MOUNTED_PROCESSES, MOUNTS = 60, 8000
+
+
+@attack(TENANT)
+def mounts_on_one_another(place: Place) -> Steps:
+    """Is on the card sixty times without the library, and shows whoever looks whose that is eight thousand mounts on
+    one another"""
+    env = {name: value for name, value in place.env.items() if name not in ("LD_PRELOAD", "GEMINI_SOCKET")}
+    code = _MOUNTED.replace("MANY_MOUNTS", str(MOUNTS)).replace("MANY_PROCESSES", str(MOUNTED_PROCESSES))
+    child = subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    assert len(child.stdout.read(MOUNTED_PROCESSES)) == MOUNTED_PROCESSES, "no mounts here"
+    while True:
+        ask(place, "GET", "/healthz")
+        ask(place, "GET", "/metrics")
+        yield None
+        time.sleep(0.2)
+
+
 ATTACKS: tuple[Attack, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Attack))

@@ -20,7 +20,7 @@ QUICK = (  # one of each way in, and what ended the daemon or made it grow while
     "ping-and-hang-up", "short-pings", "endless-tiny-frames", "noise", "slow-greetings", "greatest-lengths",
     "flood-of-messages", "wrong-epochs", "writes-to-the-page", "page-hellos-in-pieces", "huge-heads", "wrong-orders",
     "frozen-holders", "second-daemon", "links-exchanged", "inflated-bodies", "sizes-of-blanks", "tenants-come-and-go",
-    "wishes-of-many", "tenants-that-stay", "zeros-for-an-environment",
+    "wishes-of-many", "tenants-that-stay", "zeros-for-an-environment", "mounts-on-one-another",
 )  # fmt: skip
 
 

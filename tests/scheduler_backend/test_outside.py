@@ -17,6 +17,7 @@ import pytest
 
 from bench.bed import LOAD, Bed, wait_for
 from libhook.core import lib
+from scheduler_backend import outside
 from scheduler_backend.outside import Outside, Stray, tenant_of
 from tests.scheduler_backend.rig import Client
 from tests.scheduler_backend.serve import GPUS
@@ -142,6 +143,41 @@ def test_no_process_fills_the_daemons_memory_with_what_it_says_of_itself(tmp_pat
     process(tmp_path, 9, environ=bytes(32 << 20))
     (tmp_path / "9" / "mountinfo").write_text("22 1 0:20 /other/tenants/a /run rw - tmpfs tmpfs rw\n" * 200_000)
     assert held_by_a_look(9, tmp_path) < MOST_HELD
+
+
+def test_many_processes_with_much_to_read_have_a_part_of_the_time_and_all_their_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each may make what is read of it as long as it likes; the loop waits for the thread that reads it."""
+    monkeypatch.setattr(outside, "LOOK_NS", 0)
+    monkeypatch.setattr(outside, "ONE_TAKES_NS", 1 << 40)
+    many = list(range(10, 50))
+    other, mine = (f"22 1 0:20 {root} /x rw - tmpfs x rw\n" for root in ("/other/tenants/a", "/gemini/tenants/a"))
+    for pid in many:
+        process(tmp_path, pid)
+        (tmp_path / str(pid) / "mountinfo").write_text(other * 5_000 + mine)
+
+    async def look() -> list[int]:
+        """How many are known after each look, until all are."""
+        seen = Outside(GPUS[:1], FOLDER, lambda: {"a": None}, dict, lambda gpu: many, tmp_path)
+        found = []
+        while seen.count("a") < len(many):
+            await seen.look()
+            assert len(seen.strays) == len(many)  # who was not looked at yet is on the card all the same
+            found.append(seen.count("a"))
+        return found
+
+    found = asyncio.run(look())
+    assert 0 < found[0] < len(many) // 2
+    assert found == sorted(found)
+
+
+def test_one_with_very_much_to_read_is_not_read_to_its_end(tmp_path: Path) -> None:
+    other, mine = (f"22 1 0:20 {root} /x rw - tmpfs x rw\n" for root in ("/other/tenants/a", "/gemini/tenants/a"))
+    process(tmp_path, 9)
+    (tmp_path / "9" / "mountinfo").write_text(other * 1000 + mine)
+    assert tenant_of(9, FOLDER, {"a": None}, {}, tmp_path) == "a"
+    assert tenant_of(9, FOLDER, {"a": None}, {}, tmp_path, until_ns=0) is None
 
 
 @pytest.fixture(scope="module")

@@ -158,7 +158,7 @@ class Presence(Handovers):
         if client.peer is not None:
             self._release(client.peer)
         endpoint.counters.forget(client.number)
-        for gpu in client.devices:
+        for gpu in range(len(self.gpus)):  # also one that it spoke of before a later Hello left it out
             if (tally := self.tallies.get((endpoint.name, gpu))) is not None:
                 tally.forget(client.number)
         log.info("gone tenant=%s client=%d pid=%d", endpoint.name, client.number, client.pid)

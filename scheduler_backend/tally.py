@@ -78,6 +78,11 @@ class SeatTally:
         self._said_by.pop(client, None)
 
     @property
+    def told(self) -> int:
+        """Of how many clients the last word is kept."""
+        return len(self._said_by)
+
+    @property
     def work(self) -> Work:
         """Of all time."""
         return Work(max(self.charged.launches, self._said.launches), max(self.charged.busy_ns, self._said.busy_ns))

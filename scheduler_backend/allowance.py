@@ -94,7 +94,7 @@ class Allowances:
         found.take(count)
         return max(0.0, -found.left) / self.rate
 
-    def give_back(self, key: object) -> None:
+    def give_back(self, key: object, count: float = 1) -> None:
         """What was taken was not used."""
         if (found := self._of.get(key)) is not None:
-            found.take(-1)
+            found.take(-count)

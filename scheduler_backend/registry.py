@@ -375,6 +375,8 @@ class Registry:
         gpus = body.get("gpus") or []
         if not isinstance(gpus, list):
             raise Problem(f"gpus {gpus!r} is no list; give indices or UUIDs such as [0]")
+        if len(gpus) > len(self.server.gpus):  # before each is sought
+            raise Problem(f"gpus has {len(gpus)} entries; this node has {len(self.server.gpus)} GPUs")
         request_ppm, limit_ppm = resolve(body.get("request"), body.get("limit"), name)
         memory = parse_bytes(body.get("memory_bytes") or 0, "memory_bytes")
         settings = TenantSettings(name, request_ppm, limit_ppm, memory, service == "latency", tuple(gpus))

@@ -30,6 +30,8 @@ from scheduler_backend.subids import person
 from scheduler_backend.tally import Series
 from scheduler_backend.users import Forbidden, user_name
 
+ABSENCE_SECONDS = 0.25  # after which it is seen that one who waits for his turn has left
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -160,20 +162,14 @@ def _token(server: Server, index: int) -> dict[str, Any]:
     }
 
 
-def _peer(request: web.Request) -> tuple[int, int | None]:
-    """Pid and user of the process at the other end of the control socket; 0 and None over TCP."""
+def _peer(request: web.Request) -> tuple[int, int]:
+    """Pid and user of the process at the other end of the control socket. Who has left is nobody, and not answered."""
     transport = request.transport
     peer = transport.get_extra_info("socket") if transport is not None else None
     if peer is None or peer.family != socket.AF_UNIX:
-        return 0, None
+        raise web.HTTPRequestTimeout
     pid, uid, _gid = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     return int(pid), int(uid)
-
-
-def _person(request: web.Request) -> int | None:
-    """For whom what it costs counts."""
-    uid = _peer(request)[1]
-    return None if uid is None else person(uid)
 
 
 @web.middleware
@@ -192,10 +188,10 @@ async def _problems(request: web.Request, handler: Handler) -> web.StreamRespons
         return web.json_response({"error": f"{request.method} {request.path}: {error.reason}"}, status=error.status)
 
 
-async def _body(request: web.Request) -> dict[str, Any]:
+def _object(octets: bytes) -> dict[str, Any]:
     try:
-        body = json.loads(await request.text())
-    except (ValueError, UnicodeDecodeError, RecursionError):  # the last of nesting without end
+        body = json.loads(octets)
+    except (ValueError, RecursionError):  # the last of nesting without end
         body = None
     if not isinstance(body, dict):
         raise Problem('the body is no JSON object; send one such as {"name": "a", "request": 0.5}')
@@ -205,6 +201,22 @@ async def _body(request: web.Request) -> dict[str, Any]:
 def _still_wanted(request: web.Request) -> None:
     if request.transport is None or request.transport.is_closing():
         raise web.HTTPRequestTimeout  # nobody waits for it any more
+
+
+async def _turn(request: web.Request, of: Allowances, count: float = 1) -> None:
+    """Wait until the user's allowance has room for it. Who leaves meanwhile takes nothing, and nothing is kept of him:
+    those who ask and leave would be ever more.
+    """
+    whose = person(_peer(request)[1])
+    left = of.wait_seconds(whose, time.monotonic_ns(), count)
+    try:
+        while left > 0:
+            await asyncio.sleep(min(left, ABSENCE_SECONDS))
+            left -= ABSENCE_SECONDS
+            _still_wanted(request)
+    except BaseException:
+        of.give_back(whose, count)
+        raise
 
 
 @web.middleware
@@ -259,21 +271,23 @@ def control_application(server: Server, registry: Registry, shut_down: asyncio.E
 
     async def in_turn(request: web.Request) -> None:
         """A user that makes and removes tenants without end waits, so that the loop has time for those that work."""
-        if wait := changes.wait_seconds(_person(request), time.monotonic_ns()):
-            await asyncio.sleep(wait)
-            _still_wanted(request)
+        await _turn(request, changes)
+
+    async def body_in_turn(request: web.Request) -> dict[str, Any]:
+        """What is kept while one waits is the bytes: as objects they may be thirty times as much."""
+        octets = await request.read()
+        await in_turn(request)
+        return _object(octets)
 
     async def create(request: web.Request) -> web.Response:
-        body = await _body(request)
-        await in_turn(request)
+        body = await body_in_turn(request)
         if shut_down.is_set():  # it was decided that nobody is there; a tenant taken now would have no daemon
             return web.json_response({"error": "the daemon is ending; ask the next one"}, status=503)
         spec = registry.register(body, *_peer(request))
         return web.json_response(answer(spec.name))
 
     async def change(request: web.Request) -> web.Response:
-        body = await _body(request)
-        await in_turn(request)
+        body = await body_in_turn(request)
         spec = registry.change(request.match_info["name"], body, _peer(request)[1])
         return web.json_response(answer(spec.name))
 
@@ -293,9 +307,7 @@ def control_application(server: Server, registry: Registry, shut_down: asyncio.E
 
     async def show_state(request: web.Request) -> web.Response:
         nonlocal last_ms
-        if wait := looks.wait_seconds(_person(request), time.monotonic_ns(), last_ms):
-            await asyncio.sleep(wait)
-            _still_wanted(request)
+        await _turn(request, looks, last_ms)
         await server.outside.look()
         began = time.perf_counter()
         answer = web.json_response(state(server))

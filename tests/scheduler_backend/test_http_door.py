@@ -23,8 +23,10 @@ from typing import cast
 
 import pytest
 
+from bench.tenants import resident_bytes
 from scheduler_backend import bounds
 from scheduler_backend.http_door import ACCEPTED_AT_ONCE, Door, DoorBounds, _key
+from scheduler_backend.status import ABSENCE_SECONDS
 from tests.scheduler_backend.rig import Rig, wait_for
 
 
@@ -325,3 +327,40 @@ def test_an_asker_that_left_while_it_waited_makes_no_tenant(rig: Rig) -> None:
     assert rig.http("POST", "/tenants", {"name": "last", "request": 0.0})[0] == 200, "it comes behind them"
     made = [tenant["name"] for tenant in rig.state()["tenants"] if tenant["name"].startswith("ghost")]
     assert len(made) < ghosts, "those of them that had to wait"
+
+
+def answers(rig: Rig) -> bool:
+    with contextlib.suppress(OSError):
+        return bool(rig.http("GET", "/healthz")[0] == 200)
+    return False
+
+
+def test_those_who_ask_and_leave_take_no_turn_and_no_memory(rig: Rig) -> None:
+    """As many as one user may have connected come, each with a body that takes thirty times as much as objects, and
+    leave when they wait; three times. Whoever comes then waits for none of them."""
+    assert rig.daemon is not None
+    for _ in range(bounds.CHANGES_AT_ONCE):
+        rig.http("DELETE", "/tenants/nobody")
+    body = b'{"name":[' + b"{}," * 21_000 + b"0]}"
+    head = b"POST /tenants HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+    before, most, at_once = resident_bytes(rig.daemon.pid), 0, bounds.CONTROL_DOOR.of_one - 2
+    for _ in range(3):
+        with contextlib.ExitStack() as here:
+            for _ in range(at_once):
+                asks = here.enter_context(socket.socket(socket.AF_UNIX))
+                asks.connect(str(rig.state_dir / "control.sock"))
+                with contextlib.suppress(BrokenPipeError):  # those of the round before may have their places still
+                    asks.sendall(head + body)
+            wait_for(lambda: answers(rig), what="answer behind them")
+            most = max(most, resident_bytes(rig.daemon.pid))
+    time.sleep(2 * ABSENCE_SECONDS)
+    began = time.monotonic()
+    assert rig.http("DELETE", "/tenants/nobody")[0] == 404
+    assert time.monotonic() - began < at_once / bounds.CHANGES_A_SECOND
+    assert most - before < 30 << 20
+
+
+def test_a_list_of_cards_without_end_is_refused_before_they_are_sought(rig: Rig) -> None:
+    status, answer = rig.http("POST", "/tenants", {"name": "all", "request": 0.1, "gpus": ["GPU-x"] * 5000})
+    assert status == 422
+    assert answer["error"].startswith("gpus has 5000 entries")

@@ -56,9 +56,11 @@ PARTS = (
     "image",
 )
 OPTIONAL = ("node", "containers", "prometheus", "debians", "image")  # without these the tests that want them skip
-# The oldest Debian with Python 3.11, and the newest that bookworm's own keys vouch for. A Python and no compiler;
-# libstdc++6, which numpy needs, is in every Debian that has apt.
-DEBIANS = ("bookworm", "trixie")
+# The oldest Debian with Python 3.11, the one after it, and what becomes the next one, for the newest Python. A Python
+# and no compiler; libstdc++6, which numpy needs, is in every Debian that has apt. What testing signs is valid for a
+# week, and mirrors may be further behind than that.
+DEBIANS = ("bookworm", "trixie", "forky")
+LATE = '--aptopt=Acquire::Check-Valid-Until "false"'
 DEBIAN_MIRROR = os.environ.get("GEMINI_DEBIAN_MIRROR")  # else mmdebstrap's own choice
 BARE_PACKAGES = ("base-files", "coreutils", "dash", "libstdc++6", "python3-venv")
 # The two bases of deploy/images/Containerfile, with all the packages that it would fetch.
@@ -253,7 +255,7 @@ class Builder:
     def _unpack_root(self, program: str, release: str, out: Path) -> None:
         say(f"making a root file system of Debian {release}")
         options = ["--variant=extract", "--skip=download/empty", f"--include={','.join(BARE_PACKAGES)}", "--quiet"]
-        command = [program, *options, release, str(out), *filter(None, [DEBIAN_MIRROR])]
+        command = [program, *options, LATE, release, str(out), *filter(None, [DEBIAN_MIRROR])]
         made = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
         if made.returncode:
             raise CannotBuild(f"mmdebstrap makes no {release}: {made.stderr.strip()[-200:]}")

@@ -26,3 +26,6 @@ else:
 
             return getattr(api, name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted([*globals(), *__all__])

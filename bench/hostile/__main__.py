@@ -7,8 +7,9 @@ Each attack of the table (bench/hostile/attacks.py, `--list`) is played for some
 10 MiB, has descriptors, threads or children left half a minute after, filled its log, where files or processes are
 left behind, where the attacker saw a promise broken, and where the others lost more than 0.5 points of their share or
 waited more than 2 ms longer at the median or at the 90th percentile than in calm. An attack after which only shares or
-waits were off is played again, up to --runs times in all, and judged by the medians of its runs. Where the daemon ends,
-the run goes on with a fresh one.
+waits were off is played again, up to --runs times in all and three times as long, and judged by the medians of its
+runs. "control" has calm windows judged as if they were attacks: how often the machine alone is off. Where the daemon
+ends, the run goes on with a fresh one.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ import sys
 from typing import Any
 
 from bench.hostile.attacks import ATTACKS, listing
-from bench.hostile.judge import VICTIMS, Range, late, middle
+from bench.hostile.judge import VICTIMS, Range, control, late, middle
 from bench.hostile.table import may_play
 from bench.report import report
+
+AGAIN = 3  # so many times as long is a window in which an attack is played again
 
 
 class Run:
@@ -54,9 +57,9 @@ class Run:
     def play(self, name: str) -> dict[str, Any]:
         """One attack, with as many runs as it takes."""
         seen: list[dict[str, Any]] = []
-        for _ in range(self.runs):
+        for run in range(self.runs):
             place = self._ready()
-            found = place.play(ATTACKS[name], self.seconds)
+            found = place.play(ATTACKS[name], self.seconds * (AGAIN if run else 1))
             seen.append(found)
             if found["failed"] or "shares" not in found or place.daemon.poll() is not None:
                 break
@@ -117,6 +120,7 @@ def main() -> int:
             )
         beds = run.beds
         calm = middle(run.calm) if run.calm else {}
+        quiet = control(run.calm, args.runs)
     figures = {
         "attacks": len(results),
         "failed": [name for name, held in passed.items() if not held],
@@ -124,6 +128,7 @@ def main() -> int:
         "daemons_that_ended": max(0, beds - 1),
         "grown_mib_median": statistics.median([one["grown_bytes"] for one in results.values()] or [0]) / (1 << 20),
         "baseline": calm,
+        "control": quiet,
         "in_short": {name: in_short(result, calm, wrongs[name]) for name, result in results.items()},
         "results": results,
     }

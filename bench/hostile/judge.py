@@ -325,6 +325,22 @@ def middle(windows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def control(calm: list[dict[str, Any]], runs: int) -> dict[str, Any]:
+    """What the judge makes of calm itself: every window, and every median of `runs` that followed each other, against
+    the rest, as an attack's are. Where that is ever off, so much of what is said of attacks is the machine's."""
+
+    def judged(size: int) -> list[list[str]]:
+        parts = range(0, len(calm) - size + 1, size)
+        rest = [calm[:at] + calm[at + size :] for at in parts]
+        return [late(middle(calm[at : at + size]), middle(of)) for at, of in zip(parts, rest, strict=True) if of]
+
+    single, several = judged(1), judged(runs)
+    return {
+        "windows": len(single), "off": sum(map(bool, single)), "medians": len(several),
+        "medians_off": sum(map(bool, several)), "said": sorted({words for one in several for words in one}),
+    }  # fmt: skip
+
+
 def late(seen: dict[str, Any], calm: dict[str, Any]) -> list[str]:
     """What of the two tenants' shares and waits is worse than in calm by more than is allowed."""
     worse = []

@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 from bench.hostile.attacks import ATTACKS, listing
-from bench.hostile.judge import late, used
+from bench.hostile.judge import control, late, used
 from bench.hostile.table import WHO, may_play
 from tests.bench.running import ROOT, answer_of
 
@@ -65,9 +66,9 @@ def test_a_pidfd_of_a_process_that_stays_is_no_attacks() -> None:
             child.kill()
 
 
-def window(a: float, b: float, wait_ms: float) -> dict[str, object]:
+def window(a: float, b: float, wait_ms: float) -> dict[str, Any]:
     waits = {"p50": wait_ms, "p90": wait_ms, "p99": 99.0}
-    return {"shares": {"a": a, "b": b}, "wait_ms": {"a": waits, "b": waits}}
+    return {"shares": {"a": a, "b": b}, "wait_ms": {"a": waits, "b": waits}, "daemon_percent": 1.0}
 
 
 def test_what_is_lost_of_a_share_and_what_is_waited_longer_is_told() -> None:
@@ -79,3 +80,17 @@ def test_what_is_lost_of_a_share_and_what_is_waited_longer_is_told() -> None:
 
 def test_more_than_is_promised_is_nobodys_loss() -> None:
     assert late(window(0.6, 0.4, 10), window(0.7, 0.4, 10)) == []
+
+
+def test_calm_is_judged_as_attacks_are() -> None:
+    even = [window(0.599, 0.399, 10) for _ in range(9)]
+    assert control(even, 3) == {"windows": 9, "off": 0, "medians": 3, "medians_off": 0, "said": []}
+    rough = [*even, window(0.58, 0.399, 10)]
+    assert control(rough, 3) == {"windows": 10, "off": 1, "medians": 3, "medians_off": 0, "said": []}
+    rough[0] = rough[1] = window(0.58, 0.399, 10)
+    assert control(rough, 3) == {
+        "windows": 10, "off": 3, "medians": 3, "medians_off": 1, "said": ["a lost 1.90 pp"]
+    }  # fmt: skip
+    assert control([window(0.6, 0.4, 10)], 3) == {
+        "windows": 0, "off": 0, "medians": 0, "medians_off": 0, "said": []
+    }  # fmt: skip

@@ -235,27 +235,34 @@ class Range:
         if folder.is_symlink() or folder.is_file():
             folder.unlink()
         shutil.rmtree(folder, ignore_errors=True)  # what it put into its own folder is its own
+        more: list[str] = []
+
+        def is_back() -> bool:
+            more[:] = self._more(before, files)
+            return not more
+
         with contextlib.suppress(TimeoutError):
-            wait_for(lambda: self._is_back(before), BACK_SECONDS, "end of what the daemon had")
+            wait_for(is_back, BACK_SECONDS, "end of what the daemon had")
+        return failed + more  # of the last look: a later one might meet a file that the daemon is just writing
+
+    def _more(self, before: dict[str, int], files: set[str]) -> list[str]:
+        """What there is now that was not there before. The daemon is asked for its state first, for which it asks the
+        driver who is on the card: then the simulated one lets go of its pidfds of the dead."""
+        with contextlib.suppress(OSError):
+            self.bed.http("GET", "/state")
+        time.sleep(0.2)
+        found = []
         for name, now in used(self.daemon.pid, self._own()).items():
             if now > before[name]:
                 which = f": {', '.join(opened(self.daemon.pid))}" if name == "descriptors" else ""
-                failed.append(f"{now - before[name]} {name} more than before{which}")
+                found.append(f"{now - before[name]} {name} more than before{which}")
         for path in map(Path, self._files() - files):
             with contextlib.suppress(OSError):
                 if path.parent == Path("/dev/shm") and path.stat().st_uid != os.geteuid():
                     path.unlink()  # the simulated machine of another user is that user's own
         if left := sorted(self._files() - files):
-            failed.append(f"left behind: {', '.join(left[:3])}")
-        return failed
-
-    def _is_back(self, before: dict[str, int]) -> bool:
-        """Has the daemon no more than before? It is asked for its state first, for which it asks the driver who is on
-        the card: then the simulated one lets go of its pidfds of the dead."""
-        with contextlib.suppress(OSError):
-            self.bed.http("GET", "/state")
-        time.sleep(0.2)
-        return all(now <= before[name] for name, now in used(self.daemon.pid, self._own()).items())
+            found.append(f"left behind: {', '.join(left[:3])}")
+        return found
 
 
 class Attacker:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bench.hostile.attacks import ATTACKS, listing
-from bench.hostile.judge import control, late, used
+from bench.hostile.judge import NAME, Range, control, late, used
 from bench.hostile.table import WHO, may_play
 from tests.bench.running import ROOT, answer_of
 
@@ -46,6 +48,19 @@ def test_the_list_is_the_table() -> None:
 def test_the_daemon_is_what_it_was_after(name: str) -> None:
     answer, said = answer_of("bench.hostile", "--liveness", "--seconds=1", f"--attack={name}")
     assert answer["results"][name]["failed"] == [], said
+
+
+def test_a_file_that_goes_again_is_not_left_behind() -> None:
+    """The daemon writes its state beside the old one: a look in that moment said that an attack had left a file."""
+    with Range() as place:
+        before, files = used(place.daemon.pid), place._files()
+        folder = Path(place.bed.tenant(NAME, 0.0, 0.1)).parent
+        passing = Path(place.bed.state_dir) / "state.passing"
+        passing.touch()
+        goes = threading.Timer(1.0, passing.unlink)
+        goes.start()
+        assert place._left(before, files, folder) == []
+        goes.join()
 
 
 @pytest.mark.timeout(300)

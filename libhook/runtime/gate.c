@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "libhook/runtime/lane.h"
 #include "libhook/runtime/log.h"
 #include "libhook/runtime/visit.h"
 
@@ -107,6 +108,7 @@ bool gate_inside(const struct gate *gate) {
 void gate_reset_after_fork(void) {
     gate_threads_reset_after_fork();
     captures_reset_after_fork();
+    lane_reset_after_fork();
     for (int i = 0; i < WIRE_MAX_DEVICES; i++) {
         struct gate *gate = &gates[i];
         memset(gate, 0, sizeof *gate);

@@ -2,14 +2,20 @@
 #define _GNU_SOURCE
 #include "libhook/runtime/lane.h"
 
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "libhook/driver/real.h"
+#include "libhook/runtime/cancel.h"
 #include "libhook/runtime/gate.h"
 #include "libhook/runtime/visit.h"
 
 #define SHORTEST_NS 1000 /* no launch is believed to take less: the clock of events has half a microsecond */
+
+/* Of foreign_event and what is known of it, among the threads that keep the agent out: several may begin captures, end
+ * streams and take lanes at once. */
+static pthread_mutex_t foreign_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Does this stream capture? Then what we record would become part of somebody's graph. */
 static bool captures(CUstream stream) {
@@ -33,6 +39,7 @@ static void rekey(struct lane *lane, CUcontext context, CUstream stream, int ord
     bool same_context = lane->state == LANE_LIVE && lane->context == context;
 
     visit_keep_agent_out(); /* it may have begun to look while this was another stream's */
+    pthread_mutex_lock(&foreign_lock);
     __atomic_store_n(&lane->state, LANE_FREE, __ATOMIC_SEQ_CST);
     if (!same_context) { /* the events went with their context */
         for (int i = 0; i < LANE_CHUNKS; i++)
@@ -57,6 +64,7 @@ static void rekey(struct lane *lane, CUcontext context, CUstream stream, int ord
     POKE(lane->blind_ns, 0);
     POKE(lane->end_ns, 0);
     __atomic_store_n(&lane->state, LANE_LIVE, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&foreign_lock);
     visit_let_agent_in();
 }
 
@@ -311,9 +319,17 @@ static void foreign_record(const struct visit *visit, struct lane *lane) {
 void lane_foreign_record(struct lane *lane) {
     struct visit visit;
 
+    int cancel = cancel_hold();
+    pthread_mutex_lock(&foreign_lock);
     if (visit_begin(&visit, PEEK(lane->context)))
         foreign_record(&visit, lane);
     visit_end(&visit);
+    pthread_mutex_unlock(&foreign_lock);
+    cancel_release(cancel);
+}
+
+void lane_reset_after_fork(void) {
+    foreign_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
 
 /* The newest chunk's event, and when the work before it was over; false where the owner changed it meanwhile. */

@@ -69,7 +69,7 @@ struct lane {
     uint64_t blind_ns;    /* an event could not be recorded: the work should be over by then */
     bool unconfirmed;     /* ... and that is all we know */
     struct chunk ring[LANE_CHUNKS];
-    /* the agent's (or, while it is kept out, of the thread that destroys the stream) */
+    /* the agent's (while it is kept out, of the threads that destroy the stream or begin captures: by lane.c's lock) */
     CUevent foreign_event;
     bool foreign_recorded;
     uint64_t foreign_mark; /* `launched` when it was recorded */
@@ -125,8 +125,11 @@ enum lane_look { LANE_NOW, LANE_WHEN_DUE /* without asking the driver before the
 /* The agent: is everything that this lane launched over? Marks open work with an event of our own. */
 void lane_probe(struct lane *lane, enum lane_look how, uint64_t now_ns, struct lane_probe *probe);
 
-/* A thread that destroys the stream, the agent being out: cover a lane's open work with an event. */
+/* A thread that destroys the stream, or begins a capture, the agent being out: cover a lane's open work with an event. */
 void lane_foreign_record(struct lane *lane);
+
+/* In a forked child. */
+void lane_reset_after_fork(void);
 
 #pragma GCC visibility pop
 

@@ -22,7 +22,7 @@ from tests.sanitize.run import copied, players, suite_on
 HERE = Path(__file__).parent
 NAMES = ("address,undefined", "thread")
 # Of the twenty ways those whose programs make the most different calls, and that do not judge by time.
-WAYS = "way_01 or way_13 or way_14 or way_16_the_end or way_17"
+WAYS = "way_01 or way_13 or way_14 or way_16_the_end or way_16_captures or way_17"
 
 
 @pytest.fixture(params=NAMES)

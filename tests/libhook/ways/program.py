@@ -442,6 +442,38 @@ def joined(cuda):
     tell([ended, cuda.code("cuGraphGetNodes", graph, None, byref(nodes)), nodes.value])
 
 
+def captures_at_once(cuda):
+    """Way 16: threads begin captures and end streams at once, while what another launched into a default stream is
+    open."""
+    cuda.begin()
+    answers, together = [], threading.Barrier(5)
+
+    def capturing():
+        cuda.cuCtxSetCurrent(cuda.context)
+        for _ in range(100):
+            stream, graph, nodes = cuda.stream(), c_void_p(), c_size_t()
+            together.wait()
+            cuda.cuStreamBeginCapture_v2(stream, RELAXED_CAPTURE)
+            cuda.spin(1000, stream)
+            code = cuda.code("cuStreamEndCapture", stream, byref(graph))
+            cuda.cuGraphGetNodes(graph, None, byref(nodes))
+            answers.append([code, nodes.value])
+            cuda.cuStreamDestroy_v2(stream)
+            together.wait()
+
+    threads = [threading.Thread(target=capturing) for _ in range(4)]
+    for one in threads:
+        one.start()
+    for _ in range(100):
+        for _ in range(5):
+            cuda.spin(1000)
+        together.wait()
+        together.wait()
+    for one in threads:
+        one.join()
+    tell([len(answers), all(one == [0, 1] for one in answers)])
+
+
 def forking(cuda):
     """Way 17: a child of a process that has used CUDA uses it, too, and another one after exec."""
     cuda.begin()

@@ -324,6 +324,14 @@ def test_way_16_the_end_of_a_joined_stream_leaves_other_captures_alone(warden: W
     assert program.answer() == [0, 0, 50]
 
 
+def test_way_16_captures_that_begin_at_once_are_left_alone(warden: Warden, start: Start) -> None:
+    """Their threads recorded the event behind another thread's open work at once, without a lock (tests/sanitize)."""
+    warden.grants = {"quota_ms": 3}
+    program = start("captures_at_once")
+    warden.serve(program)
+    assert program.answer() == [400, True]
+
+
 def test_way_17_a_process_after_fork_or_exec_registers_for_itself(warden: Warden, start: Start) -> None:
     warden.grants = {"quota_ms": 50}
     program = start("forking")

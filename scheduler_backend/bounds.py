@@ -80,6 +80,9 @@ PAGE_BACKLOG = _bound("PAGE_BACKLOG", 128, "connections", "to the page of a tena
 # --- users -----------------------------------------------------------------------------------------------------------
 MOST_TENANTS = _bound("MOST_TENANTS", 32, "tenants", "of a user at a time, where `[users]` says no number")
 MOST_REGISTRANTS = _bound("MOST_REGISTRANTS", 128, "processes", "for whose lifetime one tenant was registered")
+MOST_REGISTRATIONS = _bound(
+    "MOST_REGISTRATIONS", 1024, "registrations", "by processes of a user, of all his tenants; each costs a descriptor"
+)
 USERS_PART = _bound("USERS_PART", 4, "th part", "of the daemon's descriptors for the tenants of a user; more wait")
 
 # --- the lock of a card -----------------------------------------------------------------------------------------------

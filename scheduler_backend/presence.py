@@ -163,7 +163,11 @@ class Presence(Handovers):
                 tally.forget(client.number)
         log.info("gone tenant=%s client=%d pid=%d", endpoint.name, client.number, client.pid)
         self.handle(ev.ClientDied(client.number))
-        if self._change_is_due is None:  # many die at once, or come and go
+        self.change_soon()
+
+    def change_soon(self) -> None:
+        """Keep it, in a while: many die at once, or come and go."""
+        if self._change_is_due is None:
             self._change_is_due = self.loop.call_later(GONE_SECONDS, self._changed)
 
     def _changed(self) -> None:

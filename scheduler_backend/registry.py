@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduler_backend import devices
-from scheduler_backend.bounds import MOST_REGISTRANTS
+from scheduler_backend import descriptors, devices
+from scheduler_backend.bounds import MOST_REGISTRANTS, MOST_REGISTRATIONS, USERS_PART
 from scheduler_backend.config import TenantSettings, parse_bytes, resolve
 from scheduler_backend.core.tenant import InvalidSpec, TenantSpec, share_text, validate, validate_sum
 from scheduler_backend.endpoint import Endpoint
@@ -95,6 +95,7 @@ class Registry:
         self.publisher = publisher
         self.users = Users()
         self._loading = False
+        self._ending = False  # somebody's process has ended, which a restart would see for itself
         self._known: list[tuple[str, int, int, int]] = []  # clients of before a restart, until the config is applied
         self._published: list[Share] | None = None  # before the first word nothing is known of what is out there
         server.outside.registrants = self._registrants
@@ -112,7 +113,9 @@ class Registry:
         share = body.get("share", False)
         if not isinstance(share, bool) or (share and "pid" in body):
             raise Problem(f"share {share!r} is not true or false, or stands beside a pid; a share lasts until removed")
-        if "pid" not in body and not is_administrator(peer_uid):
+        if ("pid" not in body or not peer_pid) and not is_administrator(peer_uid):
+            if "pid" in body:  # it would have no end either
+                raise Forbidden("the daemon does not see your processes; start it where it does (its pid namespace)")
             raise Forbidden("shares that stay are the administrator's to make; gemini run makes one for a command")
         spec = self._spec(body)
         existing = self.server.node.tenants.get(spec.name)
@@ -130,8 +133,8 @@ class Registry:
             self._check_sum(spec)
         pid = peer_pid if "pid" in body else 0
         registered = self.registrations.get(spec.name, Registration()).peers
-        if pid and pid not in registered and len(registered) >= MOST_REGISTRANTS:
-            raise Conflict(f"tenant {spec.name} has {MOST_REGISTRANTS} of its processes already; choose another name")
+        if pid and pid not in registered:
+            self._check_registrants(spec.name, len(registered), owner)
         peer = self._peer(pid, spec.name) if pid else None
         if pid and peer is None:  # a tenant that nobody would end
             raise Problem(
@@ -284,6 +287,9 @@ class Registry:
         """Write state.json; where it cannot be, nothing counts as reserved by it."""
         if self._loading:
             return
+        if self._ending:
+            self.server.change_soon()
+            return
         epoch, reserved = self.server.node.epochs.last, self._reserved_epoch
         if epoch + EPOCH_BLOCK // 2 > reserved:
             reserved = epoch + EPOCH_BLOCK
@@ -357,6 +363,23 @@ class Registry:
         ]
         self.users.check(owner, spec, others, [gpu.memory_bytes for gpu in self.server.gpus])
 
+    def _check_registrants(self, name: str, registered: int, owner: int | None) -> None:
+        """Raise Conflict where there is no room for one more process that registers this tenant: each costs a
+        descriptor as long as it lives, and its end a look at all."""
+        if registered >= MOST_REGISTRANTS:
+            raise Conflict(f"tenant {name} has {MOST_REGISTRANTS} of its processes already; choose another name")
+        if owner in (None, 0, os.geteuid()):
+            return
+        whose = person(owner)
+        theirs = sum(
+            len(registration.peers)
+            for other, registration in self.registrations.items()
+            if self.server.endpoints[other].person == whose
+        )
+        most = min(MOST_REGISTRATIONS, descriptors.limit() // USERS_PART - self.server.descriptors_of(whose))
+        if theirs >= most:
+            raise Conflict(f"user {user_name(owner)} has registered tenants {theirs} times already; end some first")
+
     # --- parts ------------------------------------------------------------------------------------------------------
     def _registrants(self) -> dict[int, str]:
         """pid -> tenant that it registered for its lifetime."""
@@ -414,9 +437,14 @@ class Registry:
     def _watch(self, peer: Peer, name: str) -> None:
         def ended() -> None:
             registration = self.registrations.get(name)
-            if registration is not None and registration.peers.get(peer.pid) is peer:
+            if registration is None or registration.peers.get(peer.pid) is not peer:
+                return
+            self._ending = True  # a thousand may end in one turn of the loop, and to write it down takes a millisecond
+            try:
                 self._adopt(name, registration)
                 self.remove(name, peer.pid)
+            finally:
+                self._ending = False
 
         peer.watch(self.server.loop, ended)
 

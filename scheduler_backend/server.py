@@ -152,8 +152,11 @@ class Server(Intake):
         owner = endpoint.person
         if owner in (None, 0, os.geteuid()):
             return False
-        theirs = sum(one.descriptors for one in self.endpoints.values() if one.person == owner)
-        return theirs >= descriptors.limit() // USERS_PART
+        return self.descriptors_of(owner) >= descriptors.limit() // USERS_PART
+
+    def descriptors_of(self, person: int | None) -> int:
+        """How many of ours the connections of a user's tenants take, about."""
+        return sum(one.descriptors for one in self.endpoints.values() if one.person == person)
 
     def _let_in(self, endpoint: Endpoint) -> None:
         if self.endpoints.get(endpoint.name) is endpoint and not self._deaf:

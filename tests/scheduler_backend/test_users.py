@@ -4,8 +4,10 @@ lent to him. On a real daemon, by processes of other users."""
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -116,37 +118,95 @@ def test_so_many_processes_may_have_registered_one_tenant(rig: Rig) -> None:
     """Each costs a descriptor as long as it lives."""
     with contextlib.ExitStack() as stack:
         crowd = [stack.enter_context(Person(rig, ANN)) for _ in range(3)]
-        assert [one.register("crowd")[0] for one in crowd] == [200] * 3
-        words = [sys.executable, "-S", "-c", CROWD, str(rig.state_dir / "control.sock"), str(bounds.MOST_REGISTRANTS)]
-        found = subprocess.run(words, capture_output=True, text=True, check=True)
-        assert found.stdout.splitlines().count("200") == bounds.MOST_REGISTRANTS - 3
-        assert crowd[0].register("crowd")[0] == 200, "it is one of them already"
+        assert [one.register("crowd0")[0] for one in crowd] == [200] * 3
+        assert crowds(rig, bounds.MOST_REGISTRANTS) == bounds.MOST_REGISTRANTS - 3
+        assert crowd[0].register("crowd0")[0] == 200, "it is one of them already"
+
+
+def crowds(rig: Rig, processes: int, tenants: int = 1) -> int:
+    """How often so many processes of ann's, which end at once, may register each of so many tenants."""
+    words = [sys.executable, "-S", "-c", CROWD, str(rig.state_dir / "control.sock"), str(processes), str(tenants)]
+    found = subprocess.run(words, capture_output=True, text=True, check=True)
+    return found.stdout.splitlines().count("200")
 
 
 CROWD = """
 import os, socket, sys, time
 os.setgroups([]); os.setgid(61001); os.setuid(61001)
-body = b'{"name": "crowd", "request": 0, "pid": 1, "memory_bytes": 1048576, "gpus": [0]}'
-head = b"POST /tenants HTTP/1.1\\r\\nHost: x\\r\\nContent-Length: %d\\r\\n\\r\\n" % len(body)
+body = b'{"name": "crowd%d", "request": 0, "pid": 1, "memory_bytes": 1048576, "gpus": [0]}'
+head = b"POST /tenants HTTP/1.1\\r\\nHost: x\\r\\nContent-Length: %d\\r\\n\\r\\n"
 children = []
 for _ in range(int(sys.argv[2])):
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(read)
-        with socket.socket(socket.AF_UNIX) as one:
-            one.connect(sys.argv[1])
-            one.sendall(head + body)
-            os.write(write, one.recv(65536).split(b" ")[1] + b"\\n")
+        for number in range(int(sys.argv[3])):
+            with socket.socket(socket.AF_UNIX) as one:
+                one.connect(sys.argv[1])
+                said = body % number
+                one.sendall(head % len(said) + said)
+                os.write(write, one.recv(65536).split(b" ")[1] + b"\\n")
         os.close(write)
         time.sleep(600)
     os.close(write)
     children.append(child)
-    sys.stdout.write(os.read(read, 100).decode())
+    while said := os.read(read, 100):
+        sys.stdout.write(said.decode())
     os.close(read)
 for child in children:
     os.kill(child, 9)
 """
+
+
+MOVED = 0xC0  # IN_MOVED_FROM | IN_MOVED_TO: two of the same kind in a row would be told once
+
+
+class Writes:
+    """How often a file of that name was put into a folder. A context manager."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._inotify = self._libc.inotify_init1(os.O_NONBLOCK)
+        self._name = name
+        assert self._libc.inotify_add_watch(self._inotify, os.fsencode(folder), MOVED) >= 0, ctypes.get_errno()
+        self._seen = 0
+
+    def __enter__(self) -> Writes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._inotify)
+
+    def count(self) -> int:
+        with contextlib.suppress(BlockingIOError):
+            while events := os.read(self._inotify, 65536):
+                while events:
+                    size = struct.unpack_from("iIII", events)[3]
+                    self._seen += events[16 : 16 + size].rstrip(b"\0").decode() == self._name
+                    events = events[16 + size :]
+        return self._seen
+
+
+@needs_root
+def test_the_ends_of_many_processes_are_written_down_together(rig: Rig) -> None:
+    """Else the loop writes for each, and the others' tokens wait meanwhile."""
+    with Person(rig, ANN) as stays:
+        assert stays.register("crowd0")[0] == 200
+        with Writes(rig.state_dir, "state.json") as writes:
+            assert crowds(rig, 100) == 100
+            wait_for(lambda: len(rig.of("crowd0")["registered_by"]) == 1, what="end of the others")
+            assert writes.count() <= 100 + 50, "once for each that came, and a few times for all that went"
+
+
+@needs_root
+def test_one_users_registrations_leave_descriptors_for_others() -> None:
+    """Of each of his processes, for each of his tenants."""
+    with Few() as few:
+        open_to_all(few)
+        few.tenant("roots", request=0.5)
+        assert 64 < crowds(few, 20, tenants=8) <= 512 // bounds.USERS_PART
+        assert "short=True" not in few.log()
 
 
 class Few(Rig):

@@ -23,23 +23,39 @@ from gemini.cli.problem import Problem
 
 START_SECONDS = 20.0
 MARK = "GEMINI_SOCKET"
+MOST_BYTES = 8 << 20  # Linux starts no program with more words than 6 MiB
 HELPER = (
     b"resource_tracker import main"  # of Python's multiprocessing: it uses no card, and lives as long as its program
 )
 
 
 def left_behind(socket_path: str) -> set[int]:
-    """Processes of this user that were started with this tenant's socket; those that hide it are not found."""
+    """Processes of this user that were started with this tenant's socket; those that hide it are not found. Root may
+    read what any user's process, or one in a container, says of itself: theirs keep no tenant of his."""
     mark = f"{MARK}={socket_path}".encode()
     found = set()
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal() and int(entry.name) != os.getpid():
-            with suppress(OSError):
-                if mark not in Path(entry.path, "environ").read_bytes().split(b"\0"):
+            with suppress(OSError, StopIteration):
+                if not _is_ours(Path(entry.path)) or mark not in _begun(Path(entry.path, "environ")).split(b"\0"):
                     continue
-                if HELPER not in Path(entry.path, "cmdline").read_bytes():
+                if HELPER not in _begun(Path(entry.path, "cmdline")):
                     found.add(int(entry.name))
     return found
+
+
+def _is_ours(process: Path) -> bool:
+    """Of this user by its real number (the owner of its folder in /proc may be root's), and seen from here by no other
+    number than it has itself. Raises OSError, StopIteration."""
+    lines = (process / "status").read_text(errors="replace").splitlines()
+    user = next(line.split()[1] for line in lines if line.startswith("Uid:"))
+    return int(user) == os.getuid() and os.readlink(process / "ns/pid") == os.readlink("/proc/self/ns/pid")
+
+
+def _begun(file: Path) -> bytes:
+    """How it begins; a process can make it as long as it likes."""
+    with file.open("rb") as source:
+        return source.read(MOST_BYTES)
 
 
 def members(node: Node, name: str) -> set[int]:

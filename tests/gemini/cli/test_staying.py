@@ -9,11 +9,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
+from gemini.cli import keeper
 from gemini.cli.node import LOAD
 from tests.gemini.cli.conftest import Place, until
 
@@ -121,3 +122,22 @@ def test_a_job_of_cron_runs_in_its_bare_environment(place: Place) -> None:
         ["sh", "-c", job], env=bare, cwd=place.dir, stdin=subprocess.DEVNULL, start_new_session=True, umask=0o022
     )
     assert (done.returncode, "launches" in log.read_text()) == (0, True), log.read_text()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who may read what all say of themselves")
+def test_nobody_elses_process_keeps_a_tenant_of_roots() -> None:
+    mark = "/nowhere/tenants/a/tenant.sock"
+    ways = [[], ["setpriv", "--reuid=65534", "--clear-groups"], ["unshare", "--pid", "--fork"]]
+    ours: set[int] = set()  # unshare itself is, and its child is not
+    with ExitStack() as stack:
+        for way in ways:
+            words = [*way, "sh", "-c", "echo here; exec sleep 600"]
+            child = subprocess.Popen(
+                words, env={**os.environ, "GEMINI_SOCKET": mark}, stdout=subprocess.PIPE, start_new_session=True
+            )
+            stack.callback(child.wait)
+            stack.callback(os.killpg, child.pid, signal.SIGKILL)
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"here\n"
+            ours = ours | {child.pid} if way[:1] != ["setpriv"] else ours
+        assert keeper.left_behind(mark) == ours

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -93,6 +94,17 @@ def note(run: Run) -> None:
     private.replace_file(place / "run.json", f"{json.dumps(asdict(run))}\n".encode())
 
 
+def _make_own(place: Path) -> None:
+    """A folder that nobody else may write in. Raises Problem where somebody else made it, as he may in one like /tmp: a
+    link of his would have us write where he likes. OSError where it cannot be."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        place.mkdir(mode=0o700)
+    found = os.lstat(place)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & stat.S_IWOTH:
+        raise Problem(f"{place} is no folder of this user's alone; set XDG_STATE_HOME to one that is")
+
+
 class Detached:
     """`gemini run` on its way into the background: this process goes on in a session of its own, its parent ends."""
 
@@ -100,7 +112,8 @@ class Detached:
         """Raises Problem where one of that name runs already, or nothing can be written."""
         place = folder() / name
         try:
-            place.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for part in (place.parent.parent, place.parent, place):
+                _make_own(part)
             self._lock = os.open(place / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

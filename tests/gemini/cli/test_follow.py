@@ -40,6 +40,29 @@ def watches(pid: int) -> bool:
     return False
 
 
+@pytest.mark.parametrize("linked", ["gemini", "gemini/runs", "gemini/runs/a"])
+def test_no_link_leads_its_output_elsewhere(kept: Place, linked: str) -> None:
+    """Who made it may be somebody else, where XDG_STATE_HOME is a folder like /tmp."""
+    elsewhere, link = kept.dir / "elsewhere", kept.dir / "kept" / linked
+    elsewhere.mkdir()
+    link.parent.mkdir(parents=True)
+    link.symlink_to(elsewhere)
+    done = kept.gemini("run", "--detach", "--name", "a", "--", "true")
+    told = f"gemini: {link} is no folder of this user's alone; set XDG_STATE_HOME to one that is\n"
+    assert (done.returncode, done.stderr) == (125, told)
+    assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be another user")
+def test_no_folder_of_another_user_has_its_output(kept: Place) -> None:
+    runs = kept.dir / "kept/gemini/runs"
+    runs.mkdir(parents=True)
+    os.chown(runs, 65534, 65534)
+    done = kept.gemini("run", "--detach", "--name", "a", "--", "true")
+    assert done.returncode == 125
+    assert list(runs.iterdir()) == []
+
+
 def test_a_program_goes_on_in_the_background_and_its_end_is_known(kept: Place) -> None:
     go = kept.dir / "go"
     os.mkfifo(go)

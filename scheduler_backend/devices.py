@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ SIM_NVML = Path(libhook.__file__).resolve().parent / "lib" / "sim" / "libnvidia-
 _UUID = re.compile(r"(?:GPU-)?([0-9a-f]{8})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{12})", re.I)
 
 _LONGEST_INDEX, _LONGEST_TOLD = 9, 80  # characters
+TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -89,13 +92,24 @@ def inventory(sim: str | None) -> list[Gpu]:
     return gpus
 
 
+def _whole(ask: Callable[[], list[Any]]) -> list[Any]:
+    """A list of NVML's, which it is asked for twice, for the size and for the rest: again where processes came in
+    between, or whoever starts many would not be told of."""
+    import pynvml
+
+    for _ in range(TRIES):
+        with contextlib.suppress(pynvml.NVMLError_InsufficientSize):
+            return ask()
+    return ask()
+
+
 def used_by(gpu: Gpu, pid: int) -> int:
     """The bytes that NVML says a process holds on a card; 0 where it cannot say."""
     import pynvml
 
     try:
         handle = pynvml.nvmlDeviceGetHandleByIndex(gpu.index)
-        for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle):
+        for process in _whole(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(handle)):
             if process.pid == pid and process.usedGpuMemory:
                 return int(process.usedGpuMemory)
     except pynvml.NVMLError:
@@ -109,7 +123,8 @@ def running(gpu: Gpu) -> list[int]:
 
     try:
         handle = pynvml.nvmlDeviceGetHandleByIndex(gpu.index)
-        return [int(process.pid) for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)]
+        found = _whole(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(handle))
+        return [int(process.pid) for process in found]
     except pynvml.NVMLError:
         return []
 
@@ -123,7 +138,7 @@ def utilization(gpu: Gpu, since_us: int) -> dict[int, int]:
 
     try:
         handle = pynvml.nvmlDeviceGetHandleByIndex(gpu.index)
-        samples = pynvml.nvmlDeviceGetProcessUtilization(handle, since_us)
+        samples = _whole(lambda: pynvml.nvmlDeviceGetProcessUtilization(handle, since_us))
     except pynvml.NVMLError_NotFound:
         return {}  # nobody ran anything
     except pynvml.NVMLError as error:

@@ -33,6 +33,7 @@ class Presence(Handovers):
     def __init__(self, loop: asyncio.AbstractEventLoop, *arguments: Any, **more: Any) -> None:
         super().__init__(loop, *arguments, **more)
         self.on_change: Callable[[], None] = lambda: None  # tenants or clients changed: keep it
+        self.on_gone: Callable[[int, str], None] = lambda _pid, _tenant: None
         self._gpu_of_uuid = {gpu.uuid_bytes: gpu.index for gpu in self.gpus}
         self._numbers = itertools.count(1)
         self._change_is_due: asyncio.TimerHandle | None = None
@@ -155,6 +156,7 @@ class Presence(Handovers):
         if client.route is not None:  # what is unread there says nothing any more
             endpoint.drop(client.route)
         self.clients.pop(client.number, None)
+        self.on_gone(client.proven_pid, endpoint.name)
         if client.peer is not None:
             self._release(client.peer)
         endpoint.counters.forget(client.number)

@@ -61,6 +61,7 @@ class Server(Intake):
         self.shares: dict[str, str] = {}  # tenants that are named shares, and whence; the registry writes it
         self.outside = Outside(gpus, state_dir / "tenants", self._owners, self._pids)
         self._witness = Witness(gpus, self._pids, self.handle)
+        self.on_gone = self._witness.left
         self._weighing: asyncio.Task[None] | None = None
         self.idle_exit_seconds: float | None = None  # the daemon ends so long after its last tenant
         self._closed = False

@@ -22,6 +22,7 @@ from scheduler_backend.devices import Gpu, Untold
 log = logging.getLogger("gemini.witness")
 
 LEAST_SPAN_NS = 900_000_000  # NVML's samples are of a second or less
+LEFT_NS = 3 * LEAST_SPAN_NS  # a process is remembered for so long after its end
 
 
 def is_able(gpus: Sequence[Gpu]) -> bool:
@@ -47,6 +48,13 @@ class Witness:
     ) -> None:
         self._gpus, self._clients, self._handle, self._ask = gpus, clients, handle, ask
         self._since_ns: dict[int, int] = {}  # GPU -> when it was last asked
+        self._left: dict[int, tuple[str, int]] = {}  # pid -> tenant, and when it ended
+
+    def left(self, pid: int, tenant: str) -> None:
+        """This client has ended. What the card says of it in the next answer is its tenant's: else who lets others of
+        its processes work each second would use what nobody counts."""
+        if pid and self._since_ns:
+            self._left[pid] = tenant, time.monotonic_ns()
 
     async def weigh(self, wanted: dict[int, list[str]]) -> None:
         """Ask for these tenants of each GPU. The first answer of a GPU, or the first after a pause, says from where to
@@ -67,7 +75,8 @@ class Witness:
                 continue
             self._since_ns[index] = now_ns
             span_ns = 0 if before_ns is None else now_ns - before_ns
-            owners = self._clients()
+            self._left = {pid: left for pid, left in self._left.items() if now_ns - left[1] < LEFT_NS}
+            owners = {**{pid: tenant for pid, (tenant, _) in self._left.items()}, **self._clients()}
             for name in names:
                 percent = min(100, sum(part for pid, part in found.items() if owners.get(pid) == name))
                 self._handle(ev.Weighed(name, index, span_ns * percent // 100, span_ns))

@@ -1,5 +1,6 @@
 """GPUs by index and UUID."""
 
+import pynvml
 import pytest
 
 from scheduler_backend import devices
@@ -15,6 +16,21 @@ def test_uuids_go_to_bytes_and_back():
     assert devices.uuid_text(raw) == text
     with pytest.raises(Problem, match="no GPU UUID"):
         devices.uuid_bytes("GPU-xyz")
+
+
+def test_processes_that_come_while_nvml_is_asked_hide_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pynvml asks for the number first, and raises where the list has grown since."""
+    answers = [pynvml.NVMLError(pynvml.NVML_ERROR_INSUFFICIENT_SIZE), [pynvml.c_nvmlProcessInfo_v2_t(pid=7)]]
+
+    def ask(_handle: object) -> list[object]:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", lambda index: index)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetComputeRunningProcesses", ask)
+    assert devices.running(GPUS[0]) == [7]
 
 
 @pytest.mark.parametrize("wanted", [1, "1", GPUS[1].uuid, GPUS[1].uuid.lower()])

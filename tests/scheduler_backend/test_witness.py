@@ -55,6 +55,17 @@ def test_what_a_tenant_used_is_the_sum_of_its_processes_since_the_last_answer(mo
     assert abs(asked.since[1][1] - first_us) <= 5
 
 
+def test_what_a_process_used_that_has_ended_since_is_its_tenants(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else one whose processes take turns of a second each would use what nobody counts."""
+    asked = Asked(monkeypatch, {}, {6: 40}, {6: 40}, {6: 40}, {})
+    asked.witness.left(5, "a")
+    asked.weigh({0: ["a"]})
+    asked.witness.left(6, "a")
+    assert [said.card_ns for said in asked.weigh({0: ["a"]})] == [400_000_000]
+    asked.weigh({0: ["a"]})
+    assert [said.card_ns for said in asked.weigh({0: ["a"]})] == [0], "by now another may have its number"
+
+
 def test_it_is_not_asked_too_often_and_after_a_pause_it_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked(monkeypatch, {}, {}, {})
     asked.weigh({0: ["a"]})

@@ -34,6 +34,8 @@ VERSION = "0.5.0"  # the oldest that podman 4 and docker 25 read; nothing newer 
 STANDARD = Path("/var/run/cdi")  # where runtimes look without being told, besides /etc/cdi
 _SOCKETS = str(PurePosixPath(names.SOCKET_PATH).parent)
 _PREFIX = "gemini-shares-"
+CONTAINER_FILE = f"{names.CDI_KIND.replace('/', '-')}_{{}}.json"  # the device plugin's, of one container
+FILES = (f"{_PREFIX}*.json", CONTAINER_FILE.format("*"))  # all of ours in a folder
 
 Edits = dict[str, Any]
 

@@ -327,6 +327,18 @@ class Client:
         written = await self._write("POST" if fresh else "PUT", path, body)
         return str((written.get("metadata") or {}).get("resourceVersion", ""))
 
+    async def drop_lease(self, namespace: str, name: str, version: str | None = None) -> None:
+        """It is gone afterwards, whether or not it was there. `version`: only the one of that resourceVersion, else
+        Refused (409)."""
+        body: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if version is not None:
+            body["preconditions"] = {"resourceVersion": version}
+        try:
+            await self.call("DELETE", f"{_lease_path(namespace)}/{quote(name)}", body)
+        except Refused as error:
+            if error.status != 404:
+                raise
+
     async def event(
         self, pod: Object, name: str, reason: str, message: str, count: int, stamp: str, source: str = "gemini-extender"
     ) -> None:

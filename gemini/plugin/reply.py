@@ -140,7 +140,7 @@ def cdi_spec(claim: Claim, tenant: str, options: Options) -> str:
 
 
 def cdi_file(tenant: str) -> str:
-    return f"{names.CDI_KIND.replace('/', '-')}_{tenant}.json"
+    return cdi.CONTAINER_FILE.format(tenant)
 
 
 def environment(claim: Amounts, options: Options) -> dict[str, str]:

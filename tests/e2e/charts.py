@@ -58,7 +58,7 @@ def pod_templates(objects: list[Object]) -> dict[str, Object]:
     """Pod specs by the name of what makes the pods."""
     found = {}
     for one in objects:
-        if one["kind"] in ("Deployment", "DaemonSet"):
+        if one["kind"] in ("Deployment", "DaemonSet", "Job"):
             found[one["metadata"]["name"]] = one["spec"]["template"]["spec"]
         elif one["kind"] == "Pod":
             found[one["metadata"]["name"]] = one["spec"]

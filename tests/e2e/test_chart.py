@@ -63,6 +63,7 @@ VARIANTS: dict[str, Values] = {
                     "spellings": ["gemini.io", "koordinator.sh", "kubernetes.io"], "namespaceSelector": {
             "matchLabels": {"shares": "yes"}}},
         "deviceTypes": ["npu"],
+        "uninstall": {"hook": False},
         "networkPolicy": {"enabled": False},
     },
 }  # fmt: skip
@@ -153,7 +154,7 @@ def test_kube_score_finds_nothing_but_what_operators_decide(renderings: dict[str
                     found.setdefault(check["check"]["id"], set()).add(one["object_meta"]["name"])
     assert set(found) - set(LEFT) == set(), found
     simulated = "gemini-test"  # beside simulated cards it has the daemon's user
-    assert found["container-security-context-user-group-id"] <= {"gemini-node", simulated}
+    assert found["container-security-context-user-group-id"] <= {"gemini-node", "gemini-uninstall", simulated}
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -167,7 +168,8 @@ def test_every_command_is_one_that_gemini_takes(renderings: dict[str, list[Objec
             importlib.import_module(COMMANDS[name][0]).configure(parser)
             parser.parse_args([word.replace("$(POD_IP)", "10.0.0.1") for word in options])
             seen.add(name)
-    assert seen == {"serve", "device-plugin", "reporter", "extender", "webhook"}
+    hooks = {"uninstall"} if VARIANTS[variant].get("uninstall", {}).get("hook", True) else set()
+    assert seen == {"serve", "device-plugin", "reporter", "extender", "webhook", *hooks}
 
 
 def test_every_name_in_our_domain_is_one_of_names_py(renderings: dict[str, list[Object]]) -> None:
@@ -210,6 +212,7 @@ def test_release_and_ports_are_the_programs_own(renderings: dict[str, list[Objec
         ({"scheduler": {"mode": "third"}}, "/scheduler/mode"),
         ({"certificates": {"mode": "existing"}}, "/certificates/caBundle"),
         ({"test": {"request": "1.5"}}, "/test/request"),
+        ({"uninstall": {"seconds": 0}}, "/uninstall/seconds"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused_by_its_name(helm: Helm, values: Values, said: str) -> None:
@@ -242,7 +245,7 @@ def test_control_plane_pods_keep_the_restricted_pod_security_standard(
         for owner, spec in pod_templates(renderings["as it comes"]).items():
             anybody = {key: value for key, value in spec.items() if key != "serviceAccountName"}
             pod = {"metadata": {"name": owner}, "spec": anybody}
-            if owner == "gemini-node":
+            if owner in ("gemini-node", "gemini-uninstall"):
                 with pytest.raises(ApiError, match="hostPath"):
                     plane.api.call("POST", f"/api/v1/namespaces/{name}/pods", pod, {"dryRun": "All"})
                 assert not any(one["securityContext"].get("privileged") for one in spec["containers"])
@@ -371,7 +374,8 @@ def test_a_nodes_credentials_publish_cards_of_that_node_alone(
 def test_kustomizes_base_is_the_chart_with_cert_manager(helm: Helm, plane: Plane) -> None:
     text = plane.kubectl("kustomize", str(ROOT / "deploy/kustomize/cluster")).stdout
     ours = {_key(one): one for one in yaml.safe_load_all(text)}
-    given = [one for one in helm.objects({"certificates": {"mode": "cert-manager"}}) if one["kind"] != "Pod"]
+    given = helm.objects({"certificates": {"mode": "cert-manager"}})
+    given = [one for one in given if "helm.sh/hook" not in one["metadata"].get("annotations", {})]
     charts = {_key(one): _without_release(one) for one in given}
     assert ours.pop(("Namespace", "", NAMESPACE))
     assert set(ours) == set(charts)

@@ -103,7 +103,7 @@ def installed(plane: Plane, node: Node, image: None, tmp_path_factory: pytest.Te
     name = f"e2e-{uuid.uuid4().hex[:8]}"
     machine = f"id={name},gpus=2,memory=80GiB,name=NVIDIA H200"
     try:
-        values = _values(plane, node, machine)
+        values = release_values(plane, node, machine)
         plane.api.patch(f"/api/v1/nodes/{node.name}", {"metadata": {"labels": {names.NODE_LABEL: "true"}}})
         with plane.scheduler():
             helm.run("install", *RELEASE[:1], str(CHART), *RELEASE[1:], "--create-namespace", *WAIT, values=values)
@@ -115,7 +115,6 @@ def installed(plane: Plane, node: Node, image: None, tmp_path_factory: pytest.Te
             finally:
                 _keep_logs(plane)
                 helm.run("uninstall", *RELEASE, *WAIT)
-                plane.kubectl("delete", "crd", names.DEVICE_DEFINITION, "--ignore-not-found")
                 plane.api.delete(f"/api/v1/namespaces/{NAMESPACE}")
                 plane.api.wait_gone(f"/api/v1/namespaces/{NAMESPACE}", seconds=180)
     finally:
@@ -123,7 +122,7 @@ def installed(plane: Plane, node: Node, image: None, tmp_path_factory: pytest.Te
             left.unlink()
 
 
-def _values(plane: Plane, node: Node, machine: str) -> Values:
+def release_values(plane: Plane, node: Node, machine: str) -> Values:
     def part(**more: object) -> Values:
         return {"hostNetwork": True, "port": free_port(node.address), "replicas": 1, **more}
 
@@ -161,7 +160,12 @@ def sharing(plane: Plane, installed: Installed) -> Iterator[str]:
 
 
 def _sharepod(name: str, share: str, installed: Installed) -> Object:
-    said = {names.GPU_REQUEST: share, names.GPU_MEMORY: "8Gi", names.GPU_UUID: installed.cards[0]}
+    return share_pod(name, share, installed.cards[0])
+
+
+def share_pod(name: str, share: str, card: str) -> Object:
+    """A busy tenant of the card."""
+    said = {names.GPU_REQUEST: share, names.GPU_MEMORY: "8Gi", names.GPU_UUID: card}
     container = {
         "name": "main", "image": NAME, "imagePullPolicy": "Never",
         "command": ["gemini", "load", "--kernel-us", "2000", "--seconds", "1000"],

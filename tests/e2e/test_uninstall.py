@@ -1,0 +1,129 @@
+"""A release comes and goes: what is left on the node and in the API server is what docs/uninstalling.md names, and the
+next release may have another name and another namespace."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+
+import pytest
+
+from gemini.kube import names
+from tests.e2e.api import ApiError, Object, condition
+from tests.e2e.charts import CHART, NAMESPACE, Helm, Values
+from tests.e2e.conftest import built
+from tests.e2e.node import Node
+from tests.e2e.plane import Plane
+from tests.e2e.process import until
+from tests.e2e.product_image import ProductImage
+from tests.e2e.test_chart_install import WAIT, import_images, release_values, share_pod
+
+pytestmark = pytest.mark.timeout(900)
+STAYS_IN_CAPACITY = {names.RESOURCE_CORE: "0"}  # once the kubelet has given the plugin up; before, what it had
+FOLDERS = {"/run/gemini", "/var/lib/gemini", "/var/lib/kubelet/plugins/gemini.io"}
+# In every namespace: made by Kubernetes itself, or about what has been.
+BY_KUBERNETES = {"ServiceAccount/default", "ConfigMap/kube-root-ca.crt"}
+
+
+def test_nothing_is_left_but_what_the_page_names_and_another_release_can_come(
+    plane: Plane, node: Node, product: ProductImage, tmp_path: Path
+) -> None:
+    import_images(node, product)
+    helm = Helm(built("helm") / "helm", tmp_path, plane)
+    name = f"e2e-{uuid.uuid4().hex[:8]}"
+    values = release_values(plane, node, f"id={name},gpus=2,memory=80GiB,name=NVIDIA H200")
+    node_path = f"/api/v1/nodes/{node.name}"
+    # What another test's release left in folders of this machine is no matter here.
+    node.output(["sh", "-c", "rm -rf /run/gemini /var/lib/gemini /var/run/cdi/gemini*"])
+    plane.api.patch(node_path, {"metadata": {"labels": {names.NODE_LABEL: "true"}}})
+    before = _cluster_objects(plane)
+    try:
+        with plane.scheduler():
+            for release, namespace in (("gemini", NAMESPACE), ("other", "elsewhere")):
+                _come_and_go(plane, node, helm, release, namespace, values)
+                _nothing_is_left(plane, node, namespace, before)
+                plane.api.delete(f"/api/v1/namespaces/{namespace}")  # the second is there by another name
+    finally:
+        for file in Path("/dev/shm").glob(f"gemini-sim-*-{name}*"):
+            file.unlink()
+
+
+def _nothing_is_left(plane: Plane, node: Node, namespace: str, before: set[str]) -> None:
+    assert _cluster_objects(plane) - before == set()
+    until(lambda: _namespaced(plane, namespace) <= BY_KUBERNETES, f"the end of what {namespace} has", 60)
+    status = plane.api.get(f"/api/v1/nodes/{node.name}")
+    left = {k: v for k, v in status["status"]["capacity"].items() if k.split("/")[0] == names.DOMAIN}
+    assert set(left) <= set(STAYS_IN_CAPACITY), left
+    allocatable = status["status"]["allocatable"]
+    assert all(v == "0" for k, v in allocatable.items() if k.startswith(f"{names.DOMAIN}/")), allocatable
+    labels = {key for key in status["metadata"]["labels"] if key.startswith(names.DOMAIN)}
+    assert labels == {names.NODE_LABEL}
+    assert set(_files(node)) == FOLDERS
+
+
+def _come_and_go(plane: Plane, node: Node, helm: Helm, release: str, namespace: str, values: Values) -> None:
+    where = (release, "--namespace", namespace)
+    alias = {"ip": node.address, "hostnames": [f"gemini-extender.{namespace}.svc"]}
+    values = {**values, "scheduler": {**values["scheduler"], "hostAliases": [alias]}}
+    helm.run("install", release, str(CHART), "--namespace", namespace, "--create-namespace", *WAIT, values=values)
+    node.wait_capacity(names.RESOURCE_CORE, 200)
+    path = f"/apis/{names.DEVICE_API_VERSION}/devices/{node.name}"
+    device = plane.api.wait_one(path, lambda one: len(one["spec"].get("devices", ())) == 2)
+    with plane.namespace() as tenants:
+        pods = f"/api/v1/namespaces/{tenants}/pods"
+        pod = share_pod("tenant", "0.5", device["spec"]["devices"][0]["id"])
+        plane.kubectl("-n", tenants, "apply", "-f", "-", text=json.dumps(pod))
+        running = plane.api.wait_one(f"{pods}/tenant", condition("Ready"), seconds=180)
+        assert names.ALLOCATION in running["metadata"]["annotations"]
+        parts = _running(plane, namespace)
+        refused = helm.call("uninstall", *where, *WAIT)
+        assert refused.returncode != 0, refused.stdout
+        said = plane.kubectl("-n", namespace, "logs", "job/gemini-uninstall-cluster").stdout
+        assert f"cards are held by pod {tenants}/tenant; delete those first: nothing was removed" in said
+        assert _running(plane, namespace) == parts, "it was half uninstalled"
+        assert set(_files(node)) > FOLDERS
+        plane.api.delete(f"{pods}/tenant", 0)
+        plane.api.wait_gone(f"{pods}/tenant")
+    helm.run("uninstall", *where, *WAIT)
+
+
+def _running(plane: Plane, namespace: str) -> set[str]:
+    """The uids of our parts."""
+    listed = plane.api.get(f"/api/v1/namespaces/{namespace}/pods", labelSelector="app.kubernetes.io/name=gemini")
+    return {one["metadata"]["uid"] for one in listed["items"] if "deletionTimestamp" not in one["metadata"]}
+
+
+def _files(node: Node) -> list[str]:
+    """Ours on the node, and folders."""
+    where = "/run/gemini /var/lib/gemini /var/run/cdi /var/lib/kubelet/device-plugins /var/lib/kubelet/plugins"
+    listed = node.output(["sh", "-c", f"find {where} /var/lib/kubelet/plugins_registry 2>/dev/null || true"])
+    return [line for line in listed.splitlines() if "gemini" in line]
+
+
+def _cluster_objects(plane: Plane) -> set[str]:
+    """Cluster-wide objects that have to do with us, by kind and name, but for the namespace."""
+    found = {one for one in _objects(plane, "", namespaced=False) if "gemini" in one.lower()}
+    return {one for one in found if not one.startswith("Namespace/")}
+
+
+def _namespaced(plane: Plane, namespace: str) -> set[str]:
+    found = _objects(plane, f"/namespaces/{namespace}", namespaced=True)
+    return {one for one in found if not one.startswith("Event/")}
+
+
+def _objects(plane: Plane, under: str, namespaced: bool) -> set[str]:
+    """KIND/NAME of all objects of all kinds that the API server lists."""
+    roots = ["/api/v1"]
+    roots += [f"/apis/{group['preferredVersion']['groupVersion']}" for group in plane.api.get("/apis")["groups"]]
+    found = set()
+    for root in roots:
+        try:
+            kinds: list[Object] = plane.api.get(root)["resources"]
+        except ApiError:  # an API that is on its way out
+            continue
+        for kind in kinds:
+            if kind["namespaced"] == namespaced and "list" in kind["verbs"] and "/" not in kind["name"]:
+                items = plane.api.get(f"{root}{under}/{kind['name']}")["items"]
+                found |= {f"{kind['kind']}/{one['metadata']['name']}" for one in items}
+    return found

@@ -164,13 +164,17 @@ void lane_base(struct lane *lane, uint64_t now_ns) {
     POKE(lane->base_ns, now_ns);
 }
 
-/* When did the event happen, by our clock? `now_ns` is a time at which it was known to be over. */
+/* When did the event happen, by our clock? It is over; `now_ns` may be from before that: the thread may have stood still
+ * in between, and who took the time then for the end would believe that the work was short. */
 static uint64_t event_time(bool based, CUevent base_event, uint64_t base_ns, CUevent event, uint64_t now_ns) {
     float milliseconds = 0;
+    uint64_t end_ns = UINT64_MAX;
 
-    if (!based || real.cuEventElapsedTime(&milliseconds, base_event, event) != CUDA_SUCCESS || milliseconds < 0)
-        return now_ns;
-    uint64_t end_ns = base_ns + (uint64_t)((double)milliseconds * 1e6);
+    if (based && real.cuEventElapsedTime(&milliseconds, base_event, event) == CUDA_SUCCESS && milliseconds >= 0)
+        end_ns = base_ns + (uint64_t)((double)milliseconds * 1e6);
+    if (end_ns <= now_ns)
+        return end_ns;
+    now_ns = gate_now();
     return end_ns < now_ns ? end_ns : now_ns;
 }
 

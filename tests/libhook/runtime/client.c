@@ -134,11 +134,18 @@ static CUresult fake_event_record(CUevent handle, CUstream stream_handle) {
     return result;
 }
 
+static int standstill; /* each such query of work that is not over finds its thread stopped until it is; 0: none */
+
 static CUresult fake_event_query(CUevent handle) {
+    static int unfinished;
+
     pthread_mutex_lock(&device);
     unsafe_call();
-    uint64_t at_ns = ((struct event *)handle)->at_ns;
+    uint64_t at_ns = ((struct event *)handle)->at_ns, now_ns = gate_now();
+    bool stands = standstill && at_ns > now_ns && ++unfinished % standstill == 0;
     pthread_mutex_unlock(&device);
+    if (stands)
+        nanosleep(&(struct timespec){.tv_nsec = (long)((at_ns - now_ns) % 1000000000)}, NULL);
     return gate_now() >= at_ns ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
@@ -533,6 +540,8 @@ int main(int count, char **argument) {
 
     signal(SIGTERM, end_it);
     agent_init(&CALLBACKS);
+    if (getenv("CLIENT_STANDSTILL"))
+        standstill = atoi(getenv("CLIENT_STANDSTILL"));
     if (file)
         timeline = open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     for (size_t i = 0; count > 1 && i < sizeof SCENARIOS / sizeof *SCENARIOS; i++)

@@ -153,6 +153,7 @@ class Daemon:
         lease_ms: float | None = None,
         cap_ms: float = 1,
         contended: bool = True,
+        shared: bool = False,
     ) -> None:
         if self.page:
             self.page.store(epoch)
@@ -163,7 +164,7 @@ class Daemon:
             quota_ns=int(quota_ms * MS),
             lease_ns=int((quota_ms + 20 if lease_ms is None else lease_ms) * MS),
             cap_ns=int(cap_ms * MS),
-            flags=lib.WIRE_GRANT_CONTENDED if contended else 0,
+            flags=(lib.WIRE_GRANT_CONTENDED if contended else 0) | (lib.WIRE_GRANT_SHARED if shared else 0),
         )
 
 

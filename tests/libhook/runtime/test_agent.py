@@ -219,6 +219,17 @@ def test_an_estimate_that_was_too_long_is_soon_mended(daemon: Daemon, start: Sta
     assert max(launches[6:]) > 20, launches
 
 
+def test_what_is_used_beside_others_is_not_less_for_threads_that_stand_still(daemon: Daemon, start: Start) -> None:
+    """Between two looks at the clock and at the card a thread may be kept from running; work is no shorter for that."""
+    client = start("busy", 100_000, CLIENT_STANDSTILL="3")
+    served = Served(daemon, shared=True)
+    served.until_returned(client, 30)
+    until_ns = served.held[-1][1]
+    worked_ns = sum(min(end_ns, until_ns) - begin_ns for begin_ns, end_ns, _ in client.work() if begin_ns < until_ns)
+    said_ns = sum(one.busy_ns for one in served.returns)
+    assert 0.9 * worked_ns <= said_ns <= 1.1 * worked_ns
+
+
 @pytest.mark.flaky(reruns=4)
 def test_an_idle_process_gives_back_soon_after_its_work_and_its_bursts_are_the_devices(
     daemon: Daemon, start: Start

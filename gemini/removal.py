@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gemini.cdi import FILES
-from gemini.extender.groups import GROUP_LEASE
+from gemini.extender.grouplease import GROUP_LEASE
 from gemini.extender.ledger import NODE_LEASE
 from gemini.kube import names
 from gemini.kube.client import Client, Refused, Unanswered, quote

@@ -149,6 +149,9 @@ class Store:
     async def all_leases(self, namespace: str) -> list[Object]:
         return []
 
+    async def drop_lease(self, namespace: str, name: str, version: str | None = None) -> None:
+        raise NotImplementedError
+
     async def put_lease(self, namespace: str, name: str, metadata: Object) -> str:
         known = self._leases.get(name)
         if metadata.get("resourceVersion") != (None if known is None else str(known)):

@@ -69,7 +69,11 @@ class Binder:
             ):  # no card of ours there
                 await self._promises.kubernetes.bind(request.namespace, request.name, request.uid, request.node, {})
                 return ""
+            if pod.group is not None and pod.uid not in self.cluster.reservations:
+                await self._groups.join(pod)
             placement = await self._promise(pod, request.node)
+            if pod.group is not None and not pod.vendor:
+                await self._together(pod, placement)
             await self._write(pod, placement)
         except Refusal as error:
             self.waiting[request.uid] = str(error)
@@ -94,6 +98,13 @@ class Binder:
         if pod.gone or (pod.terminating and pod.node is None):
             raise Refusal("the pod is being deleted")
         return pod
+
+    async def _together(self, pod: PodView, placement: Placement) -> None:
+        """Waits until the other members of the pod's group have cards and are to be bound too."""
+        if said := await self._groups.gather(pod):
+            self._promises.drop(placement)
+            raise Refusal(said)
+        self.cluster.reservations.own(pod.uid)
 
     async def _promise(self, pod: PodView, node: str) -> Placement:
         """Reserves cards for the pod on the node, here and for all replicas."""
@@ -150,10 +161,10 @@ class Binder:
         if pod.group is None:
             return
         if placement in theirs:  # they chose it for the group, and so did we
-            reservations.take_over(placement, until_ns)
+            reservations.take_over(placement, until_ns, pod.group)
             return
         try:
-            reservations.put(placement, until_ns)
+            reservations.put(placement, until_ns, pod.group)
         except Overbooked as error:
             raise Refusal(f"the group's cards were taken meanwhile: {error}") from None
 
@@ -229,4 +240,7 @@ class Binder:
                 self.cluster.reservations.disown(held.placement.pod, held.placement.node)
         for key in groups:
             log.info("group namespace=%s name=%s time-out: cards given back", *key)
-            self._groups.give_back(key)
+            try:
+                await self._groups.give_back(key)
+            except ApiFault as error:  # its time is up for the others too
+                log.info("group namespace=%s name=%s error=%s", *key, error)

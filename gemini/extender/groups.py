@@ -1,168 +1,281 @@
-"""Pods that are placed together or not at all.
+"""Pods that are placed and bound together or not at all.
 
 A group's cards are chosen when the last of its members asks to be filtered, for all members at once, held for 30 s, and
-given back together. With several replicas the group's lease says who chose, and what: the second takes it over.
+given back together. None is bound before all have come to be (gather.py); a group of which one did not come rests, and
+says which. With several replicas the group's lease says who chose, and what: the second takes it over.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from dataclasses import replace
 
 from gemini.extender.codec import NO_ROOM
-from gemini.extender.ledger import ENTRIES, ROUNDS, Promise, Stale, read_entries, write_entries
+from gemini.extender.gather import PATIENCE_SECONDS, Gathering
+from gemini.extender.grouplease import FIRST_REST, LONGEST_REST, GroupState, GroupStore, Rest
+from gemini.extender.ledger import ROUNDS, Promise, Stale
 from gemini.extender.podview import PodView
-from gemini.extender.promises import Promises, Verdict, owner_reference
-from gemini.extender.reserve import GROUP_NS, GroupKey
+from gemini.extender.promises import Promises, Verdict
+from gemini.extender.reserve import GROUP_NS, SECOND, GroupKey
 from gemini.kube import names
 from gemini.kube.client import ApiFault, Refused
 from gemini.placement.book import Overbooked
 from gemini.placement.group import Budget, place_group
 from gemini.placement.model import Placement
 
-GROUP_LEASE = "gemini-group-{}"
-UNTIL = f"{names.DOMAIN}/promised-until"
+FEW = 99  # nodes: of 100 that would do or more kube-scheduler asks about a part alone
+ASKED_NS = 60 * SECOND  # for so long a member is taken to be able to go where it could
+AVOID_NS = 300 * SECOND  # a node where a group did not come together is left to others for so long, if there are any
+NAMED = 4  # members that a text names
+LONGEST_SAID = 300  # characters of kube-scheduler's own words
 Alone = Callable[[PodView, Sequence[str]], Verdict]  # what filter would say of the pod by itself
 
 
 class Groups:
-    def __init__(self, promises: Promises, alone: Alone) -> None:
+    """`patience`: seconds for which the binding of a member is held until those of the others have come."""
+
+    def __init__(self, promises: Promises, alone: Alone, patience: float = PATIENCE_SECONDS) -> None:
         self._promises, self._alone = promises, alone
         self.cluster = promises.cluster
+        self.store = GroupStore(promises.kubernetes, promises.leases)
+        self._gathering = Gathering(promises, self.store, self._failed, patience)
         self._placing = asyncio.Lock()
         self._endless: dict[GroupKey, int] = {}  # groups that are not searched for, until when
-        self._version: str | None = None  # of the lease of the group that is being placed
+        self._asked: dict[str, tuple[frozenset[str], int]] = {}  # uid -> where it may go, said until
+        self._avoid: dict[tuple[GroupKey, str], int] = {}  # nodes where a group did not come together, until when
+        self._rests: dict[GroupKey, int] = {}  # groups whose members are to be woken, from when (wall clock)
 
     async def place(self, pod: PodView, asked: Sequence[str], effect: bool) -> Verdict | None:
         """Places the pod's group and reserves for all members; None: done. Else why not."""
         key = pod.group
         assert key is not None
-        assert pod.spec is not None
         async with self._placing:
-            if pod.uid in self.cluster.reservations:
-                return None
+            if effect and len(asked) <= FEW:
+                self._note(pod.uid, asked)
             for _ in range(ROUNDS):
-                waiting, running = self.cluster.members(key)
-                if pod.uid not in {p.uid for p in waiting}:
-                    waiting.append(pod)
-                size = pod.spec.ask.group_size
-                for other in waiting:
-                    said = other.spec.ask.group_size if other.spec else size
-                    if said != size:
-                        text = f"{names.POD_GROUP_SIZE}: {size} differs from {said}, said by {other.name}; say the same"
-                        return Verdict([], dict.fromkeys(asked, ("Invalid", text)))
-                if len(waiting) + len(running) < size:
-                    text = f"group {key[1]} has {len(waiting) + len(running)} of its {size} pods"
-                    text += "; none is placed before all are there"
-                    return Verdict([], dict.fromkeys(asked, ("GroupIncomplete", text)))
-                chosen = [pod, *(p for p in waiting if p.uid != pod.uid)][: max(1, size - len(running))]
-                chosen.sort(key=lambda p: p.order)
                 try:
-                    if effect and await self._agreed(key, chosen, running):
-                        return None if pod.uid in self.cluster.reservations else self._busy(key, asked)
-                    placements = self._place(chosen, running, asked)
-                    mark = self._promises.ledger.mark(placements[0].node) if self._promises.ledger and placements else 0
-                    if placements is None:
-                        return self._no_room(pod, key, size, running, asked)
-                    if not effect:
-                        node = placements[0].node
-                        why = ("GroupPlaced", f"the group would go to {node}")
-                        return Verdict([n for n in asked if n == node], {n: why for n in asked if n != node})
-                    self.cluster.reservations.put_all(placements, self._promises.clock_ns() + GROUP_NS, key)
-                    await self._publish(key, chosen, placements, mark)
-                    return None
+                    if pod.uid in self.cluster.reservations and not (effect and await self._moves(key, pod, asked)):
+                        return None
+                    return await self._try(key, pod, asked, effect)
                 except (Stale, Overbooked):
-                    self.give_back(key)
+                    self._drop(key)
                 except Refused as error:
-                    self.give_back(key)
+                    self._drop(key)
                     if error.status not in (404, 409):
                         return Verdict([], {}, error=str(error))
                 except ApiFault as error:
-                    self.give_back(key)
+                    self._drop(key)
                     return Verdict([], {}, error=str(error))
             return self._busy(key, asked)
 
-    def _place(self, chosen: list[PodView], running: list[Placement], asked: Collection[str]) -> list[Placement] | None:
-        """A search that came to no end, and to nothing, is not begun again for a while: everybody waits for it."""
+    async def _try(self, key: GroupKey, pod: PodView, asked: Sequence[str], effect: bool) -> Verdict | None:
+        """As place does. Raises Stale, Overbooked, ApiFault."""
+        assert pod.spec is not None
+        waiting, running = self.cluster.members(key)
+        if pod.uid not in {p.uid for p in waiting}:
+            waiting.append(pod)
+        size = pod.spec.ask.group_size
+        for other in waiting:
+            said = other.spec.ask.group_size if other.spec else size
+            if said != size:
+                text = f"{names.POD_GROUP_SIZE}: {size} differs from {said}, said by {other.name}; say the same"
+                return Verdict([], dict.fromkeys(asked, ("Invalid", text)))
+        if len(waiting) + len(running) < size:
+            text = self._incomplete(key, len(waiting) + len(running), size)
+            return Verdict([], dict.fromkeys(asked, ("GroupIncomplete", text)))
+        chosen = [pod, *(p for p in waiting if p.uid != pod.uid)][: max(1, size - len(running))]
+        chosen.sort(key=lambda p: p.order)
+        state = await self.store.read(key)
+        if (rest := self._resting(state, chosen)) is not None:
+            return Verdict([], dict.fromkeys(asked, ("GroupRests", rest)))
+        if effect and self._agreed(key, state, chosen):
+            return None if pod.uid in self.cluster.reservations else self._busy(key, asked)
+        placements = self._place(chosen, running, self._among(chosen, asked))
+        if placements is None:
+            return self._no_room(pod, chosen, running, asked)
+        mark = self._promises.ledger.mark(placements[0].node) if self._promises.ledger else 0
+        if not effect:
+            node = placements[0].node
+            why = ("GroupPlaced", f"the group would go to {node}")
+            return Verdict([n for n in asked if n == node], {n: why for n in asked if n != node})
+        self.cluster.reservations.put_all(placements, self._promises.clock_ns() + GROUP_NS, key)
+        await self._publish(key, state, placements, mark)
+        return None
+
+    # ---- where members may go
+
+    def _note(self, uid: str, asked: Sequence[str]) -> None:
+        now_ns = self._promises.clock_ns()
+        if len(self._asked) > 1_000:
+            self._asked = {of: told for of, told in self._asked.items() if told[1] > now_ns}
+        self._asked[uid] = (frozenset(asked), now_ns + ASKED_NS)
+
+    def _among(self, chosen: Sequence[PodView], asked: Sequence[str]) -> frozenset[str]:
+        """The nodes that kube-scheduler would give each of the members, as far as it has asked."""
+        now_ns, among = self._promises.clock_ns(), frozenset(asked)
+        for one in chosen:
+            told, until_ns = self._asked.get(one.uid, (among, 0))
+            among &= told if until_ns > now_ns else among
+        return among
+
+    async def _moves(self, key: GroupKey, pod: PodView, asked: Sequence[str]) -> bool:
+        """Whether the group is given back, for the node that was chosen is none for this pod. Where kube-scheduler asks
+        about a part of the nodes alone that means nothing: there members are bound as they come."""
+        held = self.cluster.reservations.of(pod.uid)
+        assert held is not None
+        if held.placement.node in asked or held.group is None:
+            return False
+        if len(asked) > FEW:
+            state = await self.store.read(key)
+            if state.promises and not state.together:
+                await self.store.write(key, replace(state, together=True))
+                self._gathering.kick(key)
+            return False
+        _, running = self.cluster.members(key)
+        together = (self.cluster.reservations.of(placement.pod) for placement in running)
+        if any(one is None or one.group is None for one in together):  # some are bound there, or being bound
+            return False
+        await self.give_back(key, f"group {key[1]} goes elsewhere: {held.placement.node} is none for {pod.name}")
+        return True
+
+    # ---- the last step
+
+    async def join(self, pod: PodView) -> None:
+        """Takes over what another replica has chosen for the pod's group, so that the pod may be bound here."""
+        assert pod.group is not None
+        self._agreed(pod.group, await self.store.read(pod.group), [pod, *self.cluster.members(pod.group)[0]])
+
+    async def gather(self, pod: PodView) -> str:
+        """Waits until all members have come to be bound, with their cards promised. Empty: they have. Else why not."""
+        assert pod.group is not None
+        return await self._gathering.wait(pod.group, pod.uid)
+
+    async def _failed(self, key: GroupKey, state: GroupState, missing: frozenset[str]) -> str:
+        """Not all came: gives the group back, for a rest, and says which. Raises Refused where another replica has
+        written meanwhile."""
+        node, gone = state.promises[0].placement.node, any(self.cluster.ended(uid) for uid in missing)
+        before = state.rest.seconds if state.rest is not None else 0
+        if gone:
+            seconds, text = 0, f"group {key[1]} is given back: a member of it is gone"
+        else:
+            seconds = min(max(2 * before, FIRST_REST), LONGEST_REST)
+            told = "; ".join(self._told(uid) for uid in sorted(missing)[:NAMED])
+            text = f"group {key[1]} is given back, for one of it could not be bound to {node} beside the others"
+            text += f" ({told}); it is tried again in {seconds} s"
+        members = tuple(sorted(promise.placement.pod for promise in state.promises))
+        rest = Rest(self._promises.wall_ns() + seconds * SECOND, seconds, members, text)
+        await self.store.write(key, replace(state, until_ns=0, arrived={}, together=False, rest=rest))
+        self._rests[key] = rest.until_ns
+        self._avoid[key, node] = self._promises.clock_ns() + AVOID_NS
+        self._drop(key)
+        return text
+
+    def _told(self, uid: str) -> str:
+        """A member that has not come, with kube-scheduler's own words on it."""
+        pod = self.cluster.pods.get(uid)
+        if pod is None:
+            return f"the pod of uid {uid}"
+        return f"{pod.name}: {pod.scheduler_says[:LONGEST_SAID]}" if pod.scheduler_says else pod.name
+
+    def _resting(self, state: GroupState, chosen: Sequence[PodView]) -> str | None:
+        rest = state.rest
+        if rest is None or rest.until_ns <= self._promises.wall_ns():
+            return None
+        return rest.text if set(rest.members) == {pod.uid for pod in chosen} else None
+
+    async def sweep(self) -> None:
+        """To be called about once a second: has members asked about again whose rest is over. Raises ApiFault."""
+        now_ns = self._promises.wall_ns()
+        for key in [key for key, until_ns in self._rests.items() if until_ns <= now_ns]:
+            del self._rests[key]
+            self.cluster.stir()
+        await self.store.sweep(now_ns)
+
+    # ---- choosing
+
+    def _place(self, chosen: list[PodView], running: list[Placement], among: Collection[str]) -> list[Placement] | None:
+        """A node where the group did not come together is taken where no other will do. A search that came to no end,
+        and to nothing, is not begun again for a while: everybody waits for it."""
         key, now, budget = chosen[0].group, self._promises.clock_ns(), Budget()
         assert key is not None
         self._endless = {of: until for of, until in self._endless.items() if until > now}
         if key in self._endless:
             return None
         asks = [p.spec.ask for p in chosen if p.spec is not None]
-        found = place_group(self.cluster.allocator, asks, running, frozenset(asked), budget)
+        self._avoid = {of: until for of, until in self._avoid.items() if until > now}
+        better = frozenset(node for node in among if (key, node) not in self._avoid)
+        found = place_group(self.cluster.allocator, asks, running, better, budget)
+        if found is None and len(better) < len(among):
+            found = place_group(self.cluster.allocator, asks, running, frozenset(among), budget)
         if found is None and budget.left <= 0:
             self._endless[key] = now + GROUP_NS
         return found
 
     def _no_room(
-        self, pod: PodView, key: GroupKey, size: int, running: list[Placement], asked: Sequence[str]
+        self, pod: PodView, chosen: Sequence[PodView], running: Sequence[Placement], asked: Sequence[str]
     ) -> Verdict:
+        assert pod.spec is not None
+        assert pod.group is not None
         alone = self._alone(pod, asked)
-        text = f"no room for all {size} pods of group {key[1]} together"
+        text = f"no room for all {pod.spec.ask.group_size} pods of group {pod.group[1]} together"
         if running:
             text += f" (others of it run on {running[0].node})"
+        if not self._among(chosen, asked):
+            text += ": kube-scheduler has no node that all of them may go to"
+        for one in chosen:
+            if one.uid != pod.uid and not self._alone(one, asked).passed:
+                text += f": {one.name} finds none by itself"
+                break
         failed = {**dict.fromkeys(alone.passed, ("GroupDoesNotFit", text)), **alone.failed}
         failed |= dict.fromkeys(alone.rest, NO_ROOM)
         return Verdict([], failed, alone.cards)
+
+    def _incomplete(self, key: GroupKey, there: int, size: int) -> str:
+        text = f"group {key[1]} has {there} of its {size} pods; none is placed before all are there"
+        gated = self.cluster.gated(key)
+        return text + (f" ({', '.join(gated[:NAMED])} behind a scheduling gate)" if gated else "")
 
     def _busy(self, key: GroupKey, asked: Sequence[str]) -> Verdict:
         text = f"group {key[1]} is being placed by another replica; this pod is tried again"
         return Verdict([], dict.fromkeys(asked, ("GroupBusy", text)))
 
-    async def _agreed(self, key: GroupKey, chosen: list[PodView], running: list[Placement]) -> bool:
+    def _agreed(self, key: GroupKey, state: GroupState, chosen: Sequence[PodView]) -> bool:
         """Takes over what another replica has chosen for these pods, if it did and time is not up."""
-        if self._promises.leases is None:
-            return False
-        lease = await self._promises.kubernetes.lease(self._promises.leases, _group_lease(key))
-        self._version = None if lease is None else str(lease["metadata"].get("resourceVersion", ""))
-        if lease is None:
-            return False
-        said = ((lease["metadata"] or {}).get("annotations") or {}).get(UNTIL, "0")
-        if not str(said).isdecimal() or int(said) <= self._promises.wall_ns():
+        if self._promises.leases is None or state.until_ns <= self._promises.wall_ns():
             return False
         waits = {p.uid for p in chosen}
-        theirs = [p.placement for p in read_entries(lease) if p.placement.pod in waits]
-        if not theirs:
-            return False
+        theirs = [p.placement for p in state.promises if p.placement.pod in waits]
         for placement in theirs:
             if placement.pod not in self.cluster.book.holdings:
-                self.cluster.reservations.take_over(placement, self._promises.clock_ns() + GROUP_NS)
-        return True
+                self.cluster.reservations.take_over(placement, self._promises.clock_ns() + GROUP_NS, key)
+        return bool(theirs)
 
-    async def _publish(self, key: GroupKey, chosen: list[PodView], placements: list[Placement], mark: int) -> None:
-        """First the group's lease, so that one replica alone chooses, then the cards."""
-        if self._promises.ledger is None or self._promises.leases is None:
+    async def _publish(self, key: GroupKey, state: GroupState, placements: list[Placement], mark: int) -> None:
+        """First the group's state, so that one replica alone chooses, then the cards."""
+        promises = tuple(Promise(p, self._promises.replica) for p in placements)
+        until_ns = self._promises.wall_ns() + GROUP_NS
+        state = await self.store.write(key, GroupState(promises, until_ns, rest=state.rest, version=state.version))
+        if self._promises.ledger is None:
             return
-        metadata: dict[str, Any] = {
-            "annotations": {
-                ENTRIES: write_entries(Promise(p, self._promises.replica) for p in placements),
-                UNTIL: str(self._promises.wall_ns() + GROUP_NS),
-            }
-        }
-        if self._version is not None:
-            metadata["resourceVersion"] = self._version
-        owner = owner_reference("v1", "Pod", chosen[0].object)
-        if owner is not None:
-            metadata["ownerReferences"] = [owner]
-        await self._promises.kubernetes.put_lease(self._promises.leases, _group_lease(key), metadata)
         try:
             await self._promises.ledger.enter(placements[0].node, placements, mark)
         except Exception:
-            metadata["annotations"][UNTIL] = "0"
-            lease = await self._promises.kubernetes.lease(self._promises.leases, _group_lease(key))
-            if lease is not None:
-                metadata["resourceVersion"] = lease["metadata"].get("resourceVersion")
-                await self._promises.kubernetes.put_lease(self._promises.leases, _group_lease(key), metadata)
+            await self.store.write(key, replace(state, until_ns=0))
             raise
 
-    def give_back(self, key: GroupKey) -> None:
-        mine = [held for held in self.cluster.reservations if held.group == key]
-        for held in mine:
-            self._promises.drop(held.placement)
+    def _drop(self, key: GroupKey) -> None:
+        """Gives back here what is held for the group as a whole; who waits at his last step gives his own back."""
+        waiting = self._gathering.waiting(key)
+        for held in [held for held in self.cluster.reservations if held.group == key]:
+            if held.placement.pod not in waiting:
+                self._promises.drop(held.placement)
 
-
-def _group_lease(key: GroupKey) -> str:
-    return GROUP_LEASE.format(hashlib.sha256("/".join(key).encode()).hexdigest()[:20])
+    async def give_back(self, key: GroupKey, why: str = "") -> None:
+        """Gives the group's cards back, and tells the other replicas. Raises ApiFault."""
+        self._drop(key)
+        state = await self.store.read(key)
+        if state.until_ns and not state.together:
+            rest = Rest(0, state.rest.seconds if state.rest is not None else 0, (), why) if why else state.rest
+            await self.store.write(key, replace(state, until_ns=0, arrived={}, rest=rest))
+        self._gathering.kick(key)

@@ -19,6 +19,7 @@ DOMAINS = tuple(f"{d}/" for d in (*S2_DOMAINS, names.ALIYUN, names.NVIDIA))  # o
 MIRROR = "kubernetes.io/config.mirror"
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
 _SPEC = ("nodeName", "priority", "priorityClassName", "overhead")
+_GATES = "schedulingGates"  # of which the first says that there are some
 _STATUS = ("phase", "nominatedNodeName", "conditions")
 _LISTS = ("containers", "initContainers")
 _CONTAINER = ("name", "restartPolicy", "resources")
@@ -41,6 +42,8 @@ def kept(pod: Mapping[str, Any], speaks: bool) -> dict[str, Any]:
     if isinstance(owners, list):
         result["metadata"]["ownerReferences"] = owners[:MOST_OWNERS]
     result["spec"] = _some(spec, _SPEC)
+    if gates := _listed(spec.get(_GATES)):
+        result["spec"][_GATES] = gates[:1]
     many = sum(len(_listed(spec.get(key))) for key in _LISTS)
     for key in _LISTS:
         if key in spec and (speaks or many <= MOST_CONTAINERS):

@@ -151,17 +151,20 @@ class Ledger:
         """Those that it has a page of."""
         return self._pages.keys()
 
-    async def inherit(self) -> None:
+    async def inherit(self) -> list[dict[str, Any]]:
         """Takes in all leases that are there: after a restart the first binding on each node need not be refused and
         tried again with its lease read. To be called before pods and claims are listed, and nothing may be entered
-        before they were: so a promise to a pod that is not among them is known to be over. Raises ApiFault."""
+        before they were: so a promise to a pod that is not among them is known to be over. What there is of leases.
+        Raises ApiFault."""
         prefix = NODE_LEASE.format("")
-        for lease in await self._store.all_leases(self._namespace):
+        leases = await self._store.all_leases(self._namespace)
+        for lease in leases:
             name = str((lease.get("metadata") or {}).get("name", ""))
             if name.startswith(prefix):
                 page = self._pages.setdefault(name.removeprefix(prefix), _Page())
                 self._take_in(page, lease, (BEFORE_ANY_LIST, BEFORE_ANY_LIST))
                 page.inherited = True
+        return leases
 
     def mark(self, node: str) -> int:
         """What is chosen now is chosen from the book as of this mark."""

@@ -77,6 +77,21 @@ class PodView:
         return self.spec is not None and self.node is None and not self.gone and not self.terminating
 
     @property
+    def gated(self) -> bool:
+        """Whether kube-scheduler leaves the pod alone until somebody (Kueue, Argo) takes its gates away."""
+        return bool(mapping(self.object.get("spec")).get("schedulingGates"))
+
+    @property
+    def scheduler_says(self) -> str:
+        """Why kube-scheduler could not place the pod when it last tried; empty: it did not say."""
+        listed = mapping(self.object.get("status")).get("conditions")
+        for one in listed if isinstance(listed, list) else ():
+            said = mapping(one)
+            if said.get("type") == "PodScheduled" and said.get("status") == "False":
+                return " ".join(str(said.get("message") or said.get("reason") or "").split())
+        return ""
+
+    @property
     def group(self) -> GroupKey | None:
         group = self.spec.ask.group if self.spec else None
         return (self.namespace, group) if group is not None else None

@@ -42,6 +42,8 @@ class Kubernetes(Protocol):
 
     async def put_lease(self, namespace: str, name: str, metadata: dict[str, Any]) -> str: ...
 
+    async def drop_lease(self, namespace: str, name: str, version: str | None = None) -> None: ...
+
 
 @dataclass(frozen=True)
 class Verdict:

@@ -110,11 +110,11 @@ class Reservations:
         if self._adopted:
             self.releases += self._disown(pod) and record is None
 
-    def take_over(self, promise: Placement, expires_ns: int) -> None:
+    def take_over(self, promise: Placement, expires_ns: int, group: GroupKey | None = None) -> None:
         """Another replica's promise becomes our own as well: what a group was given."""
         self._disown(promise.pod, promise.node)
         self._book.place(promise, strict=False)
-        self._held[promise.pod] = Reservation(promise, expires_ns)
+        self._held[promise.pod] = Reservation(promise, expires_ns, group)
 
     def put_all(self, placements: Sequence[Placement], expires_ns: int, group: GroupKey) -> None:
         """All or, with Overbooked, none."""
@@ -129,11 +129,16 @@ class Reservations:
             raise
 
     def extend(self, pod: str, expires_ns: int) -> None:
-        """Gives a reservation more time; one that is extended is the pod's own, no longer its group's, and is being
-        bound, no longer awaited."""
+        """Gives a reservation more time; one that is extended is being bound, no longer awaited."""
         held = self._held.get(pod)
         if held is not None:
-            self._held[pod] = Reservation(held.placement, max(held.expires_ns, expires_ns))
+            self._held[pod] = Reservation(held.placement, max(held.expires_ns, expires_ns), held.group)
+
+    def own(self, pod: str) -> None:
+        """From now on a reservation is the pod's alone, whatever becomes of its group."""
+        held = self._held.get(pod)
+        if held is not None:
+            self._held[pod] = replace(held, group=None)
 
     def drop(self, pod: str) -> bool:
         """Gives a reservation back; whether there was one."""

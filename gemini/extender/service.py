@@ -18,6 +18,7 @@ from gemini.extender import codec, preempt
 from gemini.extender.binder import Binder
 from gemini.extender.claims import Claims
 from gemini.extender.codec import BindRequest, FilterRequest, PreemptRequest, Victims
+from gemini.extender.gather import PATIENCE_SECONDS
 from gemini.extender.groups import Groups
 from gemini.extender.onway import OnWay
 from gemini.extender.podview import PodView
@@ -48,7 +49,8 @@ PREEMPT_NS = 250 * 10**6
 class Service:
     """One replica. `leases`: the namespace of the leases; None: there is no other replica. `shortlist`: where more
     nodes than that will do for a pod that prefers none for reasons of its own, filter answers with the one that the
-    policies like best, without policies with so many; 0: always with all."""
+    policies like best, without policies with so many; 0: always with all. `patience`: seconds for which a member's
+    binding is held until those of its group have come."""
 
     def __init__(
         self,
@@ -59,11 +61,13 @@ class Service:
         leases: str | None,
         replica: str = "alone",
         shortlist: int = SHORTLIST,
+        patience: float = PATIENCE_SECONDS,
     ) -> None:
         self.cluster, self.shortlist = cluster, shortlist
         self.waiting: dict[str, str] = {}  # uid -> why it waits
         self._promises = promises = Promises(cluster, kubernetes, clock_ns, wall_ns, leases, replica)
-        self._groups = Groups(promises, lambda pod, asked: self._alone(pod, asked, everything=False, short=False))
+        alone = lambda pod, asked: self._alone(pod, asked, everything=False, short=False)  # noqa: E731
+        self._groups = Groups(promises, alone, patience)
         self._on_way = OnWay(cluster, clock_ns)
         self._binder = Binder(promises, self._groups, self.waiting, self._on_way.arrived)
         self.claims = Claims(promises)
@@ -79,7 +83,7 @@ class Service:
         if self._promises.ledger is None:
             return
         try:
-            await self._promises.ledger.inherit()
+            self._groups.store.found(await self._promises.ledger.inherit())
         except ApiFault as error:
             log.warning("cannot list the leases of namespace %s: %s", self._promises.leases, error)
 
@@ -93,6 +97,10 @@ class Service:
     async def sweep(self) -> None:
         """To be called about once a second: gives back what nobody claimed in time."""
         await self._binder.sweep()
+        try:
+            await self._groups.sweep()
+        except ApiFault as error:  # the next sweep tries again
+            log.info("groups error=%s", error)
         await self.claims.sweep()
         self._forget()
         await self._wake()
@@ -198,7 +206,9 @@ class Service:
         if held is not None and held.awaited and effect:  # it was not bound there, and is to be placed anew
             self.cluster.reservations.drop(pod.uid)
             held = None
-        return None if held is None and pod.group is not None else self._judge(pod, asked, effect)
+        if pod.group is not None and (held is None or (effect and held.placement.node not in asked)):
+            return None
+        return self._judge(pod, asked, effect)
 
     def _judge(self, pod: PodView, asked: Sequence[str], effect: bool) -> Verdict:
         held = self.cluster.reservations.of(pod.uid)

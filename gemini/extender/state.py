@@ -154,6 +154,10 @@ class Cluster:
         may have room now."""
         return self._releases + self.reservations.releases + self.foreign.releases
 
+    def stir(self) -> None:
+        """Has those who wait asked about again, though nothing was given back."""
+        self._releases += 1
+
     def _release(self, key: str) -> None:
         self._releases += self.book.release(key)
 
@@ -214,7 +218,8 @@ class Cluster:
             self.on_node[pod.node].add(pod.uid)
         if pod.group is not None:
             self._groups[pod.group].add(pod.uid)
-            self._releases += pod.waits and known is None  # the others may have waited for this one
+            counts = pod.waits and not pod.gated
+            self._releases += counts and (known is None or known.gated)  # the others may have waited for this one
         if pod.nominated is not None:
             self.nominated.add(pod.uid)
         self._enter(pod)
@@ -301,16 +306,22 @@ class Cluster:
     # ---- what is asked of it
 
     def members(self, group: GroupKey) -> tuple[list[PodView], list[Placement]]:
-        """A group's waiting pods, oldest first, and what those that run (or are being bound) hold."""
+        """A group's waiting pods that kube-scheduler may place, oldest first, and what those that run (or are being
+        bound) hold."""
         waiting: list[PodView] = []
         held: list[Placement] = []
         for pod in sorted((self.pods[uid] for uid in self._groups.get(group, ())), key=lambda p: p.order):
             holding = self.book.holdings.get(pod.uid)
             if holding is not None and (pod.node is not None or pod.uid in self.reservations):
                 held.append(holding.placement)
-            elif pod.waits:
+            elif pod.waits and not pod.gated:
                 waiting.append(pod)
         return waiting, held
+
+    def gated(self, group: GroupKey) -> list[str]:
+        """The names of a group's pods that are behind a scheduling gate."""
+        pods = (self.pods[uid] for uid in self._groups.get(group, ()))
+        return sorted(pod.name for pod in pods if pod.waits and pod.gated)
 
     @contextmanager
     def fenced(self, pod: PodView) -> Iterator[None]:

@@ -116,10 +116,9 @@ class _Crowd:
         for replica in self.replicas:
             replica.watch()
         self.outcome.groups_tried += 1
-        for pod in pods:
-            verdict = await self.chance.choice(self.replicas).filter(pod, *NODES)
-            if verdict.passed:
-                await self.bind(pod, verdict.passed[0])
+        verdicts = [await self.chance.choice(self.replicas).filter(pod, *NODES) for pod in pods]
+        passed = [(pod, said.passed[0]) for pod, said in zip(pods, verdicts, strict=True) if said.passed]
+        await asyncio.gather(*(self.bind(pod, node) for pod, node in passed))
 
     async def bind(self, pod: Object, node: str) -> bool:
         done = await self.chance.choice(self.replicas).bind(pod, node) == ""

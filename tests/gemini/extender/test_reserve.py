@@ -36,10 +36,14 @@ def test_group_is_reserved_whole_or_not_at_all() -> None:
     assert not book.holdings
 
 
-def test_due_are_those_whose_time_is_up_and_extended_ones_are_the_pods_own() -> None:
+def test_due_are_those_whose_time_is_up_and_one_may_become_the_pods_own() -> None:
     held = Reservations(Book([cards("n1")]))
     held.put_all([placement("a", 20), placement("b", 20)], 10, ("ns", "g"))
     held.extend("b", 50)
+    bound = held.of("b")
+    assert bound is not None
+    assert bound.group == ("ns", "g")
+    held.own("b")
     assert [r.placement.pod for r in held.due(10)] == ["a"]
     left = held.of("b")
     assert left is not None

@@ -186,6 +186,13 @@ class World:
         await self._maybe_lost()
         return str(self.version)
 
+    async def drop_lease(self, namespace: str, name: str, version: str | None = None) -> None:
+        await self._maybe_lost()
+        stored = self.leases.get(name)
+        if stored is not None and version not in (None, stored["metadata"]["resourceVersion"]):
+            raise Refused(409, "changed")
+        self.leases.pop(name, None)
+
     async def event(self, pod: Object, name: str, reason: str, message: str, count: int, stamp: str) -> None:
         self.said.append((pod["metadata"]["name"], count, message))
 
@@ -258,6 +265,7 @@ class Replica:
         types: frozenset[str] = names.DEVICE_TYPES,
         shortlist: int = SHORTLIST,
         listed: bool = True,
+        patience: float = 60,
     ) -> None:
         self.world = world
         self.cluster = Cluster(policies, types)
@@ -265,7 +273,7 @@ class Replica:
         self.now_ns = 1_000
         leases = None if alone else "ns"
         clock = lambda: self.now_ns  # noqa: E731
-        self.service = Service(self.cluster, world, clock, clock, leases, name, shortlist)
+        self.service = Service(self.cluster, world, clock, clock, leases, name, shortlist, patience)
         if listed:
             self.list()
 

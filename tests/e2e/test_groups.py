@@ -1,0 +1,109 @@
+"""Groups on the real scheduler: all of their pods run, or none does, whatever it is that one of them lacks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from tests.e2e.api import Object, condition
+from tests.e2e.plane import Plane
+from tests.e2e.test_extender import crd, gemini, nodes_with_cards, sharepod
+
+__all__ = ["crd"]
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+PREFIX = "gemini-group-"
+
+
+def member(name: str, group: str, size: int, more: Object | None = None, cpu: str = "") -> Object:
+    pod = sharepod(name, more, gpu_request="0.5", pod_group=group, pod_group_size=str(size))
+    if cpu:
+        pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
+    return pod
+
+
+def waits(text: str) -> Callable[[Object], bool]:
+    """kube-scheduler says so of the pod, and it is not bound."""
+
+    def check(pod: Object) -> bool:
+        said = [one for one in pod["status"].get("conditions", ()) if one["type"] == "PodScheduled"]
+        return not pod["spec"].get("nodeName") and any(text in one.get("message", "") for one in said)
+
+    return check
+
+
+def bound(plane: Plane, path: str) -> dict[str, str]:
+    found = {one["metadata"]["name"]: one["spec"].get("nodeName") for one in plane.api.get(path)["items"]}
+    return {name: node for name, node in found.items() if node}
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["one asks too much", "all together ask too much"])
+def test_a_group_of_which_one_lacks_a_processor_runs_not_at_all(
+    plane: Plane, namespace: str, crd: None, together: bool
+) -> None:
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    with nodes_with_cards(plane, 1, 4) as (node,), gemini(plane):
+        cpu = int(plane.api.get(f"/api/v1/nodes/{node}")["status"]["allocatable"]["cpu"])
+        asked = dict.fromkeys("abc", f"{cpu * 400}m") if together else {"a": "", "b": "", "c": f"{cpu + 1}"}
+        for name, amount in asked.items():
+            plane.api.post(path, member(name, "g", 3, cpu=amount))
+        missing = plane.api.wait(
+            path, lambda pods: [one for one in pods if waits("Insufficient cpu")(one)], "a pod without a processor"
+        )[0]["metadata"]["name"]
+        others = [name for name in asked if name != missing]
+        said = plane.api.wait(
+            path, lambda pods: [one for one in pods if waits(f"({missing}: 0/1 nodes are available")(one)],
+            "who waits says for whom",
+        )  # fmt: skip
+        assert {one["metadata"]["name"] for one in said} <= set(others)
+        assert bound(plane, path) == {}
+        for name in asked if together else [missing]:
+            plane.api.delete(f"{path}/{name}", 0)
+            plane.api.wait_gone(f"{path}/{name}")
+            plane.api.post(path, member(name, "g", 3))
+        for name in asked:
+            assert plane.api.wait_one(f"{path}/{name}", condition("Ready"), seconds=180)["spec"]["nodeName"] == node
+
+
+def test_a_pod_behind_a_gate_is_waited_for(plane: Plane, namespace: str, crd: None) -> None:
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    with nodes_with_cards(plane, 1, 2), gemini(plane):
+        plane.api.post(path, member("gated", "g", 2, {"schedulingGates": [{"name": "example.com/queue"}]}))
+        plane.api.post(path, member("free", "g", 2))
+        plane.api.wait_one(f"{path}/free", waits("(gated behind a scheduling gate)"))
+        assert bound(plane, path) == {}
+        plane.api.patch(f"{path}/gated", {"spec": {"schedulingGates": None}})
+        for name in ("gated", "free"):
+            plane.api.wait_one(f"{path}/{name}", condition("Ready"))
+
+
+def test_a_group_goes_where_each_of_its_pods_may(plane: Plane, namespace: str, crd: None) -> None:
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    with nodes_with_cards(plane, 3, 2) as nodes, gemini(plane):
+        chosen = {"nodeSelector": {"kubernetes.io/hostname": nodes[2]}}
+        for name in ("a", "b"):
+            plane.api.post(path, member(name, "g", 3))
+        plane.api.post(path, member("picky", "g", 3, chosen))
+        for name in ("a", "b", "picky"):
+            assert plane.api.wait_one(f"{path}/{name}", condition("Ready"))["spec"]["nodeName"] == nodes[2]
+
+
+def test_the_garbage_collector_leaves_a_groups_lease_alone(plane: Plane, namespace: str, crd: None) -> None:
+    """Its pods are in another namespace: there are none of those names where the Lease is."""
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    with nodes_with_cards(plane, 1, 2), gemini(plane):
+        for name in ("a", "b"):
+            plane.api.post(path, member(name, "g", 2))
+        made = plane.api.wait(
+            LEASES, lambda found: [one for one in found if one["metadata"]["name"].startswith(PREFIX)], "the lease"
+        )[0]
+        pod = plane.api.get(f"{path}/a")["metadata"]
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": pod["name"], "uid": pod["uid"]}
+        stray = {"metadata": {"name": f"stray-{namespace}", "ownerReferences": [owner]}, "spec": {}}
+        plane.api.post(LEASES, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **stray})
+        plane.api.wait_gone(f"{LEASES}/stray-{namespace}")  # such an owner is none to the collector
+        kept = plane.api.get(f"{LEASES}/{made['metadata']['name']}")
+        assert kept["metadata"]["uid"] == made["metadata"]["uid"]
+        assert "ownerReferences" not in kept["metadata"], json.dumps(kept)
+        plane.api.wait_gone(f"{LEASES}/{made['metadata']['name']}", seconds=120)  # when its time is up

@@ -4,8 +4,9 @@ Pure. kube-scheduler's own dry run knows the sum of a node's resources, not its 
 its victims may free half of one card and half of another. Here the same question is asked of the cards: of all choices
 that the node would have if every pod of lower priority were gone, which needs the fewest and least important victims;
 and then as many of those as possible are let live again, those first whose eviction a PodDisruptionBudget forbids, then
-the most important. What the pod needs besides cards (cpu, memory, ...) is counted too, since replacing the scheduler's
-victims must not undo what they were for; its victims without cards are kept, for we do not know all its reasons.
+the most important. The pods of a group go together or stay together. What the pod needs besides cards (cpu, memory) is
+counted too, since replacing the scheduler's victims must not undo what they were for; its victims without cards are
+kept, for we do not know all its reasons.
 
 How often budgets are broken is counted as the scheduler does, pod by pod, and never below what it said of a victim set
 that is kept unchanged. The scheduler prefers nodes with none.
@@ -13,7 +14,7 @@ that is kept unchanged. The scheduler prefers nodes with none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -53,7 +54,7 @@ def victims_on(cluster: Cluster, pod: PodView, node: str, proposed: Victims) -> 
     """Whom to evict on `node` for `pod`, where the scheduler proposed `proposed`; None: it would not help."""
     if pod.spec is None or cluster.book.node(node) is None:
         return None
-    lower = [p for p in (cluster.pods[uid] for uid in sorted(cluster.on_node.get(node, ()))) if _may_go(p, pod)]
+    lower = _lower(cluster, pod, node)
     kept_victims = [p for p in lower if p.uid in proposed.uids and p.placement is None]
     ask, book, budgets = pod.spec.ask, cluster.book, _Budgets(cluster)
     taken: dict[str, tuple[Placement, bool]] = {}
@@ -117,14 +118,21 @@ def _plan(
             return None
         forced = {p.uid for p in kept_victims}
         breaking = budgets.breaking(lower)
-        order = sorted(lower, key=lambda p: (p.uid not in breaking, -p.priority, p.order))
         victims: list[PodView] = []
-        for one in order:
-            if one.uid in forced or not room.fits(one) or not _fits_beside(cluster, one, lift, put_back):
-                victims.append(one)
-            else:
+        for unit in sorted(_units(lower), key=lambda unit: min(_importance(one, breaking) for one in unit)):
+            stay: list[PodView] = []
+            for one in unit:
+                if one.uid in forced or not room.fits(one) or not _fits_beside(cluster, one, lift, put_back):
+                    break
                 room.add(one)
+                stay.append(one)
                 reprieved.append(one)
+            if len(stay) < len(unit):
+                for one in stay:
+                    room.take_back(one)
+                    reprieved.remove(one)
+                    lift(one.uid)
+                victims += unit
     finally:
         for one in reprieved:
             lift(one.uid)
@@ -172,6 +180,26 @@ def _may_go(one: PodView, pod: PodView) -> bool:
     return pod.group is None or one.group != pod.group
 
 
+def _lower(cluster: Cluster, pod: PodView, node: str) -> list[PodView]:
+    """Those on the node that may go. A group of which one may not stays whole."""
+    here = [cluster.pods[uid] for uid in sorted(cluster.on_node.get(node, ()))]
+    staying = {one.group for one in here if not (one.terminating or one.gone or _may_go(one, pod))} - {None}
+    return [one for one in here if _may_go(one, pod) and one.group not in staying]
+
+
+def _units(pods: Iterable[PodView]) -> list[list[PodView]]:
+    """What goes together: the members of a group, and every other pod by itself."""
+    units: dict[object, list[PodView]] = {}
+    for pod in pods:
+        units.setdefault(pod.group or pod.uid, []).append(pod)
+    return list(units.values())
+
+
+def _importance(one: PodView, breaking: Collection[str]) -> tuple[bool, int, tuple[str, str, str]]:
+    """The lower, the sooner a pod is let live."""
+    return one.uid not in breaking, -one.priority, one.order
+
+
 def _others(cluster: Cluster, node: str, lower: Sequence[PodView]) -> list[PodView]:
     away = {p.uid for p in lower}
     return [cluster.pods[uid] for uid in cluster.on_node.get(node, ()) if uid not in away]
@@ -193,6 +221,11 @@ class _Room:
         for key, amount in requests_of(pod.object).items():
             if key in self._free:
                 self._free[key] -= amount
+
+    def take_back(self, pod: PodView) -> None:
+        for key, amount in requests_of(pod.object).items():
+            if key in self._free:
+                self._free[key] += amount
 
     def fits(self, pod: PodView | None = None) -> bool:
         asked = requests_of(pod.object) if pod is not None else {}

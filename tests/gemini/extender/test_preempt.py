@@ -59,6 +59,23 @@ def test_no_more_victims_than_the_card_needs() -> None:
     assert chosen(made, preemptor(made, "30%"), "uid-c") == {"a"}
 
 
+def test_a_group_goes_whole_or_stays_whole() -> None:
+    def member(name: str, minor: int, core: int, priority: int = 0) -> dict[str, Any]:
+        pod = held(name, minor, core, priority)
+        pod["metadata"]["annotations"] |= {"gemini.io/pod-group": "g", "gemini.io/pod-group-size": "2"}
+        return pod
+
+    made = cluster(member("a", 0, 60), member("b", 1, 20), held("c", 1, 80))
+    assert chosen(made, preemptor(made, "50%"), "uid-a") == {"c"}  # one victim, not the two of the group
+    made = cluster(member("a", 0, 60), member("b", 1, 20), held("c", 1, 80, priority=1))
+    assert chosen(made, preemptor(made, "50%"), "uid-a") == {"a", "b"}
+    # One of the group is above the preemptor: so is all of it.
+    made = cluster(member("a", 0, 60), member("b", 1, 20, priority=100), held("c", 1, 80, priority=1))
+    assert chosen(made, preemptor(made, "50%"), "uid-a") == {"c"}
+    made = cluster(member("a", 0, 60), member("b", 1, 90, priority=100))
+    assert chosen(made, preemptor(made, "50%"), "uid-a") == set()
+
+
 def test_least_important_victims_are_taken() -> None:
     made = cluster(held("a", 0, 100, priority=50), held("b", 1, 100, priority=10))
     assert chosen(made, preemptor(made, "50%"), "uid-a") == {"b"}

@@ -6,18 +6,22 @@ A token that its holder keeps while its host works leaves the card idle; so does
 gate. Busy loops cannot show it. Here each program (hostbound.c) works on its host before each launch, and most of them
 wait for the card now and then, as eager PyTorch, small batches and servers of requests do.
 
-Each case is measured in one run with Gemini, under the card's own time slicing (no library), and each program alone.
-`sum_by_native` is the busy time of the card against that under native slicing; `sum_by_ideal` against what the model of
-an ideal scheduler gives (bench/ideal.py), with hosts as fast as each program's alone was; `parts_by_ideal` each
-program's busy time against that model. Where a program waits for the card, `iteration_ms` has p50 and p99 of how long
-that took. `by_due_pp` is how far each program's part of the busy time is from its part of the requests: a figure only
-where all want more than they get.
+Each case is measured in one run with Gemini, under the card's own time slicing (no library), each program alone, and
+all at once on cards of their own (`apart`). `sum_by_native` is the busy time of the card against that under native
+slicing; `sum_by_ideal` against what the model of an ideal scheduler gives (bench/ideal.py), with hosts as fast as they
+are apart, where they share the machine's processors but no card: no scheduler of a card makes up for a processor that
+is missing. (Who waits for a card leaves its processor to the others, so with more hosts than processors the model may
+give less than an ideal scheduler could.) `sum_by_ideal_alone` takes each host as fast as it is alone; `parts_by_ideal`
+is each program's busy time against the model that `sum_by_ideal` has. Where a program waits for the card,
+`iteration_ms` has p50 and p99 of how long that took. `by_due_pp` is how far each program's part of the busy time is
+from its part of the requests: a figure only where all want more than they get.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -25,7 +29,7 @@ import numpy as np
 
 from bench import ideal
 from bench.arms import GEMINI, NONE, Runs, compile_program, middle, open_bed
-from bench.bed import ROOT, Bed
+from bench.bed import ROOT, Bed, wait_for
 from bench.cases import run_cases
 from bench.goals import Claim, claim
 from bench.jitter import Probe
@@ -78,7 +82,8 @@ WARM_UP = 20  # iterations that are not counted: lengths of kernels are being le
 
 
 def model(host: Host, alone: float) -> ideal.Program:
-    """The program of the model whose host takes as long as this one's did alone on this machine, where that shows."""
+    """The program of the model whose host takes as long as this one's did when it had so much of a card that it had to
+    itself, where that shows."""
     cycle_us = host.kernel_us / alone  # from launch to launch
     host_us = float(host.host_us)
     if alone < 0.9 and not host.every_us and not host.period_us:
@@ -115,6 +120,25 @@ def run(hosts: tuple[Host, ...], arm: str, seconds: float) -> dict[str, Any]:
         }
 
 
+def apart(hosts: tuple[Host, ...], seconds: float) -> list[float]:
+    """The parts that they have at once of a card each: what their hosts give on this machine's processors."""
+    program = compile_program(ROOT / "bench" / "hostbound.c", ROOT / "build" / "bench" / "hostbound", *LINK)
+    with Bed(sim=f"gpus={len(hosts)},memory=80GiB", tokens=False) as bed:
+        for number, host in enumerate(hosts):
+            card = {"CUDA_VISIBLE_DEVICES": str(number)}
+            bed.spawn(f"t{number}", [program, *host.words()], env=card)
+
+        def busy() -> list[tuple[int, int]]:
+            seen = [bed.busy(number) for number in range(len(hosts))]
+            return [(now_ns, totals[f"t{number}"]) for number, (now_ns, totals) in enumerate(seen)]
+
+        wait_for(lambda: all(used_ns for _, used_ns in busy()), 60, "work on each card")
+        time.sleep(SETTLE_SECONDS)
+        before = busy()
+        time.sleep(seconds)
+        return [(used - had) / (now - then) for (then, had), (now, used) in zip(before, busy(), strict=True)]
+
+
 LINK = (f"-L{ROOT / 'libhook' / 'lib' / 'sim'}", "-l:libcuda.so.1", "-lpthread", "-lm")
 
 
@@ -135,22 +159,26 @@ def _ended(child: subprocess.Popen[str]) -> dict[str, float] | None:
 
 
 def measure(hosts: tuple[Host, ...], arm: str, seconds: float) -> dict[str, Any]:
-    """One run of an arm; with Gemini's each program alone too, and the model."""
+    """One run of an arm; with Gemini's each program alone and apart too, and the model."""
     together = run(hosts, arm, seconds)
     if arm != GEMINI:
         return together
     solo = {host: run((host,), NONE, ALONE_SECONDS) for host in dict.fromkeys(hosts)}
     alone = [solo[host]["sum"] for host in hosts]
-    best, stretch_us = ideal.ideal([model(host, part) for host, part in zip(hosts, alone, strict=True)])
+    each = apart(hosts, ALONE_SECONDS)
+    best, stretch_us = ideal.ideal([model(host, part) for host, part in zip(hosts, each, strict=True)])
+    unhindered, _ = ideal.ideal([model(host, part) for host, part in zip(hosts, alone, strict=True)])
     parts = np.array(together["parts"])
     due = np.array([host.request for host in hosts])
     return {
         **together,
         "alone": alone,
         "alone_ms": [solo[host]["iteration_ms"] for host in hosts],
+        "apart": each,
         "ideal": best,
         "ideal_stretch_us": stretch_us,
         "sum_by_ideal": together["sum"] / sum(best),
+        "sum_by_ideal_alone": together["sum"] / sum(unhindered),
         "parts_by_ideal": (parts / np.array(best)).tolist(),
         "by_due_pp": (100 * (parts / parts.sum() - due / due.sum())).tolist(),
     }

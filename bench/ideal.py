@@ -14,7 +14,8 @@ fairness, sum of request x log(share / share alone) (Kelly 1997). `ideal` takes 
 
 The costs are the simulated card's (docs/simulator.md): 25 us for a switch from a process with nothing queued, 50 us for
 one that preempts, slices of 1,024 us. What a real card pays is to be probed. Not in the model: processors that
-programs share, wake-ups other than `wake_us` after a synchronisation, and whatever an arbiter itself costs.
+programs share (hostbound.py takes their hosts as they are then), wake-ups other than `wake_us` after a synchronisation,
+and whatever an arbiter itself costs.
 """
 
 from __future__ import annotations

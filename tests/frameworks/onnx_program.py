@@ -1,25 +1,18 @@
-"""What ONNX Runtime's CUDA provider does, one case after another; each prints a line. The same lines with and without
-Gemini. Values are printed where bytes are moved, never where a kernel computed: the simulated card computes nothing.
-"""
+"""What ONNX Runtime's CUDA provider does, one case after another; each prints a line."""
 
 from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cases import case, main
 from onnx import TensorProto, helper, numpy_helper
 
 WIDTH, HEADS, TOKENS, LAYERS = 256, 4, 64, 2
-CASES: list[Callable[[], object]] = []
-
-
-def case(function: Callable[[], object]) -> Callable[[], object]:
-    CASES.append(function)
-    return function
 
 
 def open_runtime() -> Any:
@@ -140,19 +133,6 @@ def out_of_memory_and_after() -> object:
         said = type(error).__name__
     held.clear()
     return said, bytes_go_there_and_back()
-
-
-def main() -> int:
-    failed = 0
-    for function in CASES:
-        if sys.argv[1:] and function.__name__ not in sys.argv[1:]:
-            continue
-        try:
-            print(f"{function.__name__}: {function()}", flush=True)
-        except Exception as error:
-            failed += 1
-            print(f"{function.__name__}: FAILED {type(error).__name__}: {str(error)[:600]}", flush=True)
-    return int(failed > 0)
 
 
 if __name__ == "__main__":

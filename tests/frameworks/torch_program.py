@@ -1,7 +1,4 @@
-"""What PyTorch programs do, one case after another; each prints a line. The same lines with and without Gemini.
-
-Values are printed where bytes are moved, never where a kernel computed: the simulated card computes nothing.
-"""
+"""What PyTorch programs do, one case after another; each prints a line."""
 
 from __future__ import annotations
 
@@ -9,10 +6,10 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import torch
+from cases import case, main
 from torch import nn
 
 torch.backends.cuda.enable_cudnn_sdp(False)  # the stand-in for cuDNN refuses it
@@ -20,12 +17,6 @@ CARD = torch.device("cuda")
 ASYNC = "cudaMallocAsync" in os.environ.get(
     "PYTORCH_CUDA_ALLOC_CONF", ""
 )  # has no pools for the graphs of torch.compile
-CASES: list[Callable[[], object]] = []
-
-
-def case(function: Callable[[], object]) -> Callable[[], object]:
-    CASES.append(function)
-    return function
 
 
 class Rows(torch.utils.data.Dataset):  # type: ignore[type-arg]
@@ -302,22 +293,6 @@ def out_of_memory_and_after() -> object:
     del held
     torch.cuda.empty_cache()
     return said, torch.empty(256 << 20, dtype=torch.uint8, device=CARD).numel()
-
-
-def main() -> int:
-    wanted = sys.argv[1:]
-    failed = 0
-    for function in CASES:
-        if wanted and function.__name__ not in wanted:
-            continue
-        try:
-            print(f"{function.__name__}: {function()}", flush=True)
-        except Exception as error:
-            failed += 1
-            print(f"{function.__name__}: FAILED {type(error).__name__}: {str(error).splitlines()[0]}", flush=True)
-            if os.environ.get("VERBOSE"):
-                raise
-    return int(failed > 0)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """Published frameworks in environments of their own: `python -m tests.frameworks.environment` fetches them.
 
 Each environment lies in a folder of the cache that is named by what is in it, and is made once; it has its name when it
-is whole. The cache is $GEMINI_FRAMEWORKS_CACHE, else gemini-frameworks in the user's cache folder. PyTorch is 3 GB to
-fetch and 5.4 GB on the disk; ONNX Runtime is a tenth of that.
+is whole. One that is over another adds its packages to those of that, and shares them. The cache is
+$GEMINI_FRAMEWORKS_CACHE, else gemini-frameworks in the user's cache folder. PyTorch is 3 GB to fetch and 5.4 GB on the
+disk; JAX is 4.4 GB there, ONNX Runtime 0.6.
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ import tempfile
 from pathlib import Path
 
 # name -> what pip installs
-ENVIRONMENTS = {
+ENVIRONMENTS: dict[str, tuple[str, ...]] = {
     "torch-cu13": ("torch==2.15.0", "numpy==2.4.6"),
+    "jax": ("jax[cuda13]==0.10.2", "numpy==2.4.6"),
     "onnx": ("onnxruntime-gpu==1.31.0", "onnx==1.23.2", "nvidia-curand==10.4.5.25", "numpy==2.4.6"),
+    "bitsandbytes": ("bitsandbytes==0.50.2", "packaging==25.0"),
 }
+OVER = {"bitsandbytes": "torch-cu13"}
 
 
 def cache_folder() -> Path:
@@ -32,7 +36,8 @@ def cache_folder() -> Path:
 def place(name: str) -> Path:
     """Where the environment is, or will be."""
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    said = hashlib.sha256(" ".join((python, *ENVIRONMENTS[name])).encode()).hexdigest()[:12]
+    under = ENVIRONMENTS[OVER[name]] if name in OVER else ()
+    said = hashlib.sha256(" ".join((python, *ENVIRONMENTS[name], *under)).encode()).hexdigest()[:12]
     return cache_folder() / f"{name}-{said}"
 
 
@@ -40,6 +45,11 @@ def python_of(name: str) -> Path | None:
     """Its interpreter; None where it was not fetched."""
     python = place(name) / "bin" / "python"
     return python if (place(name) / "whole").exists() else None
+
+
+def packages(name: str) -> Path:
+    (folder,) = place(name).glob("lib/python*/site-packages")
+    return folder
 
 
 def fetch(name: str) -> None:
@@ -54,7 +64,10 @@ def fetch(name: str) -> None:
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as wheels:  # not kept twice
             pip = [str(folder / "bin" / "python"), "-m", "pip", "-q", "--disable-pip-version-check", "--no-input"]
-            subprocess.run([*pip, "install", "--cache-dir", wheels, *ENVIRONMENTS[name]], check=True)
+            alone = ["--no-deps"] if name in OVER else []
+            subprocess.run([*pip, "install", "--cache-dir", wheels, *alone, *ENVIRONMENTS[name]], check=True)
+        if name in OVER:
+            (packages(name) / "under.pth").write_text(f"{packages(OVER[name])}\n")
         (folder / "whole").touch()
 
 

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include "libhook/driver/real.h"
 #include "libhook/runtime/agent.h"
 #include "libhook/runtime/agent_kick.h"
+#include "libhook/runtime/belief.h"
 #include "libhook/runtime/cancel.h"
 #include "libhook/runtime/gate.h"
 #include "libhook/runtime/log.h"
@@ -25,8 +27,9 @@
 #define SHORTEST_CHUNK_NS 25000
 #define SHORTEST_SLEEP_NS 20000
 #define LONGEST_SLEEP_NS 2000000
-#define UNKNOWN_NS 1000000      /* what a launch is taken for of which nothing is known, before there is a cap */
-#define FEW_SAMPLES 4
+#define WILD_CONTENDED 2      /* wild launches in flight on a lane: the device has one when the other is over */
+#define WILD_FREE 8           /* ... where no turn has to end */
+#define LOOK_NS 100000          /* how long to look for the end of one without sleeping */
 #define MEASURE_EVERY 32        /* of the launches that start on an idle lane */
 #define GATE_RECHECK_NS 100000000l
 #define ENROL_AGAIN_NS 10000000ull
@@ -82,6 +85,13 @@ static void gate_shut(struct gate *gate, uint64_t ticket) {
         __atomic_store_n(&gate->shut, 1, __ATOMIC_SEQ_CST);
 }
 
+/* For how long this chunk, which is first on its lane, has been running. */
+static uint64_t gone_of(const struct lane *lane, const struct chunk *head, uint64_t now_ns) {
+    uint64_t start_ns = head->first_ns > lane->end_ns ? head->first_ns : lane->end_ns;
+
+    return now_ns > start_ns ? now_ns - start_ns : 0;
+}
+
 /* What the thread has in flight on this gate, less what the first chunk must have done of itself by now. */
 static uint64_t inflight(struct gate *gate, struct gate_thread *thread, uint64_t now_ns, uint64_t *until_next_ns) {
     uint64_t sum_ns = 0, progress_ns = 0;
@@ -95,8 +105,7 @@ static uint64_t inflight(struct gate *gate, struct gate_thread *thread, uint64_t
         if (lane->pushed == lane->popped)
             continue;
         const struct chunk *head = &lane->ring[lane->popped % LANE_CHUNKS];
-        uint64_t start_ns = head->first_ns > lane->end_ns ? head->first_ns : lane->end_ns;
-        uint64_t gone_ns = now_ns > start_ns ? now_ns - start_ns : 0;
+        uint64_t gone_ns = gone_of(lane, head, now_ns);
         uint64_t left_ns = head->estimated_ns;
         if (!head->unknown && gone_ns <= head->estimated_ns)
             left_ns -= gone_ns;
@@ -127,47 +136,16 @@ static uint64_t booked(const struct gate *gate, const struct gate_thread *thread
 struct launch {
     CUstream stream;
     uint64_t key;
-    uint64_t estimated_ns;
     uint64_t wanted_ns;
-    bool measure;
-    bool unknown;
+    struct belief belief;
 };
-
-/* What is believed of the launch's length; `measure` where that is not much. */
-static void estimate(
-    struct gate *gate, struct gate_thread *thread, uint64_t family, uint64_t guess_ns, struct launch *launch) {
-    const struct estimate *known = estimate_find(thread->estimates, GATE_ESTIMATES, launch->key);
-    const struct estimate *like;
-
-    if (!known || known->samples < FEW_SAMPLES) {
-        like = estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, launch->key);
-        if (like && PEEK(like->samples)) {
-            estimate_put(thread->estimates, GATE_ESTIMATES, launch->key, PEEK(like->ns), PEEK(like->samples));
-            known = estimate_find(thread->estimates, GATE_ESTIMATES, launch->key);
-        }
-    }
-    if (known && known->samples) {
-        launch->estimated_ns = known->ns;
-        launch->measure = known->samples < FEW_SAMPLES;
-        return;
-    }
-    launch->measure = true;
-    like = family ? estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, family) : NULL;
-    if (guess_ns)
-        launch->estimated_ns = guess_ns;
-    else if (like)
-        launch->estimated_ns = PEEK(like->ns);
-    else
-        launch->estimated_ns = PEEK(gate->cap_ns) ? PEEK(gate->cap_ns) : UNKNOWN_NS;
-    launch->unknown = !guess_ns && !like;
-}
 
 /* Prepare the lane for one more launch of this kind; false where its ring is full. */
 static bool make_room_in(
     struct gate *gate, struct lane *lane, struct launch *launch, uint64_t chunk_ns, bool idle, uint64_t now_ns) {
     static uint32_t idle_starts; /* any thread; exactness does not matter */
 
-    if (lane->launched != lane->cut && (launch->measure || lane->open_alone || lane->open_ns >= chunk_ns))
+    if (lane->launched != lane->cut && (launch->belief.measure || lane->open_alone || lane->open_ns >= chunk_ns))
         lane_cut(lane, now_ns);
     if (lane->launched != lane->cut)
         return lane->pushed - lane->popped < LANE_CHUNKS || lane->open_ns < chunk_ns;
@@ -175,11 +153,11 @@ static bool make_room_in(
         return false;
     if (idle) {
         POKE(idle_starts, PEEK(idle_starts) + 1);
-        launch->measure |= PEEK(idle_starts) % MEASURE_EVERY == 0;
+        launch->belief.measure |= PEEK(idle_starts) % MEASURE_EVERY == 0;
     }
     /* An event on a stream that has nothing to do is over at once; the legacy stream also waits for others. */
     bool based_now = idle || (lane->pushed == lane->popped && !lane_is_default(lane->stream));
-    if (based_now && (launch->measure || PEEK(gate->contended) || log_wants(LOG_DEBUG))) {
+    if (based_now && (launch->belief.measure || PEEK(gate->contended) || log_wants(LOG_DEBUG))) {
         lane_base(lane, now_ns);
         now_ns = gate_now(); /* recording takes as long as some kernels, and is no part of what follows */
         POKE(lane->base_ns, now_ns);
@@ -188,12 +166,54 @@ static bool make_room_in(
     lane->open_mixed = 0;
     POKE(lane->open_wanted_ns, launch->wanted_ns);
     POKE(lane->open_first_ns, now_ns);
-    lane->open_alone = launch->measure;
-    lane->open_unknown = launch->unknown;
+    lane->open_alone = launch->belief.measure;
+    lane->open_unknown = launch->belief.unknown;
+    lane->open_most_ns = launch->belief.wild ? launch->belief.most_ns : 0;
     return true;
 }
 
-enum verdict { GO, WAIT_AT_GATE, WAIT_FOR_ROOM };
+enum verdict { GO, WAIT_AT_GATE, WAIT_FOR_ROOM, LOOK_AGAIN };
+
+/* How many wild launches are in flight on this lane, and what all that is there may take from now on. */
+static unsigned wild_in(const struct lane *lane, uint64_t now_ns, uint64_t *worst_ns) {
+    unsigned wild = 0;
+
+    *worst_ns = lane->open_ns;
+    for (uint64_t i = lane->popped; i != lane->pushed; i++) {
+        const struct chunk *chunk = &lane->ring[i % LANE_CHUNKS];
+        uint64_t most_ns = chunk->most_ns ? chunk->most_ns : chunk->estimated_ns;
+        if (i == lane->popped) {
+            uint64_t gone_ns = gone_of(lane, chunk, now_ns);
+            most_ns -= gone_ns < most_ns ? gone_ns : most_ns;
+        }
+        *worst_ns += most_ns;
+        wild += chunk->most_ns != 0;
+    }
+    return wild;
+}
+
+/* May one more wild launch follow those in flight? Another behind one only where it begins within the quota even then: so
+ * work runs on past it by a single kernel. One of which nothing is known follows none, for it may be as unlike. */
+static bool wild_may_go(const struct gate *gate, const struct lane *lane, bool unknown, uint64_t now_ns) {
+    uint64_t worst_ns, close_by_ns = PEEK(gate->close_by_ns);
+    unsigned wild = wild_in(lane, now_ns, &worst_ns);
+
+    if (!wild)
+        return true;
+    if (!PEEK(gate->contended) || PEEK(gate->shared))
+        return wild < WILD_FREE;
+    return !unknown && wild < WILD_CONTENDED && now_ns < close_by_ns && worst_ns <= close_by_ns - now_ns;
+}
+
+/* How to wait for the end of a wild launch. It may come at any moment, and with few behind it the device would idle for as
+ * long as a sleep lasts; what goes on for long may well do so for as long again. */
+static enum verdict wait_for_wild(const struct lane *lane, uint64_t now_ns, uint64_t *sleep) {
+    const struct chunk *head = &lane->ring[lane->popped % LANE_CHUNKS];
+    uint64_t gone_ns = gone_of(lane, head, now_ns);
+
+    *sleep = gone_ns / 4;
+    return gone_ns < LOOK_NS || gone_ns < 2 * head->estimated_ns ? LOOK_AGAIN : WAIT_FOR_ROOM;
+}
 
 /* One try to let the launch go. With GO the thread is inside and the launch accounted. */
 static enum verdict try(struct gate *gate, struct gate_thread *thread, struct lane *lane, struct launch *launch,
@@ -221,14 +241,14 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
     uint64_t before = PEEK(gate->active_before);
     active = active > before ? active : before;
     uint64_t share_ns = PEEK(gate->cap_ns) / (active ? active : 1);
-    uint64_t estimated_ns = launch->estimated_ns;
+    uint64_t estimated_ns = launch->belief.ns;
     bool full;
 
     /* A launch as long as the cap goes when little else is left, or the device would idle between two of them. */
     uint64_t allowed_ns = estimated_ns > share_ns / 2 ? share_ns / 2 : share_ns - estimated_ns;
     uint64_t flying_ns = booked(gate, thread, &full);
     next_ns = 0;
-    if (PEEK(gate->contended) || launch->measure || full ||
+    if (PEEK(gate->contended) || launch->belief.measure || full ||
         flying_ns > allowed_ns) /* a query costs as much as many launches */
         flying_ns = inflight(gate, thread, now_ns, &next_ns);
     if (flying_ns > allowed_ns) {
@@ -242,6 +262,10 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
         PEEK(gate->launched_epoch) == PEEK(gate->epoch)) {
         gate_shut(gate, ticket);
         return WAIT_AT_GATE;
+    }
+    if (launch->belief.wild && !wild_may_go(gate, lane, launch->belief.unknown, now_ns)) {
+        cut_all(thread, now_ns);
+        return wait_for_wild(lane, now_ns, sleep);
     }
     uint64_t chunk_ns = share_ns / CHUNKS_PER_CAP > SHORTEST_CHUNK_NS ? share_ns / CHUNKS_PER_CAP : SHORTEST_CHUNK_NS;
     if (!make_room_in(gate, lane, launch, chunk_ns, !flying_ns, now_ns)) {
@@ -259,8 +283,8 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
     POKE(thread->stream, launch->stream);
     /* While something captures, nobody but this thread may be able to put an event behind it (lane.h). */
     bool own_event = lane_is_default(launch->stream) && __atomic_load_n(&gate_captures, __ATOMIC_ACQUIRE);
-    thread->room_ns = launch->measure || own_event || room_ns < 0 || gate_mode == GATE_FENCED ? -1 : room_ns;
-    thread->after = launch->measure || own_event || room_ns <= 0;
+    thread->room_ns = launch->belief.measure || own_event || room_ns < 0 || gate_mode == GATE_FENCED ? -1 : room_ns;
+    thread->after = launch->belief.measure || own_event || room_ns <= 0;
 
     POKE(thread->inside, 1);
     __asm__ volatile("" ::: "memory");
@@ -326,16 +350,13 @@ static enum gate_answer begin(CUstream stream, uint64_t key, uint64_t family, ui
         return GATE_REFUSED;
     POKE(thread->inside, 0);
     struct launch launch = {.stream = stream, .key = key, .wanted_ns = gate_now()};
-    estimate(gate, thread, family, guess_ns, &launch);
+    launch.belief = belief_of(gate, thread, key, family, guess_ns, launch.wanted_ns);
     uint64_t now_ns = launch.wanted_ns, sleep = 0;
     bool pends = false;
     enum gate_answer answer = GATE_NOT_OURS;
     while (!__atomic_load_n(&gate->free, __ATOMIC_ACQUIRE)) {
         enum verdict verdict = try(gate, thread, lane, &launch, now_ns, &sleep);
         if (verdict == GO) {
-            /* The estimate's place may have been taken by another key: put it where the launch path looks. */
-            if (!launch.measure && thread->estimates[key & (GATE_ESTIMATES - 1)].key != key)
-                estimate_put(thread->estimates, GATE_ESTIMATES, key, launch.estimated_ns, FEW_SAMPLES);
             thread->after |= thread->tell_agent;
             answer = GATE_PASSED;
             break;
@@ -346,9 +367,12 @@ static enum gate_answer begin(CUstream stream, uint64_t key, uint64_t family, ui
             if (!pends) /* from here to its launch it counts as one that wants to go on */
                 __atomic_add_fetch(&gate->pending, 1, __ATOMIC_SEQ_CST);
             pends = true;
-            sleep_ns(sleep < SHORTEST_SLEEP_NS  ? SHORTEST_SLEEP_NS
-                     : sleep > LONGEST_SLEEP_NS ? LONGEST_SLEEP_NS
-                                                : sleep);
+            if (verdict == LOOK_AGAIN)
+                sched_yield();
+            else
+                sleep_ns(sleep < SHORTEST_SLEEP_NS  ? SHORTEST_SLEEP_NS
+                         : sleep > LONGEST_SLEEP_NS ? LONGEST_SLEEP_NS
+                                                    : sleep);
         }
         now_ns = gate_now();
         if (agent_lost()) /* a fork in another thread cannot reach us; a failed start of the agent can */

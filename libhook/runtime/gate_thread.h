@@ -31,11 +31,12 @@ struct gate_thread {
     CUstream stream;
     struct lane *lane;
     int64_t room_ns;
-    struct estimate estimates[GATE_ESTIMATES];
+    struct estimate estimates[GATE_ESTIMATES]; /* of those that are known well: no wild one (belief.h) */
     /* from here on not on the launch path */
     struct gate_thread *next;
     struct lane *lanes; /* all of this thread's; pushed by it, never taken out */
     uint32_t gone; /* the thread ended; another may take the block over when its work is done */
+    uint32_t stand; /* of what is believed, when `estimates` was right (belief.c) */
     struct gate *syncing; /* while it waits in such a call: the gate where it is counted */
     struct lane *wait_lane; /* while it waits at a gate: where its launch is to go */
     uint64_t seen[WIRE_MAX_DEVICES]; /* the ticket under which it was counted as active, per gate */

@@ -7,11 +7,10 @@
 #include <sys/mman.h>
 
 #include "libhook/driver/real.h"
+#include "libhook/runtime/belief.h"
 #include "libhook/runtime/cancel.h"
 #include "libhook/runtime/gate.h"
 #include "libhook/runtime/visit.h"
-
-#define SHORTEST_NS 1000 /* no launch is believed to take less: the clock of events has half a microsecond */
 
 /* Of foreign_event and what is known of it, among the threads that keep the agent out: several may begin captures, end
  * streams and take lanes at once. */
@@ -116,6 +115,7 @@ static void clear_open(struct lane *lane) {
     POKE(lane->open_ns, 0);
     lane->open_mixed = 0;
     lane->open_alone = false;
+    lane->open_most_ns = 0;
 }
 
 void lane_cut(struct lane *lane, uint64_t now_ns) {
@@ -146,6 +146,7 @@ void lane_cut(struct lane *lane, uint64_t now_ns) {
     chunk->from = lane->cut;
     chunk->launches = (uint32_t)(lane->launched - lane->cut);
     chunk->unknown = lane->open_unknown;
+    chunk->most_ns = lane->open_most_ns;
     chunk->alone = lane->open_alone && chunk->launches == 1;
     POKE(lane->ring_ns, lane->ring_ns + lane->open_ns);
     __atomic_store_n(&lane->pushed, lane->pushed + 1, __ATOMIC_RELEASE);
@@ -178,31 +179,15 @@ static uint64_t event_time(bool based, CUevent base_event, uint64_t base_ns, CUe
     return end_ns < now_ns ? end_ns : now_ns;
 }
 
-static void learn(const struct gate *gate, struct gate_thread *thread, const struct chunk *chunk, uint64_t start_ns,
-    uint64_t end_ns, bool queued) {
-    if (!chunk->key || end_ns <= start_ns)
-        return;
-    uint64_t each_ns = (end_ns - start_ns) / chunk->launches;
-    each_ns = each_ns < SHORTEST_NS ? SHORTEST_NS : each_ns;
-    /* A chunk of many tells one launch's length only if the device never had to wait for the host in it; else that it
-     * was no longer. What is believed to fill a quota has no other beside it, and would be believed for long. The
-     * same where other tenants' work runs beside it. */
-    bool exact = (chunk->alone || queued) && (!PEEK(gate->shared) || chunk->unknown);
-    if (!exact && each_ns >= chunk->estimated_ns / chunk->launches)
-        return;
-    each_ns = estimate_learn(gate_shared_estimates, GATE_SHARED_ESTIMATES, chunk->key, each_ns);
-    const struct estimate *shared = estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, chunk->key);
-    estimate_put(thread->estimates, GATE_ESTIMATES, chunk->key, each_ns, shared ? PEEK(shared->samples) : 1);
-}
-
 /* Learn from the open chunk, which was seen to be over at that time. */
 static void learn_open(const struct gate *gate, struct gate_thread *thread, const struct lane *lane, uint64_t end_ns) {
     struct chunk chunk = {.key = lane->open_mixed ? 0 : lane->open_key,
         .estimated_ns = lane->open_ns,
+        .most_ns = lane->open_most_ns,
         .launches = (uint32_t)(lane->launched - lane->cut)};
     uint64_t start_ns = lane->open_first_ns > lane->end_ns ? lane->open_first_ns : lane->end_ns;
 
-    learn(gate, thread, &chunk, start_ns, end_ns, false);
+    belief_learn(gate, thread, &chunk, start_ns, end_ns, false);
 }
 
 /* A chunk of ours took from start to end beside other tenants' work: its length tells nothing, the belief counts. What
@@ -240,7 +225,7 @@ static void pop(struct gate *gate, struct gate_thread *thread, struct lane *lane
     if (end_ns < start_ns)
         end_ns = start_ns;
     if (known)
-        learn(gate, thread, chunk, start_ns, end_ns, queued);
+        belief_learn(gate, thread, chunk, start_ns, end_ns, queued);
     if (PEEK(gate->shared))
         account_shared(gate, chunk, start_ns, end_ns);
     else

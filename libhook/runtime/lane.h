@@ -30,6 +30,7 @@ struct chunk {
     CUevent event;
     uint64_t key; /* 0: launches of several kinds */
     uint64_t estimated_ns;
+    uint64_t most_ns;   /* of a wild launch (belief.h): what it may take; else 0 */
     uint64_t wanted_ns; /* when the program wanted to launch the first of it */
     uint64_t first_ns;  /* when it did */
     uint64_t cut_ns;    /* when the event was recorded */
@@ -60,6 +61,7 @@ struct lane {
     uint64_t ring_ns;     /* estimated time of those not reaped */
     uint64_t open_wanted_ns;
     uint64_t open_first_ns;
+    uint64_t open_most_ns;
     bool open_unknown;
     bool open_alone;
     bool based;           /* base_event ended at base_ns */

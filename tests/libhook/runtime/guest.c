@@ -9,6 +9,9 @@
  *     guest pauses                 kernels with a host function behind each that takes 150 ms
  *     guest sparse                 a kernel of 0.5 ms every 40 ms, and never a synchronisation
  *     guest sparse kernel          the same, of a kernel of a library instead of a function of a module
+ *     guest lengths                one function and grid, of 20 us many times and of 5 ms some times, over and over
+ *     guest sight                  a function that was never seen, of 300 ms, and a known one behind it; prints whether the
+ *                                  first was still at work (600) when the second was out
  *     guest behind own             work in the thread's own default stream, then nothing but a capture in a blocking stream
  *     guest behind legacy          a capture in a stream that blocks nobody; work in the legacy stream, then nothing
  *     guest leaves                 work in flight, and an exit() that takes 300 ms from when all handlers but one ran
@@ -248,6 +251,43 @@ static void *captures_behind(void *stream) {
 }
 
 /* What is launched is much of one kind, of which the last is not the last of a chunk: nothing of it has an event. */
+/* As many blocks as the simulated card has multiprocessors: a persistent kernel, which has one grid for all sizes. */
+static CUresult launch_blocks(CUstream stream, unsigned int blocks, uint64_t ns) {
+    void *parameters[] = {&ns};
+    return cuLaunchKernel(spin, blocks, 1, 1, 1, 1, 1, 0, stream, parameters, NULL);
+}
+
+static int lengths(void) {
+    CUstream stream;
+
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (uint64_t n = 0; !told_to_end; n++) {
+        MUST(launch_blocks(stream, 132, n % 100 < 80 || n < 20 ? 20000 : 5000000));
+        MUST(launch(stream, 1000));
+    }
+    MUST(cuStreamSynchronize(stream));
+    return 0;
+}
+
+static int sight(void) {
+    CUstream stream;
+
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (int n = 0; n < 100; n++)
+        MUST(launch(stream, 1000));
+    MUST(cuStreamSynchronize(stream));
+    CUmodule module;
+    CUfunction known = spin;
+    MUST(cuModuleLoadData(&module, PTX));
+    MUST(cuModuleGetFunction(&spin, module, "gemini_spin"));
+    MUST(launch(stream, 300000000));
+    spin = known;
+    MUST(launch(stream, 1000));
+    printf("%d\n", (int)cuStreamQuery(stream));
+    MUST(cuStreamSynchronize(stream));
+    return 0;
+}
+
 static int behind(bool own) {
     pthread_t thread;
     CUstream stream;
@@ -335,6 +375,8 @@ int main(int count, char **argument) {
                  : !strcmp(argument[1], "contexts")              ? contexts()
                  : !strcmp(argument[1], "pauses")                ? pauses()
                  : !strcmp(argument[1], "sparse")                ? sparse(count > 2)
+                 : !strcmp(argument[1], "lengths")               ? lengths()
+                 : !strcmp(argument[1], "sight")                 ? sight()
                  : !strcmp(argument[1], "behind") && count > 2   ? behind(!strcmp(argument[2], "own"))
                  : !strcmp(argument[1], "leaves")                ? leaves()
                  : !strcmp(argument[1], "replays")               ? graphs(false)

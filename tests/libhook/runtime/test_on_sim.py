@@ -211,6 +211,32 @@ def test_work_that_is_never_waited_for_holds_the_token_no_longer_than_it_runs(
     assert keeper.outside() == []
 
 
+def test_a_kernel_of_any_length_keeps_the_card_for_no_more_than_two_of_its_own_beyond_the_quota(
+    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
+) -> None:
+    """A persistent kernel has one grid for all that it has to do: what was taken for 50 short ones is 50 long ones."""
+    process = run(guest_binary, "lengths", GEMINI_SIM=f"id={sim},profile=h200")
+    keeper = Keeper(daemon, sim)
+    keeper.serve(process, lambda: len(keeper.held) >= 40 and keeper.kernels() > 1000)
+    finish(process, folder)
+    assert keeper.outside() == []
+    work_ms = [
+        sum(one.end_ns - one.start_ns for one in keeper.segments if start <= one.start_ns < end) / MS
+        for start, end in keeper.held
+    ]
+    assert max(work_ms) <= keeper.quota_ms + 2 * 5, sorted(work_ms)[-5:]
+
+
+def test_a_launch_that_was_never_seen_lets_the_next_one_in_behind_it(
+    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
+) -> None:
+    """Else the card would idle from its end until that was noticed."""
+    process = run(guest_binary, "sight")
+    keeper = Keeper(daemon, sim, quota_ms=5000)
+    keeper.serve(process)
+    assert finish(process, folder) == "600\n"
+
+
 @pytest.mark.parametrize("stream", ["own", "legacy"])
 def test_a_drain_is_confirmed_while_something_captures(
     daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path, stream: str

@@ -1,0 +1,36 @@
+/* extremes.c - the table of extremes.h. */
+#include "libhook/core/extremes.h"
+
+#include "libhook/core/peek.h"
+
+static uint32_t window_at(uint64_t now_ns) {
+    return (uint32_t)(now_ns / EXTREMES_WINDOW_NS);
+}
+
+static uint32_t larger(uint32_t a, uint32_t b) {
+    return a > b ? a : b;
+}
+
+uint64_t extremes_most(const struct extremes *table, uint64_t size, uint64_t key, uint64_t now_ns) {
+    const struct extremes *entry = &table[key & (size - 1)];
+    uint32_t age = window_at(now_ns) - PEEK(entry->window);
+
+    if (PEEK(entry->key) != key || age > 1)
+        return 0;
+    return age ? PEEK(entry->most_ns) : larger(PEEK(entry->most_ns), PEEK(entry->most_before_ns));
+}
+
+void extremes_learn(struct extremes *table, uint64_t size, uint64_t key, uint64_t ns, uint64_t now_ns) {
+    struct extremes *entry = &table[key & (size - 1)];
+    uint32_t window = window_at(now_ns), age = window - PEEK(entry->window);
+    uint32_t most_ns = ns > UINT32_MAX ? UINT32_MAX : (uint32_t)ns;
+
+    if (PEEK(entry->key) != key || age) {
+        POKE(entry->most_before_ns, PEEK(entry->key) == key && age == 1 ? PEEK(entry->most_ns) : 0);
+        POKE(entry->most_ns, most_ns);
+        POKE(entry->window, window);
+        POKE(entry->key, key);
+        return;
+    }
+    POKE(entry->most_ns, larger(PEEK(entry->most_ns), most_ns));
+}

@@ -1,0 +1,129 @@
+/* belief.c - the tables of estimates and extremes, and whom to trust (belief.h). */
+#include "libhook/runtime/belief.h"
+
+#include "libhook/core/extremes.h"
+#include "libhook/core/peek.h"
+#include "libhook/runtime/gate.h"
+
+#define SHORTEST_NS 1000     /* no launch is believed to take less: the clock of events has half a microsecond */
+#define UNKNOWN_NS 250000    /* what a launch likely takes of which nothing is known */
+#define UNKNOWN_MOST_NS 1000000 /* ... and may, before there is a cap */
+#define FEW_SAMPLES 4        /* with fewer it is measured */
+#define YOUNG_SAMPLES 32     /* with fewer it is wild */
+#define AGAIN_SAMPLES 4      /* so many are wanted of a launch that is not trusted any more */
+#define WILD_TIMES 2         /* the likely length is so far from the longest */
+#define WILD_LEAST_NS 200000 /* shorter ones do no harm */
+#define DISTRUST_TIMES 2     /* a chunk's length is so far from what was believed of it */
+#define DISTRUST_LEAST_NS 200000
+#define DISTRUST_EVERY_NS 100000000ull
+#define DISTRUST_SELDOM_NS 10000000000ull
+
+static struct extremes extremes[GATE_SHARED_ESTIMATES];
+static uint32_t distrusts; /* how often; any thread */
+
+/* Who stood well with the launch path may not any more. */
+static void follow(const struct gate *gate, struct gate_thread *thread) {
+    uint32_t stand = PEEK(distrusts) << 1 | PEEK(gate->contended);
+
+    if (thread->stand == stand)
+        return;
+    for (int i = 0; i < GATE_ESTIMATES; i++)
+        POKE(thread->estimates[i].key, 0);
+    thread->stand = stand;
+}
+
+/* Where it comes again soon it is no change of the program but a way of it (a stream that waits for another), and each
+ * time costs some measurements: it is believed less often then. */
+static void distrust_all(uint64_t now_ns) {
+    static uint64_t last_ns, every_ns = DISTRUST_EVERY_NS; /* any thread; exactness does not matter */
+    uint64_t since_ns = now_ns - PEEK(last_ns), least_ns = PEEK(every_ns);
+
+    if (now_ns < PEEK(last_ns) || since_ns < least_ns)
+        return;
+    POKE(last_ns, now_ns);
+    if (since_ns > 8 * least_ns)
+        POKE(every_ns, DISTRUST_EVERY_NS);
+    else if (least_ns < DISTRUST_SELDOM_NS)
+        POKE(every_ns, 2 * least_ns);
+    for (int i = 0; i < GATE_SHARED_ESTIMATES; i++)
+        if (PEEK(gate_shared_estimates[i].samples) > YOUNG_SAMPLES - AGAIN_SAMPLES)
+            POKE(gate_shared_estimates[i].samples, YOUNG_SAMPLES - AGAIN_SAMPLES);
+    __atomic_add_fetch(&distrusts, 1, __ATOMIC_RELAXED);
+}
+
+/* What is known of this key, of which there are samples. `fixed`: its grid does not tell the work. */
+static struct belief known_of(
+    const struct gate *gate, uint64_t key, bool fixed, uint64_t ns, uint32_t samples, uint64_t now_ns) {
+    struct belief belief = {.ns = ns, .most_ns = ns, .measure = samples < FEW_SAMPLES};
+
+    uint64_t longest_ns = extremes_most(extremes, GATE_SHARED_ESTIMATES, key, now_ns);
+    bool young = samples < YOUNG_SAMPLES || (fixed && PEEK(gate->contended));
+    if (PEEK(gate->shared)) /* no turn to be kept, and hardly a length to be learned: all would stay young */
+        young = false;
+    belief.wild = young || (longest_ns > WILD_TIMES * ns && longest_ns >= WILD_LEAST_NS);
+    belief.measure |= belief.wild;
+    if (young && longest_ns < PEEK(gate->cap_ns))
+        longest_ns = PEEK(gate->cap_ns);
+    if (belief.wild && longest_ns > ns)
+        belief.most_ns = longest_ns;
+    return belief;
+}
+
+/* The launch path knows whom it finds in the thread's table: no wild one. */
+static void show(struct gate_thread *thread, uint64_t key, const struct belief *belief, uint32_t samples) {
+    if (!belief->measure)
+        estimate_put(thread->estimates, GATE_ESTIMATES, key, belief->ns, samples);
+    else if (thread->estimates[key & (GATE_ESTIMATES - 1)].key == key)
+        POKE(thread->estimates[key & (GATE_ESTIMATES - 1)].key, 0);
+}
+
+struct belief belief_of(const struct gate *gate, struct gate_thread *thread, uint64_t key, uint64_t family,
+    uint64_t guess_ns, uint64_t now_ns) {
+    follow(gate, thread);
+    const struct estimate *known = estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, key);
+    uint32_t samples = known ? PEEK(known->samples) : 0;
+    if (samples) {
+        struct belief belief = known_of(gate, key, family & GATE_FIXED_GRID, PEEK(known->ns), samples, now_ns);
+        show(thread, key, &belief, samples);
+        return belief;
+    }
+    uint64_t cap_ns = PEEK(gate->cap_ns) ? PEEK(gate->cap_ns) : UNKNOWN_MOST_NS;
+    const struct estimate *like = family ? estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, family) : NULL;
+    struct belief belief = {.measure = true, .unknown = !guess_ns && !like, .wild = !guess_ns};
+    belief.ns = guess_ns ? guess_ns : like ? PEEK(like->ns) : UNKNOWN_NS < cap_ns ? UNKNOWN_NS : cap_ns;
+    belief.most_ns = guess_ns || belief.ns > cap_ns ? belief.ns : cap_ns;
+    return belief;
+}
+
+void belief_learn(const struct gate *gate, struct gate_thread *thread, const struct chunk *chunk, uint64_t start_ns,
+    uint64_t end_ns, bool queued) {
+    uint64_t length_ns = end_ns - start_ns;
+    bool shared = PEEK(gate->shared);
+
+    if (end_ns <= start_ns)
+        return;
+    if (!chunk->key) {
+        uint64_t least_ns = chunk->estimated_ns < length_ns ? chunk->estimated_ns : length_ns;
+        uint64_t most_ns = chunk->estimated_ns < length_ns ? length_ns : chunk->estimated_ns;
+        if (queued && !shared && most_ns >= DISTRUST_LEAST_NS && most_ns > DISTRUST_TIMES * least_ns)
+            distrust_all(end_ns);
+        return;
+    }
+    uint64_t each_ns = length_ns / chunk->launches;
+    each_ns = each_ns < SHORTEST_NS ? SHORTEST_NS : each_ns;
+    if (queued && !shared)
+        extremes_learn(extremes, GATE_SHARED_ESTIMATES, chunk->key, each_ns, end_ns);
+    /* A chunk of many tells one launch's length only if the device never had to wait for the host in it; else that it
+     * was no longer. What is believed to fill a quota has no other beside it, and would be believed for long. The
+     * same where other tenants' work runs beside it. */
+    bool exact = (chunk->alone || queued) && (!shared || chunk->unknown);
+    if (!exact && each_ns >= chunk->estimated_ns / chunk->launches)
+        return;
+    each_ns = estimate_learn(gate_shared_estimates, GATE_SHARED_ESTIMATES, chunk->key, each_ns);
+    if (chunk->most_ns) /* wild ones come by belief_of each time */
+        return;
+    const struct estimate *now = estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, chunk->key);
+    uint32_t samples = now ? PEEK(now->samples) : 1;
+    struct belief belief = known_of(gate, chunk->key, false, each_ns, samples, end_ns);
+    show(thread, chunk->key, &belief, samples);
+}

@@ -26,6 +26,7 @@ BENCHES = (
     "early_return",
     "closed_loop",
     "hostbound",
+    "lengths",
     "conservation",
     "memory_limit",
     "recovery",

@@ -28,6 +28,7 @@ ROWS: dict[int, str] = {
     17: "tenants that come and go, against a fluid server given the same programs",
     18: "programs whose hosts take time, against native slicing and an ideal scheduler",
     19: "PyTorch programs, against native slicing and alone",
+    20: "programs whose kernels' lengths nothing foretells, beside a busy tenant",
 }
 
 
@@ -93,6 +94,11 @@ GOALS: dict[str, Goal] = {
     "torch.turn": Goal(19, "sum of rates / alone in turn, the card is the bottleneck", 0.97, at_least=True),
     "torch.share": Goal(19, "share of the card's busy time off by, the card is the bottleneck", 1.0, "pp"),
     "torch.latency": Goal(19, "request of a latency tenant, p99 / alone without the library", 1.2),
+    "lengths.past": Goal(20, "work past the quota's end, at most, beyond the one kernel under way", 2, "ms"),
+    "lengths.busy": Goal(20, "card busy", 0.95, at_least=True),
+    "lengths.sight": Goal(20, "a function's first launch costs, beyond a known one", 20, "us"),
+    "lengths.share": Goal(20, "share beside a busy one off a fluid server's, new functions load", 1.0, "pp"),
+    "lengths.neighbour": Goal(20, "what one that never waits costs its neighbour beyond a fluid server", 2.0, "pp"),
     "torch.alone": Goal(19, "rate alone / without the library", 0.99, at_least=True),
 }
 

@@ -3,7 +3,7 @@
 Each environment lies in a folder of the cache that is named by what is in it, and is made once; it has its name when it
 is whole. One that is over another adds its packages to those of that, and shares them. The cache is
 $GEMINI_FRAMEWORKS_CACHE, else gemini-frameworks in the user's cache folder. PyTorch is 3 GB to fetch and 5.4 GB on the
-disk; JAX is 4.4 GB there, ONNX Runtime 0.6.
+disk, that of CUDA 12 a GB more; JAX is 4.4 GB there, ONNX Runtime 0.6.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 # name -> what pip installs
 ENVIRONMENTS: dict[str, tuple[str, ...]] = {
     "torch-cu13": ("torch==2.15.0", "numpy==2.4.6"),
+    "torch-cu12": ("torch==2.8.0", "numpy==2.4.6"),
     "jax": ("jax[cuda13]==0.10.2", "numpy==2.4.6"),
     "onnx": ("onnxruntime-gpu==1.31.0", "onnx==1.23.2", "nvidia-curand==10.4.5.25", "numpy==2.4.6"),
     "bitsandbytes": ("bitsandbytes==0.50.2", "packaging==25.0"),

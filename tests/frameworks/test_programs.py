@@ -48,6 +48,7 @@ FRAMEWORKS = {
     "torch-cu13": TORCH_13,
     "torch-cu13, expandable": TORCH_13.allocating_by("expandable_segments:True"),
     "torch-cu13, async": TORCH_13.allocating_by("backend:cudaMallocAsync"),
+    "torch-cu12": TORCH_13._replace(environment="torch-cu12"),
     "triton": Framework("torch-cu13", "triton_program.py", 4),
     "bitsandbytes": Framework("bitsandbytes", "bitsandbytes_program.py", 5),
     "onnx": Framework("onnx", "onnx_program.py", 5),

@@ -39,6 +39,7 @@ COMMANDS = {  # name -> (module, what it does)
     "webhook": ("gemini.cli.webhook", "the admission webhook of a Kubernetes cluster"),
     "kubectl": ("gemini.cli.kubectl", "a cluster's cards, who holds them, who waits and why: also `kubectl gemini`"),
     "device-plugin": ("gemini.cli.deviceplugin", "the device plugin of a Kubernetes node"),
+    "migrate": ("gemini.cli.migrate", "manifests of HAMi, Volcano or KAI, rewritten in gemini.io's keys"),
     "uninstall": ("gemini.cli.uninstall", "takes off a Kubernetes cluster what helm uninstall does not know of"),
     "trace": ("gemini.cli.trace", "a recorded run: who held the card when, as a picture or for Perfetto; or replayed"),
     "dashboards": ("gemini.cli.dashboards", "alert rules for Prometheus, dashboards for Grafana"),

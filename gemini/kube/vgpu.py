@@ -57,7 +57,7 @@ CHOICES = (USE_UUID, NO_UUID, USE_TYPE, NO_TYPE, NUMA, NODE_POLICY, GPU_POLICY)
 FRACTION, MEMORY = "gpu-fraction", "gpu-memory"
 DEVICES, CONTAINER = "gpu-fraction-num-devices", "gpu-fraction-container-name"
 KAI_KEYS = (FRACTION, MEMORY, DEVICES, CONTAINER)
-_KAI_LEFT = {
+KAI_LEFT = {
     "gpu-fraction.limit": "memory is limited to what is promised, so promise that",
     "gpu-memory.limit": "memory is limited to what is promised, so promise that",
     "gpu-sm-cores": f"write {names.GPU_REQUEST} with the part of the card's time",
@@ -93,11 +93,16 @@ def translated(pod: object, heard: Collection[str]) -> object:
         raise InvalidPod(
             _key_of(pod, said[1]), f"the share is said in {first}'s language too, this is {second}'s; keep one"
         )
+    return said_again(pod, said[0])
+
+
+def said_again(pod: Object, spelling: str) -> dict[str, Any]:
+    """A pod that speaks that language, in ours. Raises InvalidPod."""
     metadata, spec = _map(pod.get("metadata")), _map(pod.get("spec"))
     annotations = dict(_map(metadata.get("annotations")))
-    ours = _kai(annotations, spec) if said[0] == KAI else _vgpu(said[0], annotations, spec)
-    _add(annotations, ours, _key_of(pod, said[0]))
-    keys = RESOURCES[said[0]].all if said[0] in RESOURCES else ()
+    ours = _kai(annotations, spec) if spelling == KAI else _vgpu(spelling, annotations, spec)
+    _add(annotations, ours, _key_of(pod, spelling))
+    keys = RESOURCES[spelling].all if spelling in RESOURCES else ()
     lists = {part: [_without(one, keys) for one in spec[part]] for part in _LISTS if isinstance(spec.get(part), list)}
     return {**pod, "metadata": {**metadata, "annotations": annotations}, "spec": {**spec, **lists}}
 
@@ -205,7 +210,7 @@ def _choices(annotations: Object) -> dict[str, str]:
 
 
 def _kai(annotations: Object, spec: Object) -> dict[str, str]:
-    for key, mend in _KAI_LEFT.items():
+    for key, mend in KAI_LEFT.items():
         if key in annotations and str(annotations[key]).lower() != "false":
             raise InvalidPod(key, f"{shown(annotations[key])} is not kept; {mend}")
     listed = spec.get("containers")

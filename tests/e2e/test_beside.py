@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -95,3 +98,23 @@ def test_defaults_of_a_limit_range_do_not_refuse_annotated_pods(plane: Plane, na
             limits_of = {one["name"]: one["resources"].get("limits", {}) for one in bound["spec"]["containers"]}
             assert limits_of["main"][CORE] == "30"
             assert CORE not in limits_of["istio-proxy"], json.dumps(limits_of)
+
+
+def test_manifests_that_gemini_migrate_rewrote_run(plane: Plane, namespace: str, crd: None, tmp_path: Path) -> None:
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    volcano = plain("volcano", {"volcano.sh/vgpu-number": 1, "volcano.sh/vgpu-cores": 30}, schedulerName="volcano")
+    kai = plain("kai", schedulerName="kai-scheduler")
+    kai["metadata"]["annotations"] = {"gpu-fraction": "0.3"}
+    of_each = {
+        "hami": plain("hami", {NVIDIA: 1, "nvidia.com/gpucores": 30, "nvidia.com/gpumem": 4096}),
+        "volcano": volcano, "kai": kai,
+    }  # fmt: skip
+    with nodes_with_cards(plane, 1, 3), gemini(plane):
+        for source, pod in of_each.items():
+            file = tmp_path / f"{source}.json"
+            file.write_text(json.dumps(pod))
+            command = [sys.executable, "-m", "gemini", "migrate", "--from", source, "-f", str(file), "--write"]
+            subprocess.run(command, check=True, timeout=60)
+            plane.kubectl("-n", namespace, "apply", "-f", str(file))
+            bound = plane.api.wait_one(f"{path}/{source}", condition("Ready"))
+            assert [card["resources"][CORE] for card in record(bound)] == [30], source

@@ -1,0 +1,165 @@
+"""Manifests in the languages of HAMi, Volcano's vGPU or KAI, rewritten in ours: `gemini migrate`.
+
+Pure: an object in, the object out; the same one where nothing of it is to be rewritten. What admission says again
+in memory (vgpu.py) is written here for good: the other project's keys and its scheduler's name go. What we do not know
+of its keys, or cannot keep, is refused with what to do about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gemini.kube import names
+from gemini.kube.pod import parse_pod
+from gemini.kube.quantity import shown
+from gemini.kube.spelling import InvalidPod
+from gemini.kube.vgpu import (
+    CHOICES,
+    HAMI,
+    KAI,
+    KAI_KEYS,
+    KAI_LEFT,
+    MODES,
+    RESOURCES,
+    TITLES,
+    VOLCANO,
+    said_again,
+    spoken,
+)
+
+SCHEDULERS = {HAMI: ("hami-scheduler",), VOLCANO: ("volcano",), KAI: ("kai-scheduler",)}
+TEMPLATES = {  # kind -> where the pods that it makes are described
+    "Pod": (), "CronJob": ("spec", "jobTemplate", "spec", "template"),
+    **dict.fromkeys(("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController"),
+                    ("spec", "template")),
+}  # fmt: skip
+# What is taken out of annotations once it is said in ours; and the domains of all keys of the language.
+_TAKEN = {HAMI: (*CHOICES, *MODES), VOLCANO: (*CHOICES, *MODES), KAI: (*KAI_KEYS, *KAI_LEFT)}
+_ANNOTATIONS = {
+    HAMI: ("hami.io/", "nvidia.com/"),
+    VOLCANO: ("volcano.sh/", "hami.io/", "nvidia.com/", "scheduling.k8s.io/"),
+    KAI: ("kai.scheduler/", "gpu-fraction", "gpu-memory"),
+}
+_AMOUNTS = {HAMI: ("nvidia.com/", "hami.io/"), VOLCANO: ("volcano.sh/",), KAI: ()}
+_GROUP = f"write {names.POD_GROUP} and {names.POD_GROUP_SIZE}"
+_MENDS = {"scheduling.k8s.io/group-name": _GROUP, "kai.scheduler/batch-min-member": _GROUP}
+_REMOVE = "say in keys of gemini.io what it is for, or remove it"
+
+Object = Mapping[str, Any]
+
+
+def rewritten(given: Any, spelling: str) -> Any:
+    """An object of a manifest, whatever its kind. Raises InvalidPod."""
+    if not isinstance(given, dict):
+        return given
+    kind = str(given.get("kind"))
+    if kind == "List" and isinstance(given.get("items"), list):
+        items = [rewritten(item, spelling) for item in given["items"]]
+        same = all(new is old for new, old in zip(items, given["items"], strict=True))
+        return given if same else {**given, "items": items}
+    if kind not in TEMPLATES:
+        for key in _keys(given):
+            if key in _shares(spelling):
+                raise InvalidPod(key, f"stands in a {shown(kind)}, whose pods are not known; rewrite that by hand")
+        return given
+    return _within(given, TEMPLATES[kind], spelling)
+
+
+def _within(given: dict[str, Any], path: tuple[str, ...], spelling: str) -> dict[str, Any]:
+    if not path:
+        return _pod(given, spelling)
+    inner = given.get(path[0])
+    if not isinstance(inner, dict):
+        return given
+    fresh = _within(inner, path[1:], spelling)
+    return given if fresh is inner else {**given, path[0]: fresh}
+
+
+def _pod(pod: dict[str, Any], spelling: str) -> dict[str, Any]:
+    metadata, spec = _map(pod.get("metadata")), _map(pod.get("spec"))
+    annotations = _map(metadata.get("annotations"))
+    amounts = [key for one in _containers(spec) for key in _amounts(one)]
+    others = [other for other in spoken(pod) if other != spelling and not (spelling == VOLCANO and other == HAMI)]
+    speaks = spelling in spoken(pod) or (spelling in RESOURCES and RESOURCES[spelling].number in amounts)
+    if speaks and others:
+        title = f"is {TITLES[others[0]]}'s, beside {TITLES[spelling]}'s"
+        raise InvalidPod(
+            next(key for key in (*amounts, *annotations) if key in _shares(others[0])), f"{title}; keep one"
+        )
+    _check(annotations, amounts, spelling, speaks)
+    if not speaks:
+        return pod
+    fresh = said_again(pod, spelling)
+    notes = {key: value for key, value in fresh["metadata"]["annotations"].items() if key not in _TAKEN[spelling]}
+    body = {key: value for key, value in fresh["spec"].items() if key != "schedulerName"}
+    scheduler = spec.get("schedulerName")
+    if scheduler is not None and scheduler not in SCHEDULERS[spelling]:
+        problem = (
+            f"{shown(scheduler)} is another scheduler than {TITLES[spelling]}'s; take it out, or leave the pod to it"
+        )
+        raise InvalidPod("spec.schedulerName", problem)
+    for part in ("initContainers", "containers"):
+        if isinstance(body.get(part), list):
+            body[part] = [_tidy(one) for one in body[part]]
+    result = {**fresh, "metadata": {**fresh["metadata"], "annotations": notes}, "spec": body}
+    parse_pod({"metadata": result["metadata"], "spec": body})
+    return result
+
+
+def _check(annotations: Object, amounts: list[str], spelling: str, speaks: bool) -> None:
+    """Keys of the language that we do not know. In a pod without a share, only those that would be one."""
+    for key in annotations:
+        known = key in _TAKEN[spelling] or not (speaks or (spelling == KAI and "/" not in str(key)))
+        if not known and str(key).startswith(_ANNOTATIONS[spelling]):
+            problem = f"is no key of {TITLES[spelling]}'s that is known; {_MENDS.get(key, _REMOVE)}"
+            raise InvalidPod(shown(key), problem)
+    known_amounts = RESOURCES[spelling].all if spelling in RESOURCES else ()
+    for key in amounts if speaks or spelling == VOLCANO else ():
+        if key not in known_amounts and _AMOUNTS[spelling] and key.startswith(_AMOUNTS[spelling]):
+            problem = (
+                f"is no resource of {TITLES[spelling]}'s shares that is known; use one of {', '.join(known_amounts)}"
+            )
+            raise InvalidPod(shown(key), problem)
+
+
+def _shares(spelling: str) -> tuple[str, ...]:
+    return RESOURCES[spelling].all if spelling in RESOURCES else KAI_KEYS
+
+
+def _tidy(container: Any) -> Any:
+    """Without what was left empty."""
+    if not isinstance(container, dict) or not isinstance(container.get("resources"), dict):
+        return container
+    parts = {
+        part: amounts for part, amounts in container["resources"].items() if amounts or not isinstance(amounts, dict)
+    }
+    if parts:
+        return {**container, "resources": parts}
+    return {key: value for key, value in container.items() if key != "resources"}
+
+
+def _keys(given: Any) -> Iterator[str]:
+    """All keys of an object, and of what is in it."""
+    left = [given]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            yield from (str(key) for key in one)
+            left += one.values()
+        elif isinstance(one, list):
+            left += one
+
+
+def _containers(spec: Object) -> list[Object]:
+    listed = [spec.get(key) for key in ("initContainers", "containers")]
+    return [one for entries in listed if isinstance(entries, list) for one in entries if isinstance(one, dict)]
+
+
+def _amounts(container: Object) -> dict[str, Any]:
+    resources = _map(container.get("resources"))
+    return {**_map(resources.get("requests")), **_map(resources.get("limits"))}
+
+
+def _map(value: object) -> Object:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,90 @@
+"""gemini migrate on files: all of them or none, and nothing but what has a share."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gemini.cli.main import main
+
+SHARE = """# the first
+apiVersion: v1
+kind: Pod
+metadata: {name: a}
+spec:
+  schedulerName: kai-scheduler
+  containers: [{name: main, image: x}]
+"""
+PLAIN = "---\n# stays as it is\nkind: Service\nmetadata: {name:   s}\n"
+
+
+def share(fraction: str = "0.5") -> str:
+    return SHARE.replace("{name: a}", f'{{name: a, annotations: {{gpu-fraction: "{fraction}"}}}}')
+
+
+def call(*words: object) -> int:
+    return main(["migrate", "--from", "kai", *map(str, words)])
+
+
+def test_a_folder_is_rewritten_and_documents_without_a_share_keep_every_byte(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep/a.yaml").write_text(share() + PLAIN)
+    (tmp_path / "b.yml").write_text(PLAIN)
+    (tmp_path / "c.json").write_text(json.dumps(yaml.safe_load(share())))
+    (tmp_path / "c.json").chmod(0o640)
+    (tmp_path / "notes.txt").write_text("gpu-fraction")
+    assert call("-f", tmp_path, "--write") == 0
+    assert capsys.readouterr().out.splitlines() == [f"rewrote {tmp_path}/c.json", f"rewrote {tmp_path}/deep/a.yaml"]
+    made = (tmp_path / "deep/a.yaml").read_text()
+    assert made.endswith(PLAIN)
+    for one in (next(yaml.safe_load_all(made)), json.loads((tmp_path / "c.json").read_text())):
+        assert one["metadata"]["annotations"] == {"gemini.io/gpu-request.main": "50%"}
+        assert one["spec"] == {"containers": [{"name": "main", "image": "x"}]}
+    assert (tmp_path / "b.yml").read_text() == PLAIN
+    assert (tmp_path / "c.json").stat().st_mode & 0o777 == 0o640
+    assert {path.name for path in tmp_path.rglob("*")} == {"deep", "a.yaml", "b.yml", "c.json", "notes.txt"}
+    assert call("-f", tmp_path, "--write") == 0
+    assert capsys.readouterr().out == ""  # there is nothing left to do
+
+
+def test_without_write_it_is_printed_as_one_stream(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.yaml").write_text(share())
+    (tmp_path / "b.yaml").write_text(PLAIN)
+    assert call("-f", tmp_path) == 0
+    kinds = [one["kind"] for one in yaml.safe_load_all(capsys.readouterr().out)]
+    assert kinds == ["Pod", "Service"]
+    assert (tmp_path / "a.yaml").read_text() == share()
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        (PLAIN + "---\n" + share("0.505"), "b.yaml: line 5: Pod a: gpu-fraction: "),
+        (PLAIN + "---\nkind: Pod\na: {{ .Values.x }}\n", "b.yaml: line 7: is no YAML: "),
+    ],
+)
+def test_where_one_cannot_be_rewritten_none_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], bad: str, said: str
+) -> None:
+    (tmp_path / "a.yaml").write_text(share())
+    (tmp_path / "b.yaml").write_text(bad)
+    assert call("-f", tmp_path, "--write") == 1
+    line = capsys.readouterr().err
+    assert said in line
+    assert line.count("\n") == 1
+    assert (tmp_path / "a.yaml").read_text() == share()
+
+
+def test_words_that_make_no_sense(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words, hold in (
+        (("-f", tmp_path / "none"), "No such file"),
+        (("-f", tmp_path), "there is no manifest below it"),
+        (("-f", "-", "--write"), "standard input is no file"),
+    ):
+        assert call(*words) == 2
+        assert hold in capsys.readouterr().err

@@ -39,9 +39,10 @@ class Keys:
         return (self.number, self.memory, self.percentage, self.cores, *self.others)
 
 
+PRIORITY = "nvidia.com/priority"
 RESOURCES = {
     HAMI: Keys(names.NVIDIA_GPU, "nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores",
-               ("nvidia.com/priority",)),
+               (PRIORITY,)),
     VOLCANO: Keys("volcano.sh/vgpu-number", "volcano.sh/vgpu-memory", "volcano.sh/vgpu-memory-percentage",
                   "volcano.sh/vgpu-cores", ("volcano.sh/gpu-memory", "volcano.sh/gpu-number")),
 }  # fmt: skip
@@ -136,9 +137,10 @@ def _vgpu(spelling: str, annotations: Object, spec: Object) -> dict[str, str]:
 
 def _share(keys: Keys, asked: Object, container: Object) -> Iterator[tuple[str, str]]:
     """A container's share: memory and cores are of each card; without memory it is all of it."""
+    given = _amounts(container)
     for key in keys.others:
-        if key in asked:
-            raise InvalidPod(key, f"{shown(asked[key])} is not kept; {_instead(key)}")
+        if key in asked or (key == PRIORITY and key in given):  # of which 0 is the highest, not none
+            raise InvalidPod(key, f"{shown(given[key])} is not kept; {_instead(key)}")
     count = read(keys.number, asked.get(keys.number, 1), lambda v: quantity.parse_whole(v, 1))
     cores = read(keys.cores, asked.get(keys.cores, 0), quantity.parse_whole)
     if cores > WHOLE:
@@ -173,7 +175,7 @@ def _unbounded(container: Object) -> bool:
 
 def _instead(key: str) -> str:
     return {
-        "nvidia.com/priority": f"write {names.GPU_CLASS}: latency for 0, batch for 1",
+        PRIORITY: f"write {names.GPU_CLASS}: latency for 0, batch for 1",
         "volcano.sh/gpu-memory": "write volcano.sh/vgpu-memory, of each of volcano.sh/vgpu-number cards",
         "volcano.sh/gpu-number": "write volcano.sh/vgpu-number",
     }[key]

@@ -94,6 +94,7 @@ def test_hamis_own_word_for_no_limit_is_kept() -> None:
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     (made(hami(gpu=1, gpumem=10, priority=1)), "nvidia.com/priority: 1 is not kept; write gemini.io/gpu-class"),
+    (made(hami(gpu=1, gpumem=10, priority=0)), "nvidia.com/priority: 0 is not kept; write gemini.io/gpu-class"),
     (made(hami(gpu=1, gpumem=10, gpucores=120)), "nvidia.com/gpucores: 120 is above 100 percent"),
     (made(hami(gpu=1, gpumem=10, gpumem_percentage=5)), "nvidia.com/gpumem-percentage: 5 beside nvidia.com/gpumem 10;"),
     (made(hami(gpu=1, gpumem="much")), "nvidia.com/gpumem: much "),

@@ -57,7 +57,7 @@ class _Crowd:
         self.outcome = Outcome()
 
     def replica(self, name: str, alone: bool, listed: bool = True) -> Replica:
-        return Replica(self.made, name, alone, policies=("binpack",), shortlist=1, listed=listed)
+        return Replica(self.made, name, alone, policies=("binpack",), shortlist=1, listed=listed, patience=0.05)
 
     async def restart(self, number: int) -> None:
         """A new replica begins; what the old one began is brought to its end, or comes to nothing, meanwhile."""

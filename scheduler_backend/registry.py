@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -68,6 +69,14 @@ class Conflict(Problem):
     """It clashes with what is promised already."""
 
 
+class Owing(Problem):
+    """A user's tenants that have ended had more than was theirs by then."""
+
+    def __init__(self, text: str, seconds: float) -> None:
+        super().__init__(text)
+        self.seconds = seconds
+
+
 class Unknown(Problem):
     """There is no such tenant."""
 
@@ -97,6 +106,7 @@ class Registry:
         self._loading = False
         self._ending = False  # somebody's process has ended, which a restart would see for itself
         self._known: list[tuple[str, int, int, int]] = []  # clients of before a restart, until the config is applied
+        self._paid_ns: dict[int, int] = {}  # user -> when what his tenants that have ended had too early is paid for
         self._published: list[Share] | None = None  # before the first word nothing is known of what is out there
         server.outside.registrants = self._registrants
 
@@ -129,6 +139,7 @@ class Registry:
             )
         owner = peer_uid if "pid" in body else None
         if existing is None:
+            self._check_paid(owner)
             self._check_bounds(spec, owner)
             self._check_sum(spec)
         pid = peer_pid if "pid" in body else 0
@@ -363,6 +374,28 @@ class Registry:
         ]
         self.users.check(owner, spec, others, [gpu.memory_bytes for gpu in self.server.gpus])
 
+    def _check_paid(self, owner: int | None) -> None:
+        """Raise Owing where this user has to wait. What a tenant had before it was its is paid back by waiting; one
+        that ended instead and came anew would never do so."""
+        if owner in (None, 0, os.geteuid()):
+            return
+        left_ns = self._paid_ns.get(person(owner), 0) - time.monotonic_ns()
+        if left_ns > 0:
+            raise Owing(
+                f"tenants of user {user_name(owner)} that have ended had more of a GPU than was theirs by then; "
+                f"ask again in {left_ns / 1e9:.1f} s",
+                left_ns / 1e9,
+            )
+
+    def _keep_debt(self, name: str) -> None:
+        """This tenant ends; what it owes is its user's."""
+        owner = self.server.endpoints[name].person
+        if owner in (None, 0, os.geteuid()):
+            return
+        now_ns = time.monotonic_ns()
+        self._paid_ns = {user: at_ns for user, at_ns in self._paid_ns.items() if at_ns > now_ns}
+        self._paid_ns[owner] = max(self._paid_ns.get(owner, 0), now_ns + self.server.debt_ns(name))
+
     def _check_registrants(self, name: str, registered: int, owner: int | None) -> None:
         """Raise Conflict where there is no room for one more process that registers this tenant: each costs a
         descriptor as long as it lives, and its end a look at all."""
@@ -463,5 +496,6 @@ class Registry:
     def _remove(self, name: str) -> None:
         for peer in self.registrations.pop(name).peers.values():
             peer.close()
+        self._keep_debt(name)
         self.server.stop_tenant(name)
         self.save()

@@ -205,6 +205,11 @@ class Server(Intake):
         self.handle(ev.TenantChanged(spec))
         self.on_change()
 
+    def debt_ns(self, name: str) -> int:
+        """How long it takes until a tenant has paid for what it had of any GPU before it was its."""
+        now_ns = time.monotonic_ns()
+        return max(self.node.machines[gpu].debt_ns(name, now_ns) for gpu in self.node.tenants[name].gpus)
+
     def stop_tenant(self, name: str) -> None:
         """Close a tenant's sockets; its clients hear a Revoke and then find nobody."""
         endpoint = self.endpoints[name]

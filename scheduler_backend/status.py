@@ -24,12 +24,13 @@ from scheduler_backend import bounds, metrics
 from scheduler_backend.allowance import Allowances
 from scheduler_backend.core.seat import State
 from scheduler_backend.problem import Problem
-from scheduler_backend.registry import Conflict, Registry, Unknown, is_administrator
+from scheduler_backend.registry import Conflict, Owing, Registry, Unknown, is_administrator
 from scheduler_backend.server import Server
 from scheduler_backend.subids import person
 from scheduler_backend.tally import Series
 from scheduler_backend.users import Forbidden, user_name
 
+OWES_SECONDS = 8.0  # what is paid for by then is waited for here; more than a command would wait for an answer is told
 ABSENCE_SECONDS = 0.25  # after which it is seen that one who waits for his turn has left
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -182,6 +183,8 @@ async def _problems(request: web.Request, handler: Handler) -> web.StreamRespons
         return web.json_response({"error": str(error)}, status=403)
     except Conflict as error:
         return web.json_response({"error": str(error)}, status=409)
+    except Owing as error:
+        return web.json_response({"error": str(error)}, status=429)
     except Problem as error:
         return web.json_response({"error": str(error)}, status=422)
     except web.HTTPException as error:
@@ -203,17 +206,21 @@ def _still_wanted(request: web.Request) -> None:
         raise web.HTTPRequestTimeout  # nobody waits for it any more
 
 
+async def _pause(request: web.Request, seconds: float) -> None:
+    """So long, or until nobody waits for the answer any more."""
+    while seconds > 0:
+        await asyncio.sleep(min(seconds, ABSENCE_SECONDS))
+        seconds -= ABSENCE_SECONDS
+        _still_wanted(request)
+
+
 async def _turn(request: web.Request, of: Allowances, count: float = 1) -> None:
     """Wait until the user's allowance has room for it. Who leaves meanwhile takes nothing, and nothing is kept of him:
     those who ask and leave would be ever more.
     """
     whose = person(_peer(request)[1])
-    left = of.wait_seconds(whose, time.monotonic_ns(), count)
     try:
-        while left > 0:
-            await asyncio.sleep(min(left, ABSENCE_SECONDS))
-            left -= ABSENCE_SECONDS
-            _still_wanted(request)
+        await _pause(request, of.wait_seconds(whose, time.monotonic_ns(), count))
     except BaseException:
         of.give_back(whose, count)
         raise
@@ -283,7 +290,13 @@ def control_application(server: Server, registry: Registry, shut_down: asyncio.E
         body = await body_in_turn(request)
         if shut_down.is_set():  # it was decided that nobody is there; a tenant taken now would have no daemon
             return web.json_response({"error": "the daemon is ending; ask the next one"}, status=503)
-        spec = registry.register(body, *_peer(request))
+        try:
+            spec = registry.register(body, *_peer(request))
+        except Owing as owing:
+            if owing.seconds > OWES_SECONDS:
+                raise
+            await _pause(request, owing.seconds)
+            spec = registry.register(body, *_peer(request))
         return web.json_response(answer(spec.name))
 
     async def change(request: web.Request) -> web.Response:

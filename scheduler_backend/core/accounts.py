@@ -249,3 +249,18 @@ class Accounts:
         seat = self.seats[name]
         running_ns = max(0, now_ns - max(self.now_ns, self.charge_from_ns)) if seat is self.holder else 0
         return seat.window.total_ns + running_ns, min(seat.window.used_ns(now_ns) + running_ns, self.policy.window_ns)
+
+    def debt_ns(self, name: str, now_ns: int) -> int:
+        """How long from now on a tenant waits at most until it is owed something, and its bucket is full again: what it
+        has had before it was its. Were all of the GPU promised to somebody else who wants it, so long; else shorter."""
+        seat = self.seats[name]
+        unseen_ns = max(0, now_ns - max(self.now_ns, self.charge_from_ns)) if seat is self.holder else 0
+        for member in seat.with_standing(Standing.STRAY):
+            if member.stray_since_ns:
+                unseen_ns = max(unseen_ns, now_ns - member.stray_since_ns)
+        base = self.virtual_now if seat.request_ppm else self.virtual_best_effort
+        ahead_ns = (seat.clock - base + virtual(unseen_ns, seat.weight_ppm)) * WHOLE_PPM // SCALE
+        if not self.is_limited(seat):
+            return max(0, ahead_ns)
+        lacks = (self.policy.quota_ns + unseen_ns) * WHOLE_PPM - seat.credit
+        return max(0, ahead_ns, lacks // seat.limit_ppm - (now_ns - seat.filled_ns))

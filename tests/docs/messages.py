@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/messages.md"
 VALUE = "…"
 RAISED = (  # whose text is a line for people, wherever it is caught
-    "Problem", "DaemonProblem", "NoDaemon", "Conflict", "Unknown", "Forbidden", "BadValue", "WrongUse", "CannotServe",
-    "BadScenario", "InvalidSpec", "ArgumentTypeError", "CannotReport", "DaemonFault",
+    "Problem", "DaemonProblem", "NoDaemon", "Conflict", "Unknown", "Forbidden", "Owing", "BadValue", "WrongUse",
+    "CannotServe", "BadScenario", "InvalidSpec", "ArgumentTypeError", "CannotReport", "DaemonFault",
 )  # fmt: skip
 SAID = ("_warn", "print_line", "_tell")  # notices
 FINDINGS = ("FAIL", "WARN")  # of gemini check: `yield FAIL, text`

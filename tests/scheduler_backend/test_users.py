@@ -54,10 +54,14 @@ class Person:
 
     def register(self, name: str, request: float = 0.0) -> tuple[int, str]:
         """Status and error of a tenant for the lifetime of this process."""
+        body = {"name": name, "request": request, "pid": 1, "memory_bytes": 1 << 20, "gpus": [0]}
+        return self.order("POST", "/tenants", body)
+
+    def order(self, *words: object) -> tuple[int, str]:
+        """Status and error of this order: method, path, body."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        body = {"name": name, "request": request, "pid": 1, "memory_bytes": 1 << 20, "gpus": [0]}
-        self._process.stdin.write(json.dumps(["POST", "/tenants", body]) + "\n")
+        self._process.stdin.write(json.dumps(words) + "\n")
         self._process.stdin.flush()
         status, answer = json.loads(self._process.stdout.readline())
         return status, answer.get("error", "")
@@ -157,6 +161,25 @@ for _ in range(int(sys.argv[2])):
 for child in children:
     os.kill(child, 9)
 """
+
+
+@needs_root
+def test_what_a_tenant_had_too_early_is_its_users_to_wait_for_when_it_ends(rig: Rig) -> None:
+    rig.tenant("roots", request=0.9)
+    with Person(rig, ANN) as ann, Person(rig, ANN + 1) as ben:
+        assert ann.register("small", 0.01)[0] == 200
+        roots, small = rig.client("roots"), rig.client("small")
+        roots.ask()
+        epoch = roots.grant().epoch
+        small.ask()
+        roots.give_back(epoch, more=True)
+        small.grant()
+        wait_for(lambda: rig.of("small")["held_ns"] > 200_000_000, what="time in which it held the token")
+        assert ann.order("DELETE", "/tenants/small", None) == (200, "")
+        status, error = ann.register("small", 0.01)  # 20 s of its part
+        assert (status, error[:50]) == (429, f"tenants of user {ANN} that have ended had more of a GPU"[:50])
+        assert ben.register("bens", 0.01)[0] == 200
+        assert rig.http("POST", "/tenants", {"name": "more", "request": 0.01})[0] == 200
 
 
 MOVED = 0xC0  # IN_MOVED_FROM | IN_MOVED_TO: two of the same kind in a row would be told once

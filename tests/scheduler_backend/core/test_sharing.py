@@ -142,7 +142,7 @@ class World:
                     self._say(program)
             for attacker in self.attackers:
                 attacker()
-        return {p.name: (p.total_ns - before[p.name]) / (milliseconds * MS) for p in self.programs.values()}
+        return {p.name: (p.total_ns - before.get(p.name, 0.0)) / (milliseconds * MS) for p in self.programs.values()}
 
     def _drain_late(self, program: Program) -> None:
         member = self.machine.seats[program.name].members[program.number]

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 Times = NDArray[np.int64]
 Shares = NDArray[np.float64]
 
+HANDOVERS_LEAVE = 0.96  # of a card, at least (row 9 of bench/goals.py, by ZeroMQ alone)
+
 
 def busy_between(at_ns: Times, busy_ns: Times, starts_ns: Times, window_ns: int) -> Shares:
     """GPU time per tenant in the windows [start, start + window_ns): shape (windows, tenants), nanoseconds."""
@@ -34,10 +36,15 @@ def achieved(at_ns: Times, busy_ns: Times) -> Shares:
 def errors(shares: Shares, entitled: Shares) -> Shares:
     """|busy_i - entitled_i x min(1, sum busy / sum entitled)|, row by row: idle time is nobody's error.
 
+    Where limits leave the card idle (they sum to less than it), what was not had of them is an error: of the idle time
+    only what hand-overs may take of a card is excused. So there the sum of busy counts as HANDOVERS_LEAVE at least.
+
     `shares` has shape (windows, tenants) or (tenants,), `entitled` (tenants,); both in 0..1, and so is the result.
     """
-    total = shares.sum(axis=-1, keepdims=True)
-    return np.asarray(np.abs(shares - entitled * np.minimum(1.0, total / entitled.sum())), dtype=np.float64)
+    total, owed = shares.sum(axis=-1, keepdims=True), entitled.sum()
+    if owed < 1 - 1e-6:
+        total = np.maximum(total, HANDOVERS_LEAVE)
+    return np.asarray(np.abs(shares - entitled * np.minimum(1.0, total / owed)), dtype=np.float64)
 
 
 def window_errors(

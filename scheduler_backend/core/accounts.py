@@ -13,6 +13,8 @@ from scheduler_backend.core.policy import SCALE, Policy, virtual
 from scheduler_backend.core.seat import BESIDE, Member, Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
 
+WEIGH_NS = 60_000_000_000  # for so long after a tenant's word counted the card is asked what each used
+USED_DIVISOR = 2  # at least this part of what it held counts as used, whatever it says
 HOP_DIVISOR = 16  # the part of what the last grant was charged that may pass for its messages' time
 
 
@@ -45,6 +47,7 @@ class Accounts:
         self._hops: dict[str, int] = {}  # tenant -> smoothed time that its messages take
         self._joins: dict[int, int] = {}  # client -> how often it came back to this grant
         self._busy_ns = 0  # what the clients of this grant reported
+        self._untold = False  # ... and one of them did not
         self._launches = 0
         # after a restart
         self.unheard: set[int] = set()
@@ -185,6 +188,23 @@ class Accounts:
             hop_ns = min(max(0, span_ns - held_ns), most_ns)
             known_ns = self._hops.get(seat.name)
             self._hops[seat.name] = hop_ns if known_ns is None else (3 * known_ns + hop_ns) // 4
+
+    def _charge_use(self, seat: Seat, busy_ns: int) -> None:
+        """A grant is over in which it used so much, by its word; 0: it does not say. Where limits leave the card idle
+        a limit is a part of the card, for nobody else wants what passes while its messages are on their way or its
+        threads lack a processor. So its bucket loses what it used, and not what it held.
+
+        Only as long as the card bears its word out (witness.py), and half of what it held is charged in any case.
+        """
+        if not (busy_ns and self.is_limited(seat) and self.policy.shared_limits and seat.duty.believed):
+            return
+        if self._is_full():
+            return
+        unused_ns = seat.held_ns - max(busy_ns, seat.held_ns // USED_DIVISOR)
+        unused_ns = max(unused_ns, -self.policy.hop_alone_most_ns)  # below 0: it worked while its time passed for a hop
+        seat.credit += unused_ns * WHOLE_PPM
+        seat.unused_ns += unused_ns
+        self.weigh_until_ns = self.now_ns + WEIGH_NS
 
     def _hop_of(self, seat: Seat, quota_ns: int) -> int:
         """What of a grant of this quota is not charged. It is a client's word, so what it may gain by a lie is bounded.

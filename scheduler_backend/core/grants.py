@@ -137,6 +137,7 @@ class Grants(Limits):
         held_ns = seat.held_ns = max(0, self.now_ns - self.charge_from_ns)
         if seat.jumped:
             self._charge_jump(seat)
+        self._charge_use(seat, 0 if self._untold else self._busy_ns)
         overuse_ns = max(0, self.now_ns - self.quota_until_ns - self.hop_ns)
         self._actions.append(ev.Page(seat.name, self.gpu, 0))
         self._actions.append(

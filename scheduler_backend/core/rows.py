@@ -140,6 +140,9 @@ class Rows(Sharing):
             self._measure(seat, event, member.span_ns)
             self._use_rest(seat, member, event, member.span_ns)
             self._measure_hop(seat, member.span_ns, event)
+            self._charge_use(seat, event.busy_ns)
+            if seat.state is State.WAITING:
+                self._throttle(seat)
             member.span_ns = 0
         returning = self.returning.pop(seat.name, None)
         if event.want_more and member.standing in (Standing.QUIET, Standing.STRAY):
@@ -159,6 +162,7 @@ class Rows(Sharing):
     def _left_holder(self, seat: Seat, event: ev.ClientDied) -> None:
         """a process of the holder died: nothing of it runs any more"""
         del seat.members[event.client]
+        self._untold = True
         self._after_hold(seat)
 
     def _return_shared(self, seat: Seat, event: ev.TokenReturned) -> None:
@@ -212,6 +216,7 @@ class Rows(Sharing):
             self._hold_back()
         self.closing_ns = self.settled_until_ns = self.silent = 0
         self._busy_ns = self._launches = 0
+        self._untold = False
         self._joins.clear()
         seat.woken = False
         seat.state = State.HOLDING
@@ -258,6 +263,7 @@ class Rows(Sharing):
             member.standing = Standing.WAITS
         self._actions.append(ev.LeaseLost(seat.name, event.client, self.gpu, self.epoch))
         self._actions.append(ev.Revoke(event.client, self.gpu, self.epoch, ev.LEASE))
+        self._untold = True
         self._after_hold(seat)
 
     def _overrun(self, seat: Seat, event: Overrun) -> None:
@@ -266,6 +272,7 @@ class Rows(Sharing):
         seat.stray(member, since_ns=self.now_ns)
         self._actions.append(ev.Overran(seat.name, event.client, self.gpu, self.epoch))
         self._actions.append(ev.Revoke(event.client, self.gpu, self.epoch, ev.LEASE))
+        self._untold = True
         self._after_hold(seat)
 
 

@@ -91,6 +91,7 @@ class Seat:
         self.strayed_until_ns = 0  # up to here it was charged for processes that strayed
         self.stray_total_ns = 0  # what it had held of all time by then
         self.stray_ns = 0  # what it was charged for them, ever
+        self.unused_ns = 0  # what of the time it held its limit was not charged, ever
         self.preempted_ns = -NEVER_NS  # a gang that was asked back is spared for a quota
         self.state = State.IDLE
         self.members: dict[int, Member] = {}

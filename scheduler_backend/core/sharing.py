@@ -23,6 +23,7 @@ from __future__ import annotations
 from typing import Any
 
 from scheduler_backend.core import events as ev
+from scheduler_backend.core.accounts import WEIGH_NS
 from scheduler_backend.core.grants import Grants
 from scheduler_backend.core.moves import Admit, Close, Compete, Pause
 from scheduler_backend.core.policy import MS, virtual
@@ -32,7 +33,6 @@ from scheduler_backend.core.tenant import WHOLE_PPM
 QUIET_NS = 25 * MS  # without a word of use for so long its program rests, and is owed nothing meanwhile
 COMPANY_CAME = -1  # in the place of Seat.alone_epoch: it was alone when its grant began
 ALONE_LEAST_NS = 5 * MS  # between two words that say what it uses alone; they come each 10 ms
-WEIGH_NS = 60_000 * MS  # for so long after somebody was host-bound the card is asked what each used
 STALL_NS = 50 * MS  # of a time without events, no more is counted: the daemon itself stood still
 BUSY = "*"  # in the place of a tenant's name, which it cannot be: all that are not host-bound
 
@@ -224,7 +224,7 @@ class Sharing(Grants):
             return
         for member in seat.with_standing(Standing.STRAY):
             self._charge_stray(seat, member, 0, 0)
-        total_ns = self.usage_ns(seat.name, self.now_ns)[0] + seat.stray_ns
+        total_ns = self.usage_ns(seat.name, self.now_ns)[0] + seat.stray_ns - seat.unused_ns
         seat.duty.weigh(event.card_ns, total_ns - seat.weighed_ns, event.span_ns)
         seat.weighed_ns = total_ns
         self._sort(seat)

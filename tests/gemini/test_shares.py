@@ -35,6 +35,18 @@ def test_idle_time_is_nobodys_error() -> None:
     assert shares.errors(half_idle, np.array([0.5, 0.5])).max() == 0
 
 
+def test_where_limits_leave_the_card_idle_what_is_owed_is_the_limit() -> None:
+    owed, had = np.array([0.25, 0.15, 0.1, 0.03]), np.array([0.233, 0.142, 0.093, 0.029])
+    assert shares.errors(had, owed) == pytest.approx([0.017, 0.008, 0.007, 0.001])
+
+
+def test_what_hand_overs_take_is_nobodys_error_though_limits_leave_a_little_idle() -> None:
+    owed = np.array([0.5, 0.48])
+    assert shares.errors(owed * 0.96 / 0.98, owed).max() < 1e-9
+    assert shares.errors(owed * 0.90 / 0.98, owed).max() == pytest.approx(0.5 * 0.06 / 0.98)
+    assert shares.errors(np.array([0.5, 0.47]), owed).max() == pytest.approx(0.48 * 0.97 / 0.98 - 0.47)
+
+
 def test_a_window_longer_than_the_record_gives_no_windows() -> None:
     at, busy = record([0, 1], 10, 1)
     assert shares.window_errors(at, busy, np.array([0.5, 0.5]), window_ns=2_000 * MS).shape == (0, 2)

@@ -179,6 +179,24 @@ def test_alone_a_client_that_lies_about_its_messages_passes_its_limit_by_little(
     assert held_ns / (bench.now_ns - began_ns) <= limit * 1.3
 
 
+@pytest.mark.parametrize(("judged", "most"), [(True, 0.2 / 0.85), (False, 0.2)])
+def test_alone_a_limit_is_charged_what_was_used_where_the_card_can_bear_that_out(judged: bool, most: float):
+    bench = Bench(("a", 0.2, 0.2), policy=Policy(shared_limits=judged))
+    bench.ask(1)
+    held_ns = 0
+    for _ in range(400):
+        for _ in range(9):
+            if bench.machine.holder is None:
+                bench.at(bench.wake_ns / MS)
+        start_ns = bench.now_ns
+        bench.at(bench.machine.quota_until_ns / MS)
+        held_ns += bench.now_ns - start_ns
+        said_ns = (bench.now_ns - start_ns) * 85 // 100
+        bench.do(ev.TokenReturned(1, 0, bench.machine.epoch, True, busy_ns=said_ns, launches=9))
+    assert held_ns / bench.now_ns == pytest.approx(most, rel=0.03)
+    assert (bench.machine.weigh_until_ns > bench.now_ns) == judged  # the card is asked
+
+
 def test_alone_the_messages_of_those_who_idle_make_no_difference():
     def uncharged_ns(*more: tuple[str, float]) -> int:
         bench = Bench(("a", 0.2, 0.5), *more)

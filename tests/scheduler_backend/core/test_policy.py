@@ -93,11 +93,12 @@ IDLE_CASES = {
     "four": [("a", 0.2, 0.25), ("b", 0.1, 0.15), ("c", 0.05, 0.1), ("d", 0.02, 0.03)],
     "two": [("a", 0.4, 0.5), ("b", 0.1, 0.3)],
     "one": [("a", 0.3, 0.3)],
+    "one of a tenth": [("a", 0.1, 0.1)],
 }
 
 
 @pytest.mark.parametrize("case", IDLE_CASES)
-@pytest.mark.parametrize(("hop_us", "warm_us"), [(35, 0), (75, 0), (50, 150)])
+@pytest.mark.parametrize(("hop_us", "warm_us"), [(35, 0), (75, 0), (50, 150), (250, 600)])
 def test_limits_that_leave_the_card_idle_are_had_whole(case, hop_us, warm_us):
     """Neither hand-overs nor the time until the first kernel runs are a tenant's loss where nobody else wants it."""
     programs = [Program(spec(*tenant), warm_ns=warm_us * 1000) for tenant in IDLE_CASES[case]]

@@ -4,12 +4,14 @@
  * PTX is searched for `.entry` and `.global`. A cubin is an ELF file: kernels are the function symbols marked as
  * entries (st_other & 0x10), their parameters stand in `.nv.info.NAME` as records (format 4, attribute 0x17): index,
  * ordinal, offset, size << 18; 0x2f is the register count. A fat binary is a list of both; members may be compressed
- * (LZ4, which is undone here, or zstd, by the system's libzstd where it is there): the first member whose kernels can
- * be read counts.
+ * (LZ4, which is undone here, or zstd, by the system's libzstd where it is there). As on a card the member that fits it
+ * best counts, for programs leave kernels out of what is for older cards; of those that do not fit, which a card refuses,
+ * the first whose kernels can be read.
  */
 #include <ctype.h>
 #include <dlfcn.h>
 #include <elf.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -280,18 +282,43 @@ out:
     return result;
 }
 
+/* The higher the better: code of this card's major version and of no later minor one, then PTX of no later version. */
+enum { FITS_PTX = 1000, FITS_CODE = 2000, CAPABILITY_MAJOR = 75, CAPABILITY_MINOR = 76 };
+static int fit_of(const struct member *member) {
+    int major = 0, minor = 0, arch = (int)member->arch;
+    cuDeviceGetAttribute(&major, CAPABILITY_MAJOR, 0);
+    cuDeviceGetAttribute(&minor, CAPABILITY_MINOR, 0);
+    if (arch > 10 * major + minor)
+        return 0;
+    if (member->kind == MEMBER_PTX)
+        return FITS_PTX + arch;
+    return arch / 10 == major ? FITS_CODE + arch : 0;
+}
+
+/* Read the members of one fit, until there are kernels; `next` is the best fit below it, or -1. */
+static CUresult read_fitting(struct image *image, const uint8_t *at, const uint8_t *end, int fit, int *next) {
+    *next = -1;
+    while (at + sizeof(struct member) <= end && !image->kernels) {
+        const struct member *member = (const struct member *)at;
+        NEED(member->header_bytes >= 64 && member->bytes <= (uint64_t)(end - at), CUDA_ERROR_INVALID_IMAGE);
+        int its = fit_of(member);
+        if (its == fit)
+            TRY(read_member(image, member, at + member->header_bytes));
+        else if (its < fit && its > *next)
+            *next = its;
+        at += member->header_bytes + member->bytes;
+    }
+    return CUDA_SUCCESS;
+}
+
 static CUresult read_fat(struct image *image, const uint8_t *data) {
     uint16_t header_bytes;
     uint64_t bytes;
     memcpy(&header_bytes, data + 6, 2);
     memcpy(&bytes, data + 8, 8);
     const uint8_t *at = data + header_bytes, *end = at + bytes;
-    while (at + sizeof(struct member) <= end && !image->kernels) {
-        const struct member *member = (const struct member *)at;
-        NEED(member->header_bytes >= 64 && member->bytes <= (uint64_t)(end - at), CUDA_ERROR_INVALID_IMAGE);
-        TRY(read_member(image, member, at + member->header_bytes));
-        at += member->header_bytes + member->bytes;
-    }
+    for (int fit = INT_MAX, next; fit >= 0 && !image->kernels; fit = next)
+        TRY(read_fitting(image, at, end, fit, &next));
     return CUDA_SUCCESS;
 }
 

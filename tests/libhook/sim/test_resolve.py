@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 import subprocess
 import threading
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
@@ -175,6 +176,29 @@ def test_libraries_give_kernels_that_can_be_launched(machine: Machine) -> None:
     child = machine.start(work)
     assert child.value() == (b"gemini_spin", INVALID_HANDLE)
     assert machine.timeline.busy()[1][child.pid] == 4 * MS
+
+
+def fat_binary(*members: tuple[int, bytes]) -> bytes:
+    """A fat binary of PTX texts, each for an architecture."""
+    body = b""
+    for arch, kernels in members:
+        text = b".version 8.0\n.target sm_%d\n.address_size 64\n" % arch
+        text += b"".join(b".visible .entry %s()\n{ ret; }\n" % name for name in kernels.split()) + bytes(8)
+        body += struct.pack("<HHIQIIHHIIIQQQ", 1, 0, 64, len(text), 0, 0, 0, 8, arch, 0, 0, 0, 0, 0) + text
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(body)) + body
+
+
+def test_of_a_fat_binary_counts_what_fits_the_card_best(machine: Machine) -> None:
+    image = fat_binary((75, b"common"), (90, b"common newer"), (80, b"common"), (100, b"common newest"))
+
+    def work() -> list[int]:
+        cuda = Cuda()
+        library, kernel = c_void_p(), c_void_p()
+        cuda.cuLibraryLoadData(byref(library), image, None, None, 0, None, None, 0)
+        names = (b"common", b"newer", b"newest")
+        return [cuda.code("cuLibraryGetKernel", byref(kernel), library, name) for name in names]
+
+    assert machine.run(work) == [0, 0, NOT_FOUND]
 
 
 def test_other_kernels_take_the_default_or_the_tables_time(make_machine, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -5,7 +5,6 @@
  */
 #include "libhook/driver/cuda_abi.h"
 #include "libhook/driver/real.h"
-#include "libhook/hooks/grid.h"
 #include "libhook/hooks/load.h"
 #include "libhook/hooks/streams.h"
 #include "libhook/runtime/gate.h"
@@ -15,12 +14,6 @@ static inline uint64_t pair(unsigned int low, unsigned int high) {
 }
 
 #define FAMILY(function) ((uint64_t)(uintptr_t)(function) | 1ull << 62)
-
-/* Launches whose grid does not tell their work are a family of their own. */
-static uint64_t family_of(CUfunction function, uint64_t blocks) {
-    return FAMILY(function) | (grid_is_fixed(blocks) ? GATE_FIXED_GRID : 0);
-}
-
 #define KEY(function, gx, gy, gz, bx, by, bz)                                                                          \
     estimate_mix((uint64_t)(uintptr_t)(function), pair(gx, gy), pair(gz, bx), pair(by, bz))
 
@@ -39,11 +32,10 @@ static uint64_t family_of(CUfunction function, uint64_t blocks) {
 /* The same as a whole wrapper, in two functions: the first calls nothing but the driver, so that the arguments stay
  * where they came; whatever is not to be had so is a jump to the second, which finds them there. A call that is not
  * `sane` is the driver's to refuse. */
-#define LAUNCH(name, parameters, arguments, sane, stream, function, blocks, key)                                       \
+#define LAUNCH(name, parameters, arguments, sane, stream, function, key)                                               \
     static __attribute__((noinline)) CUresult slow_##name parameters {                                                 \
         load_before_launch((sane) ? function : NULL);                                                                  \
-        enum gate_answer answer =                                                                                      \
-            (sane) ? gate_begin_slow(stream, key, family_of(function, blocks), 0) : GATE_NOT_OURS;                     \
+        enum gate_answer answer = (sane) ? gate_begin_slow(stream, key, FAMILY(function), 0) : GATE_NOT_OURS;          \
         if (answer == GATE_REFUSED)                                                                                    \
             return GATE_REFUSAL;                                                                                       \
         CUresult result = real.name arguments;                                                                         \
@@ -66,29 +58,27 @@ static uint64_t family_of(CUfunction function, uint64_t blocks) {
 #define KERNEL_ARGUMENTS                                                                                               \
     function, grid_dim_x, grid_dim_y, grid_dim_z, block_dim_x, block_dim_y, block_dim_z, shared_mem_bytes, stream,     \
         kernel_params
-#define KERNEL_BLOCKS ((uint64_t)grid_dim_x * grid_dim_y * grid_dim_z)
 #define KERNEL_KEY KEY(function, grid_dim_x, grid_dim_y, grid_dim_z, block_dim_x, block_dim_y, block_dim_z)
 
 LAUNCH(cuLaunchKernel, (KERNEL_PARAMETERS, void **extra), (KERNEL_ARGUMENTS, extra), true, stream_legacy(stream),
-    function, KERNEL_BLOCKS, KERNEL_KEY)
+    function, KERNEL_KEY)
 LAUNCH(cuLaunchKernel_ptsz, (KERNEL_PARAMETERS, void **extra), (KERNEL_ARGUMENTS, extra), true,
-    stream_per_thread(stream), function, KERNEL_BLOCKS, KERNEL_KEY)
+    stream_per_thread(stream), function, KERNEL_KEY)
 LAUNCH(cuLaunchCooperativeKernel, (KERNEL_PARAMETERS), (KERNEL_ARGUMENTS), true, stream_legacy(stream), function,
-    KERNEL_BLOCKS, KERNEL_KEY)
+    KERNEL_KEY)
 LAUNCH(cuLaunchCooperativeKernel_ptsz, (KERNEL_PARAMETERS), (KERNEL_ARGUMENTS), true, stream_per_thread(stream),
-    function, KERNEL_BLOCKS, KERNEL_KEY)
+    function, KERNEL_KEY)
 
 #define CONFIG_PARAMETERS (const CUlaunchConfig *config, CUfunction function, void **kernel_params, void **extra)
 #define CONFIG_ARGUMENTS (config, function, kernel_params, extra)
-#define CONFIG_BLOCKS ((uint64_t)config->gridDimX * config->gridDimY * config->gridDimZ)
 #define CONFIG_KEY                                                                                                     \
     KEY(function, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX, config->blockDimY,          \
         config->blockDimZ)
 
-LAUNCH(cuLaunchKernelEx, CONFIG_PARAMETERS, CONFIG_ARGUMENTS, config, stream_legacy(config->hStream), function,
-    CONFIG_BLOCKS, CONFIG_KEY)
+LAUNCH(
+    cuLaunchKernelEx, CONFIG_PARAMETERS, CONFIG_ARGUMENTS, config, stream_legacy(config->hStream), function, CONFIG_KEY)
 LAUNCH(cuLaunchKernelEx_ptsz, CONFIG_PARAMETERS, CONFIG_ARGUMENTS, config, stream_per_thread(config->hStream), function,
-    CONFIG_BLOCKS, CONFIG_KEY)
+    CONFIG_KEY)
 
 /* Wait for the gate of one device of several, and account for the launch there. */
 static enum gate_answer pass_gate_of(const CUDA_LAUNCH_PARAMS *one) {
@@ -100,7 +90,7 @@ static enum gate_answer pass_gate_of(const CUDA_LAUNCH_PARAMS *one) {
     context_changed();
     enum gate_answer answer = gate_begin(one->hStream,
         KEY(one->function, one->gridDimX, one->gridDimY, one->gridDimZ, one->blockDimX, one->blockDimY, one->blockDimZ),
-        family_of(one->function, (uint64_t)one->gridDimX * one->gridDimY * one->gridDimZ), 0);
+        FAMILY(one->function), 0);
     if (answer == GATE_PASSED)
         gate_end();
     real.cuCtxPopCurrent_v2(&popped);

@@ -51,16 +51,15 @@ static void distrust_all(uint64_t now_ns) {
     __atomic_add_fetch(&distrusts, 1, __ATOMIC_RELAXED);
 }
 
-/* What is known of this key, of which there are samples. `fixed`: its grid does not tell the work. */
-static struct belief known_of(
-    const struct gate *gate, uint64_t key, bool fixed, uint64_t ns, uint32_t samples, uint64_t now_ns) {
+/* What is known of this key, of which there are samples. */
+static struct belief known_of(const struct gate *gate, uint64_t key, uint64_t ns, uint32_t samples, uint64_t now_ns) {
     struct belief belief = {.ns = ns, .most_ns = ns, .measure = samples < FEW_SAMPLES};
 
     uint64_t longest_ns = extremes_most(extremes, GATE_SHARED_ESTIMATES, key, now_ns);
-    bool young = samples < YOUNG_SAMPLES || (fixed && PEEK(gate->contended));
-    if (PEEK(gate->shared)) /* no turn to be kept, and hardly a length to be learned: all would stay young */
-        young = false;
+    /* Beside others there is no turn to be kept, and hardly a length to be learned: all would stay young. */
+    bool young = samples < YOUNG_SAMPLES && !PEEK(gate->shared);
     belief.wild = young || (longest_ns > WILD_TIMES * ns && longest_ns >= WILD_LEAST_NS);
+    belief.young = young;
     belief.measure |= belief.wild;
     if (young && longest_ns < PEEK(gate->cap_ns))
         longest_ns = PEEK(gate->cap_ns);
@@ -83,13 +82,13 @@ struct belief belief_of(const struct gate *gate, struct gate_thread *thread, uin
     const struct estimate *known = estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, key);
     uint32_t samples = known ? PEEK(known->samples) : 0;
     if (samples) {
-        struct belief belief = known_of(gate, key, family & GATE_FIXED_GRID, PEEK(known->ns), samples, now_ns);
+        struct belief belief = known_of(gate, key, PEEK(known->ns), samples, now_ns);
         show(thread, key, &belief, samples);
         return belief;
     }
     uint64_t cap_ns = PEEK(gate->cap_ns) ? PEEK(gate->cap_ns) : UNKNOWN_MOST_NS;
     const struct estimate *like = family ? estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, family) : NULL;
-    struct belief belief = {.measure = true, .unknown = !guess_ns && !like, .wild = !guess_ns};
+    struct belief belief = {.measure = true, .unknown = !guess_ns && !like, .wild = !guess_ns, .young = true};
     belief.ns = guess_ns ? guess_ns : like ? PEEK(like->ns) : UNKNOWN_NS < cap_ns ? UNKNOWN_NS : cap_ns;
     belief.most_ns = guess_ns || belief.ns > cap_ns ? belief.ns : cap_ns;
     return belief;
@@ -124,6 +123,6 @@ void belief_learn(const struct gate *gate, struct gate_thread *thread, const str
         return;
     const struct estimate *now = estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, chunk->key);
     uint32_t samples = now ? PEEK(now->samples) : 1;
-    struct belief belief = known_of(gate, chunk->key, false, each_ns, samples, end_ns);
+    struct belief belief = known_of(gate, chunk->key, each_ns, samples, end_ns);
     show(thread, chunk->key, &belief, samples);
 }

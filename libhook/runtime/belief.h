@@ -23,6 +23,7 @@ struct belief {
     uint64_t ns;      /* what it likely takes */
     uint64_t most_ns; /* what it may take; as much as `ns` where it is not wild */
     bool wild;
+    bool young; /* seen a few times only: it may be anything */
     bool measure; /* it is to stand between two events of its own */
     bool unknown; /* nothing is known of its length */
 };

@@ -74,9 +74,6 @@ extern int gate_mode; /* enum gate_mode; GATE_MEMBARRIER until the process is kn
 /* What the driver says where it lacks memory or descriptors of the host. */
 #define GATE_REFUSAL CUDA_ERROR_OUT_OF_MEMORY
 
-/* In a family: the launch's key does not tell its work (belief.h). */
-#define GATE_FIXED_GRID (1ull << 61)
-
 /* May this launch go? Waits until it may: PASSED, and gate_end() is to be called after it. NOT_OURS: it goes by itself
  * (no tenant, a stream that captures, no context). REFUSED: what the gate needs cannot be had (agent.h). `stream` is as the driver understands it,
  * 0 spelt out as CU_STREAM_LEGACY or CU_STREAM_PER_THREAD. `key` tells this launch's length, `family` that of its like

@@ -29,6 +29,7 @@
 #define LONGEST_SLEEP_NS 2000000
 #define WILD_CONTENDED 2      /* wild launches in flight on a lane: the device has one when the other is over */
 #define WILD_FREE 8           /* ... where no turn has to end */
+#define WILD_TOGETHER_NS 1000000 /* those seen often go together for so long, were each as long as any of late */
 #define LOOK_NS 100000          /* how long to look for the end of one without sleeping */
 #define MEASURE_EVERY 32        /* of the launches that start on an idle lane */
 #define GATE_RECHECK_NS 100000000l
@@ -194,7 +195,8 @@ static unsigned wild_in(const struct lane *lane, uint64_t now_ns, uint64_t *wors
 
 /* May one more wild launch follow those in flight? Another behind one only where it begins within the quota even then: so
  * work runs on past it by a single kernel. One of which nothing is known follows none, for it may be as unlike. */
-static bool wild_may_go(const struct gate *gate, const struct lane *lane, bool unknown, uint64_t now_ns) {
+static bool wild_may_go(
+    const struct gate *gate, const struct lane *lane, const struct belief *belief, uint64_t now_ns) {
     uint64_t worst_ns, close_by_ns = PEEK(gate->close_by_ns);
     unsigned wild = wild_in(lane, now_ns, &worst_ns);
 
@@ -202,7 +204,9 @@ static bool wild_may_go(const struct gate *gate, const struct lane *lane, bool u
         return true;
     if (!PEEK(gate->contended) || PEEK(gate->shared))
         return wild < WILD_FREE;
-    return !unknown && wild < WILD_CONTENDED && now_ns < close_by_ns && worst_ns <= close_by_ns - now_ns;
+    if (belief->unknown || now_ns >= close_by_ns || worst_ns > close_by_ns - now_ns)
+        return false;
+    return wild < WILD_CONTENDED || (!belief->young && worst_ns + belief->most_ns <= WILD_TOGETHER_NS);
 }
 
 /* How to wait for the end of a wild launch. It may come at any moment, and with few behind it the device would idle for as
@@ -263,7 +267,7 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
         gate_shut(gate, ticket);
         return WAIT_AT_GATE;
     }
-    if (launch->belief.wild && !wild_may_go(gate, lane, launch->belief.unknown, now_ns)) {
+    if (launch->belief.wild && !wild_may_go(gate, lane, &launch->belief, now_ns)) {
         cut_all(thread, now_ns);
         return wait_for_wild(lane, now_ns, sleep);
     }

@@ -21,7 +21,6 @@
 
 #include "libhook/driver/real.h"
 #include "libhook/driver/real_nvml.h"
-#include "libhook/hooks/grid.h"
 #include "libhook/hooks/load.h"
 #include "libhook/hooks/memory.h"
 #include "libhook/runtime/agent.h"
@@ -245,11 +244,6 @@ void memory_settle_pools(bool shrink) {
     (void)shrink;
 }
 void memory_settle_graphs(void) {
-}
-
-bool grid_is_fixed(uint64_t blocks) {
-    (void)blocks;
-    return false;
 }
 
 void load_before_launch(CUfunction function) {

@@ -262,7 +262,7 @@ static int lengths(void) {
 
     MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     for (uint64_t n = 0; !told_to_end; n++) {
-        MUST(launch_blocks(stream, 132, n % 100 < 80 || n < 20 ? 20000 : 5000000));
+        MUST(launch_blocks(stream, 132, n % 40 < 20 ? 20000 : 5000000));
         MUST(launch(stream, 1000));
     }
     MUST(cuStreamSynchronize(stream));

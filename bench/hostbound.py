@@ -69,6 +69,7 @@ MIXES: dict[str, tuple[Host, ...]] = {
     "50/100/1 beside busy": (Host(0.5, 50, 100, 1), BUSY),
     "28/40/400 beside busy": (Host(0.5, 28, 40, 400), BUSY),
     "5/20/20 beside busy": (Host(0.5, 5, 20, 20), BUSY),
+    "0.5 ms each 40 ms beside busy": (Host(0.5, 50, 20, 10, period_us=40_000), BUSY),
     "server of 20 x 50 us beside training": (
         Host(0.5, 50, 20, 20, period_us=8_000, latency=True), Host(0.5, 28, 40, 400)),
     "server of 20 x 50 us beside training twice": (

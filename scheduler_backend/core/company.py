@@ -120,7 +120,7 @@ class Company(Tenure):
         for seat in (*self.sharing.values(), *self.paused.values(), *waiting):
             if not self.rests(seat) and not self.rests_at_limit(seat):
                 lags.append((seat.ahead_ns, seat.name))
-                if self.speaks(seat):
+                if self.speaks(seat) and not seat.quiet:  # one that does nothing just now would show nothing
                     unknown.append((seat.duty.alone_until_ns(period_ns), seat.name))
         if any(seat.name not in self.host_bound for seat in self._active()):
             lags.append((self.busy_lag_ns(), BUSY))
@@ -146,4 +146,7 @@ class Company(Tenure):
         """
         seat = self.seats.get(self.favoured)
         if seat is not None and seat.duty.alone_until_ns(self._period_ns()) < self.now_ns:
-            seat.duty.measured_ns = self.now_ns
+            if seat.quiet:
+                seat.duty.put_off(self.now_ns)
+            else:
+                seat.duty.measured_ns = self.now_ns

@@ -89,6 +89,11 @@ class Duty:
         if self.ppm > HIGH_PPM:
             self.host_bound, self.blocks, self.agreed = False, 0, 0
 
+    def put_off(self, now_ns: int) -> None:
+        """It was to be seen alone and did nothing: the next try comes later, as after measures that agree."""
+        self.measured_ns = now_ns
+        self.agreed = min(AGREED_MOST, self.agreed + 1)
+
     def weigh(self, card_ns: int, charged_ns: int, span_ns: int) -> None:
         """Compare what the card says it used of a span with what it was charged for that: held, or by its own word.
 

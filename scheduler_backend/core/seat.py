@@ -50,8 +50,8 @@ class Member:
 
     __slots__ = (
         "again", "alone", "alone_ppm", "asks_again", "base_ns", "bursts", "client", "epoch", "granted_ns", "heard_ns",
-        "lease_until_ns", "metered_ns", "span_ns", "standing", "stray_since_ns", "stray_total_ns", "used_at_ns",
-        "used_ns", "waited_ns",
+        "idle_ns", "lease_until_ns", "metered_ns", "span_ns", "standing", "stray_since_ns", "stray_total_ns",
+        "used_at_ns", "used_ns", "waited_ns",
     )  # fmt: skip
 
     def __init__(self, client: int) -> None:
@@ -70,6 +70,7 @@ class Member:
         self.base_ns = -1  # what it had used of all time when its shared grant began; -1: it has not said
         self.used_ns = 0  # under that grant
         self.waited_ns = 0  # of all time, as it said last
+        self.idle_ns = 0  # of what its tenant got, what words said since then of which none had used anything
         self.used_at_ns = 0  # when it said so last
         self.metered_ns = 0  # ... and its tenant's metered time then
         self.alone = False  # ... and whether its tenant had the card alone then
@@ -123,6 +124,7 @@ class Seat:
         self.weighed_ns = 0  # what it had been charged of all time when the card last said what it used
         self.spent_ns = 0  # ... of which so much stands in the window
         self.reported_ns = 0  # when it last used something
+        self.quiet = False  # by its last word it had used nothing since the one before
         self.window_from_ns = 0  # its window is filled up to here
         self.shared_busy_ns = self.shared_launches = 0  # what its Returns said
         self.seen_ns = now_ns  # last sign that it may want the GPU

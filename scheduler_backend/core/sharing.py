@@ -12,7 +12,8 @@ alone for it, and shrinks by its part of the time. Those that are not host-bound
 themselves they have turns; while others run beside them their holder says what it used, too. Each has one of its own
 besides, or a holder that said too much would take the others' promise. Who lags runs without
 company until it does not (company.py), and then the time itself is what it got: so nobody gains by saying that it
-used less. What nobody is promised is whoever's the card's own slicing gives it to.
+used less. Time in which one used nothing and waited for nothing was its own: who has little to do is owed no more.
+What nobody is promised is whoever's the card's own slicing gives it to.
 
 All of this goes on in the turns that they have now and then, and what one lags, turns owe it. Else whoever makes the
 others go from the one to the other and back, again and again, would take what they are owed in either.
@@ -123,6 +124,7 @@ class Sharing(Grants):
     def _use(self, seat: Seat, used_ns: int) -> None:
         """Charge what it used beside others; no more than the card could give it since its grant began."""
         used_ns = min(used_ns, self.now_ns - seat.shared_since_ns - seat.used_ns)
+        seat.quiet = used_ns <= 0
         if used_ns > 0:
             seat.used_ns += used_ns
             seat.reported_ns = self.now_ns
@@ -200,11 +202,25 @@ class Sharing(Grants):
         if first:
             member.base_ns = event.busy_ns
         used_ns = max(0, event.busy_ns - member.base_ns - member.used_ns)
-        free_ns = max(0, self.now_ns - member.used_at_ns - max(0, event.waited_ns - member.waited_ns))
-        beside = self._beside(seat, member, used_ns, 0 if first or not used_ns else free_ns)
+        free_ns = self.now_ns - member.used_at_ns - max(0, event.waited_ns - member.waited_ns)
+        beside = self._beside(seat, member, used_ns, 0 if first or not used_ns else max(0, free_ns))
+        if seat.name in self.host_bound and not first:
+            self._idle(seat, member, used_ns, free_ns)
         member.used_ns += used_ns
         member.waited_ns, member.used_at_ns, member.metered_ns = event.waited_ns, self.now_ns, seat.metered_ns
         return used_ns, *beside
+
+    def _idle(self, seat: Seat, member: Member, used_ns: int, free_ns: int) -> None:
+        """Time in which it used nothing, and waited for nothing as far as it says, is its own: it got all of that. What
+        it waits for is heard of when it is over, and then the words before were wrong by what is more than `free_ns`.
+        """
+        before_ns = seat.ahead_ns
+        if not used_ns:
+            seat.ahead_ns = self._within(before_ns + self._beside(seat, member, 0, max(0, free_ns))[1])
+            member.idle_ns += max(0, seat.ahead_ns - before_ns)
+            return
+        seat.ahead_ns = self._within(before_ns - min(member.idle_ns, max(0, -free_ns)))
+        member.idle_ns = 0
 
     def _measure(self, seat: Seat, event: ev.TokenReturned, span_ns: int) -> None:
         """A turn is over, which took so long as we saw it: what does it say of the tenant's duty, if nobody ran beside
@@ -332,7 +348,7 @@ class Sharing(Grants):
         seat.shared_since_ns = seat.reported_ns = seat.window_from_ns = self.now_ns
         seat.used_ns = seat.spent_ns = seat.shared_busy_ns = seat.shared_launches = 0
         seat.shared_closing_ns = 0
-        seat.woken = False
+        seat.woken = seat.quiet = False
         seat.state = State.SHARED
         self._actions.append(ev.Page(seat.name, self.gpu, seat.shared_epoch))
         for member in seat.with_standing(Standing.WAITS):

@@ -42,6 +42,15 @@ class Program:
         self.waited_ns = 0.0
         self.lies = 1.0  # what it says that it used, by what it did
         self.hostile = False  # and speaks for itself
+        self.burst_ns = self.every_ns = 0  # so much work comes so often, and it gives a turn back when that is done
+        self.came = 0  # bursts, ever
+        self.asked = True
+
+    def wants(self, now_ns: int) -> bool:
+        if not self.every_ns:
+            return not self.rests
+        self.came = now_ns // self.every_ns + 1
+        return self.total_ns < self.came * self.burst_ns
 
 
 class World:
@@ -101,7 +110,7 @@ class World:
 
     def _run(self) -> None:
         """One step of the card."""
-        working = [p for p in self.programs.values() if p.epoch and not p.rests]
+        working = [p for p in self.programs.values() if p.epoch and p.wants(self.now_ns)]
         # Who goes on without a lease is outside: no token keeps it from the card (docs/guarantees.md).
         working = [p for p in working if not p.hostile or self.now_ns < p.lease_until_ns]
         self.most_at_once = max(self.most_at_once, len(working))
@@ -125,6 +134,7 @@ class World:
             if self.wake_ns and self.wake_ns <= self.now_ns:
                 self.do(ev.Tick())
             for program in list(self.programs.values()):
+                self._come_and_go(program)
                 if not program.epoch or program.hostile:
                     continue
                 if program.shared and program.reported_ns < self.now_ns - REPORT_NS and not program.rests:
@@ -144,18 +154,32 @@ class World:
                 attacker()
         return {p.name: (p.total_ns - before.get(p.name, 0.0)) / (milliseconds * MS) for p in self.programs.values()}
 
+    def _come_and_go(self, program: Program) -> None:
+        """Of one whose work comes in bursts: it asks for a turn, and gives it back."""
+        if not program.every_ns or program.shared:
+            return
+        wants = program.wants(self.now_ns)
+        if program.epoch and not wants:
+            program.asked = False
+            self._back(program, wants=False)
+        elif wants and not program.epoch and not program.asked:
+            program.asked = True
+            self.do(ev.TokenAsked(program.number, 0))
+
     def _drain_late(self, program: Program) -> None:
         member = self.machine.seats[program.name].members[program.number]
         if member.standing is Standing.HOLDS:
             program.closing_ns = self.now_ns + DRAIN_NS
             self.do(ev.TokenRenewed(program.number, 0, program.epoch, draining=True, foreseen=True))
 
-    def _back(self, program: Program) -> None:
+    def _back(self, program: Program, wants: bool = True) -> None:
         epoch, program.epoch = program.epoch, 0
         used_ns = round((program.total_ns - program.total_at_grant_ns) * program.lies)
         held_ns = self.now_ns - program.granted_ns
         self.do(
-            ev.TokenReturned(program.number, 0, epoch, not program.rests, busy_ns=used_ns, launches=1, held_ns=held_ns)
+            ev.TokenReturned(
+                program.number, 0, epoch, wants and not program.rests, busy_ns=used_ns, launches=1, held_ns=held_ns
+            )
         )
 
     def until(self, states: dict[str, State]) -> None:
@@ -198,6 +222,19 @@ def test_beside_a_busy_one_nobody_gets_less_than_its_turns_would_give_it():
     parts = world.go(5000)
     assert parts["host"] > 0.25
     assert parts["busy"] > 0.65
+
+
+@pytest.mark.parametrize(("every_ms", "burst_ms"), [(20, 2), (30, 0.5), (40, 0.5), (60, 1)])
+def test_one_with_little_to_do_leaves_a_busy_one_the_rest(every_ms: int, burst_ms: float):
+    """It was owed half of the time in which it had nothing to do, and had the card alone for it, up to 0.18 of all."""
+    world = World(("server", 0.5, 0.75), ("busy", 0.5, 1.0))
+    server = world.programs[1]
+    server.burst_ns, server.every_ns = round(burst_ms * MS), every_ms * MS
+    world.go(4000)
+    assert "server" in world.machine.host_bound
+    parts = world.go(8000)
+    assert parts["server"] == pytest.approx(burst_ms / every_ms, rel=0.01)
+    assert sum(parts.values()) > 0.993
 
 
 def test_who_lags_beside_others_runs_without_company_until_it_has_caught_up():

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
+from gemini.extender.grouplease import lease_name
 from tests.e2e.api import Object, condition
 from tests.e2e.plane import Plane
 from tests.e2e.test_extender import crd, gemini, nodes_with_cards, sharepod
 
 __all__ = ["crd"]
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
-PREFIX = "gemini-group-"
 
 
 def member(name: str, group: str, size: int, more: Object | None = None, cpu: str = "") -> Object:
@@ -95,15 +95,14 @@ def test_the_garbage_collector_leaves_a_groups_lease_alone(plane: Plane, namespa
     with nodes_with_cards(plane, 1, 2), gemini(plane):
         for name in ("a", "b"):
             plane.api.post(path, member(name, "g", 2))
-        made = plane.api.wait(
-            LEASES, lambda found: [one for one in found if one["metadata"]["name"].startswith(PREFIX)], "the lease"
-        )[0]
+        name = lease_name((namespace, "g"))  # the groups of other tests have theirs for a while after them
+        made = plane.api.wait(LEASES, lambda found: [one for one in found if one["metadata"]["name"] == name], name)[0]
         pod = plane.api.get(f"{path}/a")["metadata"]
         owner = {"apiVersion": "v1", "kind": "Pod", "name": pod["name"], "uid": pod["uid"]}
         stray = {"metadata": {"name": f"stray-{namespace}", "ownerReferences": [owner]}, "spec": {}}
         plane.api.post(LEASES, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **stray})
         plane.api.wait_gone(f"{LEASES}/stray-{namespace}")  # such an owner is none to the collector
-        kept = plane.api.get(f"{LEASES}/{made['metadata']['name']}")
+        kept = plane.api.get(f"{LEASES}/{name}")
         assert kept["metadata"]["uid"] == made["metadata"]["uid"]
         assert "ownerReferences" not in kept["metadata"], json.dumps(kept)
-        plane.api.wait_gone(f"{LEASES}/{made['metadata']['name']}", seconds=120)  # when its time is up
+        plane.api.wait_gone(f"{LEASES}/{name}", seconds=120)  # when its time is up

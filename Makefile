@@ -6,8 +6,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -q --disable-pip-version-check --no-input
 PINNED := install -c constraints.txt
 C_FILES = $(shell find libhook $(wildcard tests bench) -name '*.[ch]' | sort)
-# Most tests wait most of the time: so many files of them at once. What judges a figure of time comes after, alone.
-JOBS ?= 3
+# Most tests wait most of the time: JOBS=3 runs three files of them at once, and what judges a figure of time after that.
+JOBS ?= 1
 HERE = not e2e and not frameworks
 PY_DIRS = gemini scheduler_backend libhook $(wildcard bench)
 
@@ -55,12 +55,12 @@ run: build ## three tenants share the GPU (a simulated one where there is none);
 	@$(BIN)/gemini demo --plot out/demo.png --json out/demo.json $(ARGS)
 
 test: build $(VENV)/.stamp-clients $(VENV)/.stamp-headers $(VENV)/.stamp-docs $(VENV)/.stamp-prometheus ## all tests that need neither a GPU nor a control plane; ARGS="tests/gemini/cli -x" for some
-ifdef ARGS
+ifeq ($(JOBS),1)
 	@$(BIN)/python -m pytest -q $(ARGS)
 else
 	@status=0; \
-	  $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile -m "not flaky and $(HERE)" || status=$$?; \
-	  $(BIN)/python -m pytest -q -m "flaky and $(HERE)" || status=$$?; exit $$status
+	  $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile -m "not flaky and $(HERE)" $(ARGS) || status=$$?; \
+	  $(BIN)/python -m pytest -q -m "flaky and $(HERE)" $(ARGS) || status=$$?; exit $$status
 endif
 
 e2e-setup: setup # compiles Kubernetes once, into the user's cache

@@ -74,6 +74,7 @@ class Keeper:
     def __init__(self, daemon: Daemon, sim: str, quota_ms: float = 10, pause_ms: float = 1) -> None:
         self.daemon, self.sim, self.quota_ms, self.pause_ms = daemon, sim, quota_ms, pause_ms
         self.epoch, self.granted_ns = 0, 0
+        self.given = False  # and not yet returned
         self.held: list[tuple[int, int]] = []
         self.flags: list[int] = []
         self.segments: list[Segment] = []
@@ -89,6 +90,7 @@ class Keeper:
     def give(self, peer: bytes) -> None:
         time.sleep(self.pause_ms / 1000)
         self.epoch += 1
+        self.given = True
         self.granted_ns = time.monotonic_ns()
         self.daemon.grant(peer, self.epoch, self.quota_ms)
 
@@ -110,6 +112,7 @@ class Keeper:
                 self.daemon.send(peer, lib.WIRE_MEM_REPLY, answers=message.header.serial, granted=1)
             elif kind == lib.WIRE_RETURN:
                 self.held.append((self.granted_ns, time.monotonic_ns()))
+                self.given = False
                 self.flags.append(message.flags)
                 assert self.daemon.page
                 self.daemon.page.store(0)
@@ -120,7 +123,7 @@ class Keeper:
                 self.daemon.send(
                     peer, lib.WIRE_EXTEND, epoch=message.epoch, quota_ns=MS, lease_ns=30 * MS, cap_ns=MS, flags=1
                 )
-            elif kind == lib.WIRE_TOKEN_REQUEST:
+            elif kind == lib.WIRE_TOKEN_REQUEST and not self.given:  # it asks again where we were slow
                 self.give(peer)
         self.look()
 

@@ -21,10 +21,13 @@ from collections.abc import Callable
 MOST_STANDING = 256  # or half of the descriptors that the process may have
 HANDSHAKE_SECONDS = 5.0
 RETRY_SECONDS = 0.005  # where the machine has no descriptor left
-# Of an address, where more than CROWD come in one turn of the loop. A scheduler makes a connection for each of many
+# Of an address, in a turn of the loop after one in which a crowd came. A scheduler makes a connection for each of many
 # bindings, some at a time; whoever keeps the kernel's queue full makes tens of thousands a second.
 COMES_A_SECOND, COMES_AT_ONCE = 100, 1_000
 CROWD, TAKEN_A_TURN = 64, 512
+# This part of those that may stand is let in in one turn. An ended connection has its descriptor for a turn or two
+# more, so all that are open are bounded by 1 + 3 / 8 of those that may stand.
+LET_IN_A_TURN = 8
 _AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER: closed with a reset, so that nothing of it is left in the kernel
 
 
@@ -80,38 +83,43 @@ class Door:
         self._make, self._context, self._most = make, context, max(1, min(most, descriptors // 2))
         self._guests: dict[_Guest, None] = {}  # oldest first
         self._pace = _Pace()
+        self._let_in_a_turn = max(1, self._most // LET_IN_A_TURN)
 
     async def keep(self, listener: socket.socket) -> None:
         """Takes connections in until it is cancelled."""
         loop = asyncio.get_running_loop()
+        crowd = False
         while True:
-            came: list[tuple[socket.socket, str]] = []
+            taken = entered = 0
             try:
-                taken, at = await loop.sock_accept(listener)
-                came.append((taken, at[0]))
-                while len(came) < TAKEN_A_TURN:
-                    taken, at = listener.accept()
-                    came.append((taken, at[0]))
+                one, at = await loop.sock_accept(listener)
+                while True:
+                    taken += 1
+                    entered += self._receive(one, at[0], crowd)
+                    if taken == TAKEN_A_TURN or entered == self._let_in_a_turn:
+                        break
+                    one, at = listener.accept()
             except BlockingIOError:
                 pass
             except OSError:
                 self._make_room(len(self._guests) - 1)
                 await asyncio.sleep(RETRY_SECONDS)
-            for taken, address in came:
-                self._receive(taken, address, len(came) > CROWD)
+            crowd = taken > CROWD or entered == self._let_in_a_turn
             await asyncio.sleep(0)
 
-    def _receive(self, taken: socket.socket, address: str, crowded: bool) -> None:
+    def _receive(self, taken: socket.socket, address: str, crowd: bool) -> bool:
+        """Whether it was let in; else it is closed."""
         often = self._pace.comes_often(address)
-        if (often and crowded) or not self._make_room(self._most - 1):
+        if (often and crowd) or not self._make_room(self._most - 1):
             with contextlib.suppress(OSError):
                 taken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
             taken.close()
-            return
+            return False
         taken.setblocking(False)
         guest = _Guest(address)
         self._guests[guest] = None
         guest.task = asyncio.get_running_loop().create_task(self._let_in(guest, taken))
+        return True
 
     def close(self) -> None:
         """Ends those whose handshake is under way; the others are their protocols'."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from aiohttp import ClientSession, TCPConnector
 
 from gemini import serving
-from gemini.door import COMES_A_SECOND, COMES_AT_ONCE, CROWD, Door
+from gemini.door import COMES_A_SECOND, COMES_AT_ONCE, CROWD, LET_IN_A_TURN, Door
 from gemini.webhook.app import LARGEST_BODY, App
 from gemini.webhook.settings import Settings
 from tests.e2e.pki import Authority
@@ -208,6 +208,35 @@ def test_who_comes_without_end_keeps_nobody_out() -> None:
 
     took = asyncio.run(asyncio.wait_for(main(), 60))
     assert let_in.count(STRANGER) <= COMES_AT_ONCE + COMES_A_SECOND * took + CROWD
+
+
+def test_a_burst_of_connections_leaves_descriptors_to_the_rest_of_the_process() -> None:
+    """All that waited were taken in one turn, and those that were ended for them had theirs until the next."""
+    most, burst = 64, 400
+
+    async def main() -> int:
+        with socket.create_server(("127.0.0.1", 0), backlog=burst) as listener:
+            listener.setblocking(False)
+            at = listener.getsockname()
+            theirs = [socket.create_connection(at) for _ in range(burst)]
+            before = highest = descriptors()
+            door = Door(asyncio.Protocol, None, most=most)
+            keeping = asyncio.create_task(door.keep(listener))
+            ended = asyncio.create_task(asyncio.to_thread(theirs[burst - most - 1].recv, 1))  # the last that has to go
+            while not ended.done():
+                highest = max(highest, descriptors())
+                await asyncio.sleep(0)
+            keeping.cancel()
+            door.close()
+            for one in theirs:
+                one.close()
+            return highest - before
+
+    assert asyncio.run(asyncio.wait_for(main(), 60)) <= most + 3 * most // LET_IN_A_TURN
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
 
 
 def test_a_body_above_what_is_read_is_a_413() -> None:

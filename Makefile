@@ -6,8 +6,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -q --disable-pip-version-check --no-input
 PINNED := install -c constraints.txt
 C_FILES = $(shell find libhook $(wildcard tests bench) -name '*.[ch]' | sort)
-# Most tests wait most of the time: JOBS=3 runs three files of them at once, and what judges a figure of time after that.
-# Their folder has a short name, for sockets lie in there.
+# Most tests wait most of the time: JOBS=3 runs three files of them at once, and what judges shares or figures of time
+# (marked alone or flaky) after that. Their folder has a short name, for sockets lie in there.
 JOBS ?= 1
 HERE = not e2e and not frameworks
 PY_DIRS = gemini scheduler_backend libhook $(wildcard bench)
@@ -60,8 +60,8 @@ ifeq ($(JOBS),1)
 	@$(BIN)/python -m pytest -q $(ARGS)
 else
 	@status=0; folder=$$(mktemp -d /tmp/t.XXXX); \
-	  $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --basetemp=$$folder/t -m "not flaky and $(HERE)" $(ARGS) || status=$$?; \
-	  $(BIN)/python -m pytest -q -m "flaky and $(HERE)" $(ARGS) || status=$$?; \
+	  $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --basetemp=$$folder/t -m "not alone and not flaky and $(HERE)" $(ARGS) || status=$$?; \
+	  $(BIN)/python -m pytest -q -m "(alone or flaky) and $(HERE)" $(ARGS) || status=$$?; \
 	  [ $$status -ne 0 ] || rm -rf $$folder; exit $$status
 endif
 

@@ -17,6 +17,7 @@ from bench.bed import LIB, ROOT, Bed
 from scheduler_backend import trace
 
 WINDOW_S = 1.5
+pytestmark = pytest.mark.alone  # windows in which the busy tenant keeps its share
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,6 @@
-"""`python -m bench [NAME]...`: the named benches one after another, all of them when none is named.
+"""`python -m bench [NAME]... [OPTION]...`: the named benches one after another, all of them when none is named.
+
+Names come first; the options after them go to each of the benches (`fairness handover --runs 1`).
 
 Each bench's JSON goes to out/bench/NAME.json, its progress to stderr; at the end stands one table of goal versus
 measured and which rows fall short. The exit status is 0 where all that was claimed held. All of them take hours: with
@@ -83,12 +85,17 @@ def table(answers: dict[str, dict[str, Any]], broken: list[str]) -> list[str]:
 
 def main() -> int:
     words = sys.argv[1:]
-    names = [word for word in words if not word.startswith("-")] or list(BENCHES)
-    options = [word for word in words if word.startswith("-")]
+    first = next((at for at, word in enumerate(words) if word.startswith("-")), len(words))
+    names, options = words[:first], words[first:]
     unknown = [name for name in names if name not in BENCHES]
     if unknown:
         print(f"bench: {unknown[0]} is no bench; there are {', '.join(BENCHES)}", file=sys.stderr)
         return 2
+    late = [word for word in options if word in BENCHES]
+    if late:
+        print(f"bench: {late[0]} stands behind {options[0]}; name benches before options", file=sys.stderr)
+        return 2
+    names = names or list(BENCHES)
     status, answers, broken = 0, {}, []
     if "--table" in options:
         answers = {name: answer for name, answer in kept().items() if name in names}

@@ -73,6 +73,28 @@ def test_an_unknown_bench_is_refused_in_one_line() -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("value", [["--runs", "7"], ["--runs=7"]])
+def test_options_with_values_go_to_each_named_bench(value: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`fairness --runs 1` said that 1 is no bench."""
+    started: list[tuple[str, list[str]]] = []
+
+    def run(name: str, options: list[str]) -> tuple[int, None]:
+        started.append((name, options))
+        return 0, None
+
+    monkeypatch.setattr(bench_main, "run", run)
+    monkeypatch.setattr(sys, "argv", ["bench", "fairness", "handover", *value])
+    assert bench_main.main() == 0
+    assert started == [("fairness", value), ("handover", value)]
+
+
+def test_a_bench_named_behind_options_is_refused_for_it_may_be_meant_as_their_value() -> None:
+    words = [sys.executable, "-m", "bench", "--short", "fairness"]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "name benches before options" in done.stderr
+
+
 def test_the_table_is_made_of_what_was_kept_without_running_anything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,14 +12,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 from scheduler_backend.config import DAEMON, POLICY
-from scheduler_backend.core.policy import MS, Policy
+from scheduler_backend.core.policy import MS, ORDERINGS, Policy
 from scheduler_backend.core.rows import TRANSITIONS
 from scheduler_backend.core.seat import State
 from scheduler_backend.metrics import METRICS
 
+
+def _others(ordering: str) -> str:
+    return ", ".join(f"`{name}`" for name in ORDERINGS if name != ordering)
+
+
 DEFAULTS = {"metrics_host": "127.0.0.1", "trace": "true", "trace_bytes": "256MiB", "log": "warning", "wait": "false"}
 MEANINGS = {  # of the constants of the policy
-    "ordering": "who is next: `eevdf` by virtual time, `fifo`, and others for comparison",
+    "ordering": f"who is next: `eevdf` by virtual time; for comparison {_others('eevdf')}",
     "preemption": "`false`: grants run to their end, whoever is owed",
     "window_ns": "over which `achieved` is reported",
     "quota_ns": "of a grant, at most, while others wait",

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from scheduler_backend.core.events import Prepare
-from scheduler_backend.core.policy import HANDOVER_NS, SCALE, Policy, moved_on, pick, virtual
+from scheduler_backend.core.policy import HANDOVER_NS, ORDERINGS, SCALE, Policy, moved_on, pick, virtual
 from scheduler_backend.core.quota import is_brief
 from scheduler_backend.core.seat import Member, Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
@@ -109,7 +109,7 @@ def orders_behind(machine: Books, order: Prepare) -> list[Prepare]:
     """
     holder, policy = machine.holder, machine.policy
     assert holder is not None
-    if order.not_before_ns or order.wanting_from_ns in (0, NEVER_NS) or policy.ordering != "eevdf":
+    if order.not_before_ns or order.wanting_from_ns in (0, NEVER_NS) or not ORDERINGS[policy.ordering].plans_ahead:
         return []
     for seat in machine.seats.values():
         if not seat.request_ppm or seat.limit_ppm < WHOLE_PPM or seat.latency or seat.gang:

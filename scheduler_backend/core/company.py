@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.moves import Admit, Close, Compete, Pause, Recall
-from scheduler_backend.core.policy import MS
+from scheduler_backend.core.policy import MS, ORDERINGS
 from scheduler_backend.core.seat import Seat, State
 from scheduler_backend.core.sharing import BUSY
 from scheduler_backend.core.tenure import Tenure, earliest
@@ -73,7 +73,7 @@ class Company(Tenure):
         held time; or that have more processes than may say what they use: theirs are turns.
         """
         policy = self.policy
-        if not policy.shared or policy.ordering != "eevdf" or self.claim or self.barred():
+        if not policy.shared or not ORDERINGS[policy.ordering].shares or self.claim or self.barred():
             return False
         for seat in self.seats.values():
             limited = self.is_limited(seat) and not (policy.shared_limits and seat.name in self.host_bound)

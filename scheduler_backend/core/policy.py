@@ -84,14 +84,22 @@ def virtual(ns: int, weight_ppm: int) -> int:
 
 
 class Ordering(NamedTuple):
-    """owed_only: those whose clock is after now come only where nobody is owed. The least key is next.
+    """Who is next, and what else goes with that. The least key is next. Each field has to be said: there is no default,
+    and nothing outside of this table asks for an ordering by its name.
 
+    owed_only: those whose clock is after now come only where nobody is owed.
     bounded: nobody waits without bound (see _comes_too_late).
+    wakes_preempt: a tenant that wakes up with something owed takes the token from a holder that has had its part.
+    plans_ahead: who is next is decided while the holder still runs, and hand-overs behind it in a row.
+    shares: host-bound tenants run beside others (sharing.py), which virtual time keeps to their promises.
     """
 
+    key: Callable[[Waiting], tuple[int, ...]]
     owed_only: bool
     bounded: bool
-    key: Callable[[Waiting], tuple[int, ...]]
+    wakes_preempt: bool
+    plans_ahead: bool
+    shares: bool
 
 
 def by_virtual_finish(seat: Waiting) -> tuple[int, ...]:
@@ -115,10 +123,16 @@ def by_arrival(seat: Waiting) -> tuple[int, ...]:
 
 
 ORDERINGS: dict[str, Ordering] = {
-    "eevdf": Ordering(True, True, by_virtual_finish),
-    "finish": Ordering(False, False, by_virtual_finish),  # plain weighted fair queueing
-    "behind": Ordering(False, False, by_virtual_start),
-    "fifo": Ordering(False, False, by_arrival),
+    "eevdf": Ordering(
+        by_virtual_finish, owed_only=True, bounded=True, wakes_preempt=True, plans_ahead=True, shares=True
+    ),
+    "finish": Ordering(  # plain weighted fair queueing
+        by_virtual_finish, owed_only=False, bounded=False, wakes_preempt=False, plans_ahead=False, shares=False
+    ),
+    "behind": Ordering(
+        by_virtual_start, owed_only=False, bounded=False, wakes_preempt=False, plans_ahead=False, shares=False
+    ),
+    "fifo": Ordering(by_arrival, owed_only=False, bounded=False, wakes_preempt=False, plans_ahead=False, shares=False),
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.ahead import pick_at
 from scheduler_backend.core.moves import Lapse, Overrun, Prolong, Recall
-from scheduler_backend.core.policy import SCALE, eligible, virtual
+from scheduler_backend.core.policy import ORDERINGS, SCALE, eligible, virtual
 from scheduler_backend.core.rows import Rows
 from scheduler_backend.core.seat import Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
@@ -85,7 +85,7 @@ class Tenure(Rows):
             elif seat.latency and not holder.latency:
                 owed = eligible(seat, self.virtual_now, self.policy.latency_ahead_ns)
                 reason = ev.PREEMPT if owed else 0
-            elif seat.woken and self.policy.ordering == "eevdf":
+            elif seat.woken and ORDERINGS[self.policy.ordering].wakes_preempt:
                 at_ns = self._wake_up_ns(seat, holder)
                 if at_ns and at_ns <= now_ns:
                     reason = ev.PREEMPT
@@ -152,7 +152,7 @@ class Tenure(Rows):
 
     def _surely_next(self, holder: Seat) -> bool:
         """Will somebody who waits now be picked before the holder when the quota ends, whoever else comes?"""
-        if self.policy.ordering != "eevdf":
+        if not ORDERINGS[self.policy.ordering].plans_ahead:
             return False
         left_ns = self.quota_until_ns - self.now_ns
         if not holder.request_ppm:

@@ -29,6 +29,7 @@ from gemini.placement.allocate import Allocator, UnknownPolicy
 from gemini.placement.book import Book, Overbooked
 from gemini.placement.group import place_group
 from gemini.placement.model import GPU, NodeRefusal, Placement
+from gemini.placement.reasons import Reason
 
 
 @dataclass
@@ -93,7 +94,8 @@ class Scenario:
         for name, group in self._groups.items():
             for at, spec in group.members:
                 message = f"group {name} has {len(group.members)} of its {group.size} pods"
-                answers[at] = _refused(spec.name, "GroupIncomplete", f"{message}; none is placed before all are there")
+                message += "; none is placed before all are there"
+                answers[at] = _refused(spec.name, Reason.GROUP_INCOMPLETE.text, message)
         return {"placements": answers}
 
     def _ask(self, ask: dict[str, Any], answers: list[dict[str, Any]]) -> None:
@@ -103,7 +105,7 @@ class Scenario:
             spec = self._spec(pod, ask)
             self._check_group(spec)
         except InvalidPod as error:
-            answers[at] = _refused(pod, "Invalid", str(error))
+            answers[at] = _refused(pod, Reason.INVALID.text, str(error))
             return
         self._group_of.pop(pod, None)
         if spec.ask.group is None:
@@ -176,10 +178,10 @@ class Scenario:
             why = f"the node has no room for all {group.size} pods of group {name} together"
             if running and node.name != running[0].node:
                 why = f"the node is not {running[0].node}, where other pods of group {name} run"
-            reasons[node.name] = NodeRefusal("GroupDoesNotFit", why)
+            reasons[node.name] = NodeRefusal(Reason.GROUP_DOES_NOT_FIT.text, why)
         for spec in specs:  # a pod that the node could not take even alone says it better
             for host, refusal in self.allocator.explain(spec.ask).items():
-                if reasons[host].reason == "GroupDoesNotFit":
+                if reasons[host].reason == Reason.GROUP_DOES_NOT_FIT.text:
                     reasons[host] = refusal
         for at, spec in group.members:
             answers[at] = _refused_by(spec.name, reasons)
@@ -190,7 +192,7 @@ class Scenario:
             for at, spec in list(group.members):
                 if spec.name == pod:
                     group.members.remove((at, spec))
-                    answers[at] = _refused(pod, "Released", f"released while it waited for group {name}")
+                    answers[at] = _refused(pod, Reason.RELEASED.text, f"released while it waited for group {name}")
             if not group.members:
                 del self._groups[name]
 
@@ -234,7 +236,7 @@ def _refused(pod: str, reason: str, message: str) -> dict[str, Any]:
 
 def _refused_by(pod: str, refusals: dict[str, NodeRefusal]) -> dict[str, Any]:
     if not refusals:
-        return _refused(pod, "NoNodes", "there is no node; add one under nodes")
+        return _refused(pod, Reason.NO_NODES.text, "there is no node; add one under nodes")
     nodes = {
         name: {"reason": refusal.reason, "message": refusal.message, "devices": refusal.devices}
         for name, refusal in refusals.items()

@@ -36,6 +36,7 @@ from gemini.kube import names
 from gemini.kube.client import ApiFault, Client
 from gemini.kube.follow import follow
 from gemini.placement.allocate import UnknownPolicy
+from gemini.placement.reasons import Reason
 from gemini.plain import Answer, Plain
 
 PORT = 8790
@@ -157,7 +158,7 @@ class App:
         return codec.write_filter(request, verdict.passed, verdict.failed, verdict.rest)
 
     def _waits(self, request: codec.FilterRequest, verdict: Verdict) -> None:
-        reason = next(iter(verdict.failed.values()), ("NoNodes", ""))[0]
+        reason = next(iter(verdict.failed.values()), (Reason.NO_NODES.text, ""))[0]
         self.refused.labels(reason).inc()
         if self.announcer is not None:
             self.announcer.waits(self.service.view(request.pod), reason, summary(verdict))

@@ -17,12 +17,11 @@ from typing import Any
 import numpy as np
 import orjson
 
+from gemini.placement.reasons import UNRESOLVABLE, Reason
 from gemini.placement.shape import Ints
 from gemini.placement.written import Written
 
-# Reasons that no eviction mends: kube-scheduler need not try to preempt on such nodes.
-UNRESOLVABLE = frozenset({"Invalid", "InsufficientDevices", "ModelMismatch", "UuidMismatch", "Unhealthy", "Cordoned"})
-NO_ROOM = ("NoRoom", "no cards here that would do")  # where nobody asks for more
+NO_ROOM = (Reason.NO_ROOM.text, "no cards here that would do")  # where nobody asks for more
 LISTED = b'"NodeNames":['  # as Go writes it
 MANY = 6 << 10  # bytes of names; from here on, about 350 names, no strings are made of them
 CUT = b"the names that stood here"  # and in no body

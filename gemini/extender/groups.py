@@ -23,6 +23,7 @@ from gemini.kube.client import ApiFault, Refused
 from gemini.placement.book import Overbooked
 from gemini.placement.group import Budget, place_group
 from gemini.placement.model import Placement
+from gemini.placement.reasons import Reason
 
 FEW = 99  # nodes: of 100 that would do or more kube-scheduler asks about a part alone
 ASKED_NS = 60 * SECOND  # for so long a member is taken to be able to go where it could
@@ -80,15 +81,15 @@ class Groups:
             said = other.spec.ask.group_size if other.spec else size
             if said != size:
                 text = f"{names.POD_GROUP_SIZE}: {size} differs from {said}, said by {other.name}; say the same"
-                return Verdict([], dict.fromkeys(asked, ("Invalid", text)))
+                return Verdict([], dict.fromkeys(asked, (Reason.INVALID.text, text)))
         if len(waiting) + len(running) < size:
             text = self._incomplete(key, len(waiting) + len(running), size)
-            return Verdict([], dict.fromkeys(asked, ("GroupIncomplete", text)))
+            return Verdict([], dict.fromkeys(asked, (Reason.GROUP_INCOMPLETE.text, text)))
         chosen = [pod, *(p for p in waiting if p.uid != pod.uid)][: max(1, size - len(running))]
         chosen.sort(key=lambda p: p.order)
         state = await self.store.read(key)
         if (rest := self._resting(state, chosen)) is not None:
-            return Verdict([], dict.fromkeys(asked, ("GroupRests", rest)))
+            return Verdict([], dict.fromkeys(asked, (Reason.GROUP_RESTS.text, rest)))
         if effect and self._agreed(key, state, chosen):
             return None if pod.uid in self.cluster.reservations else self._busy(key, asked)
         placements = self._place(chosen, running, self._among(chosen, asked))
@@ -97,7 +98,7 @@ class Groups:
         mark = self._promises.ledger.mark(placements[0].node) if self._promises.ledger else 0
         if not effect:
             node = placements[0].node
-            why = ("GroupPlaced", f"the group would go to {node}")
+            why = (Reason.GROUP_PLACED.text, f"the group would go to {node}")
             return Verdict([n for n in asked if n == node], {n: why for n in asked if n != node})
         self.cluster.reservations.put_all(placements, self._promises.clock_ns() + GROUP_NS, key)
         await self._publish(key, state, placements, mark)
@@ -227,7 +228,7 @@ class Groups:
             if one.uid != pod.uid and not self._alone(one, asked).passed:
                 text += f": {one.name} finds none by itself"
                 break
-        failed = {**dict.fromkeys(alone.passed, ("GroupDoesNotFit", text)), **alone.failed}
+        failed = {**dict.fromkeys(alone.passed, (Reason.GROUP_DOES_NOT_FIT.text, text)), **alone.failed}
         failed |= dict.fromkeys(alone.rest, NO_ROOM)
         return Verdict([], failed, alone.cards)
 
@@ -238,7 +239,7 @@ class Groups:
 
     def _busy(self, key: GroupKey, asked: Sequence[str]) -> Verdict:
         text = f"group {key[1]} is being placed by another replica; this pod is tried again"
-        return Verdict([], dict.fromkeys(asked, ("GroupBusy", text)))
+        return Verdict([], dict.fromkeys(asked, (Reason.GROUP_BUSY.text, text)))
 
     def _agreed(self, key: GroupKey, state: GroupState, chosen: Sequence[PodView]) -> bool:
         """Takes over what another replica has chosen for these pods, if it did and time is not up."""

@@ -31,6 +31,7 @@ from gemini.kube.client import ApiFault, Refused
 from gemini.kube.device import template_node
 from gemini.placement.allocate import Allocator, UnknownPolicy
 from gemini.placement.book import Book
+from gemini.placement.reasons import Reason
 from gemini.placement.shape import Bools, Ints
 from gemini.placement.written import Written
 
@@ -193,7 +194,7 @@ class Service:
     def _filter(self, pod: PodView, asked: Sequence[str], effect: bool) -> Verdict | None:
         """None: the pod's group is to be placed first."""
         if pod.fault is not None:
-            return Verdict([], dict.fromkeys(asked, ("Invalid", pod.fault)))
+            return Verdict([], dict.fromkeys(asked, (Reason.INVALID.text, pod.fault)))
         if pod.spec is None:
             return Verdict(list(asked), {})
         if pod.vendor:
@@ -201,7 +202,7 @@ class Service:
         try:
             self.cluster.allocator.check(pod.spec.ask)
         except UnknownPolicy as error:
-            return Verdict([], dict.fromkeys(asked, ("Invalid", f"{names.GPU_POLICY}: {error}")))
+            return Verdict([], dict.fromkeys(asked, (Reason.INVALID.text, f"{names.GPU_POLICY}: {error}")))
         held = self.cluster.reservations.of(pod.uid)
         if held is not None and held.awaited and effect:  # it was not bound there, and is to be placed anew
             self.cluster.reservations.drop(pod.uid)
@@ -214,7 +215,7 @@ class Service:
         held = self.cluster.reservations.of(pod.uid)
         if held is not None:
             node = held.placement.node
-            why = ("Reserved", f"cards are held for the pod on {node}")
+            why = (Reason.RESERVED.text, f"cards are held for the pod on {node}")
             return Verdict([n for n in asked if n == node], {n: why for n in asked if n != node})
         return self._alone(pod, asked, everything=not effect, short=effect and self._short_will_do(pod, asked))
 
@@ -229,7 +230,9 @@ class Service:
         """The nodes for a pod that came past the webhook, and so is served by another device plugin: where nobody
         shares a card."""
         failed = {
-            name: ("Shared", shared_node(sharers)) for name in asked if (sharers := self.cluster.foreign.sharers(name))
+            name: (Reason.SHARED.text, shared_node(sharers))
+            for name in asked
+            if (sharers := self.cluster.foreign.sharers(name))
         }
         return Verdict([name for name in asked if name not in failed], failed)
 
@@ -270,7 +273,7 @@ class Service:
                 failed[name] = (
                     codec.NO_ROOM
                     if known
-                    else ("InsufficientDevices", "the node reports no devices (it has no Device object)")
+                    else (Reason.INSUFFICIENT_DEVICES.text, "the node reports no devices (it has no Device object)")
                 )
         return Verdict(passed, failed, cards)
 

@@ -12,6 +12,7 @@ from gemini.extender.promises import Verdict
 from gemini.extender.state import Cluster
 from gemini.kube.claim import PREFIX
 from gemini.placement.model import GPU
+from gemini.placement.reasons import Reason
 
 _REASON = re.compile(r"([A-Z][A-Za-z]*) on ")
 
@@ -155,7 +156,7 @@ def summary(verdict: Verdict) -> str:
     by_reason: dict[str, list[str]] = {}
     for node, (reason, text) in verdict.failed.items():
         by_reason.setdefault(reason, []).append(
-            f"{text}" if reason.startswith("Group") or reason == "Invalid" else f"{node}: {text}"
+            f"{text}" if reason.startswith("Group") or reason == Reason.INVALID.text else f"{node}: {text}"
         )
     parts = [
         f"{reason} on {len(texts)} node{'' if len(texts) == 1 else 's'} ({cut(texts[0])})"

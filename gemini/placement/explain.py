@@ -1,7 +1,7 @@
 """Why not: a reason for a node that cannot take a want, and a text for each of its cards that cannot.
 
 Pure, and slow beside the scan: it runs only for those who ask. A card's reason is its first shortcoming in the order
-of REASONS (memory before core where memory was asked for by itself); a node's is the one of the card that came
+of BY_DISTANCE (memory before core where memory was asked for by itself); a node's is the one of the card that came
 nearest, or, where enough cards would do, what keeps them from being a set.
 """
 
@@ -13,20 +13,9 @@ from functools import lru_cache
 import numpy as np
 
 from gemini.placement.model import GPU, NodeRefusal, Want
+from gemini.placement.reasons import BY_DISTANCE, Reason
 from gemini.placement.scan import Fit, bounded, in_scope, same_model
 from gemini.placement.shape import CORE, MEMORY, SLOTS, UNBOUNDED, Bools
-
-# From farthest to nearest.
-REASONS = (
-    "Unhealthy",
-    "Cordoned",
-    "ModelMismatch",
-    "UuidMismatch",
-    "InUse",
-    "NoFreeSlot",
-    "InsufficientCore",
-    "InsufficientMemory",
-)
 
 
 def format_bytes(count: int) -> str:
@@ -52,7 +41,7 @@ def node_refusal(
     noun = "card" if want.type == GPU else f"{want.type} device"
     if seen is None or seen.block.shape.count < want.count:
         has = seen.block.shape.count if seen else 0
-        return NodeRefusal("InsufficientDevices", f"the node has {_count(has, noun)}, {want.count} asked")
+        return NodeRefusal(Reason.INSUFFICIENT_DEVICES.text, f"the node has {_count(has, noun)}, {want.count} asked")
     shape = seen.block.shape
     texts: dict[str, str] = {}
     nearest = -1
@@ -60,17 +49,17 @@ def node_refusal(
         if not seen.fits[position, column]:
             reason, text = _card(seen, position, column, want, unused, holders)
             texts[str(minor) if want.type == GPU else f"{want.type}/{minor}"] = text
-            nearest = max(nearest, REASONS.index(reason))
+            nearest = max(nearest, BY_DISTANCE.index(reason))
     able = int(seen.fits[position].sum())
     if able < want.count:
         message = f"{able} of {_count(shape.count, noun)} can take the ask, {want.count} asked"
-        return NodeRefusal(REASONS[nearest], message, texts)
-    reason, message = _set(seen, position, want, switches)
-    if reason == "JointUnavailable" and switches is not None:
+        return NodeRefusal(BY_DISTANCE[nearest].text, message, texts)
+    why, message = _set(seen, position, want, switches)
+    if why is Reason.JOINT_UNAVAILABLE and switches is not None:
         for column, minor in enumerate(shape.minors):
             if not switches[position, column] and seen.fits[position, column]:
                 texts[str(minor)] = _switch(shape.pcies[column], want)
-    return NodeRefusal(reason, message, texts)
+    return NodeRefusal(why.text, message, texts)
 
 
 def _count(number: int, noun: str) -> str:
@@ -98,55 +87,58 @@ def _asked(models: frozenset[str]) -> tuple[frozenset[str], str]:
 
 def _card(
     seen: Fit, row: int, column: int, want: Want, unused: bool, holders: Callable[[int], list[str]]
-) -> tuple[str, str]:
+) -> tuple[Reason, str]:
     shape = seen.block.shape
     device = seen.block.devices[int(seen.rows[row])][column]
     if not device.health:
-        return "Unhealthy", "unhealthy"
+        return Reason.UNHEALTHY, "unhealthy"
     if device.cordoned:
-        return "Cordoned", "cordoned: takes no new tenant"
+        return Reason.CORDONED, "cordoned: takes no new tenant"
     if seen.allowed is not None and not np.broadcast_to(seen.allowed, seen.fits.shape)[row, column]:
         models, asked_models = _asked(want.models)
         if models and same_model(device.model) not in models:
-            return "ModelMismatch", f"model: {device.model or 'unknown'}, {asked_models} asked"
+            return Reason.MODEL_MISMATCH, f"model: {device.model or 'unknown'}, {asked_models} asked"
         if device.uuid in want.excluded:
-            return "UuidMismatch", f"uuid: {device.uuid} is excluded"
-        return "UuidMismatch", f"uuid: {device.uuid or 'unknown'} is not among those asked"
+            return Reason.UUID_MISMATCH, f"uuid: {device.uuid} is excluded"
+        assert want.uuids, f"a card was left out by none of the rules that are told here: {want.constraints}"
+        return Reason.UUID_MISMATCH, f"uuid: {device.uuid or 'unknown'} is not among those asked"
     if unused and not seen.nobody[row, column]:
         users = holders(device.minor)
-        return "InUse", f"in use by {', '.join(users[:3]) or 'the pod itself'}{' and others' if len(users) > 3 else ''}"
+        more = " and others" if len(users) > 3 else ""
+        return Reason.IN_USE, f"in use by {', '.join(users[:3]) or 'the pod itself'}{more}"
     lacks = {}
     asked_for = bounded(seen.need, shape)[:, column]
     used = [int(seen.after[k, row, column] - asked_for[k]) for k in (CORE, MEMORY, SLOTS)]
     total = [int(shape.total[k, column]) for k in (CORE, MEMORY, SLOTS)]
     if seen.after[CORE, row, column] > total[CORE]:
-        asked = int(seen.need[CORE, column])
-        lacks["InsufficientCore"] = f"core: {max(0, total[CORE] - used[CORE])} free of {total[CORE]}, {asked} asked"
+        free, asked = max(0, total[CORE] - used[CORE]), int(seen.need[CORE, column])
+        lacks[Reason.INSUFFICIENT_CORE] = f"core: {free} free of {total[CORE]}, {asked} asked"
     elif not seen.need[CORE, column] and seen.now[CORE, row, column] >= total[CORE]:
-        lacks["InsufficientCore"] = f"core: wholly promised ({total[CORE]} of {total[CORE]})"
+        lacks[Reason.INSUFFICIENT_CORE] = f"core: wholly promised ({total[CORE]} of {total[CORE]})"
     if seen.after[MEMORY, row, column] > total[MEMORY]:
         free, asked = max(0, total[MEMORY] - used[MEMORY]), int(seen.need[MEMORY, column])
         sizes = f"{format_bytes(free)} free of {format_bytes(total[MEMORY])}, {format_bytes(asked)} asked"
-        lacks["InsufficientMemory"] = f"memory: {sizes}"
+        lacks[Reason.INSUFFICIENT_MEMORY] = f"memory: {sizes}"
     if total[SLOTS] != UNBOUNDED and seen.after[SLOTS, row, column] > total[SLOTS]:
-        lacks["NoFreeSlot"] = f"slots: all {total[SLOTS]} are taken"
-    by_itself = want.by_memory or not want.follows
-    order = ["InsufficientMemory", "InsufficientCore"] if by_itself else ["InsufficientCore", "InsufficientMemory"]
-    reasons = [reason for reason in (*order, "NoFreeSlot") if reason in lacks]
+        lacks[Reason.NO_FREE_SLOT] = f"slots: all {total[SLOTS]} are taken"
+    order = [Reason.INSUFFICIENT_CORE, Reason.INSUFFICIENT_MEMORY, Reason.NO_FREE_SLOT]
+    if want.by_memory or not want.follows:  # memory was asked for by itself
+        order[:2] = reversed(order[:2])
+    reasons = [reason for reason in order if reason in lacks]
     return reasons[0], "; ".join(lacks[reason] for reason in reasons)
 
 
-def _set(seen: Fit, position: int, want: Want, switches: Bools | None) -> tuple[str, str]:
+def _set(seen: Fit, position: int, want: Want, switches: Bools | None) -> tuple[Reason, str]:
     """Why cards that would each do make no set: the first rule that leaves none."""
     shape = seen.block.shape
     table = shape.sets(want.count)
     able = f"{int(seen.fits[position].sum())} cards could take the ask"
     if table is None:
-        return "TopologyMismatch", f"{able}, but no set of {want.count} of them was found that obeys its rules"
+        return Reason.TOPOLOGY_MISMATCH, f"{able}, but no set of {want.count} of them was found that obeys its rules"
     alive = seen.fits[position][table.members].all(axis=1)
     alive = alive & table.one_model
     if not alive.any():
-        return "MixedModels", f"{able}, but no {want.count} of them are of one model"
+        return Reason.MIXED_MODELS, f"{able}, but no {want.count} of them are of one model"
     scoped = in_scope(table, want.scope)
     if scoped is not None:
         alive = alive & scoped
@@ -157,10 +149,13 @@ def _set(seen: Fit, position: int, want: Want, switches: Bools | None) -> tuple[
                 "nvlink": "joined by NVLinks",
             }[want.scope or ""]
             which = "none of them is" if want.count == 1 else f"no {want.count} of them are"
-            return "TopologyMismatch", f"{able}, but {which} {joined}"
+            return Reason.TOPOLOGY_MISMATCH, f"{able}, but {which} {joined}"
     if switches is not None:
         alive = alive & switches[position][table.members].all(axis=1)
         if not alive.any():
             wanted = ", ".join(f"{kind} {core}%" for kind, core in want.joint)
-            return "JointUnavailable", f"{able}, but no set of {want.count} has {wanted} on each of its PCIe switches"
-    return "PartitionUnavailable", f"{able}, but no free partition has {want.count} cards"
+            return (
+                Reason.JOINT_UNAVAILABLE,
+                f"{able}, but no set of {want.count} has {wanted} on each of its PCIe switches",
+            )
+    return Reason.PARTITION_UNAVAILABLE, f"{able}, but no free partition has {want.count} cards"

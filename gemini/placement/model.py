@@ -6,7 +6,7 @@ Nothing here knows how a pod spells its wishes, nor how a node reports its cards
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 
 GPU = "gpu"
@@ -87,6 +87,11 @@ class Want:
     joint: tuple[tuple[str, int], ...] = ()
 
     @property
+    def constraints(self) -> tuple[str, ...]:
+        """The fields beside the amounts that say something: which devices will do, and which sets of them."""
+        return tuple(name for name, unsaid in _CONSTRAINTS if getattr(self, name) != unsaid)
+
+    @property
     def whole(self) -> bool:
         """Whether each device is wanted with all of its time."""
         return self.core == WHOLE
@@ -103,6 +108,12 @@ class Want:
         if not self.by_memory:
             return self.core
         return min(WHOLE, WHOLE * self.memory_on(total) // total) if total else WHOLE
+
+
+# What each device gives, by the device alone. A field that is not named here is a constraint: what looks at amounts
+# only (single.py) leaves a want that says one to the scan.
+AMOUNTS = frozenset({"type", "core", "memory", "ratio", "follows", "by_memory"})
+_CONSTRAINTS = tuple((one.name, one.default) for one in fields(Want) if one.name not in AMOUNTS)
 
 
 @dataclass(frozen=True, slots=True)

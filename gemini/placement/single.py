@@ -104,7 +104,7 @@ def single_of(ask: Ask, policies: tuple[str, ...]) -> Single | None:
     if len(ask.tenants) != 1 or ask.tenants[0].policies is not None or len(ask.tenants[0].wants) != 1:
         return None
     want = ask.tenants[0].wants[0]
-    if want.count != 1 or want.models or want.uuids or want.excluded or want.scope is not None or want.joint:
+    if want.constraints:
         return None
     signs = [POLICIES[name].of_score for name in policies]
     return Single(want, ask.tenants[0].role, tuple(signs)) if all(signs) else None

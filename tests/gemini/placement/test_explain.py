@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gemini.placement.explain import REASONS, format_bytes
+from gemini.placement.explain import format_bytes
+from gemini.placement.reasons import BY_DISTANCE, Reason
 from tests.gemini.placement.bed import answer, ask, box, cards, gpu, held, node, pod, reason, whole
 
 
@@ -22,7 +23,7 @@ def test_a_node_has_the_reason_of_the_card_that_came_nearest() -> None:
     for says, name in (({"gpu_model": "A100"}, "InsufficientCore"), ({"gpu_model": "H200"}, "ModelMismatch")):
         refused = answer([node("n1", *devices)], ask("p", gpu_request="0.5", **says), placed=placed)
         assert reason(refused, "n1") == name
-    assert REASONS.index("ModelMismatch") < REASONS.index("InsufficientCore")
+    assert BY_DISTANCE.index(Reason.MODEL_MISMATCH) < BY_DISTANCE.index(Reason.INSUFFICIENT_CORE)
 
 
 def test_memory_asked_by_itself_is_named_before_core() -> None:

@@ -13,7 +13,7 @@ HERE = not e2e and not frameworks
 PY_DIRS = gemini scheduler_backend libhook $(wildcard bench)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test e2e e2e-setup frameworks pictures lint format docs cuda-check sanitize bench gpu-check gpu-bundle wheel image clean
+.PHONY: help setup build run test e2e e2e-setup frameworks pictures lint format docs cuda-check sanitize bench gpu-check gpu-bundle wheel image version clean
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -113,6 +113,9 @@ wheel: setup ## a wheel with the built C parts, in out/wheel: for any Python fro
 
 image: ## the image of all parts, by buildah, podman or docker; IMAGE=registry.example.com/gemini ARGS="--build-arg BASE=..."
 	@PYTHON=$(PYTHON) deploy/images/build.sh $(IMAGE) $(ARGS)
+
+version: ## VERSION=0.2.0: raise the version everywhere it stands
+	@$(PYTHON) deploy/version.py $(VERSION)
 
 clean: ## remove what was built
 	rm -rf $(VENV) build out libhook/lib libhook/_core_api* libhook/_core_abi* *.egg-info

@@ -78,11 +78,12 @@ frameworks: build ## published frameworks with and without Gemini on a simulated
 pictures: build e2e-setup ## docs/pictures anew: every panel of the dashboards, from a run under a real Prometheus
 	@GEMINI_PICTURES=docs/pictures $(BIN)/python -m pytest -q -m e2e tests/e2e/test_observability.py
 
-lint: build ## ruff, mypy, import rules, clang-format
+lint: build ## ruff, mypy, import rules, clang-format, how long sentences are
 	@echo "  LINT ruff"; $(BIN)/ruff check -q . && $(BIN)/ruff format -q --check --diff .
 	@echo "  LINT mypy"; $(BIN)/mypy --no-error-summary $(PY_DIRS)
 	@mkdir -p build; echo "  LINT import rules"; $(BIN)/lint-imports --no-cache > build/imports.log || { cat build/imports.log; exit 1; }
 	@echo "  LINT clang-format"; $(BIN)/clang-format --dry-run -Werror $(C_FILES)
+	@echo "  LINT prose"; $(BIN)/python -m tests.docs.readable
 
 format: setup ## rewrite Python and C in the house style
 	@$(BIN)/ruff check -q --fix . ; $(BIN)/ruff format -q .

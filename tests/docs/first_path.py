@@ -24,9 +24,10 @@ PAGE = ROOT / "docs/first-path.md"
 SHARES = ("a ... yes ...", "b ... yes ...")  # what must be on the screen: both are held to their shares
 HEAD = """# The first ten minutes
 
-What README says to type until two programs share a card, as it was typed by `python -m tests.docs.first_path`: on a
-clean Debian 12 without a GPU, on a machine with 2 processors that had other work as well, with the packages that the
-[quick start](quickstart-workstation.md#set-up) names and a clone of the sources. Five commands, {minutes:.1f} minutes.
+What README says to type until two programs share a card, as `python -m tests.docs.first_path` typed it. It ran on a
+clean Debian 12 without a GPU, on a machine with 2 processors that had other work as well. There were the packages that
+the [quick start](quickstart-workstation.md#set-up) names and a clone of the sources.
+Five commands, {minutes:.1f} minutes.
 
 ```text
 """

@@ -1,0 +1,124 @@
+"""How long the sentences of a page are: `python -m tests.docs.readable [PAGE]...`, by default those of PAGES.
+
+markdown-it reads the page, sentencex (Wikimedia's segmenter) finds its sentences. Code blocks and headings are no
+prose; code within a sentence and a link's text are words like others. A cell of a table is measured as it is written.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from sentencex import segment
+
+ROOT = Path(__file__).resolve().parents[2]
+MEDIAN_WORDS, MOST_WORDS, CELL_CHARACTERS = 18, 40, 200
+# The pages that keep these bounds. The list grows until it has all of docs/.
+PAGES: tuple[str, ...] = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "docs/autoscaling.md",
+    "docs/choosing.md",
+    "docs/comparison.md",
+    "docs/configuration.md",
+    "docs/contributing.md",
+    "docs/e2e.md",
+    "docs/failures.md",
+    "docs/faq.md",
+    "docs/first-path.md",
+    "docs/guarantees.md",
+    "docs/index.md",
+    "docs/messages.md",
+    "docs/migrating.md",
+    "docs/observability.md",
+    "docs/operations.md",
+    "docs/placement.md",
+    "docs/python.md",
+    "docs/quickstart-cluster.md",
+    "docs/quickstart-sre.md",
+    "docs/quickstart-workstation.md",
+    "docs/uninstalling.md",
+    "docs/upgrading.md",
+    "docs/worked-examples.md",
+    "docs/workstation.md",
+)
+
+
+@dataclass(frozen=True)
+class Prose:
+    """A piece of a page: a paragraph, an item of a list, a cell."""
+
+    line: int
+    text: str
+    cell: str  # as it is written; "" outside of tables
+
+
+@dataclass(frozen=True)
+class Sentence:
+    line: int
+    words: int
+    text: str
+    in_cell: bool
+
+
+def _plain(inline: Token) -> str:
+    """The words of a paragraph. Code is one word, whatever is in it."""
+    parts = []
+    for child in inline.children or []:
+        if child.type == "code_inline":
+            parts.append("`code`" if " " in child.content else child.content.replace(".", "_"))
+        elif child.type in ("softbreak", "hardbreak"):
+            parts.append(" ")
+        elif child.type == "text":
+            parts.append(child.content)
+    return "".join(parts)
+
+
+def prose(text: str) -> Iterator[Prose]:
+    """All pieces of a page but its headings and code blocks."""
+    block, line = "", 0
+    for token in MarkdownIt("commonmark").enable("table").parse(text):
+        if token.map:
+            line = token.map[0] + 1
+        if token.type.endswith("_open"):
+            block = token.type.removesuffix("_open")
+        elif token.type == "inline" and block != "heading":
+            yield Prose(line, _plain(token), token.content if block in ("td", "th") else "")
+
+
+def sentences(text: str) -> list[Sentence]:
+    """Those with a verb's worth of words: an item or a cell of one or two words is none."""
+    found = []
+    for piece in prose(text):
+        for one in segment("en", piece.text):
+            words = [word for word in one.split() if any(map(str.isalnum, word))]
+            if len(words) > 2:
+                found.append(Sentence(piece.line, len(words), one.strip(), bool(piece.cell)))
+    return found
+
+
+def faults(text: str) -> list[str]:
+    """What passes the bounds, a line each; empty for a page that keeps them. Cells are short anyway: the median is that
+    of the rest."""
+    said = sentences(text)
+    median = statistics.median([one.words for one in said if not one.in_cell] or [0])
+    lines = [f"median sentence of {median:g} words, above {MEDIAN_WORDS}"] if median > MEDIAN_WORDS else []
+    lines += [f"{one.line}: {one.words} words: {one.text}" for one in said if one.words > MOST_WORDS]
+    cells = [piece for piece in prose(text) if len(piece.cell) > CELL_CHARACTERS]
+    return lines + [f"{one.line}: a cell of {len(one.cell)} characters: {one.cell[:60]}..." for one in cells]
+
+
+def main() -> int:
+    pages = sys.argv[1:] or PAGES
+    found = [f"{page}:{fault}" for page in pages for fault in faults((ROOT / page).read_text())]
+    print("\n".join(found), end="\n" if found else "")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

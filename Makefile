@@ -13,7 +13,7 @@ HERE = not e2e and not frameworks
 PY_DIRS = gemini scheduler_backend libhook $(wildcard bench)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test e2e e2e-setup frameworks pictures lint format docs cuda-check sanitize bench gpu-check gpu-bundle wheel image version clean
+.PHONY: help setup build run test quick e2e e2e-setup frameworks pictures lint format docs cuda-check sanitize bench gpu-check gpu-bundle wheel image version clean
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -64,6 +64,10 @@ else
 	  $(BIN)/python -m pytest -q -m "(alone or flaky) and $(HERE)" $(ARGS) || status=$$?; \
 	  [ $$status -ne 0 ] || rm -rf $$folder; exit $$status
 endif
+
+quick: setup ## some tests of Python without compiling it first; ARGS="tests/scheduler_backend/core/test_quota.py"
+	@$(BIN)/python -m libhook.compiled --remove
+	@$(BIN)/python -m pytest -q $(ARGS)
 
 e2e-setup: setup # compiles Kubernetes once, into the user's cache
 	@$(BIN)/python -m tests.e2e.build

@@ -22,7 +22,8 @@ author = "the Gemini authors"
 copyright = author
 version = release = _facts["version"]
 
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+nitpick_ignore_regex = [("py:.*", ".*")]  # types of other packages, whose pages are not here
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["site"]
 myst_heading_anchors = 4  # `page.md#a-heading` as repositories show it, checked

@@ -22,6 +22,7 @@ MEDIAN_WORDS, MOST_WORDS, CELL_CHARACTERS = 18, 40, 200
 PAGES: tuple[str, ...] = (
     "README.md",
     "CONTRIBUTING.md",
+    "docs/api.md",
     "docs/autoscaling.md",
     "docs/choosing.md",
     "docs/comparison.md",
@@ -31,6 +32,7 @@ PAGES: tuple[str, ...] = (
     "docs/failures.md",
     "docs/faq.md",
     "docs/first-path.md",
+    "docs/glossary.md",
     "docs/guarantees.md",
     "docs/index.md",
     "docs/messages.md",

@@ -15,6 +15,7 @@ from gemini.cli.scenario_parts import (
     a_list,
     a_text,
     an_object,
+    read_labels,
     read_node,
     read_placed,
     read_tree,
@@ -22,13 +23,14 @@ from gemini.cli.scenario_parts import (
 )
 from gemini.kube import names
 from gemini.kube.escapes import admission_fault
+from gemini.kube.group import differing, domain
 from gemini.kube.pod import PodSpec, parse_ask, parse_pod
 from gemini.kube.quantity import shown
 from gemini.kube.spelling import InvalidPod
 from gemini.placement.allocate import Allocator, UnknownPolicy
 from gemini.placement.book import Book, Overbooked
-from gemini.placement.group import place_group
-from gemini.placement.model import GPU, NodeRefusal, Placement
+from gemini.placement.domain import everybody, place_within
+from gemini.placement.model import GPU, NODE_LEVEL, NodeRefusal, Placement
 from gemini.placement.reasons import Reason
 
 
@@ -45,7 +47,9 @@ class Scenario:
 
     def __init__(self, text: object) -> None:
         given = an_object(text, "scenario")
-        nodes = [read_node(n, f"nodes[{i}]") for i, n in enumerate(a_list(given.get("nodes"), "nodes"))]
+        listed = a_list(given.get("nodes"), "nodes")
+        nodes = [read_node(n, f"nodes[{i}]") for i, n in enumerate(listed)]
+        self._labels = {node.name: read_labels(listed[i], f"nodes[{i}]") for i, node in enumerate(nodes)}
         seen: set[str] = set()
         for node in nodes:
             if node.name in seen:
@@ -156,9 +160,15 @@ class Scenario:
 
     def _check_group(self, spec: PodSpec) -> None:
         group = self._groups.get(spec.ask.group or "")
-        if group is not None and group.members and group.size != spec.ask.group_size:
-            problem = f"{spec.ask.group_size} differs from {group.size}, said by another pod of {spec.ask.group}"
-            raise InvalidPod(names.POD_GROUP_SIZE, f"{problem}; say the same in all of them")
+        if group is None or not group.members:
+            return
+        if (words := differing(spec.ask, group.members[0][1].ask)) is not None:
+            key, mine, theirs = words
+            problem = f"{mine} differs from {theirs}, said by another pod of {spec.ask.group}"
+            raise InvalidPod(key, f"{problem}; say the same in all of them")
+
+    def _domain_of(self, node: str, level: str) -> str:
+        return domain(node, self._labels[node], level)
 
     def _running(self, name: str) -> list[Placement]:
         holdings = self.book.holdings
@@ -167,7 +177,9 @@ class Scenario:
     def _place_group(self, name: str, group: _Waiting, running: list[Placement], answers: list[dict[str, Any]]) -> None:
         del self._groups[name]
         specs = [spec for _, spec in group.members]
-        placements = place_group(self.allocator, [spec.ask for spec in specs], running)
+        everywhere = [node.name for node in self.book.nodes()]
+        members = everybody([spec.ask for spec in specs], everywhere, running)
+        placements = place_within(self.allocator, members, self._domain_of)
         if placements is not None:
             for (at, spec), placement in zip(group.members, placements, strict=True):
                 self.book.place(placement)
@@ -176,7 +188,9 @@ class Scenario:
         reasons: dict[str, NodeRefusal] = {}
         for node in self.book.nodes():
             why = f"the node has no room for all {group.size} pods of group {name} together"
-            if running and node.name != running[0].node:
+            if specs[0].ask.required != NODE_LEVEL:
+                why = f"the nodes have no room for all {group.size} pods of group {name} together"
+            elif running and node.name != running[0].node:
                 why = f"the node is not {running[0].node}, where other pods of group {name} run"
             reasons[node.name] = NodeRefusal(Reason.GROUP_DOES_NOT_FIT.text, why)
         for spec in specs:  # a pod that the node could not take even alone says it better

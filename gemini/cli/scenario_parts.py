@@ -20,7 +20,7 @@ from gemini.units import BadValue
 DEPTH_LIMIT = 64  # of a tree
 KEYS = {
     "scenario": ("policies", "nodes", "tree", "placed", "asks"),
-    "node": ("name", "devices", "links", "partitions"),
+    "node": ("name", "labels", "devices", "links", "partitions"),
     "device": ("type", "minor", "uuid", "model", "memory", "core", "health", "numa", "pcie", "slots", "cordoned"),
     "placed pod": ("pod", "node", "devices", "containers"),  # as in an answer; containers say nothing more
     "placed device": ("type", "minor", "core", "memory", "uuid"),
@@ -118,6 +118,12 @@ def read_node(entry: object, where: str) -> Node:
     }
     links = _links(a_list(given.get("links"), f"{where}.links"), by_name, f"{where}.links")
     return Node(name, tuple(devices), links, _partitions(given.get("partitions"), set(cards), f"{where}.partitions"))
+
+
+def read_labels(entry: object, where: str) -> dict[str, str]:
+    """A node's labels, which tell the domains of groups apart."""
+    given = an_object(an_object(entry, where).get("labels") or {}, f"{where}.labels")
+    return {key: a_text(value, f"{where}.labels[{shown(key)}]") for key, value in given.items()}
 
 
 def _device(entry: object, where: str) -> Device:

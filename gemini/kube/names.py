@@ -24,13 +24,15 @@ GPU_TOPOLOGY = f"{DOMAIN}/gpu-topology"
 GPU_POLICY = f"{DOMAIN}/gpu-policy"
 POD_GROUP = f"{DOMAIN}/pod-group"
 POD_GROUP_SIZE = f"{DOMAIN}/pod-group-size"
+GROUP_REQUIRED = f"{DOMAIN}/pod-group-required-topology"
+GROUP_PREFERRED = f"{DOMAIN}/pod-group-preferred-topology"
 JOINT = f"{DOMAIN}/joint"
 CPU_BIND = f"{DOMAIN}/cpu-bind"
 GPUSHARE_UNIT = f"{DOMAIN}/gpushare-unit"  # of one aliyun.com/gpu-mem: MiB (default) or GiB
 
 SHARE_KEYS = (GPU_REQUEST, GPU_LIMIT, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_COUNT)
 CHOICE_KEYS = (GPU_MODEL, GPU_UUID, GPU_UUID_EXCLUDE, GPU_CLASS, GPU_TOPOLOGY, GPU_POLICY, JOINT)
-POD_KEYS = (POD_GROUP, POD_GROUP_SIZE, GPUSHARE_UNIT)
+POD_KEYS = (POD_GROUP, POD_GROUP_SIZE, GROUP_REQUIRED, GROUP_PREFERRED, GPUSHARE_UNIT)
 
 # Annotations that we write on a pod.
 ALLOCATION = f"{DOMAIN}/allocation"
@@ -126,6 +128,16 @@ SIM_PATH = "/usr/local/lib/gemini/sim"
 SOCKET_PATH = "/run/gemini/tenant.sock"
 PRELOAD_FILE = "/etc/ld.so.preload"
 CDI_KIND = f"{DOMAIN}/share"  # what a container asks its runtime for: gemini.io/share=NAME
+
+# Levels of a cluster that a group's pods may be held to, by the label of the nodes that tells domains apart; "node" and
+# "cluster" need none. Any other label may be named itself.
+LEVEL_NODE, LEVEL_CLUSTER = "node", "cluster"
+LEVEL_LABELS = {
+    "nvlink": f"{NVIDIA}/gpu.clique",
+    "rack": "topology.kubernetes.io/rack",
+    "zone": "topology.kubernetes.io/zone",
+}
+LEVELS = (LEVEL_NODE, *LEVEL_LABELS, LEVEL_CLUSTER)
 
 POLICY_CLASSES = ("latency", "batch")
 SCOPES = ("pcie", "numa", "nvlink", "node")

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 
 from gemini.kube import names, quantity
+from gemini.kube.group import group_of
 from gemini.kube.quantity import shown
 from gemini.kube.spelling import GPUSHARE_UNITS, MEBI, S2_ALIASES, S2_KEYS, InvalidPod, read
 from gemini.kube.tenants import Builder, Share, Source, one_of, policies
@@ -24,7 +24,6 @@ from gemini.units import BadValue
 
 MOST_TENANTS = 100  # of one pod: each is placed on each node that is looked at, for everybody to wait
 MOST_CONTAINERS = 500  # of one pod: admission looks at each several times, and everybody's pods wait for it
-LONGEST_GROUP = 253  # characters of a name, as of most names in Kubernetes
 _WORKLOADS = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController")
 
 
@@ -215,10 +214,10 @@ def _parse(
             f"{len(tenants)} of them have a share of their own, which is more than {MOST_TENANTS}; let some use one"
         )
         raise InvalidPod("spec.containers", problem)
-    group, size = _group(on_pod, tags)
+    group = group_of(on_pod, tags)
     binds = [_cpu_bind(source, on_pod) for source in sources]
     containers = tuple(Container(s.name, s.role, bind) for s, bind in zip(sources, binds, strict=True))
-    ask = Ask(name, tuple(tenants), pod_policies, group, size)
+    ask = Ask(name, tuple(tenants), pod_policies, *group)
     spec = PodSpec(name, containers, ask, tuple(shares), unit)
     _check_injected(spec, sources, builder.annotated.difference(renew))
     return spec
@@ -270,47 +269,6 @@ def _check_resource_names(source: Source, types: Collection[str]) -> None:
 def _cpu_bind(source: Source, on_pod: Mapping[str, object]) -> int:
     value = source.own.get(names.CPU_BIND, on_pod.get(names.CPU_BIND))
     return 0 if value is None else read(names.CPU_BIND, value, lambda v: quantity.parse_whole(v, 1))
-
-
-def _group(on_pod: Mapping[str, object], labels: Mapping[str, object]) -> tuple[str | None, int]:
-    """The pod's group and how many must be placed together."""
-    name, size = on_pod.get(names.POD_GROUP), on_pod.get(names.POD_GROUP_SIZE)
-    if name is None and size is None:
-        return _kubeshare_group(labels)
-    if name is None:
-        raise InvalidPod(names.POD_GROUP_SIZE, f"{shown(size)} is said without {names.POD_GROUP}; add the group's name")
-    if not isinstance(name, str) or not name.strip():
-        raise InvalidPod(names.POD_GROUP, f"{shown(name)} is not a name; write the group's name")
-    if size is None:
-        raise InvalidPod(names.POD_GROUP, f"{shown(name)} has no size; add {names.POD_GROUP_SIZE}")
-    if len(name) > LONGEST_GROUP:
-        problem = f"{shown(name)} has {len(name)} characters, which is more than {LONGEST_GROUP}; write a shorter name"
-        raise InvalidPod(names.POD_GROUP, problem)
-    return name.strip(), read(names.POD_GROUP_SIZE, size, lambda v: quantity.parse_whole(v, 1))
-
-
-def _kubeshare_group(labels: Mapping[str, object]) -> tuple[str | None, int]:
-    """KubeShare's group: at least floor(threshold x headcount + 0.5) of its pods start together."""
-    name = labels.get(names.SHARED_GROUP)
-    if name is None:
-        return None, 1
-    if not isinstance(name, str) or not name.strip():
-        raise InvalidPod(names.SHARED_GROUP, f"{shown(name)} is not a name; write the group's name")
-    count = labels.get(names.SHARED_HEADCOUNT)
-    if count is None:
-        raise InvalidPod(names.SHARED_GROUP, f"{shown(name)} has no size; add {names.SHARED_HEADCOUNT}")
-    heads = read(names.SHARED_HEADCOUNT, count, lambda v: quantity.parse_whole(v, 1))
-    threshold = Fraction(1)
-    if names.SHARED_THRESHOLD in labels:
-        value = labels[names.SHARED_THRESHOLD]
-        hint = "write a part of the group such as 1.0 or 0.5"
-        try:
-            threshold = quantity.parse_decimal(value, hint)
-        except BadValue as error:
-            raise InvalidPod(names.SHARED_THRESHOLD, str(error)) from None
-        if not 0 < threshold <= 1:
-            raise InvalidPod(names.SHARED_THRESHOLD, f"{shown(value)} is not above 0 and at most 1; {hint}")
-    return name.strip(), max(1, int(threshold * heads + Fraction(1, 2)))
 
 
 def _check_injected(spec: PodSpec, sources: list[Source], annotated: Collection[str]) -> None:

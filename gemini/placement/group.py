@@ -12,7 +12,7 @@ for the same are interchangeable: they take their sets in ascending order.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,9 +44,11 @@ def place_group(
     placed: Sequence[Placement] = (),
     among: Collection[str] | None = None,
     budget: Budget | None = None,
+    bears: Callable[[str], bool] | None = None,
 ) -> list[Placement] | None:
     """Where all of `asks` go together, in their order, or None. `placed`: members that already hold cards; `among`:
-    the nodes in question, None: all. `budget`: what is left of it tells whether the search came to its end."""
+    the nodes in question, None: all. `budget`: what is left of it tells whether the search came to its end. `bears`:
+    whether a node has all else that the members need; asked of those alone that are searched."""
     book, budget = allocator.book, budget or Budget()
     if len(asks) > MOST_MEMBERS:
         return None
@@ -54,7 +56,7 @@ def place_group(
     nodes = [placed[0].node] if placed else [node.name for node in book.nodes()]
     if among is not None:
         nodes = [name for name in nodes if name in among]
-    for ask in {_kind(ask): ask for ask in asks}.values():
+    for ask in {kind_of(ask): ask for ask in asks}.values():
         nodes = allocator.possible(ask, nodes)
     nodes = [name for name in nodes if _has_time(book, name, asks)]
     order = {name: i for i, name in enumerate(nodes)}
@@ -68,9 +70,11 @@ def place_group(
     for search in searches:
         if best is not None and search.bound < best.connected:
             break
-        state = None if by_uuid else _state(book, search.node)
+        state = None if by_uuid else state_of(book, search.node)
         if state is not None and known.get(state, len(nodes)) < order[search.node]:
             continue  # an equal node stands before it
+        if bears is not None and not bears(search.node):
+            continue
         known[state] = order[search.node]
         search.run()
         if search.found:
@@ -91,26 +95,35 @@ def connectedness(book: Book, node: str, minors: Sequence[int]) -> int:
 
 
 def _has_time(book: Book, node: str, asks: Sequence[Ask]) -> bool:
-    """Whether the free time of all cards of a node is as much as the members ask for, leaving out init containers."""
+    """Whether the free time of all cards of a node is as much as the members ask for."""
+    asked = time_of(asks)
+    return not asked or free_time(book, node) >= asked
+
+
+def time_of(asks: Sequence[Ask]) -> int:
+    """The percent of cards' time that members ask for, leaving out init containers."""
     wants = (w for ask in asks for t in ask.tenants if t.role is not Role.INIT for w in t.wants if w.type == GPU)
-    asked = sum(want.core * want.count for want in wants)
+    return sum(want.core * want.count for want in wants)
+
+
+def free_time(book: Book, node: str) -> int:
+    """The percent that the usable cards of a node have free, added up."""
     at = book.row(node, GPU)
-    if not asked or at is None:
-        return not asked
+    if at is None:
+        return 0
     block, row = at
-    free = np.maximum(block.shape.total[CORE] - block.used[CORE, row], 0)[block.usable[row]].sum()
-    return int(free) >= asked
+    return int(np.maximum(block.shape.total[CORE] - block.used[CORE, row], 0)[block.usable[row]].sum())
 
 
-def _kind(ask: Ask) -> Ask:
+def kind_of(ask: Ask) -> Ask:
     return replace(ask, pod="", group=None)
 
 
-def _cards_of(placement: Placement) -> tuple[int, ...]:
+def cards_of(placement: Placement) -> tuple[int, ...]:
     return tuple(sorted({g.minor for g in placement.grants if g.type == GPU}))
 
 
-def _state(book: Book, name: str) -> Any:
+def state_of(book: Book, name: str) -> Any:
     """Equal for nodes that give equal choices."""
     parts: list[Any] = []
     node = book.node(name)
@@ -151,7 +164,7 @@ class _Search:
         self, allocator: Allocator, asks: Sequence[Ask], node: str, placed: Sequence[Placement], budget: Budget
     ) -> None:
         self.allocator, self.asks, self.node, self.budget = allocator, asks, node, budget
-        self.held = {minor for p in placed for minor in _cards_of(p)}
+        self.held = {minor for p in placed for minor in cards_of(p)}
         self.found: tuple[Choice, ...] = ()
         self.key: tuple[Any, ...] = ()
         self.connected = -1
@@ -193,10 +206,10 @@ class _Search:
             return
         ask = self.asks[len(so_far)]
         choices = self.allocator.choices(ask, self.node)
-        if so_far and _kind(self.asks[len(so_far) - 1]) == _kind(ask):
-            before = _cards_of(so_far[-1].placement)
-            choices = [c for c in choices if _cards_of(c.placement) >= before]
-        reached = [(self.reach.best_with(self._columns(cards | set(_cards_of(c.placement)))), c) for c in choices]
+        if so_far and kind_of(self.asks[len(so_far) - 1]) == kind_of(ask):
+            before = cards_of(so_far[-1].placement)
+            choices = [c for c in choices if cards_of(c.placement) >= before]
+        reached = [(self.reach.best_with(self._columns(cards | set(cards_of(c.placement)))), c) for c in choices]
         for bound, choice in sorted(reached, key=lambda r: -r[0]):
             if self.tried >= SEARCH_LIMIT or self.budget.left <= 0:
                 return
@@ -205,14 +218,14 @@ class _Search:
             self.budget.left -= 1
             book.place(choice.placement)
             try:
-                self._member([*so_far, choice], cards | set(_cards_of(choice.placement)))
+                self._member([*so_far, choice], cards | set(cards_of(choice.placement)))
             finally:
                 book.release(choice.placement.pod)
 
     def _compare(self, choices: list[Choice], cards: set[int]) -> None:
         self.tried += 1
         connected = connectedness(self.allocator.book, self.node, sorted(cards))
-        minors = tuple(_cards_of(choice.placement) for choice in choices)
+        minors = tuple(cards_of(choice.placement) for choice in choices)
         key = (-connected, self.allocator.sum_up(self.asks[0], choices))
-        if not self.found or (*key, minors) < (*self.key, tuple(_cards_of(c.placement) for c in self.found)):
+        if not self.found or (*key, minors) < (*self.key, tuple(cards_of(c.placement) for c in self.found)):
             self.found, self.key, self.connected = tuple(choices), key, connected

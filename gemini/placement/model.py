@@ -11,6 +11,7 @@ from enum import Enum
 
 GPU = "gpu"
 WHOLE = 100
+NODE_LEVEL = "node"  # the narrowest part of a cluster that the pods of a group may be held to
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,9 @@ class Ask:
     policies: tuple[str, ...] | None = None  # None: those of the cluster
     group: str | None = None
     group_size: int = 1
+    # The group within one node, or within one domain of another level (kube/group.py); and where it is better off.
+    required: str = NODE_LEVEL
+    preferred: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

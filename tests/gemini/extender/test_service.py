@@ -665,8 +665,8 @@ def test_a_group_whose_search_came_to_no_end_does_not_hold_up_the_others_again(m
     pods = [made.put(POD, pod_object(f"p{i}", gpu_request=f"{34 + i % 13}%", **group)) for i in range(17)]
     replica.watch()
     searched = []
-    real = groups.place_group
-    monkeypatch.setattr(groups, "place_group", lambda *words: searched.append(1) or real(*words))
+    real = groups.place_within
+    monkeypatch.setattr(groups, "place_within", lambda *words: searched.append(1) or real(*words))
     for pod in pods[:3]:
         assert asyncio.run(replica.filter(pod, "n1")).passed == []
     assert len(searched) == 1

@@ -30,6 +30,8 @@ SAMPLES: dict[str, tuple[dict[str, str], dict[str, str], dict[str, int]]] = {
     names.JOINT: ({**HALF, names.JOINT: "rdma"}, HALF, {}),
     names.POD_GROUP: ({**HALF, **GROUP}, HALF, {}),
     names.POD_GROUP_SIZE: ({**HALF, **GROUP, names.POD_GROUP_SIZE: "3"}, {**HALF, **GROUP}, {}),
+    names.GROUP_REQUIRED: ({**HALF, **GROUP, names.GROUP_REQUIRED: "zone"}, {**HALF, **GROUP}, {}),
+    names.GROUP_PREFERRED: ({**HALF, **GROUP, names.GROUP_PREFERRED: "rack"}, {**HALF, **GROUP}, {}),
     names.GPUSHARE_UNIT: ({names.GPUSHARE_UNIT: "GiB"}, {}, MEMORY),
     names.CPU_BIND: ({**HALF, names.CPU_BIND: "2"}, HALF, {}),
 }

@@ -139,6 +139,17 @@ BAD_ANNOTATIONS = [
     (says(gpu_request="0.5", pod_group="g", pod_group_size="0"), "gemini.io/pod-group-size: 0 is below 1"),
     ({"gemini.io/gpu-request.other": "0.5"}, "gemini.io/gpu-request.other: the pod has no container other"),
     ({"gemini.io/gpu-request.": "0.5"}, "gemini.io/gpu-request.: the pod has no container"),
+    (
+        says(gpu_request="0.5", pod_group_required_topology="zone"),
+        "gemini.io/pod-group-required-topology: zone is said without gemini.io/pod-group; add the group's name and size",
+    ),
+    *(
+        (
+            says(gpu_request="0.5", pod_group="g", pod_group_size="2", pod_group_preferred_topology=level),
+            f"gemini.io/pod-group-preferred-topology: {level} is no level of a cluster; write node, nvlink, rack, zone, cl",
+        )
+        for level in ("Zone", "a/b/c", "region", "-a/b")
+    ),
     ({"gemini.io/pod-group.main": "g"}, "gemini.io/pod-group.main: speaks of the whole pod"),
     (
         says(gpu_request="0.5", gpu_policy=",".join(["link", "fragment"] * 10_000)),

@@ -101,7 +101,7 @@ class Binder:
 
     async def _together(self, pod: PodView, placement: Placement) -> None:
         """Waits until the other members of the pod's group have cards and are to be bound too."""
-        if said := await self._groups.gather(pod):
+        if said := await self._groups.gather(pod, placement):
             self._promises.drop(placement)
             raise Refusal(said)
         self.cluster.reservations.own(pod.uid)

@@ -18,6 +18,7 @@ from gemini.extender.grouplease import GroupState, GroupStore
 from gemini.extender.promises import Promises
 from gemini.extender.reserve import SECOND, GroupKey
 from gemini.kube.client import ApiFault, Refused
+from gemini.placement.model import Placement
 
 PATIENCE_SECONDS = 4.0
 POLL_SECONDS = 0.25  # for what other replicas write
@@ -27,6 +28,7 @@ Failed = Callable[[GroupKey, GroupState, frozenset[str]], Awaitable[str]]
 
 @dataclass
 class _Waiting:
+    placement: Placement
     until: float  # by the loop's clock
     future: asyncio.Future[str]
 
@@ -39,12 +41,12 @@ class Gathering:
         self.promises, self.store, self.failed, self.patience = promises, store, failed, patience
         self.circles: dict[GroupKey, _Circle] = {}
 
-    async def wait(self, key: GroupKey, uid: str) -> str:
-        """Empty: all members are there. Else why the pod is not to be bound."""
+    async def wait(self, key: GroupKey, placement: Placement) -> str:
+        """Of a member, with what it is to be given. Empty: all are there. Else why the pod is not to be bound."""
         circle = self.circles.get(key)
         if circle is None:
             circle = self.circles[key] = _Circle(self, key)
-        return await circle.come(uid)
+        return await circle.come(placement)
 
     def waiting(self, key: GroupKey) -> frozenset[str]:
         """The uids of those that wait here."""
@@ -66,9 +68,10 @@ class _Circle:
         self.news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    async def come(self, uid: str) -> str:
+    async def come(self, placement: Placement) -> str:
         loop = asyncio.get_running_loop()
-        one = self.waiting[uid] = _Waiting(loop.time() + self._of.patience, loop.create_future())
+        one = _Waiting(placement, loop.time() + self._of.patience, loop.create_future())
+        self.waiting[placement.pod] = one
         self.news.set()
         if self._task is None:
             self._task = loop.create_task(self._run())
@@ -104,9 +107,15 @@ class _Circle:
         """None: wait on. Else the answer to all who wait here."""
         promises, store, now = self._of.promises, self._of.store, asyncio.get_running_loop().time()
         state, wall_ns = await store.read(self._key), promises.wall_ns()
-        members = frozenset(promise.placement.pod for promise in state.promises)
-        if state.until_ns <= wall_ns or not self.waiting.keys() <= members:
-            return state.rest.text if state.rest is not None else f"group {self._key[1]} was given back meanwhile"
+        promised = {promise.placement.pod: promise.placement for promise in state.promises}
+        members, given_back = frozenset(promised), f"group {self._key[1]} was given back meanwhile"
+        if state.until_ns <= wall_ns:
+            return state.rest.text if state.rest is not None else given_back
+        for uid in [uid for uid, one in self.waiting.items() if promised.get(uid) != one.placement]:
+            if not (future := self.waiting.pop(uid).future).done():  # another replica has chosen other cards since
+                future.set_result(given_back)
+        if not self.waiting:
+            return given_back
         if state.together:
             return ""
         here = {uid: wall_ns + round((one.until - now) * SECOND) for uid, one in self.waiting.items()}

@@ -1,14 +1,16 @@
 """Pods that are placed and bound together or not at all.
 
-A group's cards are chosen when the last of its members asks to be filtered, for all members at once, held for 30 s, and
-given back together. None is bound before all have come to be (gather.py); a group of which one did not come rests, and
-says which. With several replicas the group's lease says who chose, and what: the second takes it over.
+A group's cards are chosen when the last of its members asks to be filtered, for all members at once, on one node or on
+several of the domain that it wishes for, held for 30 s, and given back together. None is bound before all have come to
+be (gather.py); a group of which one did not come rests, and says which. With several replicas the group's lease says
+who chose, and what: the second takes it over.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from gemini.extender.codec import NO_ROOM
@@ -18,11 +20,14 @@ from gemini.extender.ledger import ROUNDS, Promise, Stale
 from gemini.extender.podview import PodView
 from gemini.extender.promises import Promises, Verdict
 from gemini.extender.reserve import GROUP_NS, SECOND, GroupKey
+from gemini.extender.room import Rooms
 from gemini.kube import names
 from gemini.kube.client import ApiFault, Refused
+from gemini.kube.group import differing
 from gemini.placement.book import Overbooked
-from gemini.placement.group import Budget, place_group
-from gemini.placement.model import Placement
+from gemini.placement.domain import Members, place_within
+from gemini.placement.group import Budget
+from gemini.placement.model import NODE_LEVEL, Ask, Placement
 from gemini.placement.reasons import Reason
 
 FEW = 99  # nodes: of 100 that would do or more kube-scheduler asks about a part alone
@@ -77,11 +82,8 @@ class Groups:
         if pod.uid not in {p.uid for p in waiting}:
             waiting.append(pod)
         size = pod.spec.ask.group_size
-        for other in waiting:
-            said = other.spec.ask.group_size if other.spec else size
-            if said != size:
-                text = f"{names.POD_GROUP_SIZE}: {size} differs from {said}, said by {other.name}; say the same"
-                return Verdict([], dict.fromkeys(asked, (Reason.INVALID.text, text)))
+        if (differs := _disagreement(pod, waiting)) is not None:
+            return Verdict([], dict.fromkeys(asked, (Reason.INVALID.text, differs)))
         if len(waiting) + len(running) < size:
             text = self._incomplete(key, len(waiting) + len(running), size)
             return Verdict([], dict.fromkeys(asked, (Reason.GROUP_INCOMPLETE.text, text)))
@@ -92,16 +94,24 @@ class Groups:
             return Verdict([], dict.fromkeys(asked, (Reason.GROUP_RESTS.text, rest)))
         if effect and self._agreed(key, state, chosen):
             return None if pod.uid in self.cluster.reservations else self._busy(key, asked)
+        if effect:
+            self._drop(key)  # what is held still was given back by another replica
+        if any(one.uid in self.cluster.reservations for one in chosen):
+            return self._busy(key, asked)
         placements = self._place(chosen, running, self._among(chosen, asked))
         if placements is None:
             return self._no_room(pod, chosen, running, asked)
-        mark = self._promises.ledger.mark(placements[0].node) if self._promises.ledger else 0
+        by_node: dict[str, list[Placement]] = defaultdict(list)
+        for placement in placements:
+            by_node[placement.node].append(placement)
         if not effect:
-            node = placements[0].node
-            why = (Reason.GROUP_PLACED.text, f"the group would go to {node}")
+            node = next((one.node for one in placements if one.pod == pod.uid), placements[0].node)
+            why = (Reason.GROUP_PLACED.text, f"the group would go to {', '.join(by_node)}")
             return Verdict([n for n in asked if n == node], {n: why for n in asked if n != node})
+        ledger = self._promises.ledger
+        marks = {node: ledger.mark(node) if ledger is not None else 0 for node in by_node}
         self.cluster.reservations.put_all(placements, self._promises.clock_ns() + GROUP_NS, key)
-        await self._publish(key, state, placements, mark)
+        await self._publish(key, state, by_node, marks)
         return None
 
     # ---- where members may go
@@ -112,13 +122,11 @@ class Groups:
             self._asked = {of: told for of, told in self._asked.items() if told[1] > now_ns}
         self._asked[uid] = (frozenset(asked), now_ns + ASKED_NS)
 
-    def _among(self, chosen: Sequence[PodView], asked: Sequence[str]) -> frozenset[str]:
+    def _among(self, chosen: Sequence[PodView], asked: Sequence[str]) -> list[frozenset[str]]:
         """The nodes that kube-scheduler would give each of the members, as far as it has asked."""
-        now_ns, among = self._promises.clock_ns(), frozenset(asked)
-        for one in chosen:
-            told, until_ns = self._asked.get(one.uid, (among, 0))
-            among &= told if until_ns > now_ns else among
-        return among
+        now_ns, here = self._promises.clock_ns(), frozenset(asked)
+        told = (self._asked.get(one.uid, (here, 0)) for one in chosen)
+        return [nodes if until_ns > now_ns else here for nodes, until_ns in told]
 
     async def _moves(self, key: GroupKey, pod: PodView, asked: Sequence[str]) -> bool:
         """Whether the group is given back, for the node that was chosen is none for this pod. Where kube-scheduler asks
@@ -147,28 +155,33 @@ class Groups:
         assert pod.group is not None
         self._agreed(pod.group, await self.store.read(pod.group), [pod, *self.cluster.members(pod.group)[0]])
 
-    async def gather(self, pod: PodView) -> str:
+    async def gather(self, pod: PodView, placement: Placement) -> str:
         """Waits until all members have come to be bound, with their cards promised. Empty: they have. Else why not."""
         assert pod.group is not None
-        return await self._gathering.wait(pod.group, pod.uid)
+        said = await self._gathering.wait(pod.group, placement)
+        if said:
+            self._drop(pod.group)  # another replica may have given the group back
+        return said
 
     async def _failed(self, key: GroupKey, state: GroupState, missing: frozenset[str]) -> str:
         """Not all came: gives the group back, for a rest, and says which. Raises Refused where another replica has
         written meanwhile."""
-        node, gone = state.promises[0].placement.node, any(self.cluster.ended(uid) for uid in missing)
+        gone = any(self.cluster.ended(uid) for uid in missing)
+        nodes = sorted({one.placement.node for one in state.promises if one.placement.pod in missing})
         before = state.rest.seconds if state.rest is not None else 0
         if gone:
             seconds, text = 0, f"group {key[1]} is given back: a member of it is gone"
         else:
             seconds = min(max(2 * before, FIRST_REST), LONGEST_REST)
             told = "; ".join(self._told(uid) for uid in sorted(missing)[:NAMED])
-            text = f"group {key[1]} is given back, for one of it could not be bound to {node} beside the others"
-            text += f" ({told}); it is tried again in {seconds} s"
+            text = f"group {key[1]} is given back, for one of it could not be bound to {', '.join(nodes[:NAMED])}"
+            text += f" beside the others ({told}); it is tried again in {seconds} s"
         members = tuple(sorted(promise.placement.pod for promise in state.promises))
         rest = Rest(self._promises.wall_ns() + seconds * SECOND, seconds, members, text)
         await self.store.write(key, replace(state, until_ns=0, arrived={}, together=False, rest=rest))
         self._rests[key] = rest.until_ns
-        self._avoid[key, node] = self._promises.clock_ns() + AVOID_NS
+        for node in nodes:
+            self._avoid[key, node] = self._promises.clock_ns() + AVOID_NS
         self._drop(key)
         return text
 
@@ -195,23 +208,33 @@ class Groups:
 
     # ---- choosing
 
-    def _place(self, chosen: list[PodView], running: list[Placement], among: Collection[str]) -> list[Placement] | None:
-        """A node where the group did not come together is taken where no other will do. A search that came to no end,
-        and to nothing, is not begun again for a while: everybody waits for it."""
+    def _place(
+        self, chosen: list[PodView], running: list[Placement], among: Sequence[frozenset[str]]
+    ) -> list[Placement] | None:
+        """A node where the group did not come together is taken where no other will do, and one that seems to lack what
+        the members need besides cards likewise: kube-scheduler then says which of them lacks what. A search that came
+        to no end, and to nothing, is not begun again for a while: everybody waits for it."""
         key, now, budget = chosen[0].group, self._promises.clock_ns(), Budget()
         assert key is not None
         self._endless = {of: until for of, until in self._endless.items() if until > now}
         if key in self._endless:
             return None
-        asks = [p.spec.ask for p in chosen if p.spec is not None]
+        asks = tuple(p.spec.ask for p in chosen if p.spec is not None)
         self._avoid = {of: until for of, until in self._avoid.items() if until > now}
-        better = frozenset(node for node in among if (key, node) not in self._avoid)
-        found = place_group(self.cluster.allocator, asks, running, better, budget)
-        if found is None and len(better) < len(among):
-            found = place_group(self.cluster.allocator, asks, running, frozenset(among), budget)
-        if found is None and budget.left <= 0:
-            self._endless[key] = now + GROUP_NS
-        return found
+        bad = {node for of, node in self._avoid if of == key}
+        better, rooms = [nodes - bad for nodes in among], Rooms(self.cluster)
+        tries: list[tuple[Sequence[frozenset[str]], Rooms | None]] = [(better, rooms), (better, None)]
+        if bad:
+            tries += [(among, rooms), (among, None)]
+        for nodes, room in tries:
+            members = Members(asks, tuple(nodes), tuple(running))
+            found = place_within(self.cluster.allocator, members, self.cluster.domain_of, room, budget)
+            if found is not None:
+                return found
+            if budget.left <= 0:
+                self._endless[key] = now + GROUP_NS
+                break
+        return None
 
     def _no_room(
         self, pod: PodView, chosen: Sequence[PodView], running: Sequence[Placement], asked: Sequence[str]
@@ -219,10 +242,10 @@ class Groups:
         assert pod.spec is not None
         assert pod.group is not None
         alone = self._alone(pod, asked)
-        text = f"no room for all {pod.spec.ask.group_size} pods of group {pod.group[1]} together"
+        text = f"no room for all {pod.spec.ask.group_size} pods of group {pod.group[1]} together{_where(pod.spec.ask)}"
         if running:
-            text += f" (others of it run on {running[0].node})"
-        if not self._among(chosen, asked):
+            text += f" (others of it run on {', '.join(sorted({one.node for one in running})[:NAMED])})"
+        if pod.spec.ask.required == NODE_LEVEL and not frozenset.intersection(*self._among(chosen, asked)):
             text += ": kube-scheduler has no node that all of them may go to"
         for one in chosen:
             if one.uid != pod.uid and not self._alone(one, asked).passed:
@@ -247,29 +270,34 @@ class Groups:
             return False
         waits = {p.uid for p in chosen}
         theirs = [p.placement for p in state.promises if p.placement.pod in waits]
+        self._drop(key, kept=theirs)
         for placement in theirs:
             if placement.pod not in self.cluster.book.holdings:
                 self.cluster.reservations.take_over(placement, self._promises.clock_ns() + GROUP_NS, key)
         return bool(theirs)
 
-    async def _publish(self, key: GroupKey, state: GroupState, placements: list[Placement], mark: int) -> None:
-        """First the group's state, so that one replica alone chooses, then the cards."""
-        promises = tuple(Promise(p, self._promises.replica) for p in placements)
+    async def _publish(
+        self, key: GroupKey, state: GroupState, by_node: Mapping[str, list[Placement]], marks: Mapping[str, int]
+    ) -> None:
+        """First the group's state, so that one replica alone chooses, then the cards, node by node: where those of one
+        are refused the group is given back as a whole."""
+        promises = tuple(Promise(p, self._promises.replica) for here in by_node.values() for p in here)
         until_ns = self._promises.wall_ns() + GROUP_NS
         state = await self.store.write(key, GroupState(promises, until_ns, rest=state.rest, version=state.version))
         if self._promises.ledger is None:
             return
         try:
-            await self._promises.ledger.enter(placements[0].node, placements, mark)
+            for node, placements in by_node.items():
+                await self._promises.ledger.enter(node, placements, marks[node])
         except Exception:
             await self.store.write(key, replace(state, until_ns=0))
             raise
 
-    def _drop(self, key: GroupKey) -> None:
+    def _drop(self, key: GroupKey, kept: Sequence[Placement] = ()) -> None:
         """Gives back here what is held for the group as a whole; who waits at his last step gives his own back."""
         waiting = self._gathering.waiting(key)
         for held in [held for held in self.cluster.reservations if held.group == key]:
-            if held.placement.pod not in waiting:
+            if held.placement.pod not in waiting and held.placement not in kept:
                 self._promises.drop(held.placement)
 
     async def give_back(self, key: GroupKey, why: str = "") -> None:
@@ -280,3 +308,20 @@ class Groups:
             rest = Rest(0, state.rest.seconds if state.rest is not None else 0, (), why) if why else state.rest
             await self.store.write(key, replace(state, until_ns=0, arrived={}, rest=rest))
         self._gathering.kick(key)
+
+
+def _disagreement(pod: PodView, others: Sequence[PodView]) -> str | None:
+    """What the pods of a group do not all say; None: they agree."""
+    assert pod.spec is not None
+    for other in others:
+        if other.spec is not None and (words := differing(pod.spec.ask, other.spec.ask)) is not None:
+            key, mine, theirs = words
+            return f"{key}: {mine} differs from {theirs}, said by {other.name}; say the same"
+    return None
+
+
+def _where(ask: Ask) -> str:
+    """What a group is held to, where that is no single node."""
+    if ask.required == NODE_LEVEL:
+        return ""
+    return "" if ask.required == names.LEVEL_CLUSTER else f" within one {ask.required} ({names.GROUP_REQUIRED})"

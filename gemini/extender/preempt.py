@@ -4,7 +4,8 @@ Pure. kube-scheduler's own dry run knows the sum of a node's resources, not its 
 its victims may free half of one card and half of another. Here the same question is asked of the cards: of all choices
 that the node would have if every pod of lower priority were gone, which needs the fewest and least important victims;
 and then as many of those as possible are let live again, those first whose eviction a PodDisruptionBudget forbids, then
-the most important. The pods of a group go together or stay together. What the pod needs besides cards (cpu, memory) is
+the most important. The pods of a group go together or stay together, and so those of a
+group on several nodes stay. What the pod needs besides cards (cpu, memory) is
 counted too, since replacing the scheduler's victims must not undo what they were for; its victims without cards are
 kept, for we do not know all its reasons.
 
@@ -16,17 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from gemini.extender.codec import Victims
 from gemini.extender.kept import MIRROR
 from gemini.extender.podview import PodView
+from gemini.extender.room import Room
 from gemini.extender.state import Cluster
-from gemini.kube import names, quantity
 from gemini.placement.allocate import Allocator
 from gemini.placement.model import Ask, Placement
-from gemini.units import BadValue
 
 CHOICES = 256  # sets of cards that are weighed on a node
 CRITICAL = ("system-node-critical", "system-cluster-critical")
@@ -111,7 +110,7 @@ def _plan(
     """The victims of one choice of cards. The book has none of `lower` in it, before and after."""
     book = cluster.book
     book.place(choice)
-    room = _Room(cluster, node, [*_others(cluster, node, lower), pod])
+    room = Room(cluster, node, [*_others(cluster, node, lower), pod])
     reprieved: list[PodView] = []
     try:
         if not room.fits():
@@ -181,9 +180,11 @@ def _may_go(one: PodView, pod: PodView) -> bool:
 
 
 def _lower(cluster: Cluster, pod: PodView, node: str) -> list[PodView]:
-    """Those on the node that may go. A group of which one may not stays whole."""
+    """Those on the node that may go. A group of which one may not stays whole, and so does one with pods on other nodes
+    too: kube-scheduler evicts those of one node."""
     here = [cluster.pods[uid] for uid in sorted(cluster.on_node.get(node, ()))]
     staying = {one.group for one in here if not (one.terminating or one.gone or _may_go(one, pod))} - {None}
+    staying |= {one.group for one in here if one.group is not None and cluster.spread(one.group)}
     return [one for one in here if _may_go(one, pod) and one.group not in staying]
 
 
@@ -203,77 +204,6 @@ def _importance(one: PodView, breaking: Collection[str]) -> tuple[bool, int, tup
 def _others(cluster: Cluster, node: str, lower: Sequence[PodView]) -> list[PodView]:
     away = {p.uid for p in lower}
     return [cluster.pods[uid] for uid in cluster.on_node.get(node, ()) if uid not in away]
-
-
-# ---- what a pod needs besides cards
-
-
-class _Room:
-    """A node's resources as the scheduler adds them up: allocatable less the requests of its pods."""
-
-    def __init__(self, cluster: Cluster, node: str, pods: Iterable[PodView]) -> None:
-        status = (cluster.nodes.get(node) or {}).get("status") or {}
-        self._free: dict[str, Fraction] = {key: _number(v) for key, v in (status.get("allocatable") or {}).items()}
-        for pod in pods:
-            self.add(pod)
-
-    def add(self, pod: PodView) -> None:
-        for key, amount in requests_of(pod.object).items():
-            if key in self._free:
-                self._free[key] -= amount
-
-    def take_back(self, pod: PodView) -> None:
-        for key, amount in requests_of(pod.object).items():
-            if key in self._free:
-                self._free[key] += amount
-
-    def fits(self, pod: PodView | None = None) -> bool:
-        asked = requests_of(pod.object) if pod is not None else {}
-        return all(left >= asked.get(key, 0) for key, left in self._free.items())
-
-
-def requests_of(pod: Mapping[str, Any]) -> dict[str, Fraction]:
-    """A pod's requests: sidecars + max(sum of containers, largest init container), overhead, and itself as one pod."""
-    spec = pod.get("spec") or {}
-    always: dict[str, Fraction] = {}
-    largest: dict[str, Fraction] = {}
-    for container in spec.get("initContainers") or ():
-        asked = _requests(container)
-        if container.get("restartPolicy") == "Always":
-            _add(always, asked)
-            asked = {}
-        for key, amount in {**{k: Fraction(0) for k in always}, **asked}.items():
-            largest[key] = max(largest.get(key, Fraction(0)), amount + always.get(key, 0))
-    apps: dict[str, Fraction] = {}
-    for container in spec.get("containers") or ():
-        _add(apps, _requests(container))
-    _add(apps, always)
-    total = {key: max(apps.get(key, Fraction(0)), largest.get(key, Fraction(0))) for key in {*apps, *largest}}
-    for key, value in (spec.get("overhead") or {}).items():
-        total[key] = total.get(key, Fraction(0)) + _number(value)
-    total["pods"] = Fraction(1)
-    # Not counted by the scheduler (ignoredByScheduler); the cards themselves say it better.
-    for key in (names.RESOURCE_MEMORY, names.RESOURCE_RATIO):
-        total.pop(key, None)
-    return total
-
-
-def _requests(container: Mapping[str, Any]) -> dict[str, Fraction]:
-    resources = container.get("resources") or {}
-    said = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return {key: _number(value) for key, value in said.items()}
-
-
-def _add(total: dict[str, Fraction], more: Mapping[str, Fraction]) -> None:
-    for key, amount in more.items():
-        total[key] = total.get(key, Fraction(0)) + amount
-
-
-def _number(value: object) -> Fraction:
-    try:
-        return Fraction(quantity.parse_quantity(value))
-    except BadValue:
-        return Fraction(0)
 
 
 # ---- budgets

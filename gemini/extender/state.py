@@ -25,6 +25,7 @@ from gemini.extender.reserve import GroupKey, Reservations
 from gemini.kube import names
 from gemini.kube.claim import PREFIX, Claim, grants_of, read_claim
 from gemini.kube.device import Reported, cordoned, read_device
+from gemini.kube.group import domain
 from gemini.kube.quantity import version_number
 from gemini.placement.allocate import Allocator
 from gemini.placement.book import Book
@@ -307,16 +308,24 @@ class Cluster:
 
     def members(self, group: GroupKey) -> tuple[list[PodView], list[Placement]]:
         """A group's waiting pods that kube-scheduler may place, oldest first, and what those that run (or are being
-        bound) hold."""
+        bound) hold. One whose cards are held for the group as a whole waits: they may be given back yet."""
         waiting: list[PodView] = []
         held: list[Placement] = []
         for pod in sorted((self.pods[uid] for uid in self._groups.get(group, ())), key=lambda p: p.order):
-            holding = self.book.holdings.get(pod.uid)
-            if holding is not None and (pod.node is not None or pod.uid in self.reservations):
+            holding, reserved = self.book.holdings.get(pod.uid), self.reservations.of(pod.uid)
+            if holding is not None and (pod.node is not None or (reserved is not None and reserved.group is None)):
                 held.append(holding.placement)
             elif pod.waits and not pod.gated:
                 waiting.append(pod)
         return waiting, held
+
+    def spread(self, group: GroupKey) -> bool:
+        """Whether a group's pods hold cards on several nodes."""
+        return len({placement.node for placement in self.members(group)[1]}) > 1
+
+    def domain_of(self, node: str, level: str) -> str:
+        """The domain of that level that a node is in."""
+        return domain(node, mapping(mapping(self.nodes.get(node, {}).get("metadata")).get("labels")), level)
 
     def gated(self, group: GroupKey) -> list[str]:
         """The names of a group's pods that are behind a scheduling gate."""

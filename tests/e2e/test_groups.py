@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from gemini.extender.grouplease import lease_name
+from gemini.kube import names
 from tests.e2e.api import Object, condition
 from tests.e2e.plane import Plane
 from tests.e2e.test_extender import crd, gemini, nodes_with_cards, sharepod
@@ -16,8 +17,13 @@ __all__ = ["crd"]
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 
 
-def member(name: str, group: str, size: int, more: Object | None = None, cpu: str = "") -> Object:
-    pod = sharepod(name, more, gpu_request="0.5", pod_group=group, pod_group_size=str(size))
+ZONE = names.LEVEL_LABELS["zone"]
+
+
+def member(
+    name: str, group: str, size: int, more: Object | None = None, cpu: str = "", request: str = "0.5", **says: str
+) -> Object:
+    pod = sharepod(name, more, gpu_request=request, pod_group=group, pod_group_size=str(size), **says)
     if cpu:
         pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
     return pod
@@ -87,6 +93,31 @@ def test_a_group_goes_where_each_of_its_pods_may(plane: Plane, namespace: str, c
         plane.api.post(path, member("picky", "g", 3, chosen))
         for name in ("a", "b", "picky"):
             assert plane.api.wait_one(f"{path}/{name}", condition("Ready"))["spec"]["nodeName"] == nodes[2]
+
+
+def test_sixteen_cards_on_two_nodes_of_one_zone_or_none(plane: Plane, namespace: str, crd: None) -> None:
+    """Of zone a one card is taken. One member lacks a processor at first: nobody runs, on either node."""
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    with nodes_with_cards(plane, 4, 8) as nodes, gemini(plane):
+        for i, node in enumerate(nodes):
+            plane.api.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {ZONE: "aabb"[i]}}})
+        plane.api.post(path, sharepod("one", {"nodeSelector": {"kubernetes.io/hostname": nodes[0]}}, gpu_request="1"))
+        plane.api.wait_one(f"{path}/one", condition("Ready"))
+        says = {"request": "1", "pod_group_required_topology": "zone"}
+        cpu = int(plane.api.get(f"/api/v1/nodes/{nodes[0]}")["status"]["allocatable"]["cpu"])
+        for i in range(16):
+            plane.api.post(path, member(f"w{i}", "g", 16, cpu=f"{cpu + 1}" if i == 15 else "", **says))
+        plane.api.wait(
+            path, lambda pods: [one for one in pods if waits("(w15: 0/")(one)], "who waits says for whom", seconds=120
+        )
+        assert set(bound(plane, path)) == {"one"}
+        plane.api.delete(f"{path}/w15", 0)
+        plane.api.wait_gone(f"{path}/w15")
+        plane.api.post(path, member("w15", "g", 16, **says))
+        there = [
+            plane.api.wait_one(f"{path}/w{i}", condition("Ready"), seconds=180)["spec"]["nodeName"] for i in range(16)
+        ]
+        assert sorted(there) == sorted(nodes[2:] * 8)
 
 
 def test_the_garbage_collector_leaves_a_groups_lease_alone(plane: Plane, namespace: str, crd: None) -> None:

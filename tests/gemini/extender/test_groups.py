@@ -12,7 +12,8 @@ from gemini.extender.grouplease import FIRST_REST, GROUP_LEASE, LONGEST_REST, Gr
 from gemini.extender.groups import FEW
 from gemini.extender.ledger import NODE_LEASE
 from gemini.extender.reserve import GROUP_NS, SECOND
-from gemini.extender.state import POD
+from gemini.extender.state import NODE, POD
+from gemini.kube import names
 from tests.gemini.extender.world import Object, Replica, World, pod_object
 
 SOON = 0.05  # a patience that ends in the test
@@ -360,3 +361,100 @@ def test_no_group_is_ever_bound_in_part(seed: int) -> None:
 
     asyncio.run(run())
     assert max(core for core, _ in made.promised().values()) <= 100
+
+
+def spread(made: World, size: int, level: str = "zone", request: str = "100%") -> list[Object]:
+    said = {"gpu_request": request, "pod_group": "g", "pod_group_size": str(size), "pod_group_required_topology": level}
+    return [made.put(POD, pod_object(f"g{i}", **said)) for i in range(size)]
+
+
+def zones(made: World, **of: str) -> None:
+    for name, zone in of.items():
+        node = made.objects[NODE, name]
+        node["metadata"]["labels"] = {names.LEVEL_LABELS["zone"]: zone}
+        node["status"]["allocatable"]["gemini.io/gpu-core"] = "400"
+        made.put(NODE, node)
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["one replica", "several"])
+def test_a_group_on_two_nodes_is_bound_together_or_given_back_together(alone: bool) -> None:
+    made = world("n1", "n2", "n3", count=2)
+    zones(made, n1="a", n2="b", n3="b")
+    replica = Replica(made, alone=alone, patience=SOON)
+    pods = spread(made, 4)
+    replica.watch()
+
+    async def run() -> None:
+        went = [(await replica.filter(pod)).passed for pod in pods]
+        assert sorted(went) == [["n2"], ["n2"], ["n3"], ["n3"]]
+        answers = await asyncio.gather(*(replica.bind(pods[i], went[i][0]) for i in range(3)))
+        assert all(f"could not be bound to {went[3][0]} beside the others (g3)" in one for one in answers), answers
+        assert made.bindings == []
+        assert len(replica.cluster.reservations) == 0
+        replica.now_ns += FIRST_REST * SECOND
+        went = [(await replica.filter(pod)).passed for pod in pods]
+        answers = await asyncio.gather(*(replica.bind(pod, node) for pod, (node,) in zip(pods, went, strict=True)))
+        assert answers == [""] * 4
+
+    asyncio.run(run())
+    assert sorted(node for _, node in made.bindings) == ["n2", "n2", "n3", "n3"]
+
+
+def test_members_that_wish_for_other_domains_are_told_in_one_line() -> None:
+    made = world("n1")
+    replica = Replica(made)
+    (pod, _), (other, _) = spread(made, 2), spread(made, 2, "rack")
+    made.put(POD, {**other, "metadata": {**other["metadata"], "name": "g1", "uid": "uid-g1"}})
+    made.put(POD, pod)
+    replica.watch()
+    reason, text = asyncio.run(replica.filter(pod)).failed["n1"]
+    assert (reason, text) == (
+        "Invalid", "gemini.io/pod-group-required-topology: zone differs from rack, said by g1; say the same",
+    )  # fmt: skip
+
+
+def test_a_node_that_lacks_processors_is_passed_over_where_another_does() -> None:
+    made = world("n1", "n2")
+    zones(made, n1="a", n2="a")
+    full = {"metadata": {"name": "full", "namespace": "ns", "uid": "uid-full", "annotations": {}}}
+    spec = {"nodeName": "n1", "containers": [{"name": "main", "resources": {"requests": {"cpu": "63"}}}]}
+    made.put(POD, {**full, "spec": spec, "status": {"phase": "Running"}})
+    replica = Replica(made)
+    pods = group(made, 2)
+    for pod in pods:
+        pod["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1"}
+        made.put(POD, pod)
+    replica.watch()
+    assert asyncio.run(replica.filter(pods[0])).passed == ["n2"]
+
+
+def test_what_another_replica_gave_back_is_no_member_that_runs() -> None:
+    """Before, the cards that a replica held still were taken for those of members that run: the others were chosen for
+    without them, and bound when they alone had come."""
+    made = world("n1")
+    one, two = (Replica(made, name, patience=SOON) for name in ("one", "two"))
+    pods = group(made, 4)
+    for replica in (one, two):
+        replica.watch()
+
+    async def run() -> None:
+        for pod in pods:
+            await two.filter(pod)
+        await asyncio.gather(two.bind(pods[0], "n1"), one.bind(pods[1], "n1"))  # the others do not come
+        for replica in (one, two):
+            replica.now_ns += FIRST_REST * SECOND
+        await two.filter(pods[0])
+        await one.filter(pods[1])  # takes over what the other chose
+        assert len(one.cluster.reservations) == 4
+        state = read_state(lease(made))
+        await two.service._groups.give_back(("ns", "g"))
+        assert len(state.promises) == 4
+        fresh = made.put(POD, pod_object("g0", uid="again", gpu_request="50%", pod_group="g", pod_group_size="4"))
+        made.delete(POD, "uid-g0")
+        for replica in (one, two):
+            replica.watch()
+        await one.filter(fresh)
+        promised = {promise.placement.pod for promise in read_state(lease(made)).promises}
+        assert promised == {"again", "uid-g1", "uid-g2", "uid-g3"}
+
+    asyncio.run(run())

@@ -9,7 +9,8 @@ import pytest
 
 from gemini.extender.codec import Victims
 from gemini.extender.podview import PodView
-from gemini.extender.preempt import requests_of, selects, victims_on
+from gemini.extender.preempt import selects, victims_on
+from gemini.extender.room import requests_of
 from gemini.extender.state import BUDGET, DEVICE, NODE, POD, Cluster
 from gemini.kube.device import write_device
 from tests.gemini.ends import ends
@@ -74,6 +75,18 @@ def test_a_group_goes_whole_or_stays_whole() -> None:
     assert chosen(made, preemptor(made, "50%"), "uid-a") == {"c"}
     made = cluster(member("a", 0, 60), member("b", 1, 90, priority=100))
     assert chosen(made, preemptor(made, "50%"), "uid-a") == set()
+
+
+def test_a_group_on_several_nodes_stays() -> None:
+    """kube-scheduler evicts the pods of one node: the others would run on."""
+    said = {"gemini.io/pod-group": "g", "gemini.io/pod-group-size": "2"}
+    said["gemini.io/pod-group-required-topology"] = "cluster"
+    here, there = held("a", 0, 60), held("b", 0, 60)
+    for pod in (here, there):
+        pod["metadata"]["annotations"] |= said
+    there["spec"]["nodeName"] = "n2"
+    made = cluster(here, there, held("c", 1, 80, priority=1))
+    assert chosen(made, preemptor(made, "50%"), "uid-a") == {"c"}
 
 
 def test_least_important_victims_are_taken() -> None:

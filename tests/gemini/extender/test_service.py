@@ -660,6 +660,9 @@ def test_cards_freed_for_a_preemptor_are_not_given_to_lesser_pods() -> None:
 
 def test_a_group_whose_search_came_to_no_end_does_not_hold_up_the_others_again(monkeypatch: pytest.MonkeyPatch) -> None:
     made = world("n1", count=8)
+    node = made.objects[NODE, "n1"]
+    node["status"]["allocatable"]["gemini.io/gpu-core"] = "800"  # else it has no room besides its cards
+    made.put(NODE, node)
     replica = Replica(made, alone=True)
     group = {"pod_group": "g", "pod_group_size": "17"}
     pods = [made.put(POD, pod_object(f"p{i}", gpu_request=f"{34 + i % 13}%", **group)) for i in range(17)]

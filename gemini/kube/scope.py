@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from gemini.kube import names
-from gemini.kube.pod import marked
+from gemini.kube.othergroups import COSCHEDULING, GANGS, with_group
+from gemini.kube.pod import marked, parse_pod
 from gemini.kube.quantity import shown
 from gemini.kube.spelling import InvalidPod
 from gemini.kube.vgpu import CONVERTED, HAMI, ONLY_HAMI, VGPU_SPELLINGS, spoken, translated
 
-OTHERS = (names.KUBERNETES, names.KOORDINATOR, names.ALIYUN, names.NVIDIA, names.KUBESHARE, *VGPU_SPELLINGS)
+GROUPS = (GANGS, COSCHEDULING)  # of groups alone
+OTHERS = (names.KUBERNETES, names.KOORDINATOR, names.ALIYUN, names.NVIDIA, names.KUBESHARE, *VGPU_SPELLINGS, *GROUPS)
 SPELLINGS = (names.DOMAIN, *OTHERS)
 DEFAULT_SCHEDULER = "default-scheduler"
 _LISTS = ("initContainers", "containers")
@@ -53,7 +55,8 @@ def read_part(pod: object, reading: Reading, schedulers: Collection[str]) -> obj
     left = meant_for_others(pod, schedulers) or (HAMI not in heard and HAMI in spoken(pod))
     if left and not says(ours):
         return ours
-    return without(translated(pod, heard), [one for one in OTHERS if one not in heard])
+    part = without(translated(pod, heard), [one for one in OTHERS if one not in heard])
+    return with_group(part, heard) if _shares(part) else part
 
 
 def conflict(pod: object, reading: Reading, sharing: Collection[str]) -> InvalidPod | None:
@@ -114,6 +117,16 @@ def without(pod: Any, spellings: Collection[str]) -> Any:
 
 
 # ---- the parts
+
+
+def _shares(pod: Object) -> bool:
+    """Whether the pod has a share that makes sense, whatever it says of a group. A group without one is another's."""
+    metadata = _map(pod.get("metadata"))
+    said = {key: value for key, value in _map(metadata.get("annotations")).items() if key not in names.GROUP_KEYS}
+    try:
+        return parse_pod({**pod, "metadata": {**metadata, "annotations": said}}).wanted
+    except InvalidPod:
+        return False
 
 
 def _by_itself(container: Object) -> bool:

@@ -120,6 +120,28 @@ def test_sixteen_cards_on_two_nodes_of_one_zone_or_none(plane: Plane, namespace:
         assert sorted(there) == sorted(nodes[2:] * 8)
 
 
+def test_groups_in_the_words_of_others(plane: Plane, namespace: str, crd: None) -> None:
+    """One of Koordinator's waits for the other; one of the coscheduling plugin, whose size nobody says, is refused."""
+    path, gang = f"/api/v1/namespaces/{namespace}/pods", "gang.scheduling.koordinator.sh"
+
+    def one(name: str) -> Object:
+        pod = sharepod(name, gpu_request="0.5")
+        pod["metadata"]["annotations"] |= {f"{gang}/name": "g", f"{gang}/min-available": "2"}
+        return pod
+
+    with nodes_with_cards(plane, 1, 2), gemini(plane, spellings="koordinator.sh,scheduling.x-k8s.io"):
+        made = plane.api.post(path, one("a"))["metadata"]["annotations"]
+        assert (made[names.POD_GROUP], made[names.POD_GROUP_SIZE]) == ("g", "2")
+        plane.api.wait_one(f"{path}/a", waits("group g has 1 of its 2 pods"))
+        plane.api.post(path, one("b"))
+        for name in ("a", "b"):
+            plane.api.wait_one(f"{path}/{name}", condition("Ready"))
+        labelled = sharepod("c", gpu_request="0.5")
+        labelled["metadata"]["labels"] = {"scheduling.x-k8s.io/pod-group": "h"}
+        with pytest.raises(AssertionError, match="h is a group whose size the pod does not say"):
+            plane.api.post(path, labelled)
+
+
 def test_the_garbage_collector_leaves_a_groups_lease_alone(plane: Plane, namespace: str, crd: None) -> None:
     """Its pods are in another namespace: there are none of those names where the Lease is."""
     path = f"/api/v1/namespaces/{namespace}/pods"

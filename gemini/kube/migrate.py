@@ -7,10 +7,11 @@ of its keys, or cannot keep, is refused with what to do about it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from gemini.kube import names
+from gemini.kube.parts import Object, amounts_of, containers_of, mapping
 from gemini.kube.pod import parse_pod
 from gemini.kube.quantity import shown
 from gemini.kube.spelling import InvalidPod
@@ -46,8 +47,6 @@ _GROUP = f"write {names.POD_GROUP} and {names.POD_GROUP_SIZE}"
 _MENDS = {"scheduling.k8s.io/group-name": _GROUP, "kai.scheduler/batch-min-member": _GROUP}
 _REMOVE = "say in keys of gemini.io what it is for, or remove it"
 
-Object = Mapping[str, Any]
-
 
 def rewritten(given: Any, spelling: str) -> Any:
     """An object of a manifest, whatever its kind. Raises InvalidPod."""
@@ -77,9 +76,9 @@ def _within(given: dict[str, Any], path: tuple[str, ...], spelling: str) -> dict
 
 
 def _pod(pod: dict[str, Any], spelling: str) -> dict[str, Any]:
-    metadata, spec = _map(pod.get("metadata")), _map(pod.get("spec"))
-    annotations = _map(metadata.get("annotations"))
-    amounts = [key for one in _containers(spec) for key in _amounts(one)]
+    metadata, spec = mapping(pod.get("metadata")), mapping(pod.get("spec"))
+    annotations = mapping(metadata.get("annotations"))
+    amounts = [key for one in containers_of(spec) for key in amounts_of(one)]
     others = [other for other in spoken(pod) if other != spelling and not (spelling == VOLCANO and other == HAMI)]
     speaks = spelling in spoken(pod) or (spelling in RESOURCES and RESOURCES[spelling].number in amounts)
     if speaks and others:
@@ -149,17 +148,3 @@ def _keys(given: Any) -> Iterator[str]:
             left += one.values()
         elif isinstance(one, list):
             left += one
-
-
-def _containers(spec: Object) -> list[Object]:
-    listed = [spec.get(key) for key in ("initContainers", "containers")]
-    return [one for entries in listed if isinstance(entries, list) for one in entries if isinstance(one, dict)]
-
-
-def _amounts(container: Object) -> dict[str, Any]:
-    resources = _map(container.get("resources"))
-    return {**_map(resources.get("requests")), **_map(resources.get("limits"))}
-
-
-def _map(value: object) -> Object:
-    return value if isinstance(value, dict) else {}

@@ -6,11 +6,12 @@ another object, a PodGroup, which is not read: it is to be said on the pod then.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from gemini.kube import names, quantity
+from gemini.kube.parts import mapping
 from gemini.kube.quantity import shown
 from gemini.kube.spelling import InvalidPod, read
 
@@ -46,8 +47,6 @@ KEYS = (
 )  # fmt: skip
 GANG = "spec.schedulingGroup.podGroupName"  # of Kubernetes' own gang API, from 1.36
 
-Object = Mapping[str, Any]
-
 
 def with_group(pod: Any, heard: Collection[str]) -> Any:
     """The pod with our annotations for a group that it names in a spelling that is heard; the same object where it
@@ -55,8 +54,8 @@ def with_group(pod: Any, heard: Collection[str]) -> Any:
     said = list(_said(pod, heard))
     if not said:
         return pod
-    metadata = _map(pod.get("metadata"))
-    annotations = _map(metadata.get("annotations"))
+    metadata = mapping(pod.get("metadata"))
+    annotations = mapping(metadata.get("annotations"))
     key, name, _ = said[0]
     for other, another, _ in said[1:]:
         if another != name:
@@ -84,17 +83,13 @@ def with_group(pod: Any, heard: Collection[str]) -> Any:
 
 def _said(pod: Any, heard: Collection[str]) -> Iterator[tuple[str, str, list[tuple[str, object]]]]:
     """(key, group, sizes by key) for each place that names a group."""
-    metadata, spec = _map(_map(pod).get("metadata")), _map(_map(pod).get("spec"))
+    metadata, spec = mapping(mapping(pod).get("metadata")), mapping(mapping(pod).get("spec"))
     for keys in KEYS:
-        given = _map(metadata.get(keys.part))
+        given = mapping(metadata.get(keys.part))
         name = given.get(keys.name)
         if keys.spelling in heard and isinstance(name, str) and name.strip():
-            notes = {**_map(metadata.get("labels")), **_map(metadata.get("annotations"))}
+            notes = {**mapping(metadata.get("labels")), **mapping(metadata.get("annotations"))}
             yield keys.name, name.strip(), [(key, notes[key]) for key in keys.sizes if key in notes]
-    gang = _map(spec.get("schedulingGroup")).get("podGroupName")
+    gang = mapping(spec.get("schedulingGroup")).get("podGroupName")
     if GANGS in heard and isinstance(gang, str) and gang:
         yield GANG, gang, []
-
-
-def _map(value: object) -> Object:
-    return value if isinstance(value, dict) else {}

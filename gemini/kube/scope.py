@@ -7,12 +7,13 @@ another's nodes or scheduler is left as it is. What is not read is left out of t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 from gemini.kube import names
 from gemini.kube.othergroups import COSCHEDULING, GANGS, with_group
+from gemini.kube.parts import LISTS, Object, containers_of, mapping
 from gemini.kube.pod import marked, parse_pod
 from gemini.kube.quantity import shown
 from gemini.kube.spelling import InvalidPod
@@ -22,9 +23,6 @@ GROUPS = (GANGS, COSCHEDULING)  # of groups alone
 OTHERS = (names.KUBERNETES, names.KOORDINATOR, names.ALIYUN, names.NVIDIA, names.KUBESHARE, *VGPU_SPELLINGS, *GROUPS)
 SPELLINGS = (names.DOMAIN, *OTHERS)
 DEFAULT_SCHEDULER = "default-scheduler"
-_LISTS = ("initContainers", "containers")
-
-Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class Reading:
         return heard | {names.NVIDIA} if HAMI in heard else heard
 
     def _selects(self, pod: object) -> bool:
-        selected = _map(_map(_map(pod).get("spec")).get("nodeSelector"))
+        selected = mapping(mapping(mapping(pod).get("spec")).get("nodeSelector"))
         return bool(self.pool) and all(selected.get(key) == value for key, value in self.pool)
 
 
@@ -62,7 +60,7 @@ def read_part(pod: object, reading: Reading, schedulers: Collection[str]) -> obj
 def conflict(pod: object, reading: Reading, sharing: Collection[str]) -> InvalidPod | None:
     """A container of ours, one of `sharing`, that asks another device plugin for a card too."""
     heard = reading.of(pod)
-    for container in _containers(_map(_map(pod).get("spec"))):
+    for container in containers_of(mapping(mapping(pod).get("spec"))):
         for amounts in _amounts(container) if container.get("name") in sharing else ():
             for key, value in amounts.items():
                 gpu = key in CONVERTED or (_spoken(key, OTHERS) and key.partition("/")[2].startswith("gpu"))
@@ -75,28 +73,29 @@ def conflict(pod: object, reading: Reading, sharing: Collection[str]) -> Invalid
 
 def says(pod: object) -> bool:
     """Whether a pod says anything in our own spelling, or bears what admission wrote."""
-    metadata, spec = _map(_map(pod).get("metadata")), _map(_map(pod).get("spec"))
-    if bearers(pod) or any(_within(key, names.DOMAIN) for key in _map(metadata.get("annotations"))):
+    metadata, spec = mapping(mapping(pod).get("metadata")), mapping(mapping(pod).get("spec"))
+    if bearers(pod) or any(_within(key, names.DOMAIN) for key in mapping(metadata.get("annotations"))):
         return True
-    amounts = (part for container in _containers(spec) for part in _amounts(container))
+    amounts = (part for container in containers_of(spec) for part in _amounts(container))
     return any(_within(key, names.DOMAIN) for part in amounts for key in part)
 
 
 def bearers(pod: object) -> frozenset[str]:
     """The containers to which admission gave a share."""
-    listed = _containers(_map(_map(pod).get("spec")))
+    listed = containers_of(mapping(mapping(pod).get("spec")))
     return frozenset(str(container.get("name")) for container in listed if marked(container))
 
 
 def meant_for_others(pod: Object, schedulers: Collection[str]) -> bool:
     """Whether a pod's node was chosen, or its scheduler does not ask us; or it takes its cards by itself from what
     NVIDIA's device plugin serves."""
-    spec = _map(pod.get("spec"))
+    spec = mapping(pod.get("spec"))
     if spec.get("nodeName") or (spec.get("schedulerName") or DEFAULT_SCHEDULER) not in schedulers:
         return True
-    if not any(_within(key, names.NVIDIA) for one in _containers(spec) for amounts in _amounts(one) for key in amounts):
+    said = (key for one in containers_of(spec) for amounts in _amounts(one) for key in amounts)
+    if not any(_within(key, names.NVIDIA) for key in said):
         return False
-    return any(_by_itself(container) for container in _containers(spec))
+    return any(_by_itself(container) for container in containers_of(spec))
 
 
 def without(pod: Any, spellings: Collection[str]) -> Any:
@@ -110,7 +109,7 @@ def without(pod: Any, spellings: Collection[str]) -> Any:
         result["metadata"] = {**metadata, "labels": kept}
     if isinstance(spec, dict):
         lists = {
-            key: [_silent(one, spellings) for one in spec[key]] for key in _LISTS if isinstance(spec.get(key), list)
+            key: [_silent(one, spellings) for one in spec[key]] for key in LISTS if isinstance(spec.get(key), list)
         }
         result["spec"] = {**spec, **lists}
     return result
@@ -121,8 +120,8 @@ def without(pod: Any, spellings: Collection[str]) -> Any:
 
 def _shares(pod: Object) -> bool:
     """Whether the pod has a share that makes sense, whatever it says of a group. A group without one is another's."""
-    metadata = _map(pod.get("metadata"))
-    said = {key: value for key, value in _map(metadata.get("annotations")).items() if key not in names.GROUP_KEYS}
+    metadata = mapping(pod.get("metadata"))
+    said = {key: value for key, value in mapping(metadata.get("annotations")).items() if key not in names.GROUP_KEYS}
     try:
         return parse_pod({**pod, "metadata": {**metadata, "annotations": said}}).wanted
     except InvalidPod:
@@ -130,14 +129,14 @@ def _shares(pod: Object) -> bool:
 
 
 def _by_itself(container: Object) -> bool:
-    if _map(container.get("securityContext")).get("privileged") is True:
+    if mapping(container.get("securityContext")).get("privileged") is True:
         return True
     env = container.get("env")
-    return any(_map(one).get("name") == names.ENV_VISIBLE_DEVICES for one in (env if isinstance(env, list) else ()))
+    return any(mapping(one).get("name") == names.ENV_VISIBLE_DEVICES for one in (env if isinstance(env, list) else ()))
 
 
 def _silent(container: object, spellings: Collection[str]) -> object:
-    resources = _map(container).get("resources")
+    resources = mapping(container).get("resources")
     if not isinstance(container, dict) or not isinstance(resources, dict):
         return container
     parts = {
@@ -157,15 +156,6 @@ def _within(key: object, domain: str) -> bool:
     return isinstance(key, str) and key.startswith(f"{domain}/")
 
 
-def _containers(spec: Object) -> list[Object]:
-    listed = [spec.get(key) for key in _LISTS]
-    return [one for entries in listed if isinstance(entries, list) for one in entries if isinstance(one, dict)]
-
-
 def _amounts(container: Object) -> list[Object]:
-    resources = _map(container.get("resources"))
-    return [_map(resources.get(part)) for part in ("limits", "requests")]
-
-
-def _map(value: object) -> Object:
-    return value if isinstance(value, dict) else {}
+    resources = mapping(container.get("resources"))
+    return [mapping(resources.get(part)) for part in ("limits", "requests")]

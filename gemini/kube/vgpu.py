@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gemini.kube import names, quantity
+from gemini.kube.parts import LISTS, Object, amounts_of, containers_of, mapping
 from gemini.kube.pod import marked
 from gemini.kube.quantity import shown
 from gemini.kube.spelling import InvalidPod, read
@@ -21,7 +22,6 @@ from gemini.units import BadValue
 HAMI, VOLCANO, KAI = "hami", "volcano.sh", "kai"
 VGPU_SPELLINGS = (HAMI, VOLCANO, KAI)
 TITLES = {HAMI: "HAMi", VOLCANO: "Volcano", KAI: "KAI"}
-_LISTS = ("initContainers", "containers")
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,12 @@ KAI_LEFT = {
     "mps": "time is shared by Gemini",
 }
 
-Object = Mapping[str, Any]
-
 
 def spoken(pod: object) -> tuple[str, ...]:
     """Those of the three languages that a pod speaks."""
-    metadata, spec = _map(_map(pod).get("metadata")), _map(_map(pod).get("spec"))
-    annotations = _map(metadata.get("annotations"))
-    asked = {key for one in _containers(spec) for key, value in _amounts(one).items() if str(value) != "0"}
+    metadata, spec = mapping(mapping(pod).get("metadata")), mapping(mapping(pod).get("spec"))
+    annotations = mapping(metadata.get("annotations"))
+    asked = {key for one in containers_of(spec) for key, value in amounts_of(one).items() if str(value) != "0"}
     found = []
     if asked & ONLY_HAMI or (names.NVIDIA_GPU in asked and any(key in annotations for key in (*CHOICES, MODES[0]))):
         found.append(HAMI)
@@ -87,7 +85,7 @@ def translated(pod: object, heard: Collection[str]) -> object:
     """The pod in our own language, of those that are `heard`; the same object where it speaks none of them. Raises
     InvalidPod."""
     said = [one for one in spoken(pod) if one in heard]
-    if not said or not isinstance(pod, dict) or any(map(marked, _containers(_map(pod.get("spec"))))):
+    if not said or not isinstance(pod, dict) or any(map(marked, containers_of(mapping(pod.get("spec"))))):
         return pod  # admission has been here
     if len(said) > 1:
         first, second = TITLES[said[0]], TITLES[said[1]]
@@ -99,12 +97,12 @@ def translated(pod: object, heard: Collection[str]) -> object:
 
 def said_again(pod: Object, spelling: str) -> dict[str, Any]:
     """A pod that speaks that language, in ours. Raises InvalidPod."""
-    metadata, spec = _map(pod.get("metadata")), _map(pod.get("spec"))
-    annotations = dict(_map(metadata.get("annotations")))
+    metadata, spec = mapping(pod.get("metadata")), mapping(pod.get("spec"))
+    annotations = dict(mapping(metadata.get("annotations")))
     ours = _kai(annotations, spec) if spelling == KAI else _vgpu(spelling, annotations, spec)
     _add(annotations, ours, _key_of(pod, spelling))
     keys = RESOURCES[spelling].all if spelling in RESOURCES else ()
-    lists = {part: [_without(one, keys) for one in spec[part]] for part in _LISTS if isinstance(spec.get(part), list)}
+    lists = {part: [_without(one, keys) for one in spec[part]] for part in LISTS if isinstance(spec.get(part), list)}
     return {**pod, "metadata": {**metadata, "annotations": annotations}, "spec": {**spec, **lists}}
 
 
@@ -127,8 +125,8 @@ def _add(annotations: dict[str, Any], ours: Mapping[str, str], spelled: str) -> 
 
 def _vgpu(spelling: str, annotations: Object, spec: Object) -> dict[str, str]:
     result = _choices(annotations)
-    for container in _containers(spec):
-        asked = {key: value for key, value in _amounts(container).items() if str(value) != "0"}
+    for container in containers_of(spec):
+        asked = {key: value for key, value in amounts_of(container).items() if str(value) != "0"}
         if any(key in RESOURCES[spelling].all for key in asked):
             name = str(container.get("name"))
             result |= {f"{key}.{name}": value for key, value in _share(RESOURCES[spelling], asked, container)}
@@ -137,7 +135,7 @@ def _vgpu(spelling: str, annotations: Object, spec: Object) -> dict[str, str]:
 
 def _share(keys: Keys, asked: Object, container: Object) -> Iterator[tuple[str, str]]:
     """A container's share: memory and cores are of each card; without memory it is all of it."""
-    given = _amounts(container)
+    given = amounts_of(container)
     for key in keys.others:
         if key in asked or (key == PRIORITY and key in given):  # of which 0 is the highest, not none
             raise InvalidPod(key, f"{shown(given[key])} is not kept; {_instead(key)}")
@@ -216,17 +214,17 @@ def _kai(annotations: Object, spec: Object) -> dict[str, str]:
         if key in annotations and str(annotations[key]).lower() != "false":
             raise InvalidPod(key, f"{shown(annotations[key])} is not kept; {mend}")
     listed = spec.get("containers")
-    known = [str(_map(one).get("name")) for one in (listed if isinstance(listed, list) else ())]
+    known = [str(mapping(one).get("name")) for one in (listed if isinstance(listed, list) else ())]
     name = str(annotations.get(CONTAINER, known[0] if known else ""))
-    if name not in [str(one.get("name")) for one in _containers(spec)]:
+    if name not in [str(one.get("name")) for one in containers_of(spec)]:
         raise InvalidPod(
             CONTAINER, f"the pod has no container {shown(name)}; it has {', '.join(map(shown, known[:8]))}"
         )
     if FRACTION in annotations and MEMORY in annotations:
         problem = f"{shown(annotations[MEMORY])} beside {FRACTION} {shown(annotations[FRACTION])}; keep one of the two"
         raise InvalidPod(MEMORY, problem)
-    for container in _containers(spec):
-        if str(_amounts(container).get(names.NVIDIA_GPU, "0")) != "0":
+    for container in containers_of(spec):
+        if str(amounts_of(container).get(names.NVIDIA_GPU, "0")) != "0":
             key = FRACTION if FRACTION in annotations else MEMORY
             beside = f"{names.NVIDIA_GPU} of container {shown(container.get('name'))}"
             raise InvalidPod(key, f"{shown(annotations[key])} beside {beside}; keep one of the two")
@@ -255,17 +253,17 @@ def _fraction(value: object) -> int:
 
 def _key_of(pod: Object, spelling: str) -> str:
     """A key by which the pod speaks that language."""
-    annotations = _map(_map(pod.get("metadata")).get("annotations"))
+    annotations = mapping(mapping(pod.get("metadata")).get("annotations"))
     if spelling == KAI:
         return next(key for key in KAI_KEYS if key in annotations)
     keys = RESOURCES[spelling].all
-    listed = [key for one in _containers(_map(pod.get("spec"))) for key in _amounts(one)]
+    listed = [key for one in containers_of(mapping(pod.get("spec"))) for key in amounts_of(one)]
     said = [key for key in listed if key in keys]
     return next((key for key in said if key != names.NVIDIA_GPU), said[0] if said else keys[0])
 
 
 def _without(container: object, keys: Collection[str]) -> object:
-    resources = _map(container).get("resources")
+    resources = mapping(container).get("resources")
     if not isinstance(container, dict) or not isinstance(resources, dict) or not keys:
         return container
     parts = {
@@ -273,17 +271,3 @@ def _without(container: object, keys: Collection[str]) -> object:
         for part, amounts in resources.items()
     }
     return {**container, "resources": parts}
-
-
-def _containers(spec: Object) -> list[Object]:
-    listed = [spec.get(key) for key in _LISTS]
-    return [one for entries in listed if isinstance(entries, list) for one in entries if isinstance(one, dict)]
-
-
-def _amounts(container: Object) -> dict[str, Any]:
-    resources = _map(container.get("resources"))
-    return {**_map(resources.get("requests")), **_map(resources.get("limits"))}
-
-
-def _map(value: object) -> Object:
-    return value if isinstance(value, dict) else {}

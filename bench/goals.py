@@ -57,6 +57,7 @@ GOALS: dict[str, Goal] = {
     "share.10s.p99": Goal(3, "error over any 10 s, p99", 0.1, "pp"),
     "limit.1s": Goal(4, "above the limit over any 1 s, p99", 1.1, "pp"),
     "limit.100ms": Goal(4, "above the limit over any 100 ms, p99", 11, "pp"),
+    "limit.had": Goal(4, "had of a limit, where limits leave the card idle", 0.985, at_least=True),
     "convergence.250ms": Goal(5, "error by 250 ms", 5, "pp"),
     "convergence.500ms": Goal(5, "error by 0.5 s", 2, "pp"),
     "convergence.1100ms": Goal(5, "error by 1.1 s", 1, "pp"),

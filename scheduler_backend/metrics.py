@@ -18,6 +18,7 @@ from libhook import info
 from scheduler_backend import bounds
 from scheduler_backend.core.policy import entitled_shares
 from scheduler_backend.core.seat import State
+from scheduler_backend.tally import BUSY
 
 if TYPE_CHECKING:
     from scheduler_backend.server import Server
@@ -88,6 +89,14 @@ def _waited_ns(server: Server, tenant: str, gpu: int) -> int:
     return server.tallies[tenant, gpu].wait.sum_ns + waits_ns
 
 
+def _waited_lately_ns(server: Server, tenant: str, gpu: int, now_ns: int) -> int:
+    """Of the last window."""
+    machine = server.node.machines[gpu]
+    seat = machine.seats[tenant]
+    waits_ns = now_ns - seat.waiting_since_ns if seat.state in (State.WAITING, State.PAUSED) else 0
+    return min(machine.policy.window_ns, server.tallies[tenant, gpu].waited.used_ns(now_ns) + waits_ns)
+
+
 def _cards(value: Callable[[Server, int], float]) -> Callable[[Server], Iterator[Sample]]:
     def samples(server: Server) -> Iterator[Sample]:
         for gpu in server.gpus:
@@ -143,6 +152,22 @@ def achieved(server: Server, tenant: str, gpu: int) -> float:
     return min(1.0, machine.usage_ns(tenant, now_ns)[1] / window_ns)
 
 
+def owed(server: Server, tenant: str, gpu: int) -> float:
+    """Its part of the time in which it wants the card: its request; its limit, where the limits of those that have
+    processes leave the card idle, for nobody else may take that."""
+    spec = server.node.tenants[tenant]
+    return (spec.request_ppm if server.node.machines[gpu].is_full() else spec.limit_ppm) / 1e6
+
+
+def missed(server: Server, tenant: str, gpu: int) -> float:
+    """What it did not get of that over the last window, as a part of the GPU's time."""
+    now_ns = time.monotonic_ns()
+    window_ns = min(server.node.policy.window_ns, max(1, now_ns - server.started_ns))
+    had = achieved(server, tenant, gpu)
+    wanted = min(1.0, had + _waited_lately_ns(server, tenant, gpu, now_ns) / window_ns)
+    return max(0.0, owed(server, tenant, gpu) * wanted - had) if wanted > BUSY else 0.0
+
+
 def held_ns(server: Server, tenant: str, gpu: int) -> int:
     """Held time up to now."""
     return server.node.machines[gpu].usage_ns(tenant, time.monotonic_ns())[0]
@@ -158,6 +183,10 @@ METRICS: tuple[Row, ...] = (
     Row("gemini_entitled_ratio", _G, "What the policy owes it if all tenants are always busy.", _SEAT,
         _entitled),
     Row("gemini_achieved_ratio", _G, "GPU time held / elapsed over the last window.", _SEAT, _seats(achieved)),
+    Row("gemini_owed_ratio", _G, "What it is owed of the time in which it wants the GPU: its request; its limit, where "
+        "the limits leave the GPU idle.", _SEAT, _seats(owed)),
+    Row("gemini_missed_ratio", _G, "What it did not get of that over the last window / elapsed.", _SEAT,
+        _seats(missed)),
     Row("gemini_held_seconds", _C, "GPU time held, grant to drain confirmed.", _SEAT,
         _seats(lambda s, t, g: held_ns(s, t, g) / 1e9)),
     Row("gemini_reported_busy_seconds", _C, "GPU time of its work, as its library measured it.", _SEAT,

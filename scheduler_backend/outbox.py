@@ -183,6 +183,8 @@ class Outbox(ABC):
         tally = self.tallies[action.tenant, action.gpu]
         tally.grants += 1
         tally.wait.add(action.wait_ns)
+        now_ns = self.node.machines[action.gpu].now_ns
+        tally.waited.add(now_ns - action.wait_ns, now_ns)
         if action.wait_ns > action.gap_ns:  # it waited already when the token became free: a hand-over
             self._handed_now = action
 

@@ -100,7 +100,7 @@ class Server(Intake):
         for commons in (self.messages, self.hellos):
             commons.join(endpoint.party)
         for gpu in spec.gpus:
-            self.tallies[spec.name, gpu] = SeatTally()
+            self.tallies[spec.name, gpu] = SeatTally(self.node.policy.window_ns)
         self.handle(ev.TenantAdded(spec))
         for nonce, pid, started in known or ():
             self._remember(endpoint, nonce, pid, started)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
+from scheduler_backend.core.window import Window
+
 RECENT = 2048  # samples that a percentile is taken over
+BUSY = 0.5  # who wants the card for less of the time misses nothing of it: one short burst may wait for a quota's end
 SETTLED = 64  # ... put in order anew when one in so many is new: sorting them takes a quarter of a millisecond
 
 
@@ -54,9 +57,11 @@ class SeatTally:
     later word.
     """
 
-    __slots__ = ("_said", "_said_by", "charged", "grants", "leases_lost", "overran", "overuse", "revokes", "wait")
+    __slots__ = (
+        "_said", "_said_by", "charged", "grants", "leases_lost", "overran", "overuse", "revokes", "wait", "waited",
+    )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, window_ns: int) -> None:
         self.grants = 0
         self.revokes = 0
         self.leases_lost = 0
@@ -65,6 +70,7 @@ class SeatTally:
         self._said_by: dict[int, Work] = {}  # client -> its last Stats
         self._said = Work()  # the sum of what all have said, those that are gone too
         self.wait = Series()
+        self.waited = Window(window_ns)  # when it waited of late
         self.overuse = Series()
 
     def say(self, client: int, work: Work, *, again: bool) -> None:

@@ -15,6 +15,7 @@ from scheduler_backend.logs import printable
 Tenant = dict[str, Any]  # of the daemon's answer
 Row = tuple[Tenant, dict[str, Any]]  # a tenant on one of its cards; the second is empty where nothing is known of it
 GIB, MIB = 1 << 30, 1 << 20
+MISSED = 0.005  # from so much on it is shown without being asked for
 MOST_COMMAND = 60  # characters of a command
 
 
@@ -88,6 +89,8 @@ COLUMNS = (
     Column("CLASS", lambda t, _: str(t.get("class", "-")), "latency, or batch"),
     Column("ENTITLED", lambda t, c: percent(_here(t, c, "entitled")), "what it would get now if all were busy always"),
     Column("ACHIEVED", lambda t, c: percent(_here(t, c, "achieved")), "what it did get in the last second"),
+    Column("MISSED", lambda t, c: percent(_here(t, c, "missed")),
+           "what it did not get of its request while it wanted the card; of its limit, where limits leave that idle"),
     Column("DUTY", lambda t, _: percent(t.get("duty")),
            "part of the time that it holds the card in which its work runs there; below 82 % it runs beside others"),
     Column("MEMORY", _memory, "memory that it holds, of its limit if it has one"),
@@ -101,7 +104,8 @@ COLUMNS = (
 NAMES = tuple(column.name for column in COLUMNS)
 # Left out where a line has no room, in this order.
 DISPENSABLE = (
-    "COMMAND", "CLASS", "DUTY", "LAUNCHES", "PROCESSES", "WAIT P99", "ENTITLED", "PID", "LIMIT", "GPU", "USER",
+    "COMMAND", "CLASS", "DUTY", "LAUNCHES", "PROCESSES", "WAIT P99", "ENTITLED", "PID", "LIMIT", "GPU", "MISSED",
+    "USER",
 )  # fmt: skip
 
 
@@ -132,7 +136,8 @@ def cells(rows: Sequence[Row], names: Sequence[str]) -> list[list[str]]:
 
 def fitting(rows: Sequence[Row], width: int) -> list[str]:
     """The columns for which a line of so many characters has room."""
-    of_interest = {  # where all are one user's, nobody asks whose; and where nobody is host-bound, what they use
+    of_interest = {  # where all are one user's, nobody asks whose; where nobody is host-bound, what they use; and so on
+        "MISSED": any((_here(tenant, card, "missed") or 0.0) >= MISSED for tenant, card in rows),
         "USER": len({tenant.get("user") for tenant, _ in rows}) > 1,
         "DUTY": any(tenant.get("beside") for tenant, _ in rows),
     }

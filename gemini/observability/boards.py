@@ -45,7 +45,7 @@ class Board(NamedTuple):
 
 NEUTRAL = ((None, "blue"),)
 NONE_IS_GOOD = ((None, "green"), (1, "red"))
-MISSED = f"gemini:missed:ratio > {1 - WHOLE:.1g} * gemini_request_ratio"
+MISSED = f"gemini:missed:ratio > {1 - WHOLE:.1g} * (gemini_owed_ratio or gemini_request_ratio)"
 
 
 def stat(title: str, text: str, unit: str, expr: str, steps: tuple[tuple[float | None, str], ...], width: int) -> Panel:
@@ -64,7 +64,7 @@ OPERATORS = Board(
              "avg(gemini_gpu:held:ratio)", NEUTRAL, 5),
         stat("Idle (% of all cards)", "Part of the cards' time in which nobody held them.", "percentunit",
              "1 - avg(gemini_gpu:held:ratio)", ((None, "green"), (0.5, "yellow")), 5),
-        stat("Tenants that miss their share", f"Those that get less than {WHOLE:.0%} of what their request gives them.",
+        stat("Tenants that miss their share", f"Those that get less than {WHOLE:.0%} of what their share gives them.",
              "none", f"count({MISSED}) or vector(0)", NONE_IS_GOOD, 5),
         stat("Cards out of service", "They have failed; nobody new is placed there.", "none",
              'max(gemini_extender_cards{state="unhealthy"}) or vector(0)', NONE_IS_GOOD, 4),
@@ -75,7 +75,7 @@ OPERATORS = Board(
               (Query("gemini:held:ratio", "{{tenant}}"), Query("gemini_request_ratio", "{{tenant}} request", "dashed"),
                Query("gemini_limit_ratio", "{{tenant}} limit", "dotted")), width=24),
         Panel("Share missed by each tenant (% of a card)", "What a tenant did not get of its request, for as much of "
-              "the time as it wanted the card.",
+              "the time as it wanted the card; of its limit, where the limits leave the card idle.",
               "percentunit", (Query("gemini:missed:ratio", "{{tenant}}"),)),
         Panel("Alerts that fire (number)", "As Prometheus has them.", "none",
               (Query('sum by (alertname, severity) (ALERTS{alertname=~"Gemini.*", alertstate="firing"})',

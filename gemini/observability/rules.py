@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from scheduler_backend.tally import BUSY
+
 RATE_SCRAPES = 4
 # A server that gave each tenant its request as a rate would, while the tenant wants the card, give it request x wanted.
-OWED = "gemini_request_ratio * gemini:wanted:ratio"
+# Where the limits leave the card idle that is its limit x wanted: gemini_owed_ratio says which.
+OWED = "(gemini_owed_ratio or gemini_request_ratio) * gemini:wanted:ratio"
 WHOLE = 0.9  # a share is missed below this part of what is owed (as in row 17 of bench/goals.py)
-BUSY = 0.5  # by a tenant that wants the card for so much of the time: one short burst may well wait for a quota's end
 # A scrape in a cluster names a tenant's series by its pod (RELABEL), a card's by the daemon's.
 POD = "namespace, pod, container"
 CARD_MEMORY = f"sum without ({POD}) (gemini_gpu_memory_bytes)"
@@ -60,7 +62,8 @@ RECORDS: tuple[Record, ...] = (
            "Part of the time in which a tenant held the token or waited for it."),
     Record("gemini:missed:ratio",
            f"clamp_min({OWED} - gemini:held:ratio, 0) * (gemini:wanted:ratio > bool {BUSY})",
-           "What a tenant did not get of its request, for as much of the time as it wanted the card."),
+           "What a tenant did not get of its request, for as much of the time as it wanted the card; of its limit, "
+           "where the limits leave the card idle."),
     Record("gemini:overuse:ratio", "rate(gemini_overuse_seconds_sum_total[$rate])",
            "Part of the time in which a tenant held the token past its quota; charged to it."),
     Record("gemini_gpu:promised:ratio", f"sum without (tenant, {POD}) (gemini_request_ratio) or {NOBODY}",
@@ -81,7 +84,7 @@ ALERTS: tuple[Alert, ...] = (
         f"< {WHOLE}",
         20,
         "critical",
-        "{{ $labels.tenant }} gets {{ $value | humanizePercentage }} of what its request gives it on {{ $labels.gpu }}",
+        "{{ $labels.tenant }} gets {{ $value | humanizePercentage }} of what its share gives it on {{ $labels.gpu }}",
         "Look for kernels longer than the quota (GeminiOveruse), processes outside the library (GeminiOutside, "
         "GeminiStranger) and a machine that stalls; `gemini trace plot` shows who held the card when.",
     ),

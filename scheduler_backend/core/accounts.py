@@ -165,7 +165,7 @@ class Accounts:
         """Has it a limit below the whole?"""
         return seat.limit_ppm < WHOLE_PPM
 
-    def _is_full(self) -> bool:
+    def is_full(self) -> bool:
         """Do the limits of those that have processes let them fill the card? Else it has time that nobody may have."""
         return sum(seat.limit_ppm for seat in self.seats.values() if seat.members) >= WHOLE_PPM
 
@@ -182,7 +182,7 @@ class Accounts:
         """
         held_ns = event.held_ns
         if held_ns > 0:
-            if self.is_limited(seat) and seat.duty.believed and not self._is_full():
+            if self.is_limited(seat) and seat.duty.believed and not self.is_full():
                 held_ns = min(held_ns, event.busy_ns or held_ns)
             most_ns = self.policy.hop_most_ns if self.contended else self.policy.hop_alone_most_ns
             hop_ns = min(max(0, span_ns - held_ns), most_ns)
@@ -198,7 +198,7 @@ class Accounts:
         """
         if not (busy_ns and self.is_limited(seat) and self.policy.shared_limits and seat.duty.believed):
             return
-        if self._is_full():
+        if self.is_full():
             return
         unused_ns = seat.held_ns - max(busy_ns, seat.held_ns // USED_DIVISOR)
         unused_ns = max(unused_ns, -self.policy.hop_alone_most_ns)  # below 0: it worked while its time passed for a hop

@@ -212,7 +212,7 @@ class Rows(Sharing):
         self.quota_until_ns = now_ns + quota_ns
         self.hop_ns = self._hop_of(seat, quota_ns)
         self.charge_from_ns = now_ns + self.hop_ns
-        if self.contended and self._is_full():
+        if self.contended and self.is_full():
             self._hold_back()
         self.closing_ns = self.settled_until_ns = self.silent = 0
         self._busy_ns = self._launches = 0

@@ -62,6 +62,23 @@ def test_all_of_the_table_is_there_and_counts(rig: Rig) -> None:
     assert not scrape(rig)["gemini_request_ratio"]
 
 
+def test_where_limits_leave_the_card_idle_the_limit_is_owed(rig: Rig) -> None:
+    def owed(name: str) -> float:
+        return next(value for (tenant, _), value in scrape(rig)["gemini_owed_ratio"].items() if tenant == name)
+
+    rig.tenant("a", 0.2, 0.3, gpus=[0])
+    rig.tenant("b", 0.1, 0.2, gpus=[0])
+    a, b = rig.client("a"), rig.client("b")
+    assert (owed("a"), owed("b")) == (0.3, 0.2)
+    rig.tenant("c", 0.5, gpus=[0])
+    assert owed("a") == 0.3  # nothing of it runs yet
+    c = rig.client("c")
+    assert (owed("a"), owed("b"), owed("c")) == (0.2, 0.1, 0.5)
+    for client, name in ((a, "a"), (b, "b"), (c, "c")):
+        client.close()
+        rig.http("DELETE", f"/tenants/{name}")
+
+
 def test_time_waited_grows_while_the_token_does_not_come(tmp_path: Path) -> None:
     settings = tmp_path / "gemini.toml"
     settings.write_text("lease_margin_ms = 600000\n")  # the holder keeps it, whatever it does
@@ -77,6 +94,9 @@ def test_time_waited_grows_while_the_token_does_not_come(tmp_path: Path) -> None
         def waited() -> float:
             return next(value for (name, _), value in scrape(rig)["gemini_wait_seconds_sum"].items() if name == "b")
 
+        assert scrape(rig)["gemini_missed_ratio"].keys() == scrape(rig)["gemini_held_seconds"].keys()
+        wait_for(lambda: rig.of("b")["missed"] > 0.35)  # of its request of 0.4, in the window that follows
+        assert rig.of("a")["missed"] == 0
         before = waited()
         wait_for(lambda: waited() > before + 0.05)
         assert rig.of("b")["grants"] == 0

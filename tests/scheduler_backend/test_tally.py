@@ -37,7 +37,7 @@ def test_what_a_process_counted_stays_when_it_is_gone():
 
 
 def test_work_is_the_later_word_of_returns_and_of_what_each_client_says_of_all_its_life():
-    tally = SeatTally()
+    tally = SeatTally(1_000_000_000)
     tally.say(1, Work(100, 5_000), again=False)  # alone: it returns nothing
     assert tally.work == Work(100, 5_000)
     tally.charged = tally.charged.plus(Work(150, 7_000))

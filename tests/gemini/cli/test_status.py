@@ -15,10 +15,10 @@ TENANT: dict[str, Any] = {
     "name": "a", "user": "ann", "request": 0.5, "limit": 0.6, "entitled": 0.5, "achieved": 0.499, "launches": 7,
     "wait_ms_p99": 21.04, "memory_bytes": 1 << 30, "memory_limit_bytes": 4 << 30, "clients": [999999998, 2],
     "registered_by": [999999999], "gpus": [0], "enforced": "yes", "class": "batch",
-    "beside": True, "duty": 0.45,
+    "beside": True, "duty": 0.45, "missed": 0.021,
 }  # fmt: skip
-ROW = ["a", "ann", "999999999", "0", "0.5", "0.6", "batch", "50.0 %", "49.9 %", "45.0 %", "1/4 GiB", "21.0 ms", "7",
-       "2", "yes", "-"]  # fmt: skip
+ROW = ["a", "ann", "999999999", "0", "0.5", "0.6", "batch", "50.0 %", "49.9 %", "2.1 %", "45.0 %", "1/4 GiB",
+       "21.0 ms", "7", "2", "yes", "-"]  # fmt: skip
 
 
 def test_a_full_answer_becomes_a_full_row() -> None:
@@ -27,7 +27,7 @@ def test_a_full_answer_becomes_a_full_row() -> None:
 
 def test_what_the_daemon_does_not_say_is_a_dash() -> None:
     assert cells(rows_of([{"name": "a", "request": 0, "limit": 1}]), NAMES)[1] == [
-        "a", "-", "-", "-", "0", "1", *["-"] * 10]  # fmt: skip
+        "a", "-", "-", "-", "0", "1", *["-"] * 11]  # fmt: skip
 
 
 def test_a_tenant_on_two_cards_has_a_row_for_each() -> None:
@@ -60,6 +60,14 @@ def test_how_much_a_host_bound_program_uses_of_what_it_holds_is_shown_where_ther
     at = lines[0].index("DUTY")
     assert [line[at] for line in lines[1:]] == ["45.0 %", "99.0 %"]
     assert "DUTY" not in fitting(rows[1:], 1000)
+
+
+def test_what_somebody_missed_is_shown_where_somebody_did() -> None:
+    rows = rows_of([TENANT, {**TENANT, "missed": 0.001}])
+    lines = cells(rows, fitting(rows, 150))
+    at = lines[0].index("MISSED")
+    assert [line[at] for line in lines[1:]] == ["2.1 %", "0.1 %"]
+    assert "MISSED" not in fitting(rows[1:], 1000)
 
 
 def test_columns_are_chosen_by_name() -> None:

@@ -67,6 +67,10 @@ CASES: tuple[Case, ...] = (
     Case("GeminiShareMissed", "1 ms of work, 1 ms of host time", seat(0.41, 0.18, request=0.5), 10, None),
     Case("GeminiShareMissed", "a short burst now and then, each after a wait", seat(0.01, 0.1), 10, None),
     Case("GeminiShareMissed", "not for long enough", seat(0.35, 0.65), 4, None),
+    Case("GeminiShareMissed", "its request, though the limits leave the card idle", {
+        **seat(0.2, 0.8, request=0.2, limit=0.25), **series("gemini_owed_ratio", SEAT, "0.25x60")}, 10, SEAT),
+    Case("GeminiShareMissed", "its limit, as the limits leave the card idle", {
+        **seat(0.248, 0.752, request=0.2, limit=0.25), **series("gemini_owed_ratio", SEAT, "0.25x60")}, 10, None),
     Case("GeminiShareMissed", "was promised nothing", seat(0.0, 1.0, request=0), 10, None),
     Case("GeminiOutside", "one process", series("gemini_outside_processes", SEAT, "1x60"), 5, SEAT),
     Case("GeminiOutside", "for a moment", series("gemini_outside_processes", SEAT, "0x10 1 0x40"), 3, None),

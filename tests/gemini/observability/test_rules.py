@@ -116,6 +116,12 @@ def test_shares_are_recorded_for_tenants_and_cards(promtool: Path, tmp_path: Pat
     assert play(promtool, tmp_path, [{**told(given), "promql_expr_test": tests}]) == ""
 
 
+def test_of_limits_that_leave_the_card_idle_the_limit_is_owed(promtool: Path, tmp_path: Path) -> None:
+    given = {**seat(0.23, 0.77, request=0.2, limit=0.25), **series("gemini_owed_ratio", SEAT, "0.25x60")}
+    asked = samples("round(gemini:missed:ratio, 0.001)", 10, [(SEAT, 0.02)])
+    assert play(promtool, tmp_path, [{**told(given), "promql_expr_test": [asked]}]) == ""
+
+
 def test_a_wrong_expectation_is_found_out(promtool: Path, tmp_path: Path) -> None:
     """Lest the tests above hold whatever the rules say."""
     wrong = samples("round(gemini:held:ratio, 0.001)", 10, [(SEAT, 0.4)])

@@ -61,7 +61,7 @@ def test_a_share_missed_on_purpose_and_a_tenant_without_the_library_fire_their_a
                 found = until(fired, "GeminiShareMissed of train and GeminiOutside of loose", PATIENCE)
                 (missed,) = found["GeminiShareMissed"]
                 assert re.fullmatch(
-                    r"train gets [\d.]+% of what its request gives it on GPU-[\w-]+", missed["annotations"]["summary"]
+                    r"train gets [\d.]+% of what its share gives it on GPU-[\w-]+", missed["annotations"]["summary"]
                 )
                 assert {rule["health"] for rule in watching.rules()} == {"ok"}
                 asked = [record.name for record in rules.RECORDS]

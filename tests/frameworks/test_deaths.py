@@ -65,7 +65,7 @@ class Process:
 
 @pytest.fixture
 def bed() -> Iterator[Bed]:
-    with Bed(sim="profile=h200,memory=32GiB") as made:
+    with Bed(sim="profile=h200,context=32MiB,growth=0,memory=32GiB") as made:
         yield made
 
 

@@ -86,7 +86,7 @@ def test_a_program_prints_the_same_with_and_without_a_share(name: str, card: str
     python = python_of(what.environment)
     if python is None:
         pytest.fail(f"{what.environment} is not there; make frameworks fetches it")
-    spec, settings = f"profile=h200,memory=16GiB,id={card}", dict(what.settings)
+    spec, settings = f"profile=h200,context=32MiB,growth=0,memory=16GiB,id={card}", dict(what.settings)
     command = [*(with_nodes(tmp_path) if what.nodes else []), str(python), str(HERE / what.program)]
     simulated = {**settings, **sim_environment(spec), "LD_PRELOAD": " ".join(sim_front())}
     alone = run(command, simulated)
@@ -101,7 +101,7 @@ def test_workers_of_torch_multiprocessing_are_within_a_share_of_the_python_api(c
     python = python_of("torch-cu13")
     if python is None:
         pytest.fail("torch-cu13 is not there; make frameworks fetches it")
-    spec = f"profile=h200,memory=16GiB,id={card}"
+    spec = f"profile=h200,context=32MiB,growth=0,memory=16GiB,id={card}"
     ours = {
         **sim_environment(spec),
         "PLACE": str(tmp_path),

@@ -59,7 +59,7 @@ static void end(struct CUctx_st *ctx) {
         stream_end(stream);
     }
     queue_end_context(ctx);
-    uint64_t bytes = spec()->context_bytes;
+    uint64_t bytes = spec()->context_bytes + (ctx->grown ? spec()->growth_bytes : 0);
     for (int limit = 0; limit < LIMITS; limit++)
         bytes += set_aside(limit, ctx->limit[limit]);
     card_change(ctx->device, bytes, false, -1);

@@ -36,6 +36,7 @@ struct CUctx_st {
     bool primary;
     int references; /* of the primary context: retains */
     uint64_t id;
+    atomic_bool grown; /* it ran a kernel: spec.growth_bytes */
     uint32_t peers; /* bit per device that peer access was enabled to */
     size_t limit[LIMITS];
     int cache_config, shared_config;

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "libhook/sim/driver/module.h"
+#include "libhook/sim/model/roofline.h"
 
 enum { ATTRIBUTES = 16, SHARED_MOST = 232448, SHARED_SM = 233472, THREADS_SM = 2048, BLOCKS_SM = 32 };
 
@@ -190,6 +191,13 @@ static int resident(int threads, size_t shared) {
     int by_shared = (int)(SHARED_SM / (shared + 1024));
     blocks = blocks < BLOCKS_SM ? blocks : BLOCKS_SM;
     return blocks < by_shared ? blocks : by_shared;
+}
+
+uint64_t function_parts(const struct kernel_facts *facts, const CUDA_KERNEL_NODE_PARAMS *p) {
+    uint64_t blocks = (uint64_t)p->gridDimX * p->gridDimY * p->gridDimZ;
+    int fit = resident((int)(p->blockDimX * p->blockDimY * p->blockDimZ), p->sharedMemBytes + facts->shared_bytes);
+    uint64_t room = (uint64_t)(fit > 0 ? fit : 1) * (uint64_t)roofline_of(spec()->profile)->multiprocessors;
+    return blocks < room ? (blocks * SIM_WHOLE + room - 1) / room : SIM_WHOLE;
 }
 
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(

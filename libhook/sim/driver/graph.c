@@ -159,6 +159,8 @@ CUresult graph_run(struct CUstream_st *stream, struct CUgraphNode_st *const *ord
         if (op->type == CU_GRAPH_NODE_TYPE_KERNEL && !op->kernel.facts->collective) {
             work.kernels++;
             work.duration_ns += op->kernel.duration_ns;
+            uint64_t parts = op->kernel.parts ? op->kernel.parts : SIM_WHOLE;
+            work.until = parts > work.until ? parts : work.until;
             continue;
         }
         if (op->type == CU_GRAPH_NODE_TYPE_EMPTY)

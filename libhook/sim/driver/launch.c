@@ -57,6 +57,8 @@ static CUresult time_of(const struct kernel_facts *facts, const CUDA_KERNEL_NODE
     work->kind = SIM_KERNEL;
     work->kernels = 1;
     work->duration_ns = facts->fixed_ns;
+    if (spec()->overlap)
+        work->until = function_parts(facts, p);
     if (facts->by_shape) {
         uint64_t blocks = (uint64_t)p->gridDimX * p->gridDimY * p->gridDimZ;
         uint64_t threads = (uint64_t)p->blockDimX * p->blockDimY * p->blockDimZ;
@@ -95,6 +97,7 @@ CUresult op_kernel_resolve(struct op_kernel *kernel) {
     kernel->duration_ns = work.duration_ns;
     kernel->group = work.arg;
     kernel->peers = work.peers;
+    kernel->parts = work.until;
     return CUDA_SUCCESS;
 }
 
@@ -116,6 +119,7 @@ static CUresult launch(
         op.kernel.duration_ns = work.duration_ns;
         op.kernel.group = work.arg;
         op.kernel.peers = work.peers;
+        op.kernel.parts = work.until;
         for (unsigned int i = 0; config && i < config->numAttrs; i++)
             if (config->attrs[i].id > 0 && config->attrs[i].id < 20)
                 op.kernel.attribute[config->attrs[i].id] = config->attrs[i].value;

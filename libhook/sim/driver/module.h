@@ -23,4 +23,7 @@ CUresult memory_global(struct CUctx_st *ctx, struct symbol *symbol);
 /* Load its code, if that was not done yet (spec.load_ns). */
 void function_load(CUfunction handle);
 
+/* What of the card such a launch takes, of SIM_WHOLE: its blocks, of those that fit on all multiprocessors at once. */
+uint64_t function_parts(const struct kernel_facts *facts, const CUDA_KERNEL_NODE_PARAMS *params);
+
 #endif

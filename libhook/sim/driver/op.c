@@ -24,6 +24,7 @@ CUresult op_run(struct CUstream_st *stream, const struct op *op) {
                 .kernels = 1,
                 .duration_ns = op->kernel.duration_ns,
                 .arg = op->kernel.group,
+                .until = op->kernel.parts,
                 .peers = op->kernel.peers},
             NULL);
     case CU_GRAPH_NODE_TYPE_MEMCPY: return op_copy_run(stream, &op->copy);

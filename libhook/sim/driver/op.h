@@ -10,7 +10,7 @@
 struct op_kernel {
     CUDA_KERNEL_NODE_PARAMS params; /* kernelParams and extra as the program gave them, or into `arguments` */
     const struct kernel_facts *facts;
-    uint64_t duration_ns, group;
+    uint64_t duration_ns, group, parts; /* parts: of SIM_WHOLE; 0: all */
     uint32_t peers;
     void **arguments;
     CUlaunchAttributeValue attribute[20];

@@ -169,10 +169,22 @@ static void obey_legacy_rules(struct CUstream_st *stream, struct queue *q, bool 
     }
 }
 
+/* What a context's first kernel makes the driver take of the card. */
+static CUresult grow(struct CUctx_st *ctx) {
+    if (!spec()->growth_bytes || atomic_load_explicit(&ctx->grown, memory_order_relaxed) ||
+        atomic_exchange(&ctx->grown, true))
+        return CUDA_SUCCESS;
+    CUresult result = card_change(ctx->device, spec()->growth_bytes, true, 0);
+    atomic_store(&ctx->grown, result == CUDA_SUCCESS);
+    return result;
+}
+
 CUresult queue_push(struct CUstream_st *stream, const struct work *work, uint64_t *index) {
     struct queue *q = __atomic_load_n(&stream->queue, __ATOMIC_ACQUIRE);
     if (__builtin_expect(!q, 0))
         TRY(queue_of(stream, &q));
+    if (work->kind == SIM_KERNEL || work->kind == SIM_COLLECTIVE)
+        TRY(grow(stream->ctx));
     bool walk =
         stream->kind == STREAM_LEGACY && atomic_load_explicit(&stream->ctx->blocking_streams, memory_order_relaxed);
     if (walk)

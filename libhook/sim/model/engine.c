@@ -22,7 +22,7 @@ static const struct sim_entry *head_of(struct engine *engine, const struct sim_q
 /* The queue has a new head, or none. */
 static void meet(struct engine *engine, uint32_t index, uint64_t since_ns) {
     struct sim_queue *queue = &engine->state->queue[index];
-    queue->started = 0;
+    queue->started = queue->on_engine = 0;
     if (queue->head >= engine->tail[index]) {
         queue->ready_ns = SIM_NEVER;
         return;
@@ -165,7 +165,14 @@ static bool settle(struct engine *engine) {
 struct choice {
     int own, next, copy[2]; /* queues: of the current context, of the next context in turn, for the copy engines */
     uint32_t distance;
+    uint32_t taken; /* parts of the compute engine, by what runs there */
 };
+
+/* What of the compute engine this head takes. */
+static uint32_t parts(const struct engine *engine, const struct sim_entry *entry) {
+    uint64_t wide = engine->machine->spec.overlap ? entry->until : 0;
+    return wide && wide < SIM_WHOLE ? (uint32_t)wide : SIM_WHOLE;
+}
 
 static bool before(const struct sim_state *state, int a, int b) {
     if (b < 0)
@@ -179,7 +186,8 @@ static uint64_t look(struct engine *engine, struct choice *choice) {
     struct sim_state *state = engine->state;
     uint64_t arrival = SIM_NEVER;
     for (uint32_t d = 0; d < engine->machine->spec.gpus; d++)
-        choice[d] = (struct choice){-1, -1, {-1, -1}, UINT32_MAX};
+        choice[d] = (struct choice){-1, -1, {-1, -1}, UINT32_MAX, 0};
+    engine->computing = 0;
     for (uint32_t i = 0; i < state->queues; i++) {
         struct sim_queue *queue = &state->queue[i];
         if (queue->ready_ns > state->now_ns) {
@@ -194,6 +202,9 @@ static uint64_t look(struct engine *engine, struct choice *choice) {
             int *best = &c->copy[kind - SIM_TO_DEVICE];
             if (*best < 0 || queue->ready_ns < state->queue[*best].ready_ns)
                 *best = (int)i;
+        } else if (queue->on_engine) {
+            engine->compute[engine->computing++] = (uint16_t)i;
+            c->taken += parts(engine, head_of(engine, queue));
         } else if (computes(kind)) {
             if (queue->client == device->current) {
                 if (before(state, (int)i, c->own))
@@ -219,17 +230,60 @@ static void switch_to(struct engine *engine, struct sim_device *device, int clie
     device->slice_end_ns = device->switch_end_ns + engine->machine->spec.slice_ns;
 }
 
+/* Of the current context on this device: the next that waits for the compute engine, -1: none. */
+static int waiting(struct engine *engine, uint32_t number) {
+    const struct sim_state *state = engine->state;
+    int best = -1;
+    for (uint32_t i = 0; i < state->queues; i++) {
+        const struct sim_queue *queue = &state->queue[i];
+        if (queue->device == number && queue->client == state->device[number].current && !queue->on_engine &&
+            queue->ready_ns <= state->now_ns && computes(head_of(engine, queue)->kind) && before(state, (int)i, best))
+            best = (int)i;
+    }
+    return best;
+}
+
+/* This queue's head computes from now on, and those behind it in turn as far as there is room beside it. */
+static void start(struct engine *engine, uint32_t number, int first, uint32_t taken) {
+    for (int at = first; at >= 0; at = taken < SIM_WHOLE ? waiting(engine, number) : -1) {
+        struct sim_queue *queue = &engine->state->queue[at];
+        uint32_t wide = parts(engine, head_of(engine, queue));
+        if (wide > SIM_WHOLE - taken)
+            return; /* nor do narrower ones go before it */
+        taken += wide;
+        queue->on_engine = 1;
+        if (!queue->started)
+            queue->started = 1;
+        engine->compute[engine->computing++] = (uint16_t)at;
+    }
+}
+
+/* All that computes on this device leaves its engine. */
+static void leave(struct engine *engine, uint32_t number) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < engine->computing; i++) {
+        struct sim_queue *queue = &engine->state->queue[engine->compute[i]];
+        if (queue->device == number)
+            queue->on_engine = 0;
+        else
+            engine->compute[kept++] = engine->compute[i];
+    }
+    engine->computing = kept;
+}
+
 /* Give the engines of one device their work; returns when something on it will happen next. */
-static uint64_t assign(struct engine *engine, struct sim_device *device, const struct choice *c) {
+static uint64_t assign(struct engine *engine, uint32_t number, const struct choice *c) {
     struct sim_state *state = engine->state;
+    struct sim_device *device = &state->device[number];
     const struct sim_spec *spec = &engine->machine->spec;
     uint64_t now = state->now_ns, next = SIM_NEVER;
-    int *running = device->running;
+    bool busy = c->taken > 0;
     if (now >= device->switch_end_ns) {
-        bool own = running[SIM_COMPUTE] >= 0 || c->own >= 0;
+        bool own = busy || c->own >= 0;
         if (own && now >= device->slice_end_ns) {
             if (c->next >= 0) {
-                running[SIM_COMPUTE] = -1;
+                leave(engine, number);
+                busy = false;
                 switch_to(engine, device, state->queue[c->next].client, spec->switch_ns);
                 own = false;
             } else {
@@ -238,19 +292,21 @@ static uint64_t assign(struct engine *engine, struct sim_device *device, const s
         } else if (!own && c->next >= 0) {
             switch_to(engine, device, state->queue[c->next].client, spec->drained_ns);
         }
-        if (own && running[SIM_COMPUTE] < 0)
-            running[SIM_COMPUTE] = c->own;
-        if (running[SIM_COMPUTE] < 0 && now >= device->switch_end_ns && c->next >= 0 &&
-            state->queue[c->next].client == device->current)
-            running[SIM_COMPUTE] = c->next;
+        int first = own ? c->own : -1;
+        if (!own && now >= device->switch_end_ns && c->next >= 0 && state->queue[c->next].client == device->current)
+            first = c->next;
+        if (first >= 0) {
+            start(engine, number, first, busy ? c->taken : 0);
+            busy = true;
+        }
     }
     if (now < device->switch_end_ns)
         next = device->switch_end_ns;
-    else if (running[SIM_COMPUTE] >= 0 && c->next >= 0)
+    else if (busy && c->next >= 0)
         next = device->slice_end_ns;
-    for (int k = 0; k < 2; k++)
-        if (running[SIM_COPY_IN + k] < 0)
-            running[SIM_COPY_IN + k] = c->copy[k];
+    for (int k = 0; k < SIM_COPIES; k++)
+        if (device->copying[k] < 0)
+            device->copying[k] = c->copy[k];
     return next;
 }
 
@@ -281,12 +337,31 @@ static bool progresses(struct engine *engine, struct sim_queue *queue) {
     return true;
 }
 
-/* The compute engine of `device` worked for this queue from now on until `end_ns`. */
-static void account(struct sim_state *state, struct sim_device *device, uint32_t number, const struct sim_queue *queue,
-    uint64_t end_ns, bool foresee) {
-    struct sim_stretch *open = &device->open;
+/* Whose work the compute engine of the device is said to do: of what runs beside each other that which was so before, else
+ * the first. NULL: it idles. */
+static const struct sim_queue *leading(const struct engine *engine, uint32_t number) {
+    const struct sim_stretch *open = &engine->state->device[number].open;
+    const struct sim_queue *first = NULL;
+    for (uint32_t i = 0; i < engine->computing; i++) {
+        const struct sim_queue *queue = &engine->state->queue[engine->compute[i]];
+        if (queue->device != number)
+            continue;
+        if (queue->owner == open->owner && queue->queue == open->queue)
+            return queue;
+        first = first ? first : queue;
+    }
+    return first;
+}
+
+/* The compute engine of a device worked from now on until `end_ns`, if it did. */
+static void account(struct engine *engine, uint32_t number, uint64_t end_ns) {
+    struct sim_state *state = engine->state;
+    struct sim_stretch *open = &state->device[number].open;
+    const struct sim_queue *queue = leading(engine, number);
+    if (!queue)
+        return;
     state->client[queue->client].busy_ns += end_ns - state->now_ns;
-    if (foresee)
+    if (engine->foresee)
         return;
     if (open->owner != queue->owner || open->queue != queue->queue || open->end_ns != state->now_ns ||
         end_ns - open->start_ns > LONGEST_STRETCH_NS) {
@@ -305,20 +380,19 @@ static bool step(struct engine *engine, uint64_t target_ns) {
         return false;
     uint64_t next = look(engine, choice);
     for (uint32_t d = 0; d < engine->machine->spec.gpus; d++) {
-        struct sim_device *device = &state->device[d];
-        uint64_t happens = assign(engine, device, &choice[d]);
+        uint64_t happens = assign(engine, d, &choice[d]);
         next = happens < next ? happens : next;
-        if (device->running[SIM_COMPUTE] >= 0)
-            if (!state->queue[device->running[SIM_COMPUTE]].started)
-                state->queue[device->running[SIM_COMPUTE]].started = 1;
-    }
-    for (uint32_t d = 0; d < engine->machine->spec.gpus; d++)
-        for (int k = 0; k < SIM_ENGINES; k++) {
-            int index = state->device[d].running[k];
-            if (index >= 0 && progresses(engine, &state->queue[index]) &&
-                state->queue[index].remaining_ns < next - state->now_ns)
+        for (int k = 0; k < SIM_COPIES; k++) {
+            int index = state->device[d].copying[k];
+            if (index >= 0 && state->queue[index].remaining_ns < next - state->now_ns)
                 next = state->now_ns + state->queue[index].remaining_ns;
         }
+    }
+    for (uint32_t i = 0; i < engine->computing; i++) {
+        struct sim_queue *queue = &state->queue[engine->compute[i]];
+        if (progresses(engine, queue) && queue->remaining_ns < next - state->now_ns)
+            next = state->now_ns + queue->remaining_ns;
+    }
     if (engine->stale)
         return false;
     bool more = next <= target_ns;
@@ -327,28 +401,35 @@ static bool step(struct engine *engine, uint64_t target_ns) {
     if (next == SIM_NEVER)
         return false;
     uint64_t passed = next - state->now_ns;
+    for (uint32_t i = 0; i < engine->computing; i++) {
+        struct sim_queue *queue = &state->queue[engine->compute[i]];
+        if (progresses(engine, queue))
+            queue->remaining_ns -= passed;
+    }
     for (uint32_t d = 0; d < engine->machine->spec.gpus; d++) {
-        struct sim_device *device = &state->device[d];
-        for (int k = 0; k < SIM_ENGINES; k++) {
-            if (device->running[k] < 0)
+        account(engine, d, next);
+        for (int k = 0; k < SIM_COPIES; k++) {
+            if (state->device[d].copying[k] < 0)
                 continue;
-            struct sim_queue *queue = &state->queue[device->running[k]];
-            if (progresses(engine, queue))
-                queue->remaining_ns -= passed;
-            if (k == SIM_COMPUTE)
-                account(state, device, d, queue, next, engine->foresee);
-            else if (k == SIM_COPY_IN)
+            struct sim_queue *queue = &state->queue[state->device[d].copying[k]];
+            queue->remaining_ns -= passed;
+            if (k == SIM_COPY_IN)
                 state->client[queue->client].h2d_ns += passed;
             else
                 state->client[queue->client].d2h_ns += passed;
         }
     }
     state->now_ns = next;
+    for (uint32_t i = 0; i < engine->computing; i++) {
+        uint32_t index = engine->compute[i];
+        if (state->queue[index].remaining_ns == 0 && progresses(engine, &state->queue[index]))
+            retire(engine, index);
+    }
     for (uint32_t d = 0; d < engine->machine->spec.gpus; d++)
-        for (int k = 0; k < SIM_ENGINES; k++) {
-            int index = state->device[d].running[k];
-            if (index >= 0 && state->queue[index].remaining_ns == 0 && progresses(engine, &state->queue[index])) {
-                state->device[d].running[k] = -1;
+        for (int k = 0; k < SIM_COPIES; k++) {
+            int index = state->device[d].copying[k];
+            if (index >= 0 && state->queue[index].remaining_ns == 0) {
+                state->device[d].copying[k] = -1;
                 retire(engine, (uint32_t)index);
             }
         }
@@ -394,12 +475,12 @@ uint64_t engine_next_value(struct engine *engine, uint64_t owner, struct engine_
 void engine_remove_queue(struct sim_state *state, uint32_t index) {
     uint32_t last = --state->queues;
     for (int d = 0; d < SIM_DEVICES; d++)
-        for (int k = 0; k < SIM_ENGINES; k++) {
-            int *running = &state->device[d].running[k];
-            if (*running == (int)index)
-                *running = -1;
-            else if (*running == (int)last)
-                *running = (int)index;
+        for (int k = 0; k < SIM_COPIES; k++) {
+            int *copying = &state->device[d].copying[k];
+            if (*copying == (int)index)
+                *copying = -1;
+            else if (*copying == (int)last)
+                *copying = (int)index;
         }
     state->queue[index] = state->queue[last];
 }

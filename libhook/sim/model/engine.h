@@ -2,7 +2,8 @@
  * engine.h - the simulated hardware: moves a sim_state forward in time. Pure: no clock, no syscall, no lock; it reads
  * the rings and the tails it is given, words of memory through a function it is given, and writes the state only.
  *
- * The model. The compute engine of a device runs one kernel at a time. A context (one process on one device) keeps it
+ * The model. The compute engine of a device runs one kernel at a time; with spec.overlap those of one context's queues
+ * beside each other, while their parts of the card fit and none waits that came before. A context (one process on one device) keeps it
  * as long as it has something to run; while another context has work too, it loses it at the end of its time slice, in
  * the middle of a kernel if need be (spec.switch_ns of idle time), and the others follow in turn. A switch away from a
  * context with nothing to run costs spec.drained_ns. Within a context the queue with the best priority whose head has
@@ -32,6 +33,8 @@ struct engine {
         uint64_t owner, index; /* of the wait that it was the answer to; the index plus 1 */
         bool met;
     } seen[SIM_ALL_QUEUES]; /* since engine_begin: one look each */
+    uint16_t compute[SIM_ALL_QUEUES]; /* the queues whose heads compute, in this step */
+    uint32_t computing;
     uint64_t watched; /* the owner whose next value is looked for, 0: nobody's */
     uint64_t due_ns;  /* when that is; SIM_NEVER until it was found */
 };

@@ -93,8 +93,8 @@ static void begin(struct sim_machine *machine, const struct sim_spec *spec) {
     machine->first.now_ns = sim_now();
     for (int d = 0; d < SIM_DEVICES; d++) {
         machine->first.device[d].current = -1;
-        for (int k = 0; k < SIM_ENGINES; k++)
-            machine->first.device[d].running[k] = -1;
+        for (int k = 0; k < SIM_COPIES; k++)
+            machine->first.device[d].copying[k] = -1;
     }
 }
 

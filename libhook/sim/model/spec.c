@@ -9,7 +9,7 @@
 #include "libhook/sim/model/profile.h"
 #include "libhook/sim/model/roofline.h"
 
-enum kind { TEXT, PROFILE, COUNT, BYTES, TIME, VERSION, FLAG, FILENAME };
+enum kind { TEXT, PROFILE, COUNT, BYTES, BYTES_OR_NONE, TIME, VERSION, FLAG, FILENAME };
 
 static const struct key {
     const char *name;
@@ -29,8 +29,11 @@ static const struct key {
     KEY("bounds", FLAG, bounds, "off"),
     KEY("fatal_exit", FLAG, fatal_exit, "off"),
     KEY("fatal_handle", FLAG, fatal_handle, "off"),
+    KEY("hidden_pids", FLAG, hidden_pids, "off"),
+    KEY("overlap", FLAG, overlap, "off"),
     KEY("memory", BYTES, memory_bytes, "80GiB"),
     KEY("context", BYTES, context_bytes, "32MiB"),
+    KEY("growth", BYTES_OR_NONE, growth_bytes, "0"),
     KEY("slice", TIME, slice_ns, "1024us"),
     KEY("switch", TIME, switch_ns, "50us"),
     KEY("drained", TIME, drained_ns, "25us"),
@@ -129,6 +132,7 @@ static int set(struct sim_spec *spec, const struct key *key, const char *text) {
         *(uint32_t *)field = strcmp(text, "on") == 0;
         return 0;
     case BYTES:
+    case BYTES_OR_NONE:
     case TIME:
         if (scaled(text, &value) || (key->kind == BYTES && value == 0))
             return -EINVAL;
@@ -163,6 +167,18 @@ static const char *next(const char *text, char *key, size_t key_size, char *valu
     return *end ? end + 1 : end;
 }
 
+/* How a card is less kind than what stands where no profile is named (docs/simulator.md says where it is from). */
+static const struct {
+    const char *name, *value;
+} unkind[] = {
+    {"overlap", "on"},
+    {"bounds", "on"},
+    {"context", "500MiB"},
+    {"growth", "100MiB"},
+    {"switch", "100us"},
+    {"load", "500us"},
+};
+
 /* What the profile says of the card, where the text does not. */
 static void fill_in(struct sim_spec *spec, uint32_t seen) {
     const struct roofline *card = roofline_of(spec->profile);
@@ -175,6 +191,9 @@ static void fill_in(struct sim_spec *spec, uint32_t seen) {
             spec->memory_bytes = card->memory_bytes;
         else if (strcmp(keys[i].name, "device_bandwidth") == 0)
             spec->device_bytes_per_s = card->bytes_per_s;
+        for (size_t k = 0; k < sizeof(unkind) / sizeof(unkind[0]); k++)
+            if (strcmp(keys[i].name, unkind[k].name) == 0)
+                set(spec, &keys[i], unkind[k].value);
     }
 }
 

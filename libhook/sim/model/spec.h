@@ -25,8 +25,11 @@ struct sim_spec {
     uint32_t bounds;           /* a size beyond every address space is an invalid value */
     uint32_t fatal_handle;     /* a kernel where a function is asked for, or the other way, ends the process */
     uint32_t fatal_exit;       /* a call of another thread's after exit() ends the process */
+    uint32_t hidden_pids;      /* NVML lists no process, as where pids are another namespace's */
+    uint32_t overlap;          /* kernels of one process's streams run beside each other, as far as they fit */
     uint64_t memory_bytes;     /* of each card */
     uint64_t context_bytes;    /* what each context takes of the card */
+    uint64_t growth_bytes;     /* ... and more with its first kernel */
     uint64_t slice_ns;         /* a context's time slice while others have work */
     uint64_t switch_ns;        /* idle time of a switch that preempts */
     uint64_t drained_ns;       /* idle time of a switch from a context with nothing to run */

@@ -63,7 +63,7 @@ struct sim_entry {
     uint32_t kind;
     uint32_t kernels;
     uint64_t arg;
-    uint64_t until;
+    uint64_t until; /* of what computes: the part of the card that it takes, of SIM_WHOLE; 0: all of it */
     uint32_t peers;
     uint32_t unmet; /* of a wait for a value: it was not met when it was pushed */
     _Atomic uint64_t done;
@@ -95,7 +95,7 @@ struct sim_queue {
     uint64_t ready_ns; /* since when the head may run; SIM_NEVER while there is none */
     uint64_t remaining_ns; /* of the head */
     uint16_t client; /* index into clients */
-    uint8_t started, on_engine; /* started, of a wait for a value: enum sim_met */
+    uint8_t started, on_engine; /* started, of a wait for a value: enum sim_met; on_engine: its head computes */
     uint32_t reserved;
 };
 
@@ -107,11 +107,12 @@ struct sim_stretch {
     uint32_t kernels, queue;
 };
 
-enum { SIM_COMPUTE = 0, SIM_COPY_IN, SIM_COPY_OUT, SIM_ENGINES };
+enum { SIM_COPY_IN = 0, SIM_COPY_OUT, SIM_COPIES };
+enum { SIM_WHOLE = 1 << 20 }; /* parts of a compute engine */
 
 struct sim_device {
     int32_t current; /* client whose context is on the compute engine, -1: none yet */
-    int32_t running[SIM_ENGINES]; /* index into queues, -1: idle */
+    int32_t copying[SIM_COPIES]; /* index into queues, -1: idle */
     uint64_t slice_end_ns;
     uint64_t switch_end_ns; /* until then the compute engine is switching to `current` */
     uint64_t switches;

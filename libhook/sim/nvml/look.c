@@ -54,7 +54,7 @@ static int read_state(struct sim_state *state, void *argument) {
         look->to_device_ns += client->h2d_ns;
         look->to_host_ns += client->d2h_ns;
         look->used_bytes += client->memory_bytes;
-        if (client->contexts || client->memory_bytes)
+        if ((client->contexts || client->memory_bytes) && !nvml.spec.hidden_pids)
             count_process(look, (uint32_t)client->owner, client->memory_bytes);
     }
     glance->open = state->device[glance->device].open;

@@ -152,6 +152,7 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(
     NEED(count, NVML_ERROR_INVALID_ARGUMENT);
     TRY(samples(device, last_seen, &now_us, &look));
     unsigned int room = out ? *count : 0;
+    look.sharers = nvml.spec.hidden_pids ? 0 : look.sharers;
     *count = look.sharers;
     NEED(look.sharers <= room, NVML_ERROR_INSUFFICIENT_SIZE);
     for (uint32_t i = 0; i < look.sharers; i++)
@@ -171,6 +172,7 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvmlProc
     NEED(info->version == nvmlProcessesUtilizationInfo_v1, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
     TRY(samples(device, info->lastSeenTimeStamp, &now_us, &look));
     unsigned int room = info->procUtilArray ? info->processSamplesCount : 0;
+    look.sharers = nvml.spec.hidden_pids ? 0 : look.sharers;
     info->processSamplesCount = look.sharers;
     NEED(look.sharers <= room, NVML_ERROR_INSUFFICIENT_SIZE);
     for (uint32_t i = 0; i < look.sharers; i++)

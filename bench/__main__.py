@@ -33,6 +33,7 @@ BENCHES = (
     "memory_limit",
     "recovery",
     "latency_class",
+    "streams",
     "startup",
     "release",
     "campaign",

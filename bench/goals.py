@@ -29,6 +29,7 @@ ROWS: dict[int, str] = {
     18: "programs whose hosts take time, against native slicing and an ideal scheduler",
     19: "PyTorch programs, against native slicing and alone",
     20: "programs whose kernels' lengths nothing foretells, beside a busy tenant",
+    21: "programs whose streams overlap on the card, beside a busy tenant",
 }
 
 
@@ -100,6 +101,7 @@ GOALS: dict[str, Goal] = {
     "lengths.sight": Goal(20, "a function's first launch costs, beyond a known one", 20, "us"),
     "lengths.share": Goal(20, "share beside a busy one off a fluid server's, new functions load", 1.0, "pp"),
     "lengths.neighbour": Goal(20, "what one that never waits costs its neighbour beyond a fluid server", 2.0, "pp"),
+    "streams.work": Goal(21, "kernels in a held second / in one without the library", 0.95, at_least=True),
     "torch.alone": Goal(19, "rate alone / without the library", 0.99, at_least=True),
 }
 

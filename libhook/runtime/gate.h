@@ -32,6 +32,7 @@
 #include "libhook/runtime/context.h"
 #include "libhook/runtime/gate_slow.h"
 #include "libhook/runtime/gate_thread.h"
+#include "libhook/runtime/overlap.h"
 
 #define GATE_SHARED_ESTIMATES 8192 /* the process's; gate_thread.h has a thread's own */
 
@@ -64,6 +65,7 @@ struct gate {
     uint64_t waits, wait_ns, valves, h2d_bytes, d2h_bytes; /* counters; atomic */
     uint32_t burst_lock; /* for `burst`; held for nanoseconds, never over a call */
     struct burst burst;
+    struct overlap overlap;
 };
 
 #pragma GCC visibility push(hidden)

@@ -22,6 +22,7 @@
 #include "libhook/runtime/cancel.h"
 #include "libhook/runtime/gate.h"
 #include "libhook/runtime/log.h"
+#include "libhook/runtime/overlap.h"
 
 #define CHUNKS_PER_CAP 4
 #define SHORTEST_CHUNK_NS 25000
@@ -95,7 +96,7 @@ static uint64_t gone_of(const struct lane *lane, const struct chunk *head, uint6
 
 /* What the thread has in flight on this gate, less what the first chunk must have done of itself by now. */
 static uint64_t inflight(struct gate *gate, struct gate_thread *thread, uint64_t now_ns, uint64_t *until_next_ns) {
-    uint64_t sum_ns = 0, progress_ns = 0;
+    uint64_t sum_ns = 0, most_ns = 0, progress_ns = 0;
 
     *until_next_ns = 0;
     for (struct lane *lane = thread->lanes; lane; lane = lane->next) {
@@ -103,6 +104,7 @@ static uint64_t inflight(struct gate *gate, struct gate_thread *thread, uint64_t
             continue;
         lane_reap(gate, thread, lane, now_ns);
         sum_ns += lane_inflight(lane);
+        most_ns = lane_inflight(lane) > most_ns ? lane_inflight(lane) : most_ns;
         if (lane->pushed == lane->popped)
             continue;
         const struct chunk *head = &lane->ring[lane->popped % LANE_CHUNKS];
@@ -117,21 +119,23 @@ static uint64_t inflight(struct gate *gate, struct gate_thread *thread, uint64_t
         if (!*until_next_ns || left_ns < *until_next_ns)
             *until_next_ns = left_ns;
     }
+    sum_ns = overlap_of(gate, sum_ns, most_ns);
     return sum_ns > progress_ns ? sum_ns - progress_ns : 0;
 }
 
 /* The same by our own books, without asking the driver what of it is over: never less. `full`: a ring is filling up. */
 static uint64_t booked(const struct gate *gate, const struct gate_thread *thread, bool *full) {
-    uint64_t sum_ns = 0;
+    uint64_t sum_ns = 0, most_ns = 0;
 
     *full = false;
     for (const struct lane *lane = thread->lanes; lane; lane = lane->next) {
         if (&gates[lane->ordinal] != gate || __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) != LANE_LIVE)
             continue;
         sum_ns += lane_inflight(lane);
+        most_ns = lane_inflight(lane) > most_ns ? lane_inflight(lane) : most_ns;
         *full |= lane->pushed - lane->popped > LANE_CHUNKS / 2;
     }
-    return sum_ns;
+    return overlap_of(gate, sum_ns, most_ns);
 }
 
 struct launch {
@@ -244,7 +248,11 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
     uint64_t active = __atomic_load_n(&gate->active, __ATOMIC_RELAXED);
     uint64_t before = PEEK(gate->active_before);
     active = active > before ? active : before;
-    uint64_t share_ns = PEEK(gate->cap_ns) / (active ? active : 1);
+    uint64_t cap_ns = PEEK(gate->cap_ns), share_ns = cap_ns / (active ? active : 1);
+    if (active > 1) { /* threads that take turns have all of it in turn */
+        uint64_t others_ns = overlap_others(gate, thread, now_ns);
+        share_ns = cap_ns > others_ns && cap_ns - others_ns > share_ns ? cap_ns - others_ns : share_ns;
+    }
     uint64_t estimated_ns = launch->belief.ns;
     bool full;
 

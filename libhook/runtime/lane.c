@@ -230,6 +230,7 @@ static void pop(struct gate *gate, struct gate_thread *thread, struct lane *lane
         account_shared(gate, chunk, start_ns, end_ns);
     else
         account_alone(gate, lane, chunk, start_ns, end_ns, queued);
+    overlap_learn(gate, chunk->estimated_ns);
     POKE(lane->end_ns, end_ns);
     /* This event's time is known now: the next chunk is measured from it. The old base serves as a fresh event. */
     CUevent old = lane->base_event;
@@ -248,6 +249,7 @@ void lane_reap(struct gate *gate, struct gate_thread *thread, struct lane *lane,
         POKE(lane->blind_ns, 0);
     if (lane->launched != lane->cut && __atomic_load_n(&lane->clean_mark, __ATOMIC_ACQUIRE) == lane->launched) {
         learn_open(gate, thread, lane, PEEK(lane->clean_ns));
+        overlap_learn(gate, lane->open_ns);
         clear_open(lane); /* the agent saw the end of it, and accounted */
     }
     if (lane->pushed == lane->popped)
@@ -280,6 +282,7 @@ void lane_finish(struct gate *gate, struct gate_thread *thread, struct lane *lan
     work_ns -= seen_ns < work_ns ? seen_ns : work_ns;
     gate_account(gate, lane->open_wanted_ns, now_ns - work_ns, now_ns);
     learn_open(gate, thread, lane, now_ns);
+    overlap_learn(gate, lane->open_ns);
     POKE(lane->end_ns, now_ns);
     POKE(lane->based, false);
     clear_open(lane);

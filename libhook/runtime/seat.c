@@ -48,9 +48,10 @@ static void account(struct seat *seat, struct lane *lane, uint64_t estimated_ns,
 
 /* Is all that was launched over? Sums up what is not, and accounts for what the owners did not see end. */
 static bool probe(struct seat *seat, enum lane_look how, uint64_t now_ns, uint64_t *inflight_ns, uint64_t *end_ns) {
+    uint64_t sum_ns = 0, most_ns = 0;
     bool finished = true;
 
-    *inflight_ns = *end_ns = 0;
+    *end_ns = 0;
     for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next)
         for (struct lane *lane = __atomic_load_n(&thread->lanes, __ATOMIC_ACQUIRE); lane; lane = lane->next) {
             struct lane_probe one;
@@ -62,7 +63,8 @@ static bool probe(struct seat *seat, enum lane_look how, uint64_t now_ns, uint64
             seat->unconfirmed |= one.unconfirmed;
             finished &= one.finished;
             if (!one.finished) {
-                *inflight_ns += one.inflight_ns;
+                sum_ns += one.inflight_ns;
+                most_ns = one.inflight_ns > most_ns ? one.inflight_ns : most_ns;
                 continue;
             }
             if (one.end_ns > *end_ns)
@@ -70,6 +72,7 @@ static bool probe(struct seat *seat, enum lane_look how, uint64_t now_ns, uint64
             if (one.start_ns && one.end_ns > one.start_ns)
                 account(seat, lane, estimated_ns, open_ns, from, &one);
         }
+    *inflight_ns = overlap_of(seat->gate, sum_ns, most_ns);
     return finished;
 }
 

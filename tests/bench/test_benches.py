@@ -30,6 +30,7 @@ SMALL = {
     "convergence": ["--runs=1", "--case=leave"],
     "closed_loop": ["--runs=1", "--seconds=1", "--mix=10/10 at 0.5 beside 10/10 at 0.5", "--arm=gemini"],
     "hostbound": ["--runs=1", "--seconds=1", "--case=20/40/20 twice"],
+    "streams": ["--runs=1", "--seconds=1", "--case=8 streams that overlap"],
     "lengths": ["--runs=1", "--seconds=1", "--case=20 us, then 5 ms", "--case=40 new functions"],
     "memory_limit": ["--runs=1"],
     "extender": ["--part=calls", "--runs=1", "--nodes=60", "--calls=5", "--pods=40"],

@@ -1,0 +1,53 @@
+"""What is in flight on several streams is counted as the card runs it, by the card's own record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.arms import GEMINI, compile_program, open_bed
+from bench.bed import ROOT, Bed, wait_for
+
+KERNEL_NS = 200_000  # of bench/streams.c
+IN_A_ROW = 3  # seconds: in a single one as many may happen to be in flight
+
+
+@pytest.fixture(scope="module")
+def program() -> Path:
+    return compile_program(ROOT / "bench" / "streams.c", ROOT / "build" / "bench" / "streams")
+
+
+def at_once(bed: Bed, pid: int, sequence: int) -> tuple[float, int]:
+    """How many kernels of this process ran at once of late, on average; the number of the next record."""
+    following, segments = bed.timeline.segments(0, sequence)
+    own = [segment for segment in segments if segment.pid == pid]
+    busy_ns = sum(segment.end_ns - segment.start_ns for segment in own)
+    return sum(segment.kernels for segment in own) * KERNEL_NS / max(1, busy_ns), following
+
+
+@pytest.mark.parametrize(("overlap", "least", "most"), [("on", 7.0, 8.1), ("off", 0.9, 1.1)])
+def test_eight_streams_run_beside_each_other_while_another_tenant_waits(
+    program: Path, overlap: str, least: float, most: float
+) -> None:
+    """5.0 at once before, where the card had room for all."""
+    with open_bed(GEMINI, sim=f"memory=8GiB,overlap={overlap}") as bed:
+        bed.tenant("one", 0.5, 1.0)
+        bed.tenant("busy", 0.5, 1.0)
+        one = bed.spawn("one", [program, "8"])
+        bed.load("busy", "--seconds=0")
+        bed.until_busy("one", "busy")
+        seen, sequence = [], bed.timeline.segments(0, 0)[0]
+
+        def as_many() -> bool:
+            nonlocal sequence
+            bed.sample(1.0)
+            ran, sequence = at_once(bed, one.pid, sequence)
+            seen.append(ran)
+            return len(seen) >= IN_A_ROW and all(least <= one <= most for one in seen[-IN_A_ROW:])
+
+        try:
+            wait_for(as_many, 40, "seconds in which so many ran at once")
+        except TimeoutError:
+            pytest.fail(f"at once, second by second: {seen}")
+        bed.until_shares({"one": 0.5, "busy": 0.5}, 0.03)

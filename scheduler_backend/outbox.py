@@ -132,9 +132,13 @@ class Outbox(ABC):
         self._to_client(action.client, wire.revoke, action)
 
     def _cost_of_context(self, client: Client, gpu: int, held: int) -> int:
-        """What a tenant's contexts take of a card; 0: unknown. Measured with its first, which is all it can spoil."""
+        """What a tenant's contexts take of a card; 0: unknown. Measured with its first, which is all it can spoil.
+
+        Before a client has made one it asks what is known: that it was looked for in vain is said, too."""
         account = client.tenant, gpu
         known, looks = self.context_bytes.get(account, 0), self._context_looks.get(account, 0)
+        if held == lib.WIRE_CONTEXT_KNOWN:
+            return known or (lib.WIRE_CONTEXT_KNOWN if looks else 0)
         if not known and looks < MOST_LOOKS:
             self._context_looks[account] = looks + 1
             known = self.context_bytes[account] = max(0, used_by(self.gpus[gpu], client.proven_pid) - held)

@@ -155,13 +155,16 @@ struct wire_return {
 
 enum wire_mem_flags {
     WIRE_MEM_CONTEXT = 1, /* reserves nothing: what did the context take that I have just made, my first on this device?
-                            Besides it I hold `credit_bytes`. The reply's credit_bytes is that; 0: nobody can say */
+                            Besides it I hold `credit_bytes`. The reply's credit_bytes is that; 0: nobody can say.
+                            WIRE_CONTEXT_KNOWN instead: I have made none yet. The reply is what the tenant's are known to
+                            take; 0: that was not looked for; WIRE_CONTEXT_KNOWN: it was, in vain */
     WIRE_MEM_EXPORTED = 2 /* reserves nothing, `bytes` is 0: of what I hold, `credit_bytes` in all may live on elsewhere
                              when I end, for others may have descriptors of it. The reply's credit_bytes is the mark,
                              from 1 to WIRE_MARKS - 1, that its descriptors are to bear: who imports memory of this mark
                              pays nothing, the tenant is charged already */
 };
 #define WIRE_MARKS 2305843009213693952 /* 2^61 */
+#define WIRE_CONTEXT_KNOWN 2305843009213693952 /* 2^61, more than anybody holds */
 
 struct wire_mem_reserve {
     struct wire_header header;

@@ -1,15 +1,16 @@
 /*
  * footprint.c - measuring contexts.
  *
- * Before: FIRST_GUESS is reserved (what the last context on this device cost, once one was measured), so that a tenant
- * at its limit is refused before anything is allocated. After the first one on a device the daemon is asked what it
- * took: it has NVML open, sees the host's pids, and asks the card once for a tenant. To start NVML in each process costs
+ * Before: what the last context on this device cost is reserved, or what the daemon knows of the tenant's; FIRST_GUESS
+ * where nobody has looked yet. So a tenant at its limit is refused before anything is allocated. After the tenant's first
+ * one on a device the daemon is asked what it took: it has NVML open, sees the host's pids, and asks the card once for a tenant. To start NVML in each process costs
  * tens of milliseconds on a real card, and grows with the number of processes that are on it. If the context cost more
  * than was reserved and the rest is refused, the caller destroys it again: for that moment, and by that much, the tenant
  * is above its limit.
  *
  * Where the daemon cannot say, NVML is asked from here, and knows this process where the pids are the host's; where that
- * fails too, FALLBACK is counted. The simulated card takes 32 MiB for each context and says so by its NVML.
+ * fails too, FALLBACK is counted; once that is known of a tenant, it is reserved for each context before it is made, and one
+ * for which there is no room is not made at all. The simulated card takes 32 MiB for each context and says so by its NVML.
  *
  * The lock is held across the driver's calls that make and end contexts: it orders nothing else, and no callback of the
  * program runs under it.
@@ -32,8 +33,9 @@
 #include "libhook/runtime/forks.h"
 
 static const uint64_t FIRST_GUESS = 32ull << 20;
-/* Of a context without a module on cards since Volta: about 100 to 500 MB. To be replaced by what gpu-check measures. */
-static const uint64_t FALLBACK = 256ull << 20;
+/* Of a context on Hopper 500 MiB, and 100 more with its first kernels, from memory. To be replaced by what gpu-check
+ * measures. */
+static const uint64_t FALLBACK = 640ull << 20;
 
 enum { PRIMARY = 1, READINGS = 256 };
 
@@ -99,6 +101,17 @@ static uint64_t cost_of(const struct footprint *footprint) {
     return bytes != 0 ? bytes : FALLBACK;
 }
 
+/* What to reserve for a context that is about to be made; under lock. */
+static uint64_t guess_for(int device) {
+    if (measured[device] != 0)
+        return measured[device];
+    uint64_t known = agent_memory_context_known(device);
+    if (known == WIRE_CONTEXT_KNOWN)
+        return FALLBACK;
+    measured[device] = known;
+    return known != 0 ? known : FIRST_GUESS;
+}
+
 CUresult footprint_making(struct footprint *footprint, CUdevice device, bool primary) {
     footprint->locked = false;
     footprint->device = memory_device_of(device);
@@ -111,7 +124,7 @@ CUresult footprint_making(struct footprint *footprint, CUdevice device, bool pri
         pthread_mutex_unlock(&lock);
         return CUDA_SUCCESS;
     }
-    uint64_t guess = measured[footprint->device] != 0 ? measured[footprint->device] : FIRST_GUESS;
+    uint64_t guess = guess_for(footprint->device);
     if (memory_reserve(footprint->device, guess, false) != 0) {
         pthread_mutex_unlock(&lock);
         return CUDA_ERROR_OUT_OF_MEMORY;

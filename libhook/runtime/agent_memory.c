@@ -75,6 +75,10 @@ uint64_t agent_memory_of_context(int device, uint64_t held_bytes) {
     return answer.error ? 0 : answer.credit_bytes;
 }
 
+uint64_t agent_memory_context_known(int device) {
+    return agent_memory_of_context(device, WIRE_CONTEXT_KNOWN);
+}
+
 uint64_t agent_memory_exported(int device, int64_t more_bytes) {
     struct mailbox_answer answer;
 

@@ -26,6 +26,9 @@ int agent_memory_reserve(int device, uint64_t bytes, uint64_t *credit_bytes);
 /* What the card holds for this process beside `held_bytes`: the context that was just made, where it is the first. One
  * message pair. 0: nobody can say. */
 uint64_t agent_memory_of_context(int device, uint64_t held_bytes);
+/* Before that: what the tenant's contexts are known to take; 0: nobody has looked; WIRE_CONTEXT_KNOWN: somebody has, in
+ * vain. */
+uint64_t agent_memory_context_known(int device);
 
 /* So much more (or less) of what this process holds may live on when it ends. Blocks until the daemon knows, where there
  * is one. Returns the mark of what this tenant exports now (wire.h); 0: nobody can say. */

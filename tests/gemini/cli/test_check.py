@@ -85,12 +85,12 @@ def test_what_is_assumed_of_the_driver_is_asked_of_it(place: Place) -> None:
 
 
 def test_an_assumption_that_does_not_hold_is_said_with_what_it_means(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = {"card_name": "X", "context_bytes": 500 << 20, "ptx_sm_50": 0}
+    seen = {"card_name": "X", "context_bytes": 600 << 20, "ptx_sm_50": 0}
     monkeypatch.setattr(check.assumptions, "harmless", lambda _environment: {"answers": seen})
     (_, told), (verdict, text) = check.assumed(Node(Path("/"), "gpus=1"))
     assert told.startswith(f"assumed: 1 of {len(ASSUMPTIONS)} assumptions hold; not told: ")
     assert verdict == check.WARN
-    assert "a context takes at most 256 MiB: memory limits hold less" in text
+    assert "a context takes at most 512 MiB: where NVML hides pids" in text
 
 
 @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="this machine has a driver")

@@ -124,7 +124,7 @@ class Warden:
         elif kind == lib.WIRE_MEM_RESERVE:
             fits = self.used + message.bytes <= self.limit and message.bytes < self.refuse_from
             credit = 0
-            if fits and not message.flags & lib.WIRE_MEM_EXPORTED:
+            if fits and not message.flags & (lib.WIRE_MEM_EXPORTED | lib.WIRE_MEM_CONTEXT):
                 credit = message.credit_bytes if self.used + message.bytes + message.credit_bytes <= self.limit else 0
                 self.used += message.bytes + credit
                 self.reserved += message.bytes + credit

@@ -121,6 +121,8 @@ def leave(number: int, _frame: object) -> None:
 class Bed:
     """A simulated machine; with `tokens` also a daemon. Use as a context manager."""
 
+    around: Sequence[str] = ()  # words before those that start the daemon
+
     def __init__(self, *, sim: str = "memory=80GiB", tokens: bool = True, config: str = "", page: bool = True) -> None:
         self.id = f"bed-{uuid.uuid4().hex[:8]}"
         self.sim = f"{sim},id={self.id}"
@@ -180,10 +182,15 @@ class Bed:
         """Start (again) the daemon on this bed's state directory and wait until it answers."""
         config = self.state_dir / "gemini.toml"
         config.write_text(self.config)
-        command = [sys.executable, "-m", "gemini", "serve", "--state-dir", str(self.state_dir), "--config", str(config)]
+        serve = [sys.executable, "-m", "gemini", "serve", "--state-dir", str(self.state_dir), "--config", str(config)]
         with (self.state_dir / "daemon.log").open("ab") as log:
             self.daemon = subprocess.Popen(
-                command, cwd=ROOT, env=self.environment(), stdout=log, stderr=log, stdin=subprocess.DEVNULL
+                [*self.around, *serve],
+                cwd=ROOT,
+                env=self.environment(),
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
             )
 
         def answers() -> bool:

@@ -310,6 +310,12 @@ async def _serve_port(server: Server, host: str, port: int) -> _Site:
 def serve(settings: Settings, publisher: Publisher | None = None) -> None:
     """Run the daemon in the foreground. Raises Problem where it cannot."""
     logs.start(settings.log.upper(), force=True)
+    try:
+        os.close(os.eventfd(0))
+    except OSError as error:  # which the loop would say in many lines
+        raise Problem(
+            f"an eventfd cannot be had here: {error.strerror}; allow eventfd2 in the seccomp profile"
+        ) from None
     gpus = devices.inventory(settings.sim)
 
     async def main() -> None:

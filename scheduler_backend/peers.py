@@ -172,8 +172,8 @@ class PageListener:
     def _offer(self, connection: socket.socket, frame: bytes) -> bool:
         hello = ffi.new("struct wire_page_hello *")
         ffi.memmove(hello, frame, _HELLO_SIZE)
-        if hello.magic != lib.WIRE_MAGIC or hello.version != lib.WIRE_VERSION:
-            return False
+        if hello.magic != lib.WIRE_MAGIC or hello.version != lib.WIRE_VERSION or self._page.fd < 0:
+            return False  # it goes on by messages alone
         offer = ffi.new(
             "struct wire_page_offer *",
             {"magic": lib.WIRE_MAGIC, "version": lib.WIRE_VERSION, "incarnation": self._incarnation, "size": SIZE},

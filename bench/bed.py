@@ -35,6 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LIB = ROOT / "libhook" / "lib"
 HOOK = LIB / "libgemini_hook.so"
 LOAD = LIB / "gemini-load"
+CARD = "GEMINI_BENCH_CARD"  # environment: more keys of GEMINI_SIM for every bed, such as profile=h200
 STALL_NS = 2_000_000  # the observer itself slept this much too long: the machine stalled
 
 
@@ -125,7 +126,7 @@ class Bed:
 
     def __init__(self, *, sim: str = "memory=80GiB", tokens: bool = True, config: str = "", page: bool = True) -> None:
         self.id = f"bed-{uuid.uuid4().hex[:8]}"
-        self.sim = f"{sim},id={self.id}"
+        self.sim = ",".join([sim, *filter(None, [os.environ.get(CARD)]), f"id={self.id}"])
         self.state_dir = Path(tempfile.mkdtemp(prefix="gemini-bed-"))
         self.tokens = tokens
         self.config = config

@@ -110,3 +110,17 @@ def test_the_table_is_made_of_what_was_kept_without_running_anything(
     assert "measured before, at abc1234" in said
     assert "row 17 1/0.1: it pauses" in said
     assert "did not hold: closed_loop: nobody dies" in said
+
+
+def test_the_figures_of_an_unkind_card_stand_beside_those_of_the_kind_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file, figure in (("closed_loop.json", 0.97), ("closed_loop.h200.json", 0.91)):
+        row = goals.claim("closed.due", figure, "1/0.1").as_json()
+        (tmp_path / file).write_text(json.dumps({"commit": "abc1234", "rows": [row], "passed": {}}))
+    monkeypatch.setattr(bench_main, "OUT", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["bench", "--table", "--profile=h200"])
+    assert bench_main.main() == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("17 ")]
+    assert [line[-2] for line in lines] == ["0.97", "0.91"]
+    assert ["(h200)" in line for line in lines] == [False, True]

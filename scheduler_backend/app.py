@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 import uvloop
 from aiohttp import web
 
-from scheduler_backend import bounds, config, descriptors, devices, logs, status, trace
+from scheduler_backend import bounds, config, descriptors, devices, logs, rights, status, trace
 from scheduler_backend.cardlock import CardLock
 from scheduler_backend.config import Settings
 from scheduler_backend.devices import Gpu
@@ -259,6 +259,7 @@ async def _serve_control(
     server: Server, registry: Registry, end: asyncio.Event, path: Path, group: int | None
 ) -> _Site:
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    rights.refuse(listening)
     try:
         with contextlib.suppress(FileNotFoundError):
             path.unlink()

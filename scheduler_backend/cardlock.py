@@ -21,6 +21,7 @@ import json
 import logging
 import os
 import re
+import select
 import socket
 import struct
 import time
@@ -29,6 +30,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from scheduler_backend import rights
 from scheduler_backend.allowance import Allowance
 from scheduler_backend.bounds import HOLDER_QUESTIONS_A_SECOND, HOLDER_QUESTIONS_AT_ONCE
 from scheduler_backend.devices import Gpu
@@ -95,7 +97,9 @@ def address(gpu: Gpu, file: Path) -> bytes:
 
 def holder(name: bytes) -> Holder | None:
     """Who has the card of this name, by its socket; None: nobody."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        rights.refuse(connection)
         connection.settimeout(ANSWER_SECONDS)
         try:
             connection.connect(name)
@@ -104,15 +108,26 @@ def holder(name: bytes) -> Holder | None:
         except OSError:  # more ask than it answers
             return Holder(0, -1, "")
         pid, uid, _ = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
-        said = b""
-        with contextlib.suppress(OSError):
-            while len(said) < _LONGEST_ANSWER and (part := connection.recv(_LONGEST_ANSWER)):
-                said += part
+        said = _answer(connection)
+    finally:
+        rights.close(connection)
     try:
         where = json.loads(said)["state_dir"]
     except (ValueError, KeyError, TypeError):
         where = ""
     return Holder(pid, uid, where if isinstance(where, str) and where.isprintable() else "")
+
+
+def _answer(connection: socket.socket) -> bytes:
+    """What it says within ANSWER_SECONDS, whoever it is and however slowly."""
+    until, said, ready = time.monotonic() + ANSWER_SECONDS, b"", select.poll()
+    ready.register(connection, select.POLLIN)
+    with contextlib.suppress(OSError):
+        while len(said) < _LONGEST_ANSWER and (left := until - time.monotonic()) > 0 and ready.poll(1000 * left):
+            if not (part := rights.recv(connection, _LONGEST_ANSWER)):
+                break
+            said += part
+    return said
 
 
 def holders(gpus: Sequence[Gpu], sim: str | None) -> list[Holder | None]:
@@ -214,6 +229,7 @@ class CardLock:
         deadline = time.monotonic() + ENDING_SECONDS
         while True:
             one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            rights.refuse(one)
             try:
                 one.bind(name)
                 one.listen(8)
@@ -265,9 +281,11 @@ class CardLock:
             return
         with contextlib.suppress(OSError):
             asking, _ = listening.accept()
-            with asking:
-                asking.setblocking(False)
+            asking.setblocking(False)
+            try:
                 asking.send(self._answer)
+            finally:
+                rights.close(asking)
 
     def _resume(self, listening: socket.socket) -> None:
         if self._loop is not None and listening.fileno() >= 0:
@@ -278,7 +296,7 @@ class CardLock:
         for one in self._sockets:
             if self._loop is not None:
                 self._loop.remove_reader(one.fileno())
-            one.close()
+            rights.end(one)
         self._sockets.clear()
         self._loop = None
         if self._record >= 0:

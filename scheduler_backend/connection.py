@@ -1,6 +1,7 @@
 """One connection of a tenant's process: bytes of its socket to messages, by the ZMTP of libhook/core/zmtp.h, and back.
 
-No byte that a process sends reaches anything else before it was checked there. What is kept of a connection is bounded
+No byte that a process sends reaches anything else before it was checked there, and descriptors that it passes are
+neither taken nor dropped (rights.py). What is kept of a connection is bounded
 both ways: one frame and one read that is not heard yet; and what its kernel buffer did not take, up to UNSENT_BYTES.
 """
 
@@ -12,6 +13,7 @@ import struct
 from typing import Any
 
 from libhook.core import ffi, lib
+from scheduler_backend import rights
 from scheduler_backend.bounds import READ_BYTES, SEND_BUFFER_BYTES, UNSENT_BYTES
 
 ALL, MESSAGE, COMMAND = int(lib.ZMTP_ALL), int(lib.ZMTP_MESSAGE), int(lib.ZMTP_COMMAND)
@@ -19,7 +21,7 @@ _READY = int(lib.ZMTP_READY)
 _take, _buffer = lib.zmtp_take, ffi.buffer
 # One read at a time, of whatever connection; what is not heard at once is copied.
 _READ = ffi.new("uint8_t[]", READ_BYTES)
-_VIEW = memoryview(_buffer(_READ))
+_recv = lib.rights_recv
 _USED = ffi.new("size_t *")
 _PENDING = ffi.new("const uint8_t **")
 _HEADER = ffi.new("uint8_t[]", lib.ZMTP_HEADER_MAX)
@@ -67,16 +69,9 @@ class Connection:
         """Read once, where all that was read is heard; False where the other end is gone."""
         if self._at < self._size:
             return True
-        try:
-            self._size = self.socket.recv_into(_VIEW)
-        except BlockingIOError:
-            self._size = 0
-            self._at = 0
-            return True
-        except OSError:
-            self._size = 0
-        self._bytes, self._at = _READ, 0
-        return self._size > 0
+        size = int(_recv(self.fd, _READ, READ_BYTES))
+        self._bytes, self._at, self._size = _READ, 0, max(0, size)
+        return size > 0 or size == -errno.EAGAIN
 
     def take(self) -> int:
         """The next of what was read: MESSAGE, COMMAND, ALL, or an errno value below 0 for what ends the connection."""
@@ -145,4 +140,4 @@ class Connection:
         self.client = None
         self.unsent = b""
         self._bytes, self._at, self._size = _READ, 0, 0
-        self.socket.close()
+        rights.close(self.socket)

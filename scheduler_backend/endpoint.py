@@ -18,7 +18,7 @@ import socket
 from collections.abc import Iterable
 from pathlib import Path
 
-from scheduler_backend import descriptors
+from scheduler_backend import descriptors, rights
 from scheduler_backend.allowance import Allowance
 from scheduler_backend.bounds import (
     ACCEPTED_A_TURN,
@@ -112,7 +112,7 @@ class Endpoint:
         make_folder(folder, owner)
         self._listening = self._listen()
         with contextlib.ExitStack() as made:
-            made.callback(self._listening.close)
+            made.callback(rights.end, self._listening)
             self._ready = select.epoll()
             made.callback(self._ready.close)
             self.page = TokenPage(name, incarnation)
@@ -150,7 +150,7 @@ class Endpoint:
         if not self.socket_path.is_socket():
             listening, shut = self._listen(), self.shut
             self.shut_out()
-            self._listening.close()
+            rights.end(self._listening)
             self._listening = listening
             if not shut:
                 self.open()
@@ -200,7 +200,7 @@ class Endpoint:
             try:
                 connection = Connection(accepted, now_ns)
             except OSError:
-                accepted.close()
+                rights.close(accepted)
                 continue
             if self.users and connection.uid not in self.users:
                 connection.close()
@@ -260,7 +260,7 @@ class Endpoint:
             self.drop(connection)
         self.shut_out()
         self.closed = True
-        self._listening.close()
+        rights.end(self._listening)
         self._ready.close()
         if self.listener is not None:
             self.listener.close()

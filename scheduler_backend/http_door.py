@@ -23,8 +23,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
+from scheduler_backend import rights
 from scheduler_backend.allowance import Allowances
 from scheduler_backend.subids import person
+from scheduler_backend.unix_transport import UnixTransport
 
 # Then the loop's other work has its turn, and those that were ended for them give their descriptors back.
 ACCEPTED_AT_ONCE = 16
@@ -73,7 +75,7 @@ class _Visit(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
         if self.waits is not None:
-            self.waits.close()
+            rights.close(self.waits)
             self.waits = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -142,7 +144,7 @@ class Door:
     def close(self) -> None:
         """Let nobody in any more, nor those that wait for it. Those that are in are aiohttp's matter."""
         self._rest(None)
-        self._listening.close()
+        rights.end(self._listening)
         for visit in [visit for visit in self._there if visit.waits is not None]:
             visit.abort()
         for entering in self._entering:
@@ -199,8 +201,9 @@ class Door:
         why = (
             b'{"error": "%d connections of yours are open already; end some, or ask again later"}' % self.bounds.of_one
         )
-        with contextlib.suppress(OSError), connection:
+        with contextlib.suppress(OSError):
             connection.send(_REFUSAL % (len(why), why))
+        rights.close(connection)
 
     async def _enter(self, visit: _Visit) -> None:
         if wait := self._turns.wait_seconds(visit.key, time.monotonic_ns()):
@@ -213,10 +216,13 @@ class Door:
         if connection is None:  # it was ended, and is no debt
             self._turns.give_back(visit.key)
             return
+        if connection.family == socket.AF_UNIX and rights.are_sought():
+            UnixTransport(self.loop, connection, visit)
+            return
         try:
             await self.loop.connect_accepted_socket(lambda: visit, connection)
         except OSError:
-            connection.close()
+            rights.close(connection)
             visit.abort()
 
     def _make_room(self) -> float:

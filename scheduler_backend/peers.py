@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from libhook.core import ffi, lib
+from scheduler_backend import rights
 from scheduler_backend.allowance import Allowance
 from scheduler_backend.bounds import MOST_PAGES, PAGE_BACKLOG, PAGES_A_SECOND, PAGES_AT_ONCE
 from scheduler_backend.page import SIZE, TokenPage
@@ -126,7 +127,7 @@ class PageListener:
         """Its file is gone: listen at a new one; connections stay. Raises OSError."""
         listening = self._open()
         self._loop.remove_reader(self._socket.fileno())
-        self._socket.close()
+        rights.end(self._socket)
         self._socket = listening
 
     def _accept(self) -> None:
@@ -144,7 +145,7 @@ class PageListener:
             self._allowance.take()
             connection.setblocking(False)
             if len(self._connections) >= MOST_PAGES:
-                connection.close()
+                rights.close(connection)
                 continue
             self._connections[connection.fileno()] = connection
             self._loop.add_reader(connection.fileno(), self._read, connection)
@@ -161,13 +162,15 @@ class PageListener:
     def _read(self, connection: socket.socket) -> None:
         """The hello; after it nothing but the end of the connection, or what the carrier could not take."""
         try:
-            hello = connection.recv(_HELLO_SIZE + 1)
+            hello = rights.recv(connection, _HELLO_SIZE + 1)
         except BlockingIOError:
             return
         except OSError:
             hello = b""
-        if len(hello) != _HELLO_SIZE or not self._offer(connection, hello):
+        if len(hello) != _HELLO_SIZE:
             self._drop(connection)
+        elif not self._offer(connection, hello):
+            self._drop(connection, carried=True)
 
     def _offer(self, connection: socket.socket, frame: bytes) -> bool:
         hello = ffi.new("struct wire_page_hello *")
@@ -196,10 +199,11 @@ class PageListener:
             return False
         return not self._listen(kept, connection)  # from here on the carrier has a copy of its own
 
-    def _drop(self, connection: socket.socket) -> None:
+    def _drop(self, connection: socket.socket, carried: bool = False) -> None:
+        """`carried`: the carrier may have a copy."""
         self._loop.remove_reader(connection.fileno())
         self._connections.pop(connection.fileno(), None)
-        connection.close()
+        (rights.leave if carried else rights.close)(connection)
 
     def __len__(self) -> int:
         """How many connections stand."""
@@ -208,7 +212,7 @@ class PageListener:
     def close(self) -> None:
         """Close all connections and remove the socket's file."""
         self._loop.remove_reader(self._socket.fileno())
-        self._socket.close()
+        rights.end(self._socket)
         for connection in list(self._connections.values()):
             self._drop(connection)
         with contextlib.suppress(OSError):

@@ -13,6 +13,8 @@ import socket
 import time
 from pathlib import Path
 
+from scheduler_backend import rights
+
 _MAKING = ".made.sock"  # short, so that its path is no longer than that of any tenant's socket
 
 
@@ -39,6 +41,7 @@ def listen_at(path: Path, backlog: int, owner: int | None) -> socket.socket:
     or by `owner` and root alone. Raises OSError."""
     making = path.parent.with_name(_MAKING)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    rights.refuse(listening)
     try:
         with contextlib.suppress(FileNotFoundError):
             making.unlink()

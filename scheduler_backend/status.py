@@ -171,7 +171,10 @@ def _peer(request: web.Request) -> tuple[int, int]:
     peer = transport.get_extra_info("socket") if transport is not None else None
     if peer is None or peer.family != socket.AF_UNIX:
         raise web.HTTPRequestTimeout
-    pid, uid, _gid = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    try:
+        pid, uid, _gid = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    except OSError:  # closed just now
+        raise web.HTTPRequestTimeout from None
     return int(pid), int(uid)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bench.hostile import machine, many, orders, pages, web, wishes, words, zmtp
+from bench.hostile import machine, many, orders, pages, rights, web, wishes, words, zmtp
 from bench.hostile.table import Attack
 
-MODULES = (zmtp, words, wishes, pages, web, orders, many, machine)
+MODULES = (zmtp, words, wishes, pages, rights, web, orders, many, machine)
 ATTACKS: dict[str, Attack] = {one.name: one for module in MODULES for one in module.ATTACKS}
 
 

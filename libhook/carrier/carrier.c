@@ -19,6 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "libhook/carrier/rights.h"
+
 #define STOP UINT64_MAX        /* epoll data of the eventfd that ends the thread */
 #define STRAYS_A_SECOND 1000   /* messages of a tenant that fit no order: far above what who returns tokens can say */
 #define SECOND_NS 1000000000ull
@@ -96,7 +98,7 @@ static void hang_up(struct carrier *carrier, int number) {
     if (client->fd < 0)
         return;
     epoll_ctl(carrier->epoll, EPOLL_CTL_DEL, client->fd, NULL);
-    close(client->fd);
+    rights_close(client->fd);
     client->fd = -1;
     for (int gpu = 0; gpu < CARRIER_GPUS; gpu++) {
         struct line *line = &carrier->line[gpu];
@@ -147,8 +149,8 @@ static bool fits(const struct line *line, int number, uint64_t epoch, bool idle)
 
 /* The Return behind a word: written in one piece with it, so it is there, or this is nonsense. */
 static bool read_return(int fd, uint64_t epoch, struct wire_return *said) {
-    ssize_t count = recv(fd, said, sizeof *said, MSG_DONTWAIT);
-    return count == (ssize_t)sizeof *said && wire_check(said, sizeof *said) == WIRE_RETURN && said->epoch == epoch;
+    return rights_recv(fd, said, sizeof *said) == (int64_t)sizeof *said &&
+           wire_check(said, sizeof *said) == WIRE_RETURN && said->epoch == epoch;
 }
 
 /* May another order stand behind these? Only one for whom the last of them makes the holder: else, should one between
@@ -166,10 +168,10 @@ static bool hear(struct carrier *carrier, int number) {
 
     if (client->fd < 0)
         return false;
-    ssize_t count = recv(client->fd, &message, sizeof message, MSG_DONTWAIT);
-    if (count < 0 && (errno == EAGAIN || errno == EINTR))
+    int64_t count = rights_recv(client->fd, &message, sizeof message);
+    if (count == -EAGAIN || count == -EINTR)
         return false;
-    if (count != (ssize_t)sizeof message || message.magic != WIRE_MAGIC) { /* the end, or nonsense */
+    if (count != (int64_t)sizeof message || message.magic != WIRE_MAGIC) { /* the end, or nonsense */
         hang_up(carrier, number);
         return false;
     }

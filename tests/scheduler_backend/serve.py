@@ -8,6 +8,7 @@ from pathlib import Path
 
 import uvloop
 
+from libhook.core import lib
 from scheduler_backend import app, config, logs, subids
 from scheduler_backend.devices import Gpu
 from scheduler_backend.problem import Problem
@@ -19,7 +20,10 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     config.configure(parser)
     parser.add_argument("--subuid", type=Path, help="in the place of /etc/subuid")
+    parser.add_argument("--rights-are-sought", action="store_true", help="as on a kernel that cannot refuse them")
     told = parser.parse_args()
+    if told.rights_are_sought:
+        lib.rights_forget_option()
     if told.subuid is not None:
         subids.lent.file = told.subuid
     settings = config.read_settings(told)

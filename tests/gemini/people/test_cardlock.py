@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from bench.bed import LOAD
+from bench.hostile.rights import let_go, lingering, pass_along
 from gemini.cli.node import Node, answers, holder, sim_environment
 from scheduler_backend.cardlock import SEARCH_SECONDS, address, locker
 from scheduler_backend.devices import Gpu
@@ -124,7 +126,7 @@ def test_a_tenant_that_locks_the_cards_file_keeps_no_daemon_from_coming_back(pla
 
 
 NAME = """
-import os, socket, sys
+import os, socket, sys, time
 os.setgid(65534)
 os.setuid(65534)
 one = socket.socket(socket.AF_UNIX)
@@ -132,9 +134,18 @@ one.bind(bytes.fromhex(sys.argv[1]))
 one.listen(0)
 print("ready", flush=True)
 if sys.argv[2]:
+    kept = []
     while True:
         asking, _ = one.accept()
         asking.sendall(sys.argv[2].encode())
+        if sys.argv[2] == " ":  # a byte now and then, to the one who waits for the end
+            kept.append(asking)
+            while True:
+                try:
+                    asking.send(b" ")
+                except OSError:
+                    break
+                time.sleep(0.2)
         asking.close()
 sys.stdin.read()
 """
@@ -169,7 +180,7 @@ class _Named:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a daemon of root's, and a process of another user's")
-@pytest.mark.parametrize("says", ['{"state_dir": "/home/ben"}', ""])
+@pytest.mark.parametrize("says", ['{"state_dir": "/home/ben"}', "", " "], ids=["a-daemon", "nothing", "slowly"])
 def test_a_user_who_takes_the_cards_name_meanwhile_keeps_no_daemon_of_root_from_coming_back(
     place: Place, says: str
 ) -> None:
@@ -189,10 +200,24 @@ def test_a_user_who_takes_the_cards_name_meanwhile_keeps_no_daemon_of_root_from_
         _, said = again.communicate()
         assert again.returncode == 0, said
         (warning,) = (line for line in said.splitlines() if "card-locked" in line)
-        assert not says or f"process {stranger}, on /home/ben" in warning  # who does not answer is not known
+        assert not says.strip() or f"process {stranger}, on /home/ben" in warning  # who does not answer is not known
     finally:
         named.close()
         other.close()
+
+
+def test_who_asks_whose_the_card_is_and_passes_what_lingers_keeps_nobody_waiting(place: Place) -> None:
+    daemon = place.start("serve")
+    until(lambda: answers(place.node))
+    name = address(Gpu(0, place.state()["device"]["uuid"], "", 0, simulated=True), card_file(place))
+    for _ in range(3):
+        with lingering() as one, socket.socket(socket.AF_UNIX) as asking:
+            daemon.send_signal(signal.SIGSTOP)
+            asking.connect(name)
+            let_go(one, pass_along(asking, b"x", one.fileno()))
+            daemon.send_signal(signal.SIGCONT)
+            assert b"state_dir" in asking.recv(4096)
+            place.state()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a daemon of root's, and a process of another user's")

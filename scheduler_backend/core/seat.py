@@ -116,6 +116,7 @@ class Seat:
         self.shared_epoch = 0  # of its last grant beside others
         self.shared_since_ns = 0
         self.shared_closing_ns = 0  # when it was asked to stop
+        self.lagged_ns = 0  # what turns owed it when it left them to run beside others: they owe it that afterwards
         self.ahead_ns = 0  # beside others: what it got before what it was promised, as time alone; below 0: it lags
         self.metered_ns = 0  # for so long it had the card alone, ever: that time is counted as it passes
         self.counted_ns = 0  # of its turn, what was counted as got, either way

@@ -27,7 +27,7 @@ from scheduler_backend.core import events as ev
 from scheduler_backend.core.accounts import WEIGH_NS
 from scheduler_backend.core.grants import Grants
 from scheduler_backend.core.moves import Admit, Close, Compete, Pause
-from scheduler_backend.core.policy import MS, virtual
+from scheduler_backend.core.policy import MS, SCALE, virtual
 from scheduler_backend.core.seat import Member, Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
 
@@ -293,6 +293,17 @@ class Sharing(Grants):
             ev.Extend(member.client, self.gpu, seat.shared_epoch, lease_ns, lease_ns, cap_ns, False, True)
         )
 
+    def _leave_turns(self, seat: Seat) -> None:
+        """Turns go on without it, but for what they owe it: the virtual now is not its own meanwhile."""
+        seat.lagged_ns = max(0, self.virtual_now - seat.clock) * seat.weight_ppm // SCALE
+
+    def _come_to_turns(self, seat: Seat) -> None:
+        """They owe it what they did, or what it lags now, up to a quota. Else whoever takes the card from all for a
+        while, as an overrun does, and has them run beside each other for a moment takes that from one for good.
+        """
+        owed_ns = max(seat.lagged_ns, min(max(0, -seat.ahead_ns), self.policy.quota_ns))
+        seat.clock = max(seat.clock, self.virtual_now - virtual(owed_ns, seat.weight_ppm))
+
     def _after_shared(self, seat: Seat) -> None:
         """A process stopped; if it was the last, the grant is over, and the tenant stands where all others do."""
         if seat.with_standing(Standing.HOLDS):
@@ -307,8 +318,7 @@ class Sharing(Grants):
         del self.sharing[seat.name]
         if not self.sharing and self.holder is None:
             self.free_since_ns = self.now_ns
-        owed_ns = min(max(0, -seat.ahead_ns), self.policy.quota_ns)
-        seat.clock = max(seat.clock, self.virtual_now - virtual(owed_ns, seat.weight_ppm))
+        self._come_to_turns(seat)
         seat.steady = max(seat.steady, self.virtual_steady)
         if seat.shared_closing_ns:
             self._charge_late(seat, self.now_ns - seat.shared_closing_ns - self.policy.cap_shared_ns)
@@ -334,6 +344,8 @@ class Sharing(Grants):
     # --- rows -------------------------------------------------------------------------------------------------------
     def _admit_shared(self, seat: Seat, event: Admit) -> None:
         """it is host-bound and runs beside others"""
+        if seat.state is State.WAITING:
+            self._leave_turns(seat)
         self.waiting.pop(seat.name, None)
         self.paused.pop(seat.name, None)
         seat.spent = False
@@ -368,6 +380,7 @@ class Sharing(Grants):
 
     def _pause(self, seat: Seat, event: Pause) -> None:
         """it would run beside others, but one of them lags, or it rests at its limit"""
+        self._leave_turns(seat)
         del self.waiting[seat.name]
         self.paused[seat.name] = seat
         seat.state = State.PAUSED
@@ -375,6 +388,7 @@ class Sharing(Grants):
     def _compete(self, seat: Seat, event: Compete) -> None:
         """all have turns again"""
         del self.paused[seat.name]
+        self._come_to_turns(seat)
         self._wait(seat)
 
     def _ask_shared(self, seat: Seat, event: ev.TokenAsked) -> None:

@@ -11,3 +11,10 @@ from tests.scheduler_backend.core.attackers import play
 def test_random_attackers_take_no_promise(seed: int) -> None:
     worst = play(seed, 3000)[0]
     assert worst.lost < 0.02, worst
+
+
+def test_what_turns_owe_is_not_lost_by_a_moment_beside_others() -> None:
+    """An overrun keeps two waiting alike; then they run beside each other for a moment, and turns come again. One of
+    them was owed nothing any more, again and again: 0.9 points of the card over a minute."""
+    worst = play(25, 60000)[0]
+    assert worst.lost < 0.005, worst

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
@@ -130,7 +129,8 @@ static void carry_out(struct carrier *carrier, struct line *line, bool idle, con
     }
     wire_page_store_epoch(order->holder_page, order->holder_slot, 0);
     wire_page_store_epoch(order->next_page, order->next_slot, order->next_epoch);
-    syscall(SYS_futex, &order->next_page->gpu[order->next_slot].epoch, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    /* Those beyond are woken by their library, which hears of the grant from one of the first. */
+    syscall(SYS_futex, &order->next_page->gpu[order->next_slot].epoch, FUTEX_WAKE, CARRIER_WAKES, NULL, NULL, 0);
     if (order->by_message)
         tell_in(carrier->done_fd, 1);
     else if (!said || line->next == line->count)

@@ -32,6 +32,7 @@
 #define CARRIER_ACCOUNTS 4096
 #define CARRIER_OF_ACCOUNT 256 /* connections of one account; and so many processes a tenant may have */
 #define CARRIER_AHEAD 4 /* orders of one GPU */
+#define CARRIER_WAKES 128 /* of those who sleep on a word, which anybody may who has the page */
 
 struct carrier;
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import select
 import socket
 import struct
 import termios
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -20,6 +22,7 @@ from libhook.core import ffi, lib
 
 DRAINED = struct.Struct("<IHHQ")
 FAR_NS = (1 << 63) - 1
+_FUTEX, _WAIT, _WAKE, _REQUEUE = 202, 0, 1, 3
 
 
 class Bench:
@@ -428,3 +431,31 @@ def test_an_order_for_another_holder_than_the_one_before_makes_is_refused(bench:
     bench.say_with_return(7)
     assert bench.carried(), "nothing else is to come"
     assert bench.all_shown() == [0, 8, 0]
+
+
+def test_of_a_crowd_that_sleeps_on_a_page_so_many_are_woken_and_no_more(bench: Bench) -> None:
+    """Anybody who has the page may sleep there with all his threads: all hand-overs waited until each was woken."""
+    crowd = lib.CARRIER_WAKES + 50
+    libc = ctypes.CDLL(None, use_errno=True)
+    word = ctypes.c_void_p(int(ffi.cast("uintptr_t", ffi.addressof(bench.pages[1].gpu[3], "epoch"))))
+    sleepers = [threading.Thread(target=libc.syscall, args=(_FUTEX, word, _WAIT, 0, None), daemon=True)
+                for _ in range(crowd)]  # fmt: skip
+
+    def asleep() -> int:
+        """All are moved to where they are."""
+        return int(libc.syscall(_FUTEX, word, _REQUEUE, 0, ctypes.c_long(crowd), word, 0))
+
+    for sleeper in sleepers:
+        sleeper.start()
+    deadline = time.monotonic() + 60
+    while asleep() < crowd:
+        assert time.monotonic() < deadline, asleep()
+        time.sleep(0.001)
+    bench.prepare()
+    bench.say(7)
+    bench.until_shown([0, 8, 0])
+    assert bench.carried()
+    assert asleep() == crowd - lib.CARRIER_WAKES
+    libc.syscall(_FUTEX, word, _WAKE, crowd)
+    for sleeper in sleepers:
+        sleeper.join()

@@ -1,5 +1,6 @@
 """kubectl gemini [NODE]: nodes and cards of a cluster, who holds them, how fragmented they are, who waits and why.
 kubectl gemini check: whether namespaces of tenants are kept from what goes round a share; exit status 1 where not.
+kubectl gemini defrag --plan: which evictions free a whole card; --apply: evicts, within PodDisruptionBudgets.
 
 `kubectl-gemini` on PATH makes it a plugin of kubectl; `gemini kubectl` is the same. Reads Nodes, Device objects, Pods
 and Events of the API server with the kubeconfig's credentials, and changes nothing; the extender may be out of reach.
@@ -19,7 +20,7 @@ from typing import Any
 from gemini.cli.problem import Problem
 from gemini.kube import names
 
-CHECK = "check"
+CHECK, DEFRAG = "check", "defrag"
 DEFAULT_CONFIG = Path(os.path.expanduser("~/.kube/config"))  # which, unlike Path.home(), needs no home
 
 
@@ -27,9 +28,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "node",
         nargs="?",
-        metavar="NODE|check",
-        help="each card of this node, and who holds it; check: whether namespaces are kept from what goes round shares",
+        metavar="NODE|check|defrag",
+        help="each card of this node, and who holds it; check: whether namespaces are kept from what goes round a "
+        "share; defrag: which evictions free a whole card",
     )
+    steps = parser.add_mutually_exclusive_group()
+    steps.add_argument("--plan", action="store_true", help="defrag: only say what would be evicted (the default)")
+    steps.add_argument("--apply", action="store_true", help="defrag: evict, as far as budgets let it")
     parser.add_argument(
         "-o", "--output", choices=("table", "wide", "json"), default="table",
         help="wide: the cards of every node; json: all that is known",
@@ -46,13 +51,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
+    if (args.plan or args.apply) and args.node != DEFRAG:
+        said = "--apply" if args.apply else "--plan"
+        raise Problem(f"{said} is of defrag alone; write kubectl gemini defrag {said}")
     if args.node == CHECK:
         return _check(args)
+    if args.node == DEFRAG:
+        return _defrag(args)
     from gemini.cli import kubectl_view
     from gemini.extender.state import Cluster
 
-    types = frozenset(name.strip() for name in args.device_types.split(",") if name.strip())
-    cluster = Cluster(types=types)
+    cluster = Cluster(types=_types(args))
     events = asyncio.run(_read(args, cluster))
     if args.node is not None and args.node not in cluster.nodes:
         few = ", ".join(sorted(cluster.nodes)[:8])
@@ -80,6 +89,33 @@ def _check(args: argparse.Namespace) -> int:
     return int(any(verdict == FAIL for verdict, _ in lines))
 
 
+def _defrag(args: argparse.Namespace) -> int:
+    from gemini.cli import kubectl_defrag
+    from gemini.extender import defrag
+    from gemini.extender.state import KINDS, POD, Cluster
+
+    async def work(client: Any) -> int:
+        cluster, pods = Cluster(types=_types(args)), {}
+        for kind in KINDS:
+            listed = await _listed(client, kind)
+            cluster.replace(kind, listed)
+            if kind == POD:
+                pods = {one["metadata"]["uid"]: one for one in listed}
+        plan = defrag.plan(cluster, pods)
+        if not args.apply:
+            print("\n".join(kubectl_defrag.lines(plan)))
+            return 0
+        failed = 0
+        async for done, line in kubectl_defrag.carried_out(client, plan):
+            print(line, flush=True)
+            failed += not done
+        if not plan.freed:
+            print("\n".join(kubectl_defrag.lines(plan)))
+        return int(failed > 0)
+
+    return int(asyncio.run(_with_client(args, work)))
+
+
 async def _with_client(args: argparse.Namespace, work: Callable[[Any], Awaitable[Any]]) -> Any:
     from gemini.kube.client import ApiFault, Client, Refused
 
@@ -100,27 +136,40 @@ async def _with_client(args: argparse.Namespace, work: Callable[[Any], Awaitable
 
 async def _read(args: argparse.Namespace, cluster: Any) -> list[dict[str, Any]]:
     """Fills the cluster; the events that say of a share that it is not enforced."""
-    from gemini.extender.state import BUDGET, DEVICE, KINDS
-    from gemini.kube.client import Refused
+    from gemini.extender.state import BUDGET, KINDS
 
     async def read(client: Any) -> Any:
         for kind in KINDS:
             if kind == BUDGET:  # of no interest here
                 continue
-            try:
-                cluster.replace(kind, (await client.all_of(kind))[0])
-            except Refused as error:
-                if error.status != 404:
-                    raise
-                if kind == DEVICE:
-                    raise Problem(
-                        "the cluster knows no Device objects; apply deploy/kustomize/base, then start the reporter"
-                    ) from None
+            cluster.replace(kind, await _listed(client, kind))
         return await client.get("/api/v1/events", fieldSelector=f"reason={names.NOT_ENFORCED}")
 
     found = await _with_client(args, read)
     items = found.get("items")
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+
+
+async def _listed(client: Any, kind: str) -> list[dict[str, Any]]:
+    """All objects of a kind; none where the API server does not know it. Raises Problem where it knows no Devices."""
+    from gemini.extender.state import DEVICE
+    from gemini.kube.client import Refused
+
+    try:
+        listed: list[dict[str, Any]] = (await client.all_of(kind))[0]
+    except Refused as error:
+        if error.status != 404:
+            raise
+        if kind == DEVICE:
+            raise Problem(
+                "the cluster knows no Device objects; apply deploy/kustomize/base, then start the reporter"
+            ) from None
+        return []
+    return listed
+
+
+def _types(args: argparse.Namespace) -> frozenset[str]:
+    return frozenset(name.strip() for name in args.device_types.split(",") if name.strip())
 
 
 def command() -> int:

@@ -55,7 +55,7 @@ def victims_on(cluster: Cluster, pod: PodView, node: str, proposed: Victims) -> 
         return None
     lower = _lower(cluster, pod, node)
     kept_victims = [p for p in lower if p.uid in proposed.uids and p.placement is None]
-    ask, book, budgets = pod.spec.ask, cluster.book, _Budgets(cluster)
+    ask, book, budgets = pod.spec.ask, cluster.book, Budgets(cluster)
     taken: dict[str, tuple[Placement, bool]] = {}
 
     def lift(uid: str) -> None:
@@ -105,7 +105,7 @@ def _plan(
     choice: Placement,
     lift: Any,
     put_back: Any,
-    budgets: _Budgets,
+    budgets: Budgets,
 ) -> _Plan | None:
     """The victims of one choice of cards. The book has none of `lower` in it, before and after."""
     book = cluster.book
@@ -209,7 +209,7 @@ def _others(cluster: Cluster, node: str, lower: Sequence[PodView]) -> list[PodVi
 # ---- budgets
 
 
-class _Budgets:
+class Budgets:
     """Which PodDisruptionBudgets the pods of a node stand under, looked up once for each pod."""
 
     def __init__(self, cluster: Cluster) -> None:

@@ -102,6 +102,22 @@ def test_what_goes_wrong_is_one_line(
     assert told.count("\n") == 1
 
 
+@pytest.mark.parametrize("step", ["--plan", "--apply"])
+def test_steps_of_defrag_are_of_no_other_call(step: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["kubectl", "n1", step]) == 1
+    said = capsys.readouterr().err
+    assert said == f"gemini: {step} is of defrag alone; write kubectl gemini defrag {step}\n"
+
+
+def test_defrag_says_why_a_card_stays(
+    server: dict[str, list[Object]], kubeconfig: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["kubectl", "defrag", "--kubeconfig", kubeconfig]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "n1 gpu/0: stays, ns/p is made anew by nothing", "0 cards can be freed by 0 evictions",
+    ]  # fmt: skip
+
+
 def test_a_cluster_without_device_objects_is_told_how_to_get_them(
     server: dict[str, list[Object]], kubeconfig: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,7 +2,7 @@
 
     python -m bench.torch_pairs [--seconds 8] [--runs 5] [--case NAME]
 
-GPT-2's training beside training, and beside a server of requests (class latency), by PyTorch as published
+GPT-2's training alone, beside training, and beside a server of requests (class latency), by PyTorch as published
 (torch_programs.py; `python -m tests.frameworks.environment` fetches it once). The simulated card has the constants of
 an H200: with few tokens a step the host is the bottleneck, as in eager PyTorch, with many the card is.
 
@@ -15,7 +15,9 @@ these, and `sum_by_native` that sum against the one under the card's own time sl
 program's rate alone with Gemini against without: what Gemini costs who has the card to itself. `by_due_pp` is how far
 each program's part of the card's busy time is from its part of the requests. Of a server, `ms` has p50 and p99 of a
 request, from when it came. Alone is measured in pairs of short stretches, with Gemini and without in turn; rates and
-ratios are their medians, and `alone_pairs` has each pair's ratio.
+ratios are their medians, and `alone_pairs` has each pair's ratio. `cpu_by_native` compares in the same way the
+processor's time of a step, over all threads of the process: what Gemini's own code costs, also where other programs on
+the machine make rates say little.
 """
 
 from __future__ import annotations
@@ -60,6 +62,8 @@ HOST_BOUND = "train --batch 24 --tokens 512"
 CARD_BOUND = "train --batch 160 --tokens 512"
 SERVER = "serve --batch 1 --period-ms 150"
 CASES: dict[str, tuple[Torch, ...]] = {
+    "host-bound training alone": (Torch(1.0, HOST_BOUND),),
+    "card-bound training alone": (Torch(1.0, CARD_BOUND),),
     "host-bound training twice": (Torch(0.5, HOST_BOUND),) * 2,
     "host-bound training at 0.7 and 0.3": (Torch(0.7, HOST_BOUND), Torch(0.3, HOST_BOUND)),
     "card-bound training twice": (Torch(0.5, CARD_BOUND),) * 2,
@@ -109,9 +113,14 @@ def together(bed: Bed, programs: list[Program], seconds: float) -> dict[str, Any
     begin, end = int(record.at_ns[0]), int(record.at_ns[-1])
     shares = record.shares()
     return {
-        program.name: {"busy": shares[program.name], **rate(json.loads(program.heard()), begin, end)}
+        program.name: {"busy": shares[program.name], **told(json.loads(program.heard()), begin, end)}
         for program in programs
     }
+
+
+def told(said: dict[str, Any], begin: int, end: int) -> dict[str, Any]:
+    """What a program says that it did, and the processor's time of each step of its stretch."""
+    return {**rate(said["done"], begin, end), "cpu_ms": said["cpu_ns"] / 1e6 / max(1, len(said["done"]))}
 
 
 def rate(done: list[tuple[int, int]], begin: int, end: int) -> dict[str, Any]:
@@ -147,6 +156,7 @@ def middle_of(stretches: list[dict[str, Any]]) -> dict[str, Any]:
     (name,) = stretches[0]
     rates = [stretch[name]["rate"] for stretch in stretches]
     answer: dict[str, Any] = {"rate": float(np.median(rates)), "rates": rates}
+    answer["cpu_ms"] = [stretch[name]["cpu_ms"] for stretch in stretches]
     took = [stretch[name]["ms"] for stretch in stretches if "ms" in stretch[name]]
     if took:
         answer["ms"] = {part: float(np.median([ms[part] for ms in took])) for part in ("p50", "p99")}
@@ -168,15 +178,16 @@ def judged(case: tuple[Torch, ...], one: dict[str, Any]) -> dict[str, Any]:
             100 * (both[name]["busy"] / busy - program.request / due) for name, program in zip(names, case, strict=True)
         ]
     one["sum_by_native"] = one[GEMINI]["sum"] / one[NONE]["sum"]
-    one["alone_pairs"] = [
-        [
-            own / native
-            for own, native in zip(*(one[arm]["alone"][name]["rates"] for arm in (GEMINI, NONE)), strict=True)
-        ]
-        for name in names
-    ]
-    one["alone_by_native"] = [float(np.median(pairs)) for pairs in one["alone_pairs"]]
+    one["alone_pairs"] = [pairs(one, name, "rates") for name in names]
+    one["alone_by_native"] = [float(np.median(ratios)) for ratios in one["alone_pairs"]]
+    one["cpu_by_native"] = [float(np.median(pairs(one, name, "cpu_ms"))) for name in names]
     return one
+
+
+def pairs(one: dict[str, Any], name: str, what: str) -> list[float]:
+    """With Gemini by without, in each pair of stretches in which this program was alone."""
+    own, native = (one[arm]["alone"][name][what] for arm in (GEMINI, NONE))
+    return [a / b for a, b in zip(own, native, strict=True)]
 
 
 def measure(case: tuple[Torch, ...], seconds: float, runs: int, python: str) -> Iterator[dict[str, Any]]:
@@ -200,15 +211,18 @@ def line(one: dict[str, Any]) -> str:
     native, own = one[NONE], one[GEMINI]
     text = f"by native {one['sum_by_native']:.3f}; native: {figures(native['by_alone'])} of alone, "
     text += f"card {native['card_busy']:.2f} busy; Gemini: {figures(own['by_alone'])}, card {own['card_busy']:.2f}; "
-    return text + f"alone with Gemini {figures(one['alone_by_native'])}; {one['stalls']} stalls"
+    text += f"alone with Gemini {figures(one['alone_by_native'])}, processor {figures(one['cpu_by_native'])}"
+    return text + f"; {one['stalls']} stalls"
 
 
 def claims(name: str, case: tuple[Torch, ...], runs: list[dict[str, Any]]) -> list[Claim]:
     def middle(pick: Any) -> float:
         return float(np.median([pick(one) for one in runs]))
 
-    row = [claim("torch.native", middle(lambda one: one["sum_by_native"]), name)]
-    row.append(claim("torch.alone", middle(lambda one: min(one["alone_by_native"])), name))
+    row = [claim("torch.alone", middle(lambda one: min(one["alone_by_native"])), name)]
+    if len(case) == 1:
+        return row
+    row.append(claim("torch.native", middle(lambda one: one["sum_by_native"]), name))
     if all(program.words == CARD_BOUND for program in case):
         row.append(claim("torch.turn", middle(lambda one: one[GEMINI]["sum"]), name))
         row.append(claim("torch.share", middle(lambda one: max(map(abs, one[GEMINI]["by_due_pp"]))), name))

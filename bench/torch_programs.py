@@ -7,7 +7,8 @@ answers requests that come by a fixed seed, on average one each period: it write
 at each.
 
 Each says "ready" when it is warm, works from the line "go" to the line "stop" on its standard input, and then prints
-one JSON list with (begin_ns, end_ns) of each step or request, by the monotonic clock; a request begins when it came.
+one JSON object: `done`, a list with (begin_ns, end_ns) of each step or request by the monotonic clock, where a request
+begins when it came, and `cpu_ns`, the processor's time that all threads of the process took meanwhile.
 """
 
 from __future__ import annotations
@@ -90,7 +91,9 @@ class Turns:
             self.going.wait()
             if self.over.is_set():
                 return
-            print(json.dumps(work(self.going.is_set)), flush=True)
+            before = time.process_time_ns()
+            done = work(self.going.is_set)
+            print(json.dumps({"done": done, "cpu_ns": time.process_time_ns() - before}), flush=True)
 
 
 def train(args: argparse.Namespace) -> Callable[[Callable[[], bool]], list[tuple[int, int]]]:

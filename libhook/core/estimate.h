@@ -1,9 +1,10 @@
 /*
  * estimate.h - how long a launch will take, learned per key (a hash of function and grid). Pure, no allocation.
  *
- * A table is an array of a power of two of entries, addressed directly by the key: who comes later takes the place. A
- * thread's own small table stands before the process's large one. Entries may be read while another thread writes: the
- * worst is one wrong estimate.
+ * A table is an array of a power of two of entries in groups. The key names the group, and has any place there: two kernels
+ * that the program launches in turn would, at one place, be new to us each time, and a new one is measured. Where all are
+ * taken, who comes later takes another's. A thread's own table, which stands before the process's, is addressed directly by
+ * the key: there it only has to be quick. Entries may be read while another thread writes: the worst is one wrong estimate.
  *
  * A sample can only be too long (the launch waited for other work), hardly ever too short; so an estimate follows
  * shorter samples fast and longer ones slowly, and no sample is taken for more than eight times the estimate: a thread
@@ -17,16 +18,20 @@
 #include <stdint.h>
 
 /* cffi: begin */
+#define ESTIMATE_GROUP 4 /* 64 bytes */
+
 struct estimate {
     uint64_t key; /* 0: free */
     uint32_t ns;
     uint32_t samples; /* 0: a guess */
 };
 
-/* The entry of `key`, or NULL. `size` is a power of two. */
+/* The entry of `key`, or NULL. `size` is a power of two, and a group at least. */
 const struct estimate *estimate_find(const struct estimate *table, uint64_t size, uint64_t key);
-/* Put a first figure in the key's place (samples 0: a guess). */
+/* Put a first figure in a place of the key's (samples 0: a guess). */
 void estimate_put(struct estimate *table, uint64_t size, uint64_t key, uint64_t ns, uint32_t samples);
+/* The same in a place that the caller knows. */
+void estimate_write(struct estimate *entry, uint64_t key, uint64_t ns, uint32_t samples);
 /* Learn that one launch took `ns`; returns the new estimate. */
 uint64_t estimate_learn(struct estimate *table, uint64_t size, uint64_t key, uint64_t ns);
 /* cffi: end */

@@ -13,7 +13,7 @@ static inline uint64_t pair(unsigned int low, unsigned int high) {
     return (uint64_t)high << 32 | low;
 }
 
-#define FAMILY(function) ((uint64_t)(uintptr_t)(function) | 1ull << 62)
+#define FAMILY(function) estimate_mix((uint64_t)(uintptr_t)(function), 0, 0, 0)
 #define KEY(function, gx, gy, gz, bx, by, bz)                                                                          \
     estimate_mix((uint64_t)(uintptr_t)(function), pair(gx, gy), pair(gz, bx), pair(by, bz))
 

@@ -70,10 +70,12 @@ static struct belief known_of(const struct gate *gate, uint64_t key, uint64_t ns
 
 /* The launch path knows whom it finds in the thread's table: no wild one. */
 static void show(struct gate_thread *thread, uint64_t key, const struct belief *belief, uint32_t samples) {
+    struct estimate *place = &thread->estimates[key & (GATE_ESTIMATES - 1)];
+
     if (!belief->measure)
-        estimate_put(thread->estimates, GATE_ESTIMATES, key, belief->ns, samples);
-    else if (thread->estimates[key & (GATE_ESTIMATES - 1)].key == key)
-        POKE(thread->estimates[key & (GATE_ESTIMATES - 1)].key, 0);
+        estimate_write(place, key, belief->ns, samples);
+    else if (place->key == key)
+        POKE(place->key, 0);
 }
 
 struct belief belief_of(const struct gate *gate, struct gate_thread *thread, uint64_t key, uint64_t family,

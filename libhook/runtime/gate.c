@@ -18,7 +18,7 @@
 
 struct gate gates[WIRE_MAX_DEVICES];
 int gate_mode = GATE_MEMBARRIER;
-struct estimate gate_shared_estimates[GATE_SHARED_ESTIMATES];
+_Alignas(64) struct estimate gate_shared_estimates[GATE_SHARED_ESTIMATES];
 
 static uint64_t last_ticket; /* the agent's */
 

@@ -28,6 +28,7 @@
 #define SHORTEST_CHUNK_NS 25000
 #define SHORTEST_SLEEP_NS 20000
 #define LONGEST_SLEEP_NS 2000000
+#define LONGEST_REST_NS 10000000
 #define WILD_CONTENDED 2      /* wild launches in flight on a lane: the device has one when the other is over */
 #define WILD_FREE 8           /* ... where no turn has to end */
 #define WILD_TOGETHER_NS 1000000 /* those seen often go together for so long, were each as long as any of late */
@@ -39,6 +40,10 @@
 static void sleep_ns(uint64_t ns) {
     struct timespec duration = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
     syscall(SYS_nanosleep, &duration, NULL);
+}
+
+static uint64_t within(uint64_t sleep_ns, uint64_t longest_ns) {
+    return sleep_ns < SHORTEST_SLEEP_NS ? SHORTEST_SLEEP_NS : sleep_ns > longest_ns ? longest_ns : sleep_ns;
 }
 
 static bool is_open(const struct gate *gate, uint64_t *ticket) {
@@ -143,6 +148,7 @@ struct launch {
     uint64_t key;
     uint64_t wanted_ns;
     struct belief belief;
+    bool met_cap; /* it waits for room already */
 };
 
 /* Prepare the lane for one more launch of this kind; false where its ring is full. */
@@ -177,7 +183,8 @@ static bool make_room_in(
     return true;
 }
 
-enum verdict { GO, WAIT_AT_GATE, WAIT_FOR_ROOM, LOOK_AGAIN };
+/* REST: wait for room where enough is in flight to do so in one sleep, of which each leaves the program's caches cold. */
+enum verdict { GO, WAIT_AT_GATE, WAIT_FOR_ROOM, REST, LOOK_AGAIN };
 
 /* How many wild launches are in flight on this lane, and what all that is there may take from now on. */
 static unsigned wild_in(const struct lane *lane, uint64_t now_ns, uint64_t *worst_ns) {
@@ -214,11 +221,17 @@ static bool wild_may_go(
 }
 
 /* How to wait for the end of a wild launch. It may come at any moment, and with few behind it the device would idle for as
- * long as a sleep lasts; what goes on for long may well do so for as long again. */
-static enum verdict wait_for_wild(const struct lane *lane, uint64_t now_ns, uint64_t *sleep) {
+ * long as a sleep lasts; what goes on for long may well do so for as long again. Where no turn has to end there are more
+ * behind it, and to look all the while would take a processor from the program. */
+static enum verdict wait_for_wild(
+    const struct lane *lane, bool in_turn, uint64_t flying_ns, uint64_t now_ns, uint64_t *sleep) {
     const struct chunk *head = &lane->ring[lane->popped % LANE_CHUNKS];
     uint64_t gone_ns = gone_of(lane, head, now_ns);
 
+    if (!in_turn && flying_ns >= 2 * LOOK_NS) {
+        *sleep = flying_ns / 2;
+        return WAIT_FOR_ROOM;
+    }
     *sleep = gone_ns / 4;
     return gone_ns < LOOK_NS || gone_ns < 2 * head->estimated_ns ? LOOK_AGAIN : WAIT_FOR_ROOM;
 }
@@ -258,6 +271,11 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
 
     /* A launch as long as the cap goes when little else is left, or the device would idle between two of them. */
     uint64_t allowed_ns = estimated_ns > share_ns / 2 ? share_ns / 2 : share_ns - estimated_ns;
+    /* Where no turn has to end, who met the cap comes back when half of it is done: room for one launch would be used up by
+     * that, and each would cost an event, a look at it and a sleep. */
+    bool in_turn = PEEK(gate->contended) || PEEK(gate->shared);
+    if (launch->met_cap && !in_turn && allowed_ns > share_ns / 2)
+        allowed_ns = share_ns / 2;
     uint64_t flying_ns = booked(gate, thread, &full);
     next_ns = 0;
     if (PEEK(gate->contended) || launch->belief.measure || full ||
@@ -265,6 +283,11 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
         flying_ns = inflight(gate, thread, now_ns, &next_ns);
     if (flying_ns > allowed_ns) {
         cut_all(thread, now_ns);
+        launch->met_cap = true;
+        if (!in_turn) {
+            *sleep = flying_ns - (allowed_ns < share_ns / 2 ? allowed_ns : share_ns / 2);
+            return REST;
+        }
         uint64_t need_ns = flying_ns - allowed_ns;
         *sleep = next_ns && next_ns < need_ns ? next_ns : need_ns;
         return WAIT_FOR_ROOM;
@@ -277,7 +300,7 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
     }
     if (launch->belief.wild && !wild_may_go(gate, lane, &launch->belief, now_ns)) {
         cut_all(thread, now_ns);
-        return wait_for_wild(lane, now_ns, sleep);
+        return wait_for_wild(lane, in_turn, flying_ns, now_ns, sleep);
     }
     uint64_t chunk_ns = share_ns / CHUNKS_PER_CAP > SHORTEST_CHUNK_NS ? share_ns / CHUNKS_PER_CAP : SHORTEST_CHUNK_NS;
     if (!make_room_in(gate, lane, launch, chunk_ns, !flying_ns, now_ns)) {
@@ -382,9 +405,7 @@ static enum gate_answer begin(CUstream stream, uint64_t key, uint64_t family, ui
             if (verdict == LOOK_AGAIN)
                 sched_yield();
             else
-                sleep_ns(sleep < SHORTEST_SLEEP_NS  ? SHORTEST_SLEEP_NS
-                         : sleep > LONGEST_SLEEP_NS ? LONGEST_SLEEP_NS
-                                                    : sleep);
+                sleep_ns(within(sleep, verdict == REST ? LONGEST_REST_NS : LONGEST_SLEEP_NS));
         }
         now_ns = gate_now();
         if (agent_lost()) /* a fork in another thread cannot reach us; a failed start of the agent can */

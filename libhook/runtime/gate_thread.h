@@ -14,7 +14,7 @@
 #include "libhook/core/wire.h"
 #include "libhook/driver/cuda_types.h"
 
-#define GATE_ESTIMATES 512 /* 8 KiB */
+#define GATE_ESTIMATES 2048 /* 32 KiB, of which the launch path touches those in use */
 
 struct gate;
 struct lane;

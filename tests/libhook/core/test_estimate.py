@@ -52,11 +52,16 @@ def test_a_kernel_that_has_become_a_hundred_times_longer_is_known_after_some_lau
     assert found[-1] > 5_000_000
 
 
-def test_the_newcomer_takes_the_place() -> None:
-    entries = table()
-    lib.estimate_learn(entries, SIZE, 3, 10)
-    lib.estimate_learn(entries, SIZE, 3 + SIZE, 20)
-    assert lib.estimate_find(entries, SIZE, 3) == ffi.NULL
+def test_keys_of_one_group_are_all_known_and_one_more_takes_the_place_of_one() -> None:
+    """A program that launches two of them in turn would else be learned anew each time, and never known."""
+    entries, keys = table(), [3 + SIZE * number for number in range(lib.ESTIMATE_GROUP + 1)]
+    for _ in range(8):
+        for key in keys[:-1]:
+            lib.estimate_learn(entries, SIZE, key, 1000)
+    assert [lib.estimate_find(entries, SIZE, key).samples for key in keys[:-1]] == [8] * lib.ESTIMATE_GROUP
+    lib.estimate_learn(entries, SIZE, keys[-1], 20)
+    assert lib.estimate_find(entries, SIZE, keys[-1]).ns == 20
+    assert [lib.estimate_find(entries, SIZE, key) == ffi.NULL for key in keys].count(True) == 1
 
 
 def test_a_length_beyond_the_field_is_the_longest() -> None:

@@ -12,6 +12,7 @@
  *     guest lengths                one function and grid, of 20 us many times and of 5 ms some times, over and over
  *     guest sight                  a function that was never seen, of 300 ms, and a known one behind it; prints whether the
  *                                  first was still at work (600) when the second was out
+ *     guest ahead                  4000 kernels of 0.1 ms, launched without waiting for any; prints how often the thread slept
  *     guest behind own             work in the thread's own default stream, then nothing but a capture in a blocking stream
  *     guest behind legacy          a capture in a stream that blocks nobody; work in the legacy stream, then nothing
  *     guest leaves                 work in flight, and an exit() that takes 300 ms from when all handlers but one ran
@@ -27,6 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -288,6 +290,23 @@ static int sight(void) {
     return 0;
 }
 
+static int ahead(void) {
+    struct rusage before, after;
+    CUstream stream;
+
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (int n = 0; n < 100; n++)
+        MUST(launch(stream, 100000));
+    MUST(cuStreamSynchronize(stream));
+    getrusage(RUSAGE_THREAD, &before);
+    for (int n = 0; n < 4000; n++)
+        MUST(launch(stream, 100000));
+    getrusage(RUSAGE_THREAD, &after);
+    printf("%ld\n", after.ru_nvcsw - before.ru_nvcsw);
+    MUST(cuStreamSynchronize(stream));
+    return 0;
+}
+
 static int behind(bool own) {
     pthread_t thread;
     CUstream stream;
@@ -377,6 +396,7 @@ int main(int count, char **argument) {
                  : !strcmp(argument[1], "sparse")                ? sparse(count > 2)
                  : !strcmp(argument[1], "lengths")               ? lengths()
                  : !strcmp(argument[1], "sight")                 ? sight()
+                 : !strcmp(argument[1], "ahead")                 ? ahead()
                  : !strcmp(argument[1], "behind") && count > 2   ? behind(!strcmp(argument[2], "own"))
                  : !strcmp(argument[1], "leaves")                ? leaves()
                  : !strcmp(argument[1], "replays")               ? graphs(false)

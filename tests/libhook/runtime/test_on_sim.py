@@ -71,8 +71,11 @@ def run(sim: str, folder: Path) -> Iterator[Run]:
 class Keeper:
     """Serves one process: grants on request, takes Returns, and keeps the device's record meanwhile."""
 
-    def __init__(self, daemon: Daemon, sim: str, quota_ms: float = 10, pause_ms: float = 1) -> None:
+    def __init__(
+        self, daemon: Daemon, sim: str, quota_ms: float = 10, pause_ms: float = 1, alone_cap_ms: float = 0
+    ) -> None:
         self.daemon, self.sim, self.quota_ms, self.pause_ms = daemon, sim, quota_ms, pause_ms
+        self.alone_cap_ms = alone_cap_ms  # not 0: nobody else wants the card
         self.epoch, self.granted_ns = 0, 0
         self.given = False  # and not yet returned
         self.held: list[tuple[int, int]] = []
@@ -92,7 +95,8 @@ class Keeper:
         self.epoch += 1
         self.given = True
         self.granted_ns = time.monotonic_ns()
-        self.daemon.grant(peer, self.epoch, self.quota_ms)
+        contended, cap_ms = not self.alone_cap_ms, self.alone_cap_ms or 1
+        self.daemon.grant(peer, self.epoch, self.quota_ms, cap_ms=cap_ms, contended=contended)
 
     def serve(self, process: subprocess.Popen[str], until: Callable[[], object] = lambda: False) -> None:
         """To the program's end, which it is told to come to when that has come about."""
@@ -238,6 +242,16 @@ def test_a_launch_that_was_never_seen_lets_the_next_one_in_behind_it(
     keeper = Keeper(daemon, sim, quota_ms=5000)
     keeper.serve(process)
     assert finish(process, folder) == "600\n"
+
+
+def test_who_is_alone_and_ahead_of_the_card_sleeps_seldom(
+    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
+) -> None:
+    """A sleep, an event and a look at it for each kernel are processor time that the program itself would not take."""
+    process = run(guest_binary, "ahead")
+    keeper = Keeper(daemon, sim, quota_ms=60000, alone_cap_ms=20)
+    keeper.serve(process)
+    assert int(finish(process, folder)) < 4000 / 40
 
 
 @pytest.mark.parametrize("stream", ["own", "legacy"])

@@ -17,12 +17,12 @@ ROW = re.compile(r"^\| ([a-z][a-z-]*) \| (.+) \| `([^`]+)` \|$", re.MULTILINE)
 # Words in public names that are no terms of ours: English, units, and what Kubernetes, CUDA and NVML say.
 WORDS = """
 admissions after again ahead alike allocation assigned assume bind build bytes cdi context copied count cpu
-device devices dir early error errors events every exclude exit exported extend file flood foreseen gpu gpushare
-hello holding host idle info join joined joint latency launches lead least log lookups lost magic margin marks
-max measure mem memory metrics model more most ms newcomer ns pauses pod policy port preferred processes prompt
-protocol ratio ready refusals release renew reply reported required reserve resume return returns seconds shared
-short shutdown silent sim size stall stats stranger sum takes time to topology trace unconfirmed unit used uuid
-version wait want welcome whole window
+device devices dir early error errors events every exchange exclude exit exported extend file flood foreseen gpu
+gpushare hello holding host idle info join joined joint known latency launches lead least log lookups lost magic
+margin marks max measure mem memory metrics missed model more most ms newcomer ns pauses pod policy port
+preferred processes prompt protocol ratio ready refusals release renew reply reported required reserve resume
+return returns seconds shared short shutdown silent sim size stall stats stranger sum takes time to topology
+trace unconfirmed unit used uuid version wait want welcome whole window
 """
 PLAIN = frozenset(WORDS.split())
 

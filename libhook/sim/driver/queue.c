@@ -129,8 +129,10 @@ static uint64_t append(struct queue *q, const struct work *work) {
     entry->until = work->until;
     entry->peers = work->peers;
     bool value = work->kind == SIM_VALUE_WAIT || work->kind == SIM_VALUE_WRITE, first = false, known;
+    uint64_t by_ns;
     if (value) {
-        entry->unmet = work->kind == SIM_VALUE_WAIT && !words_look(&driver.seat, driver.seat.owner, entry, &known);
+        entry->unmet =
+            work->kind == SIM_VALUE_WAIT && !words_look(&driver.seat, driver.seat.owner, entry, &known, &by_ns);
         first = sim_value_comes(&driver.seat, q->number, index);
     }
     atomic_store_explicit(&entry->done, SIM_PENDING | index, memory_order_relaxed);

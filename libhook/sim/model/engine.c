@@ -102,21 +102,25 @@ static bool met(struct engine *engine, uint32_t index, const struct sim_entry *e
     bool known = true;
     if (queue->started == SIM_RELEASED)
         return true;
-    if (queue->started == SIM_UNSEEN && entry->unmet && queue->ready_ns == entry->submit_ns)
-        queue->started = SIM_UNMET; /* was not when it was pushed, into an empty queue */
+    if (queue->started == SIM_UNSEEN && entry->unmet)
+        queue->started = SIM_UNMET; /* was not when it was pushed: this look is the first that can say it is */
     if (engine->seen[index].owner != queue->owner || engine->seen[index].index != queue->head + 1) {
-        bool is = engine->look(engine->looker, queue->owner, entry, &known);
+        uint64_t by_ns;
+        bool is = engine->look(engine->looker, queue->owner, entry, &known, &by_ns);
         if (!known)
             return false;
         engine->seen[index].owner = queue->owner;
         engine->seen[index].index = queue->head + 1;
         engine->seen[index].met = is;
+        engine->seen[index].by_ns = by_ns;
     }
     if (engine->seen[index].met && queue->started == SIM_UNSEEN)
         return true;
     if (engine->seen[index].met) {
         queue->started = SIM_RELEASED;
-        queue->ready_ns = engine->look_ns > engine->state->now_ns ? engine->look_ns : engine->state->now_ns;
+        queue->ready_ns = engine->seen[index].by_ns; /* whoever looks may have stood still since it knew the time */
+        if (queue->ready_ns < engine->look_ns || queue->ready_ns < engine->state->now_ns)
+            queue->ready_ns = engine->look_ns > engine->state->now_ns ? engine->look_ns : engine->state->now_ns;
         queue->ready_ns += engine->machine->spec.release_ns;
         return queue->ready_ns <= engine->state->now_ns;
     }

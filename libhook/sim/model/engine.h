@@ -17,8 +17,9 @@
 
 #include "libhook/sim/model/state.h"
 
-/* Is the word as the wait wants it? False also if that cannot be known here: then *known is false. */
-typedef bool (*sim_look)(const void *looker, uint64_t owner, const struct sim_entry *wait, bool *known);
+/* Is the word as the wait wants it, and by when was it? False also if that cannot be known here: then *known is false. */
+typedef bool (*sim_look)(
+    const void *looker, uint64_t owner, const struct sim_entry *wait, bool *known, uint64_t *by_ns);
 
 struct engine {
     const struct sim_machine *machine;
@@ -31,6 +32,7 @@ struct engine {
     const void *looker;
     struct {
         uint64_t owner, index; /* of the wait that it was the answer to; the index plus 1 */
+        uint64_t by_ns;
         bool met;
     } seen[SIM_ALL_QUEUES]; /* since engine_begin: one look each */
     uint16_t compute[SIM_ALL_QUEUES]; /* the queues whose heads compute, in this step */

@@ -47,9 +47,11 @@ static bool meets(const struct sim_entry *wait, uint64_t is) {
     }
 }
 
-bool words_look(const void *seat, uint64_t owner, const struct sim_entry *wait, bool *known) {
+bool words_look(const void *seat, uint64_t owner, const struct sim_entry *wait, bool *known, uint64_t *by_ns) {
     uint64_t is;
-    return load(seat, owner, wait->arg, wait->peers, &is, known) && meets(wait, is);
+    bool met = load(seat, owner, wait->arg, wait->peers, &is, known) && meets(wait, is);
+    *by_ns = sim_now();
+    return met;
 }
 
 bool words_look_here(const struct sim_seat *seat, const struct sim_entry *wait, uint32_t *low) {

@@ -7,7 +7,7 @@
 #include "libhook/sim/model/seat.h"
 
 /* As sim_look; `seat` is a struct sim_seat. Memory of a process that this one may not read is not known. */
-bool words_look(const void *seat, uint64_t owner, const struct sim_entry *wait, bool *known);
+bool words_look(const void *seat, uint64_t owner, const struct sim_entry *wait, bool *known, uint64_t *by_ns);
 
 /* The same of a wait of our own, and the low half of what the word holds; 0 where there is no memory any more. */
 bool words_look_here(const struct sim_seat *seat, const struct sim_entry *wait, uint32_t *low);

@@ -67,8 +67,7 @@ class Company(Tenure):
         return earliest(again_ns, earliest(fresh_until_ns, self.favoured_until_ns if self.favoured else 0))
 
     def _is_allowed(self) -> bool:
-        """Not while a tenant of class latency wants to run: it is let in before all others, and has the card alone; and
-        who is alone until it comes back holds the token, with the little work in flight that such a one waits for. Nor
+        """Not while a tenant of class latency wants to run: it is let in before all others, and has the card alone. Nor
         beside tenants whose other GPUs speak of the token, or that are not host-bound and have a limit, for that is of
         held time; or that have more processes than may say what they use: theirs are turns.
         """
@@ -85,7 +84,7 @@ class Company(Tenure):
             if len(seat.members) > PROCESSES_MOST and seat.state is not State.IDLE:
                 return False
         alone = sum(not self.rests(seat) for seat in self._active()) < 2
-        return not alone or not (self._has_a_filler() or self._has_latency())
+        return not alone or not self._has_a_filler()
 
     def _has_a_filler(self) -> bool:
         """Does one want to run that is promised nothing? Who has the card to itself but for that leaves it the pauses

@@ -261,9 +261,11 @@ class Sharing(Grants):
 
     def _cap_shared_ns(self) -> int:
         """More than the card's own slice, or who waits for that runs dry in it; but one of class latency that comes
-        back waits for what is in flight.
+        back waits for what is in flight, and who has the card to itself until then need not wait for slices.
         """
-        return self.policy.cap_ns if self._has_latency() else self.policy.cap_shared_ns
+        if not self._has_latency():
+            return self.policy.cap_shared_ns
+        return self.policy.cap_ns if len(self.sharing) > 1 else self.policy.cap_prompt_ns
 
     def _grant_shared(self, seat: Seat, member: Member, *, joined: bool, admitted: bool = False) -> None:
         """`admitted`: the grant is to be over, and it is let in for a sibling that does not drain."""
@@ -365,6 +367,11 @@ class Sharing(Grants):
         self._actions.append(ev.Page(seat.name, self.gpu, seat.shared_epoch))
         for member in seat.with_standing(Standing.WAITS):
             self._grant_shared(seat, member, joined=False)
+        if len(self.sharing) == 2 and self._has_latency():  # the other's cap was that of one alone
+            for other in self.sharing.values():
+                if other is not seat and other.state is State.SHARED:
+                    for member in other.with_standing(Standing.HOLDS):
+                        self._extend_shared(other, member)
         wait_ns = self.now_ns - seat.waiting_since_ns
         self._actions.append(ev.Handed(seat.name, self.gpu, seat.shared_epoch, wait_ns, wait_ns))
 

@@ -32,6 +32,7 @@ class Program:
         self.slowed = slowed or duty  # its duty beside others, where it waits for each of its kernels
         self.epoch = 0
         self.shared = self.ends = False
+        self.cap_ns = 0
         self.quota_until_ns = self.lease_until_ns = 0
         self.closing_ns = 0
         self.granted_ns = 0
@@ -86,7 +87,7 @@ class World:
                 self.wake_ns = action.at_ns
             elif isinstance(action, ev.Grant) and program is not None:
                 program.epoch, program.shared, program.closing_ns = action.epoch, action.shared, 0
-                program.ends = action.contended
+                program.ends, program.cap_ns = action.contended, action.cap_ns
                 program.granted_ns, program.total_at_grant_ns = self.now_ns, program.total_ns
                 program.quota_until_ns = self.now_ns + action.quota_ns
                 program.lease_until_ns = self.now_ns + action.lease_ns
@@ -98,6 +99,7 @@ class World:
                 if action.shared and not program.shared:
                     self.pending.append(program)
                 program.shared, program.ends = action.shared, action.contended
+                program.cap_ns = action.cap_ns
             elif isinstance(action, ev.Revoke) and program is not None and program.epoch == action.epoch:
                 program.closing_ns = program.closing_ns or self.now_ns + DRAIN_NS
         self.machine.check()
@@ -324,6 +326,22 @@ def test_while_one_of_class_latency_wants_nothing_the_others_run_beside_each_oth
     time_ns = world.now_ns - begin_ns
     assert got["a"] + got["b"] > 0.75 * 0.9 * time_ns, "of what they would get without it"
     assert world.machine.virtual_now > 0
+
+
+def test_one_that_is_by_itself_until_one_of_class_latency_comes_back_has_no_turns():
+    """It would give each back where its host takes long, and ask anew; and little of its work is in flight."""
+    world = World(("a", 0.3, 0.66))
+    server = world.add("server", 0.4, 1.0, latency=True)
+    world.go(500)
+    server.rests = True
+    world.go(500)
+    a, policy = world.programs[1], world.machine.policy
+    assert (a.shared, a.ends, a.cap_ns) == (True, False, policy.cap_prompt_ns)
+    b = world.add("b", 0.3, 0.66)
+    world.go(1000)
+    assert (a.shared, a.cap_ns, b.shared, b.cap_ns) == (True, policy.cap_ns, True, policy.cap_ns)
+    took_ms, _ = _serve(world, server, 100, 8, 1)
+    assert took_ms < 2.1
 
 
 def _flap(world: World, each_ms: float, *clients: int, **more: Any) -> dict[str, float]:

@@ -456,9 +456,9 @@ HOOK(cuMemsetD8Async_ptsz, "cuMemsetD8Async", 7000, PER_THREAD, GATED)
 
 /* Memory. */
 PASS(cuIpcCloseMemHandle, "cuIpcCloseMemHandle", 4010, ANY, "imported memory belongs to its exporter")
-PASS(cuIpcGetEventHandle, "cuIpcGetEventHandle", 4010, ANY, "inter-process events: no work of their own")
+HOOK(cuIpcGetEventHandle, "cuIpcGetEventHandle", 4010, ANY, WATCHED)
 PASS(cuIpcGetMemHandle, "cuIpcGetMemHandle", 4010, ANY, "imported memory belongs to its exporter")
-PASS(cuIpcOpenEventHandle, "cuIpcOpenEventHandle", 4010, ANY, "inter-process events: no work of their own")
+HOOK(cuIpcOpenEventHandle, "cuIpcOpenEventHandle", 4010, ANY, WATCHED)
 PASS(cuIpcOpenMemHandle, "cuIpcOpenMemHandle", 4010, ANY, "imported memory belongs to its exporter")
 PASS(cuIpcOpenMemHandle_v2, "cuIpcOpenMemHandle", 11000, ANY, "imported memory belongs to its exporter")
 PASS(cuMemAddressFree, "cuMemAddressFree", 10020, ANY, "holds no memory of its own")

@@ -6,6 +6,8 @@
 #include "libhook/driver/real.h"
 #include "libhook/hooks/memory.h"
 #include "libhook/hooks/streams.h"
+#include "libhook/runtime/ahead.h"
+#include "libhook/runtime/gate.h"
 #include "libhook/runtime/watch.h"
 
 #define WATCHED(scope, stream, call)                                                                                   \
@@ -17,12 +19,20 @@
         return result;                                                                                                 \
     } while (0)
 
+/* The same of one that waits for the device. */
+#define WAITED(scope, stream, call)                                                                                    \
+    do {                                                                                                               \
+        if (!watch_waiting())                                                                                          \
+            return GATE_REFUSAL;                                                                                       \
+        WATCHED(scope, stream, call);                                                                                  \
+    } while (0)
+
 CUresult cuStreamSynchronize(CUstream stream) {
-    WATCHED(WATCH_STREAM, stream_legacy(stream), real.cuStreamSynchronize(stream));
+    WAITED(WATCH_STREAM, stream_legacy(stream), real.cuStreamSynchronize(stream));
 }
 
 CUresult cuStreamSynchronize_ptsz(CUstream stream) {
-    WATCHED(WATCH_STREAM, stream_per_thread(stream), real.cuStreamSynchronize_ptsz(stream));
+    WAITED(WATCH_STREAM, stream_per_thread(stream), real.cuStreamSynchronize_ptsz(stream));
 }
 
 CUresult cuStreamQuery(CUstream stream) {
@@ -34,16 +44,17 @@ CUresult cuStreamQuery_ptsz(CUstream stream) {
 }
 
 CUresult cuCtxSynchronize(void) {
-    WATCHED(WATCH_CONTEXT, NULL, real.cuCtxSynchronize());
+    WAITED(WATCH_CONTEXT, NULL, real.cuCtxSynchronize());
 }
 
 CUresult cuCtxSynchronize_v2(CUcontext ctx) {
+    watch_waiting();
     /* The context may be another than the current one: look at what is over, assume nothing. */
     WATCHED(WATCH_SOME, NULL, real.cuCtxSynchronize_v2(ctx));
 }
 
 CUresult cuEventSynchronize(CUevent event) {
-    WATCHED(WATCH_SOME, NULL, real.cuEventSynchronize(event));
+    WAITED(WATCH_SOME, NULL, real.cuEventSynchronize(event));
 }
 
 CUresult cuEventQuery(CUevent event) {
@@ -58,4 +69,15 @@ CUresult cuStreamDestroy(CUstream stream) {
 CUresult cuStreamDestroy_v2(CUstream stream) {
     watch_stream_ending(stream);
     return real.cuStreamDestroy_v2(stream);
+}
+
+/* Others wait for what is recorded here, and may be what our grant waits for: nothing is held behind our gate then. */
+CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event) {
+    ahead_never();
+    return real.cuIpcGetEventHandle(handle, event);
+}
+
+CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle) {
+    ahead_never();
+    return real.cuIpcOpenEventHandle(event, handle);
 }

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "libhook/runtime/ahead.h"
 #include "libhook/runtime/lane.h"
 #include "libhook/runtime/log.h"
 #include "libhook/runtime/visit.h"
@@ -59,8 +60,8 @@ void gate_disarm(struct gate *gate) {
         syscall(SYS_futex, armed, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-void gate_open(struct gate *gate, uint64_t epoch, const uint64_t *page_word, uint64_t cap_ns, uint64_t close_by_ns,
-    bool contended) {
+static void open_for(struct gate *gate, uint64_t epoch, const uint64_t *page_word, uint64_t cap_ns,
+    uint64_t close_by_ns, bool contended) {
     /* A thread that read the old ticket may mix old and new figures for one launch; it checks the ticket last. */
     POKE(gate->active_before, __atomic_exchange_n(&gate->active, 0, __ATOMIC_ACQ_REL));
     POKE(gate->epoch, epoch);
@@ -71,13 +72,20 @@ void gate_open(struct gate *gate, uint64_t epoch, const uint64_t *page_word, uin
     POKE(gate->free, false);
     __atomic_store_n(&gate->shut, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&gate->ticket, ++last_ticket, __ATOMIC_SEQ_CST);
+}
+
+void gate_open(struct gate *gate, uint64_t epoch, const uint64_t *page_word, uint64_t cap_ns, uint64_t close_by_ns,
+    bool contended) {
+    open_for(gate, epoch, page_word, cap_ns, close_by_ns, contended);
+    ahead_release(gate);
     gate_disarm(gate);
     wake_all(gate);
 }
 
 void gate_arm(struct gate *gate, uint64_t epoch, const uint64_t *page_word, uint64_t cap_ns) {
     __atomic_store_n(&gate->opened_ns, 0, __ATOMIC_SEQ_CST);
-    gate_open(gate, epoch, page_word, cap_ns, UINT64_MAX, true);
+    open_for(gate, epoch, page_word, cap_ns, UINT64_MAX, true);
+    gate_disarm(gate);
     __atomic_store_n(&gate->armed_word, page_word, __ATOMIC_SEQ_CST);
     wake_all(gate); /* to sleep on the page */
 }
@@ -85,8 +93,14 @@ void gate_arm(struct gate *gate, uint64_t epoch, const uint64_t *page_word, uint
 void gate_open_free(struct gate *gate) {
     if (__atomic_exchange_n(&gate->free, true, __ATOMIC_SEQ_CST))
         return;
+    ahead_release(gate);
     gate_disarm(gate);
     wake_all(gate);
+}
+
+void gate_allow_ahead(struct gate *gate) {
+    if (ahead_allow(gate))
+        wake_all(gate);
 }
 
 void gate_close(struct gate *gate) {
@@ -116,6 +130,7 @@ void gate_reset_after_fork(void) {
         gate->page_word = &gate->epoch;
     }
     visit_reset_after_fork();
+    ahead_reset_after_fork();
     gate_mode = GATE_MEMBARRIER;
 }
 

@@ -52,6 +52,10 @@ struct gate {
     int ordinal;
     uint64_t opened_ns; /* when a thread found an armed gate open; 0: not yet */
     const uint64_t *armed_word; /* not NULL: the gate opens when this word of the page shows `epoch` */
+    uint64_t ahead; /* generation and state of what the device holds until the gate opens (ahead.h); atomic */
+    uint64_t ahead_ns; /* what is held, as it is believed; atomic */
+    uint64_t released_ns; /* when it was let go */
+    uint32_t ahead_launches; /* ... and how many; atomic */
     _Alignas(64) uint32_t wake; /* futex of those who wait; grows with each opening */
     uint32_t waiting; /* threads in gate_wait; atomic */
     uint32_t shut; /* a launching thread closed the gate: the quota is used up */
@@ -94,6 +98,7 @@ void gate_open(struct gate *gate, uint64_t epoch, const uint64_t *page_word, uin
 void gate_arm(struct gate *gate, uint64_t epoch, const uint64_t *page_word, uint64_t cap_ns);
 void gate_disarm(struct gate *gate); /* nobody will open it there: who sleeps on the page sleeps on the gate again */
 void gate_open_free(struct gate *gate); /* for good, until gate_close */
+void gate_allow_ahead(struct gate *gate); /* all is over and given back: those who wait may launch ahead (ahead.h) */
 void gate_close(struct gate *gate); /* returns at once; see gate_inside */
 bool gate_inside(const struct gate *gate); /* is a thread between check and launch, after gate_close? */
 void gate_account(struct gate *gate, uint64_t wanted_ns, uint64_t start_ns, uint64_t end_ns);

@@ -18,6 +18,7 @@
 #include "libhook/driver/real.h"
 #include "libhook/runtime/agent.h"
 #include "libhook/runtime/agent_kick.h"
+#include "libhook/runtime/ahead.h"
 #include "libhook/runtime/belief.h"
 #include "libhook/runtime/cancel.h"
 #include "libhook/runtime/gate.h"
@@ -56,18 +57,38 @@ static void cut_all(struct gate_thread *thread, uint64_t now_ns) {
         lane_cut(lane, now_ns);
 }
 
-/* The calling thread itself waits here; nothing it launched is without an event by then. */
-static void gate_wait(struct gate *gate, struct gate_thread *thread, struct lane *lane) {
+struct launch {
+    CUstream stream;
+    uint64_t key;
+    uint64_t wanted_ns;
+    bool may_be_held; /* a kernel, and nothing failed when it was to be held */
+    struct belief belief;
+    bool met_cap; /* it waits for room already */
+};
+
+/* May the device hold it until the gate opens (ahead.h)? */
+static bool may_go_ahead(const struct gate *gate, const struct lane *lane, const struct launch *launch) {
+    const struct belief *belief = &launch->belief;
+
+    return launch->may_be_held && !belief->measure && !belief->wild && !belief->unknown &&
+           ahead_has_room(gate, lane, belief->ns);
+}
+
+/* The calling thread itself waits here; nothing it launched is without an event by then. `launch` NULL: for the release of
+ * what is held on this lane. */
+static void gate_wait(struct gate *gate, struct gate_thread *thread, struct lane *lane, const struct launch *launch) {
     static const struct timespec RECHECK = {.tv_sec = 0, .tv_nsec = GATE_RECHECK_NS};
     uint64_t start_ns = gate_now(), ticket;
 
     cut_all(thread, start_ns);
-    __atomic_store_n(&thread->wait_lane, lane, __ATOMIC_RELEASE);
+    if (launch)
+        __atomic_store_n(&thread->wait_lane, lane, __ATOMIC_RELEASE);
     __atomic_add_fetch(&gate->waiting, 1, __ATOMIC_SEQ_CST);
     agent_kick();
     for (;;) {
         uint32_t wake = __atomic_load_n(&gate->wake, __ATOMIC_SEQ_CST);
-        if (__atomic_load_n(&gate->free, __ATOMIC_SEQ_CST) || is_open(gate, &ticket))
+        if (__atomic_load_n(&gate->free, __ATOMIC_SEQ_CST) || is_open(gate, &ticket) ||
+            (launch ? may_go_ahead(gate, lane, launch) : !ahead_is_held(lane)))
             break;
         const uint64_t *armed = __atomic_load_n(&gate->armed_word, __ATOMIC_SEQ_CST);
         if (armed) { /* little-endian: the low half of the epoch stands first, and no two neighbours share it */
@@ -143,13 +164,15 @@ static uint64_t booked(const struct gate *gate, const struct gate_thread *thread
     return overlap_of(gate, sum_ns, most_ns);
 }
 
-struct launch {
-    CUstream stream;
-    uint64_t key;
-    uint64_t wanted_ns;
-    struct belief belief;
-    bool met_cap; /* it waits for room already */
-};
+static void begin_chunk(struct lane *lane, const struct launch *launch, uint64_t now_ns) {
+    lane->open_key = launch->key;
+    lane->open_mixed = 0;
+    POKE(lane->open_wanted_ns, launch->wanted_ns);
+    POKE(lane->open_first_ns, now_ns);
+    lane->open_alone = launch->belief.measure;
+    lane->open_unknown = launch->belief.unknown;
+    lane->open_most_ns = launch->belief.wild ? launch->belief.most_ns : 0;
+}
 
 /* Prepare the lane for one more launch of this kind; false where its ring is full. */
 static bool make_room_in(
@@ -173,13 +196,7 @@ static bool make_room_in(
         now_ns = gate_now(); /* recording takes as long as some kernels, and is no part of what follows */
         POKE(lane->base_ns, now_ns);
     }
-    lane->open_key = launch->key;
-    lane->open_mixed = 0;
-    POKE(lane->open_wanted_ns, launch->wanted_ns);
-    POKE(lane->open_first_ns, now_ns);
-    lane->open_alone = launch->belief.measure;
-    lane->open_unknown = launch->belief.unknown;
-    lane->open_most_ns = launch->belief.wild ? launch->belief.most_ns : 0;
+    begin_chunk(lane, launch, now_ns);
     return true;
 }
 
@@ -236,6 +253,23 @@ static enum verdict wait_for_wild(
     return gone_ns < LOOK_NS || gone_ns < 2 * head->estimated_ns ? LOOK_AGAIN : WAIT_FOR_ROOM;
 }
 
+/* From here on whoever closes the gate waits for this thread; what it looked at before, it looks at again. */
+static void enter(struct gate_thread *thread) {
+    POKE(thread->inside, 1);
+    __asm__ volatile("" ::: "memory");
+    if (gate_mode == GATE_FENCED)
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+/* The launch goes out, behind what is open on its lane. */
+static void count(struct gate *gate, struct lane *lane, const struct launch *launch) {
+    if (__atomic_load_n(&gate->told_idle, __ATOMIC_RELAXED))
+        __atomic_store_n(&gate->told_idle, 0, __ATOMIC_RELAXED);
+    POKE(lane->open_ns, lane->open_ns + launch->belief.ns);
+    lane->open_mixed |= launch->key ^ lane->open_key;
+    POKE(lane->launched, lane->launched + 1);
+}
+
 /* One try to let the launch go. With GO the thread is inside and the launch accounted. */
 static enum verdict try(struct gate *gate, struct gate_thread *thread, struct lane *lane, struct launch *launch,
     uint64_t now_ns, uint64_t *sleep) {
@@ -261,7 +295,7 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
     uint64_t active = __atomic_load_n(&gate->active, __ATOMIC_RELAXED);
     uint64_t before = PEEK(gate->active_before);
     active = active > before ? active : before;
-    uint64_t cap_ns = PEEK(gate->cap_ns), share_ns = cap_ns / (active ? active : 1);
+    uint64_t cap_ns = PEEK(gate->cap_ns) + ahead_over_cap_ns(gate, now_ns), share_ns = cap_ns / (active ? active : 1);
     if (active > 1) { /* threads that take turns have all of it in turn */
         uint64_t others_ns = overlap_others(gate, thread, now_ns);
         share_ns = cap_ns > others_ns && cap_ns - others_ns > share_ns ? cap_ns - others_ns : share_ns;
@@ -321,24 +355,68 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
     thread->room_ns = launch->belief.measure || own_event || room_ns < 0 || gate_mode == GATE_FENCED ? -1 : room_ns;
     thread->after = launch->belief.measure || own_event || room_ns <= 0;
 
-    POKE(thread->inside, 1);
-    __asm__ volatile("" ::: "memory");
-    if (gate_mode == GATE_FENCED)
-        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    enter(thread);
     if (__atomic_load_n(&gate->ticket, __ATOMIC_RELAXED) != ticket ||
         __atomic_load_n(thread->page_word, __ATOMIC_RELAXED) != thread->epoch) {
         POKE(thread->inside, 0);
         thread->after = false;
         return WAIT_AT_GATE;
     }
-    if (__atomic_load_n(&gate->told_idle, __ATOMIC_RELAXED))
-        __atomic_store_n(&gate->told_idle, 0, __ATOMIC_RELAXED);
+    ahead_release(gate); /* opened by the page: the agent does not know */
     if (PEEK(gate->launched_epoch) != thread->epoch)
         POKE(gate->launched_epoch, thread->epoch);
-    POKE(lane->open_ns, lane->open_ns + estimated_ns);
-    lane->open_mixed |= launch->key ^ lane->open_key;
-    POKE(lane->launched, lane->launched + 1);
+    count(gate, lane, launch);
     return GO;
+}
+
+/* The gate is closed: let the device hold the launch until it opens. True where the thread is inside. */
+static bool go_ahead(
+    struct gate *gate, struct gate_thread *thread, struct lane *lane, struct launch *launch, uint64_t now_ns) {
+    if (!may_go_ahead(gate, lane, launch))
+        return false;
+    launch->may_be_held = false; /* unless it is */
+    sched_yield(); /* whoever works for the tenant that has the card now comes first, where processors are few */
+    if (!ahead_hold(gate, thread, lane, now_ns))
+        return false;
+    __atomic_store_n(&thread->gate, gate, __ATOMIC_RELEASE);
+    enter(thread);
+    if (!ahead_is_held(lane)) {
+        POKE(thread->inside, 0);
+        return false;
+    }
+    if (lane->launched == lane->cut)
+        begin_chunk(lane, launch, now_ns);
+    count(gate, lane, launch);
+    __atomic_add_fetch(&gate->ahead_ns, launch->belief.ns, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&gate->ahead_launches, 1, __ATOMIC_RELAXED);
+    thread->lane = thread->held_lane = lane;
+    thread->room_ns = -1;
+    thread->after = false;
+    return true;
+}
+
+bool gate_await_held(void) {
+    struct lane *lane = gate_self->held_lane;
+
+    if (!lane)
+        return true;
+    int saved = errno, cancel = cancel_hold();
+    while (ahead_is_held(lane) && !agent_lost() && !agent_closed()) {
+        struct gate *gate = &gates[lane->ordinal];
+        uint64_t ticket;
+        gate_wait(gate, gate_self, lane, NULL);
+        __atomic_store_n(&gate_self->gate, gate, __ATOMIC_RELEASE);
+        enter(gate_self);
+        if (is_open(gate, &ticket))
+            ahead_release(gate);
+        POKE(gate_self->inside, 0);
+    }
+    bool released = !ahead_is_held(lane);
+    if (released)
+        gate_self->held_lane = NULL;
+    cancel_release(cancel);
+    errno = saved;
+    return released || !agent_closed();
 }
 
 static bool stream_captures(CUstream stream) {
@@ -384,7 +462,9 @@ static enum gate_answer begin(CUstream stream, uint64_t key, uint64_t family, ui
     if (!lane)
         return GATE_REFUSED;
     POKE(thread->inside, 0);
-    struct launch launch = {.stream = stream, .key = key, .wanted_ns = gate_now()};
+    if (PEEK(gate->shared))
+        ahead_prepare(current.context);
+    struct launch launch = {.stream = stream, .key = key, .wanted_ns = gate_now(), .may_be_held = family != 0};
     launch.belief = belief_of(gate, thread, key, family, guess_ns, launch.wanted_ns);
     uint64_t now_ns = launch.wanted_ns, sleep = 0;
     bool pends = false;
@@ -396,9 +476,13 @@ static enum gate_answer begin(CUstream stream, uint64_t key, uint64_t family, ui
             answer = GATE_PASSED;
             break;
         }
-        if (verdict == WAIT_AT_GATE)
-            gate_wait(gate, thread, lane);
-        else {
+        if (verdict == WAIT_AT_GATE) {
+            if (go_ahead(gate, thread, lane, &launch, now_ns)) {
+                answer = GATE_PASSED;
+                break;
+            }
+            gate_wait(gate, thread, lane, &launch);
+        } else {
             if (!pends) /* from here to its launch it counts as one that wants to go on */
                 __atomic_add_fetch(&gate->pending, 1, __ATOMIC_SEQ_CST);
             pends = true;

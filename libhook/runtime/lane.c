@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "libhook/driver/real.h"
+#include "libhook/runtime/ahead.h"
 #include "libhook/runtime/belief.h"
 #include "libhook/runtime/cancel.h"
 #include "libhook/runtime/gate.h"
@@ -62,6 +63,7 @@ static void rekey(struct lane *lane, CUcontext context, CUstream stream, int ord
     lane->open_mixed = 0;
     POKE(lane->blind_ns, 0);
     POKE(lane->end_ns, 0);
+    POKE(lane->held, 0);
     __atomic_store_n(&lane->state, LANE_LIVE, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&foreign_lock);
     visit_let_agent_in();
@@ -120,8 +122,8 @@ static void clear_open(struct lane *lane) {
 
 void lane_cut(struct lane *lane, uint64_t now_ns) {
     if (lane->launched == lane->cut || PEEK(lane->stream_gone) || lane->pushed - lane->popped == LANE_CHUNKS ||
-        __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) != LANE_LIVE)
-        return;
+        __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) != LANE_LIVE || ahead_is_held(lane))
+        return; /* what is held has not begun: it gets its event when it was let go */
     struct chunk *chunk = &lane->ring[lane->pushed % LANE_CHUNKS];
     struct visit visit;
     if (!visit_begin(&visit, lane->context) || captures(lane->stream)) {

@@ -78,6 +78,7 @@ struct lane {
     uint64_t foreign_ns;   /* when that was */
     uint64_t clean_mark;   /* `launched` when all was seen finished */
     uint64_t clean_ns;     /* ... and when what was open then was over */
+    uint64_t held; /* its stream waits as long as this stands in gate.ahead; the owner's */
     uint64_t seen_from,
         seen_ns; /* of the chunk that begins there, so much is accounted already: an open one's beginning */
 };

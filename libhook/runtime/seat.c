@@ -4,12 +4,14 @@
 #include <sched.h>
 #include <string.h>
 
+#include "libhook/runtime/ahead.h"
 #include "libhook/runtime/log.h"
 
 /* The word of a gate that is open whatever the daemon's page says: the valve of another gate. */
 static const uint64_t ADMIT_WORD = UINT64_MAX - 1;
 
 #define CARRIED_NS 50000  /* within that the daemon's thread has carried out what was prepared */
+#define LOOK_AT_PAGE_NS 1000000
 #define KEPT_NS 400000    /* three times what the next tenant's first launch takes to be out on a small VM */
 
 void seat_init(struct seat *seat, uint32_t device) {
@@ -105,8 +107,10 @@ static void begin_grant(
         return;
     }
     POKE(seat->valve_word, seat->token.epoch);
-    if (fresh)
+    if (fresh) {
         seat->unconfirmed = false;
+        ahead_release(seat->gate); /* it may be revoked before the gate was opened for it, and drains then */
+    }
     share(seat, world, grant, fresh);
 }
 
@@ -263,7 +267,7 @@ static void observe(struct seat *seat, const struct seat_world *world, uint64_t 
     memset(view, 0, sizeof *view);
     view->connected = world->connected;
     view->pending = __atomic_load_n(&gate->pending, __ATOMIC_SEQ_CST);
-    view->waiting = __atomic_load_n(&gate->waiting, __ATOMIC_SEQ_CST);
+    view->waiting = __atomic_load_n(&gate->waiting, __ATOMIC_SEQ_CST) + (ahead_holds(gate) ? 1 : 0);
     if (token->state < TOKEN_OPEN)
         return;
     view->page_agrees = wire_page_load_epoch(world->page->map, seat->slot) == token->epoch;
@@ -336,8 +340,10 @@ uint64_t seat_step(struct seat *seat, const struct seat_world *world, uint64_t n
             __atomic_add_fetch(&seat->gate->valves, 1, __ATOMIC_RELAXED);
             gate_open(seat->gate, token->epoch, &seat->valve_word, token->cap_ns, UINT64_MAX, true);
         }
-        if (actions & TOKEN_SEND_RETURN)
+        if (actions & TOKEN_SEND_RETURN) {
             send_return(seat, world, &view, now_ns);
+            gate_allow_ahead(seat->gate);
+        }
         if (token->state != before)
             log_line(LOG_DEBUG, "device=%u token %s -> %s epoch=%llu at_ns=%llu", seat->device,
                 token_state_name((int)before), token_state_name((int)token->state), (unsigned long long)token->epoch,
@@ -347,11 +353,15 @@ uint64_t seat_step(struct seat *seat, const struct seat_world *world, uint64_t n
         now_ns = gate_now();
     }
     *admit |= token->state == TOKEN_VALVE;
-    return seat->kept.epoch && seat->kept_ns < token->deadline_ns ? seat->kept_ns : token->deadline_ns;
+    uint64_t deadline_ns = seat->kept.epoch && seat->kept_ns < token->deadline_ns ? seat->kept_ns : token->deadline_ns;
+    /* A thread that sleeps on the page lets go what the device holds; there may be none. */
+    if (seat->prepared.epoch && ahead_holds(seat->gate) && deadline_ns > now_ns + LOOK_AT_PAGE_NS)
+        deadline_ns = now_ns + LOOK_AT_PAGE_NS;
+    return deadline_ns;
 }
 
 void seat_admit(struct seat *seat) {
-    if (!seat->managed || seat->token.state >= TOKEN_OPEN || !PEEK(seat->gate->waiting))
+    if (!seat->managed || seat->token.state >= TOKEN_OPEN || !(PEEK(seat->gate->waiting) || ahead_holds(seat->gate)))
         return;
     __atomic_add_fetch(&seat->gate->valves, 1, __ATOMIC_RELAXED);
     gate_open(seat->gate, ADMIT_WORD, &ADMIT_WORD, seat->token.cap_ns ? seat->token.cap_ns : 1000000, UINT64_MAX, true);

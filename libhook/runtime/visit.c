@@ -42,6 +42,14 @@ void visit_keep_agent_out(void) {
         sched_yield();
 }
 
+bool visit_try_to_keep_agent_out(void) {
+    __atomic_add_fetch(&agent_kept_out, 1, __ATOMIC_SEQ_CST);
+    if (!__atomic_load_n(&agent_inside, __ATOMIC_SEQ_CST))
+        return true;
+    visit_let_agent_in();
+    return false;
+}
+
 void visit_let_agent_in(void) {
     __atomic_sub_fetch(&agent_kept_out, 1, __ATOMIC_SEQ_CST);
 }

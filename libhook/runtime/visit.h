@@ -6,8 +6,9 @@
  * a capture in global mode, in whatever thread, ends when another thread asks about events. Both are as before when the
  * visit ends, and nothing is assumed of what a thread did when it began: the driver may not have been there then.
  *
- * The agent is kept out while streams and contexts are destroyed, for it may be about to touch them; and for good once
- * exit() was called: the driver is torn down then, while the agent runs on until the process is gone.
+ * The agent is kept out while streams and contexts are destroyed, for it may be about to touch them; while the device
+ * holds launches until a grant (ahead.h); and for good once exit() was called: the driver is torn down then, while the agent
+ * runs on until the process is gone.
  */
 #ifndef GEMINI_RUNTIME_VISIT_H
 #define GEMINI_RUNTIME_VISIT_H
@@ -33,8 +34,9 @@ void visit_end(struct visit *visit);
 bool visit_agent_enters(void);
 void visit_agent_leaves(void);
 
-/* Whoever destroys one: returns when the agent touches none. */
+/* Whoever destroys one: returns when the agent touches none. `try`: returns false where it does now. */
 void visit_keep_agent_out(void);
+bool visit_try_to_keep_agent_out(void);
 void visit_let_agent_in(void);
 
 /* Keep the agent out from exit() on. To be called when the driver is there, and again when more of it may be: handlers run

@@ -5,6 +5,7 @@
 
 #include "libhook/driver/real.h"
 #include "libhook/runtime/agent_kick.h"
+#include "libhook/runtime/ahead.h"
 #include "libhook/runtime/gate.h"
 #include "libhook/runtime/log.h"
 #include "libhook/runtime/visit.h"
@@ -19,6 +20,10 @@ static bool concerned(const struct lane *lane, enum watch_scope scope, CUstream 
     if (!live(lane) || lane->context != context)
         return false;
     return scope != WATCH_STREAM || lane->stream == stream;
+}
+
+bool watch_waiting(void) {
+    return gate_await_held();
 }
 
 void watch_sync_before(enum watch_scope scope, CUstream stream) {
@@ -102,6 +107,7 @@ void watch_stream_pausing(CUstream stream) {
 
     if (!lane)
         return;
+    gate_await_held();
     int saved = errno;
     CUcontext context = context_current()->context;
     bool all = lane_is_default(stream); /* others may come to stand behind it */
@@ -135,6 +141,7 @@ static void cover_default_streams(void) {
 }
 
 void watch_capture_beginning(void) {
+    gate_await_held();
     int saved = errno; /* other streams may join by waiting for the capture's events: all lanes get theirs now */
     for (struct lane *lane = gate_self->lanes; lane; lane = lane->next)
         lane_cut(lane, gate_now());
@@ -163,6 +170,7 @@ void watch_stream_ending(CUstream stream) {
 
     if (lane_is_default(stream))
         return; /* the default streams are not destroyed */
+    gate_await_held();
     for (struct lane *lane = gate_self->lanes; lane; lane = lane->next)
         if (lane->stream == stream && live(lane))
             lane_cut(lane, gate_now());
@@ -184,12 +192,14 @@ void watch_stream_ending(CUstream stream) {
 }
 
 void watch_contexts_hold(void) {
+    gate_await_held();
     visit_keep_agent_out();
 }
 
 void watch_contexts_release(CUcontext gone) {
     if (gone) {
         captures_lost(gone);
+        ahead_lost(gone);
         for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next) {
             for (struct lane *lane = __atomic_load_n(&thread->lanes, __ATOMIC_ACQUIRE); lane; lane = lane->next)
                 if (PEEK(lane->context) == gone && live(lane))

@@ -19,12 +19,15 @@ import pytest
 import zmq
 
 from libhook import core
+from libhook.build import preloaded
 from libhook.core import ffi, lib
 
 ROOT = Path(__file__).parents[3]
+LIB = ROOT / "libhook" / "lib"
 MS = 1_000_000
 PATIENCE_S = 60.0  # for what must come: any process may stand still for seconds
 F_ADD_SEALS = 1033
+Run = Callable[..., subprocess.Popen[str]]
 SEALS = 0x2 | 0x4 | 0x10  # shrink, grow, future write
 
 
@@ -252,3 +255,36 @@ def start(client_binary: Path, folder: Path) -> Iterator[Callable[..., Client]]:
     yield starter
     for client in clients:
         client.kill()
+
+
+@pytest.fixture
+def run(sim: str, folder: Path) -> Iterator[Run]:
+    """Starts a program under the library on the simulated machine `sim`."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def starter(*command: object, **environment: str) -> subprocess.Popen[str]:
+        processes.append(
+            subprocess.Popen(
+                list(map(str, command)),
+                env={
+                    **os.environ,
+                    "GEMINI_SIM": f"id={sim}",
+                    "GEMINI_SOCKET": f"ipc://{folder}/tenant.sock",
+                    "LD_PRELOAD": preloaded(LIB / "libgemini_hook.so"),
+                    "LD_LIBRARY_PATH": str(LIB / "sim"),
+                    "GEMINI_LOG": "debug",
+                    "GEMINI_LOG_FILE": str(folder / "log"),
+                    **environment,
+                },
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        return processes[-1]
+
+    yield starter
+    for process in processes:
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+        process.communicate()

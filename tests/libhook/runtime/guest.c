@@ -15,6 +15,8 @@
  *     guest ahead                  4000 kernels of 0.1 ms, launched without waiting for any; prints how often the thread slept
  *     guest behind own             work in the thread's own default stream, then nothing but a capture in a blocking stream
  *     guest behind legacy          a capture in a stream that blocks nobody; work in the legacy stream, then nothing
+ *     guest held FILE [own]        eight kernels of 100 us, waited for, over and over; how many launches and how many waits
+ *                                  returned stands in the file as two 64-bit words
  *     guest leaves                 work in flight, and an exit() that takes 300 ms from when all handlers but one ran
  *     guest replays MILLISECONDS   one graph of a kernel of 50 us, over and over; prints how often
  *     guest updates MILLISECONDS   the same, updated before each launch
@@ -22,12 +24,14 @@
  * SIGTERM ends those without a number, so that a test need not know how much is done within how long.
  */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -329,6 +333,27 @@ static int behind(bool own) {
     return 0;
 }
 
+static int held(const char *path, bool own) {
+    CUstream stream = NULL;
+    int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (file < 0 || ftruncate(file, 16))
+        return 1;
+    uint64_t *counts = mmap(NULL, 16, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (counts == MAP_FAILED)
+        return 1;
+    if (!own)
+        MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    while (!told_to_end) {
+        for (int i = 0; i < 8; i++) {
+            MUST(own ? launch_own(100000) : launch(stream, 100000));
+            __atomic_add_fetch(&counts[0], 1, __ATOMIC_SEQ_CST);
+        }
+        MUST(own ? cuStreamSynchronize_ptsz(NULL) : cuStreamSynchronize(stream));
+        __atomic_add_fetch(&counts[1], 1, __ATOMIC_SEQ_CST);
+    }
+    return 0;
+}
+
 static void linger(void) {
     pause_us(300000);
 }
@@ -398,6 +423,7 @@ int main(int count, char **argument) {
                  : !strcmp(argument[1], "sight")                 ? sight()
                  : !strcmp(argument[1], "ahead")                 ? ahead()
                  : !strcmp(argument[1], "behind") && count > 2   ? behind(!strcmp(argument[2], "own"))
+                 : !strcmp(argument[1], "held") && count > 2     ? held(argument[2], count > 3)
                  : !strcmp(argument[1], "leaves")                ? leaves()
                  : !strcmp(argument[1], "replays")               ? graphs(false)
                  : !strcmp(argument[1], "updates")               ? graphs(true)

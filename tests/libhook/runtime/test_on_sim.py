@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import struct
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -13,17 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from libhook.build import preloaded
+from bench.bed import wait_for
 from libhook.core import lib
 from libhook.observer import Segment, Timeline
-from tests.libhook.runtime.conftest import MS, PATIENCE_S, Daemon
+from tests.libhook.runtime.conftest import LIB, MS, PATIENCE_S, Daemon, Run
 
 ROOT = Path(__file__).parents[3]
-LIB = ROOT / "libhook" / "lib"
 RENEW, WANT_MORE = lib.WIRE_TOKEN_RENEW, lib.WIRE_RETURN_WANT_MORE
 MIB = 1 << 20
+# Beside others, what comes to a closed gate may be held by the device.
+BESIDE = pytest.mark.parametrize("shared", [False, True], ids=["turns", "beside"])
 PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT, WALL = 17, 0x4206, 0x4207, 0x40000000
-Run = Callable[..., subprocess.Popen[str]]
 
 
 @pytest.fixture(scope="session")
@@ -35,47 +36,21 @@ def guest_binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return binary
 
 
-@pytest.fixture
-def run(sim: str, folder: Path) -> Iterator[Run]:
-    """Starts a program under the library on the simulated machine `sim`."""
-    processes: list[subprocess.Popen[str]] = []
-
-    def starter(*command: object, **environment: str) -> subprocess.Popen[str]:
-        processes.append(
-            subprocess.Popen(
-                list(map(str, command)),
-                env={
-                    **os.environ,
-                    "GEMINI_SIM": f"id={sim}",
-                    "GEMINI_SOCKET": f"ipc://{folder}/tenant.sock",
-                    "LD_PRELOAD": preloaded(LIB / "libgemini_hook.so"),
-                    "LD_LIBRARY_PATH": str(LIB / "sim"),
-                    "GEMINI_LOG": "debug",
-                    "GEMINI_LOG_FILE": str(folder / "log"),
-                    **environment,
-                },
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
-        return processes[-1]
-
-    yield starter
-    for process in processes:
-        if process.poll() is None:
-            process.send_signal(signal.SIGKILL)
-        process.communicate()
-
-
 class Keeper:
     """Serves one process: grants on request, takes Returns, and keeps the device's record meanwhile."""
 
     def __init__(
-        self, daemon: Daemon, sim: str, quota_ms: float = 10, pause_ms: float = 1, alone_cap_ms: float = 0
+        self,
+        daemon: Daemon,
+        sim: str,
+        quota_ms: float = 10,
+        pause_ms: float = 1,
+        alone_cap_ms: float = 0,
+        shared: bool = False,
     ) -> None:
-        self.daemon, self.sim, self.quota_ms, self.pause_ms = daemon, sim, quota_ms, pause_ms
+        self.daemon, self.sim, self.quota_ms, self.pause_ms, self.shared = daemon, sim, quota_ms, pause_ms, shared
         self.alone_cap_ms = alone_cap_ms  # not 0: nobody else wants the card
+        self.before_giving: Callable[[], object] = lambda: None
         self.epoch, self.granted_ns = 0, 0
         self.given = False  # and not yet returned
         self.held: list[tuple[int, int]] = []
@@ -92,11 +67,12 @@ class Keeper:
 
     def give(self, peer: bytes) -> None:
         time.sleep(self.pause_ms / 1000)
+        self.before_giving()
         self.epoch += 1
         self.given = True
         self.granted_ns = time.monotonic_ns()
         contended, cap_ms = not self.alone_cap_ms, self.alone_cap_ms or 1
-        self.daemon.grant(peer, self.epoch, self.quota_ms, cap_ms=cap_ms, contended=contended)
+        self.daemon.grant(peer, self.epoch, self.quota_ms, cap_ms=cap_ms, contended=contended, shared=self.shared)
 
     def serve(self, process: subprocess.Popen[str], until: Callable[[], object] = lambda: False) -> None:
         """To the program's end, which it is told to come to when that has come about."""
@@ -143,17 +119,23 @@ class Keeper:
         ]
 
 
+def counts_in(path: Path) -> tuple[int, int]:
+    launches, waits = struct.unpack("<QQ", path.read_bytes())
+    return launches, waits
+
+
 def finish(process: subprocess.Popen[str], folder: Path) -> str:
     out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, (out, err, (folder / "log").read_text()[-2000:])
     return out
 
 
+@BESIDE
 def test_after_a_drain_was_confirmed_none_of_eight_threads_work_is_on_the_timeline(
-    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
+    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path, shared: bool
 ) -> None:
     process = run(guest_binary, "threads")
-    keeper = Keeper(daemon, sim)
+    keeper = Keeper(daemon, sim, shared=shared)
     keeper.serve(process, lambda: len(keeper.held) >= 20 and keeper.kernels() > 1000)
     finish(process, folder)
     assert len(keeper.held) >= 20
@@ -161,11 +143,12 @@ def test_after_a_drain_was_confirmed_none_of_eight_threads_work_is_on_the_timeli
     assert not any(flags & lib.WIRE_RETURN_UNCONFIRMED for flags in keeper.flags)
 
 
+@BESIDE
 def test_a_global_capture_stays_valid_while_the_token_changes_a_hundred_times(
-    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
+    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path, shared: bool
 ) -> None:
     process = run(guest_binary, "capture")
-    keeper = Keeper(daemon, sim, quota_ms=3, pause_ms=0.2)
+    keeper = Keeper(daemon, sim, quota_ms=3, pause_ms=0.2, shared=shared)
     keeper.serve(process, lambda: len(keeper.held) >= 100)
     finish(process, folder)
     assert len(keeper.held) >= 100
@@ -183,34 +166,37 @@ def test_launches_that_are_captured_on_a_stream_in_use_do_not_hold_the_token(
     assert keeper.outside() == []
 
 
+@BESIDE
 def test_contexts_may_end_with_work_in_flight(
-    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
+    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path, shared: bool
 ) -> None:
     process = run(guest_binary, "contexts")
-    keeper = Keeper(daemon, sim)
+    keeper = Keeper(daemon, sim, shared=shared)
     keeper.serve(process, lambda: len(keeper.held) >= 5 and keeper.kernels() >= 200)
     finish(process, folder)
     assert len(keeper.held) >= 5
     assert keeper.outside() == []
 
 
+@BESIDE
 def test_a_host_function_does_not_hold_the_token(
-    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
+    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path, shared: bool
 ) -> None:
     process = run(guest_binary, "pauses")
-    keeper = Keeper(daemon, sim)
+    keeper = Keeper(daemon, sim, shared=shared)
     # The function alone takes 150 ms, and each grant would last for it.
     keeper.serve(process, lambda: len([end for start, end in keeper.held if end - start < 100 * MS]) >= 3)
     finish(process, folder)
     assert keeper.outside() == []
 
 
+@BESIDE
 def test_work_that_is_never_waited_for_holds_the_token_no_longer_than_it_runs(
-    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
+    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path, shared: bool
 ) -> None:
     """The library's own thread sees its end, though no context of the program's is current there."""
     process = run(guest_binary, "sparse")
-    keeper = Keeper(daemon, sim)
+    keeper = Keeper(daemon, sim, shared=shared)
     # Without an event of our own behind it each grant would last for 40 ms, to the next launch.
     keeper.serve(process, lambda: len([end for start, end in keeper.held if end - start < 20 * MS]) >= 10)
     finish(process, folder)
@@ -252,6 +238,31 @@ def test_who_is_alone_and_ahead_of_the_card_sleeps_seldom(
     keeper = Keeper(daemon, sim, quota_ms=60000, alone_cap_ms=20)
     keeper.serve(process)
     assert int(finish(process, folder)) < 4000 / 40
+
+
+@pytest.mark.parametrize("how", [(), ("own",)], ids=["created", "per-thread"])
+def test_a_host_prepares_its_next_work_while_its_gate_is_closed(
+    how: tuple[str, ...], daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
+) -> None:
+    """Beside others, where the lengths are known; nothing of that runs, or is waited for, before the next grant."""
+    path = folder / "counts"
+    process = run(guest_binary, "held", path, *how)
+    keeper = Keeper(daemon, sim, shared=True)
+    ahead: list[int] = []
+
+    def look() -> None:
+        if len(keeper.held) < 5:
+            return
+        launches, waits = counts_in(path)
+        wait_for(lambda: counts_in(path)[0] == 8 * (waits + 1), PATIENCE_S, "the whole of the next work in the queue")
+        assert counts_in(path)[1] == waits
+        ahead.append(counts_in(path)[0] - launches)
+
+    keeper.before_giving = look
+    keeper.serve(process, lambda: len(ahead) >= 20)
+    finish(process, folder)
+    assert keeper.outside() == []
+    assert not any(flags & lib.WIRE_RETURN_UNCONFIRMED for flags in keeper.flags)
 
 
 @pytest.mark.parametrize("stream", ["own", "legacy"])

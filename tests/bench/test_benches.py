@@ -79,7 +79,8 @@ def test_options_with_values_go_to_each_named_bench(value: list[str], monkeypatc
     """`fairness --runs 1` said that 1 is no bench."""
     started: list[tuple[str, list[str]]] = []
 
-    def run(name: str, options: list[str]) -> tuple[int, None]:
+    def run(name: str, options: list[str], profile: str) -> tuple[int, None]:
+        assert not profile
         started.append((name, options))
         return 0, None
 
@@ -103,7 +104,7 @@ def test_the_table_is_made_of_what_was_kept_without_running_anything(
     answer = {"commit": "abc1234", "rows": [row], "passed": {"row 17: due": False, "nobody dies": False}}
     (tmp_path / "closed_loop.json").write_text(json.dumps(answer))
     monkeypatch.setattr(bench_main, "OUT", tmp_path)
-    monkeypatch.setattr(bench_main, "run", lambda name, options: pytest.fail(f"{name} was run"))
+    monkeypatch.setattr(bench_main, "run", lambda name, options, profile: pytest.fail(f"{name} was run"))
     monkeypatch.setattr(sys, "argv", ["bench", "--table"])
     assert bench_main.main() == 1
     said = capsys.readouterr().out

@@ -209,7 +209,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--opt-in", type=_spellings, default=",".join(OTHERS), metavar="NAMES",
         help=f"those that are read besides in reviews that come to /mutate{OPTED_IN} and /validate{OPTED_IN}, and in "
-        "pods that select the nodes of --pool (default: %(default)s)",
+        "pods that select the nodes of --pool (default: " + ", ".join(OTHERS) + ")",
     )  # fmt: skip
     parser.add_argument(
         "--pool", type=_label, action="append", default=[], metavar="LABEL=VALUE",

@@ -73,7 +73,7 @@ CUresult queue_of(struct CUstream_st *stream, struct queue **out) {
             if (sim_commit(&driver.seat, enrol, &r))
                 result = CUDA_ERROR_OUT_OF_MEMORY;
             else
-                made++;
+                __atomic_store_n(&made, made + 1, __ATOMIC_RELEASE); /* the thread of values counts them without the lock */
         }
         if (!result) {
             q->users++;
@@ -296,7 +296,7 @@ void queue_wait_device(CUdevice device) {
 }
 
 bool queue_values_outstanding(void) {
-    for (uint32_t i = 0; i < __atomic_load_n(&made, __ATOMIC_RELAXED); i++)
+    for (uint32_t i = 0; i < __atomic_load_n(&made, __ATOMIC_ACQUIRE); i++)
         if (sim_value_outstanding(&driver.seat, i))
             return true;
     return false;

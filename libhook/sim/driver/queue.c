@@ -73,7 +73,8 @@ CUresult queue_of(struct CUstream_st *stream, struct queue **out) {
             if (sim_commit(&driver.seat, enrol, &r))
                 result = CUDA_ERROR_OUT_OF_MEMORY;
             else
-                __atomic_store_n(&made, made + 1, __ATOMIC_RELEASE); /* the thread of values counts them without the lock */
+                __atomic_store_n(
+                    &made, made + 1, __ATOMIC_RELEASE); /* the thread of values counts them without the lock */
         }
         if (!result) {
             q->users++;

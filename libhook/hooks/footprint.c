@@ -3,10 +3,10 @@
  *
  * Before: what the last context on this device cost is reserved, or what the daemon knows of the tenant's; FIRST_GUESS
  * where nobody has looked yet. So a tenant at its limit is refused before anything is allocated. After the tenant's first
- * one on a device the daemon is asked what it took: it has NVML open, sees the host's pids, and asks the card once for a tenant. To start NVML in each process costs
- * tens of milliseconds on a real card, and grows with the number of processes that are on it. If the context cost more
- * than was reserved and the rest is refused, the caller destroys it again: for that moment, and by that much, the tenant
- * is above its limit.
+ * one on a device the daemon is asked what it took: it has NVML open, sees the host's pids, and asks the card once for a
+ * tenant. To start NVML in each process costs tens of milliseconds on a real card, and grows with the number of processes
+ * that are on it. If the context cost more than was reserved and the rest is refused, the caller destroys it again: for
+ * that moment, and by that much, the tenant is above its limit.
  *
  * Where the daemon cannot say, NVML is asked from here, and knows this process where the pids are the host's; where that
  * fails too, FALLBACK is counted; once that is known of a tenant, it is reserved for each context before it is made, and one

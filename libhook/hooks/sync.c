@@ -1,6 +1,7 @@
 /*
- * sync.c - the application's own synchronisation calls, and the end of streams. They pass through as they are; what they
- * tell about the work is taken along (runtime/watch.h). A query counts too: its success says that work is over.
+ * sync.c - the application's own synchronisation calls, and the end of streams. They pass through as they are, but that one
+ * that waits for the device waits here first while that holds the thread's work (runtime/ahead.h); what they tell about the
+ * work is taken along (runtime/watch.h). A query counts too: its success says that work is over.
  */
 #include "libhook/driver/cuda_abi.h"
 #include "libhook/driver/real.h"
@@ -22,7 +23,7 @@
 /* The same of one that waits for the device. */
 #define WAITED(scope, stream, call)                                                                                    \
     do {                                                                                                               \
-        if (!watch_waiting())                                                                                          \
+        if (!gate_await_held())                                                                                        \
             return GATE_REFUSAL;                                                                                       \
         WATCHED(scope, stream, call);                                                                                  \
     } while (0)
@@ -48,9 +49,8 @@ CUresult cuCtxSynchronize(void) {
 }
 
 CUresult cuCtxSynchronize_v2(CUcontext ctx) {
-    watch_waiting();
     /* The context may be another than the current one: look at what is over, assume nothing. */
-    WATCHED(WATCH_SOME, NULL, real.cuCtxSynchronize_v2(ctx));
+    WAITED(WATCH_SOME, NULL, real.cuCtxSynchronize_v2(ctx));
 }
 
 CUresult cuEventSynchronize(CUevent event) {

@@ -19,7 +19,7 @@
 #define AHEAD_LEAST_NS 1500000
 #define WORKED_OFF 4 /* what was held is worked off, beside what is launched meanwhile, in so many times its length */
 
-_Static_assert(WIRE_MAX_DEVICES *WORD_APART <= WORDS_BYTES, "a page has all of them");
+_Static_assert(WORDS_BYTES >= WORD_APART * WIRE_MAX_DEVICES, "a page has all of them");
 
 static unsigned char *words; /* of our own, and never unmapped: a device may look at it as long as its context lives */
 static CUcontext known; /* where the device knows `words`; atomic */

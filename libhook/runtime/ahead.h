@@ -7,9 +7,10 @@
  * is bounded as work in flight is, and in number, far below what a queue takes.
  *
  * Why it cannot deadlock. A launch may be held only where the launch would have waited at the gate, after all that was
- * launched before is over and the token was given back; and the thread waits for the release at the next call that could
- * have to wait for its work. Until the release the agent makes no driver call, which could need a lock that a thread in
- * the driver keeps while it waits for the device; so nothing but the daemon's word is needed for it. Not held: what is
+ * launched before is over and the token was given back. The thread waits for the release at its next synchronisation, and
+ * before what must find its work marked (captures, host functions, ends of streams); elsewhere it may wait in the driver, as
+ * in a blocking copy or a free. Until the release the agent makes no driver call, which could need a lock that such a
+ * thread keeps; so nothing but the daemon's word is needed for it. Not held: what is
  * not a kernel known well, what is captured or launched while something captures, in a context other than the one where
  * the word is known, in a process that works on several cards or shares events with others.
  *

@@ -43,8 +43,8 @@ static void sleep_ns(uint64_t ns) {
     syscall(SYS_nanosleep, &duration, NULL);
 }
 
-static uint64_t within(uint64_t sleep_ns, uint64_t longest_ns) {
-    return sleep_ns < SHORTEST_SLEEP_NS ? SHORTEST_SLEEP_NS : sleep_ns > longest_ns ? longest_ns : sleep_ns;
+static uint64_t within(uint64_t ns, uint64_t longest_ns) {
+    return ns < SHORTEST_SLEEP_NS ? SHORTEST_SLEEP_NS : ns > longest_ns ? longest_ns : ns;
 }
 
 static bool is_open(const struct gate *gate, uint64_t *ticket) {

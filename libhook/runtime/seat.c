@@ -11,7 +11,7 @@
 static const uint64_t ADMIT_WORD = UINT64_MAX - 1;
 
 #define CARRIED_NS 50000  /* within that the daemon's thread has carried out what was prepared */
-#define LOOK_AT_PAGE_NS 1000000
+#define LOOK_AT_PAGE_NS 1000000 /* how late what is held may be let go where no thread sleeps on the page */
 #define KEPT_NS 400000    /* three times what the next tenant's first launch takes to be out on a small VM */
 
 void seat_init(struct seat *seat, uint32_t device) {

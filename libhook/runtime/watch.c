@@ -22,10 +22,6 @@ static bool concerned(const struct lane *lane, enum watch_scope scope, CUstream 
     return scope != WATCH_STREAM || lane->stream == stream;
 }
 
-bool watch_waiting(void) {
-    return gate_await_held();
-}
-
 void watch_sync_before(enum watch_scope scope, CUstream stream) {
     struct lane *lane = gate_self->lanes;
 

@@ -20,8 +20,6 @@ enum watch_scope {
 
 #pragma GCC visibility push(hidden)
 
-/* Before a call that waits for work of the calling thread: what the device holds is let go first. False: it will not be. */
-bool watch_waiting(void);
 void watch_sync_before(enum watch_scope scope, CUstream stream);
 void watch_sync_after(enum watch_scope scope, CUstream stream, CUresult result);
 

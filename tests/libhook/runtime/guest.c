@@ -15,8 +15,8 @@
  *     guest ahead                  4000 kernels of 0.1 ms, launched without waiting for any; prints how often the thread slept
  *     guest behind own             work in the thread's own default stream, then nothing but a capture in a blocking stream
  *     guest behind legacy          a capture in a stream that blocks nobody; work in the legacy stream, then nothing
- *     guest held FILE [own]        eight kernels of 100 us, waited for, over and over; how many launches and how many waits
- *                                  returned stands in the file as two 64-bit words
+ *     guest held FILE [own|ipc]    eight kernels of 100 us, waited for, over and over; how many launches and how many waits
+ *                                  returned stands in the file as two 64-bit words; ipc: it lets others wait for an event of its
  *     guest leaves                 work in flight, and an exit() that takes 300 ms from when all handlers but one ran
  *     guest replays MILLISECONDS   one graph of a kernel of 50 us, over and over; prints how often
  *     guest updates MILLISECONDS   the same, updated before each launch
@@ -333,8 +333,11 @@ static int behind(bool own) {
     return 0;
 }
 
-static int held(const char *path, bool own) {
+static int held(const char *path, const char *how) {
+    bool own = !strcmp(how, "own");
     CUstream stream = NULL;
+    CUipcEventHandle handle;
+    CUevent event;
     int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (file < 0 || ftruncate(file, 16))
         return 1;
@@ -343,6 +346,10 @@ static int held(const char *path, bool own) {
         return 1;
     if (!own)
         MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    if (!strcmp(how, "ipc")) {
+        MUST(cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+        MUST(cuIpcGetEventHandle(&handle, event));
+    }
     while (!told_to_end) {
         for (int i = 0; i < 8; i++) {
             MUST(own ? launch_own(100000) : launch(stream, 100000));
@@ -423,7 +430,7 @@ int main(int count, char **argument) {
                  : !strcmp(argument[1], "sight")                 ? sight()
                  : !strcmp(argument[1], "ahead")                 ? ahead()
                  : !strcmp(argument[1], "behind") && count > 2   ? behind(!strcmp(argument[2], "own"))
-                 : !strcmp(argument[1], "held") && count > 2     ? held(argument[2], count > 3)
+                 : !strcmp(argument[1], "held") && count > 2     ? held(argument[2], count > 3 ? argument[3] : "")
                  : !strcmp(argument[1], "leaves")                ? leaves()
                  : !strcmp(argument[1], "replays")               ? graphs(false)
                  : !strcmp(argument[1], "updates")               ? graphs(true)

@@ -16,7 +16,7 @@ from libhook.core import lib
 from tests.libhook.runtime.conftest import LIB, PATIENCE_S, Daemon, Run
 from tests.libhook.runtime.test_on_sim import Keeper
 
-CALLS = 40_000
+CALLS = 160_000
 MANY_CALLS = int(os.environ.get("GEMINI_AHEAD_CALLS", CALLS))  # for a long game
 
 

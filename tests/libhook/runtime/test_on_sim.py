@@ -265,6 +265,18 @@ def test_a_host_prepares_its_next_work_while_its_gate_is_closed(
     assert not any(flags & lib.WIRE_RETURN_UNCONFIRMED for flags in keeper.flags)
 
 
+def test_nothing_is_held_in_a_process_for_whose_events_others_may_wait(
+    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
+) -> None:
+    """They may be what its grant waits for."""
+    process = run(guest_binary, "held", folder / "counts", "ipc")
+    keeper = Keeper(daemon, sim, shared=True)
+    keeper.serve(process, lambda: len(keeper.held) >= 20 and keeper.kernels() > 500)
+    finish(process, folder)
+    assert keeper.outside() == []
+    assert "let go of" not in (folder / "log").read_text()
+
+
 @pytest.mark.parametrize("stream", ["own", "legacy"])
 def test_a_drain_is_confirmed_while_something_captures(
     daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path, stream: str

@@ -1,7 +1,8 @@
 """Published frameworks in environments of their own: `python -m tests.frameworks.environment` fetches them.
 
 Each environment lies in a folder of the cache that is named by what is in it, and is made once; it has its name when it
-is whole. One that is over another adds its packages to those of that, and shares them. The cache is
+is whole. One that is over another adds its packages to those of that, and shares them. One for a newer Python is made
+where there is one: $GEMINI_NEWER_PYTHON, else the newest python3.N on PATH or of pyenv. The cache is
 $GEMINI_FRAMEWORKS_CACHE, else gemini-frameworks in the user's cache folder. PyTorch is 3 GB to fetch and 5.4 GB on the
 disk, that of CUDA 12 a GB more; JAX is 4.4 GB there, ONNX Runtime 0.6.
 """
@@ -9,6 +10,7 @@ disk, that of CUDA 12 a GB more; JAX is 4.4 GB there, ONNX Runtime 0.6.
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import os
 import shutil
@@ -24,8 +26,10 @@ ENVIRONMENTS: dict[str, tuple[str, ...]] = {
     "jax": ("jax[cuda13]==0.10.2", "numpy==2.4.6"),
     "onnx": ("onnxruntime-gpu==1.31.0", "onnx==1.23.2", "nvidia-curand==10.4.5.25", "numpy==2.4.6"),
     "bitsandbytes": ("bitsandbytes==0.50.2", "packaging==25.0"),
+    "torch-newer-python": ("torch==2.15.0", "numpy==2.4.6"),
 }
 OVER = {"bitsandbytes": "torch-cu13"}
+NEWER_PYTHON = {"torch-newer-python"}
 
 
 def cache_folder() -> Path:
@@ -34,9 +38,37 @@ def cache_folder() -> Path:
     return Path(named) if named else users / "gemini-frameworks"
 
 
+def version_of(python: Path) -> str:
+    """Its "3.N"; empty where it does not run, as a shim for a version that is not chosen."""
+    words = [str(python), "-c", "import sys, venv; print('%d.%d' % sys.version_info[:2])"]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+
+
+@functools.cache
+def newer_python() -> Path | None:
+    """An interpreter that is newer than this one."""
+    named = os.environ.get("GEMINI_NEWER_PYTHON")
+    if named:
+        return Path(named)
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    for minor in range(sys.version_info.minor + 3, sys.version_info.minor, -1):
+        called = f"python3.{minor}"
+        on_path = shutil.which(called)
+        for python in [*map(Path, filter(None, [on_path])), *sorted(pyenv.glob(f"3.{minor}.*/bin/{called}"))]:
+            if version_of(python) == f"3.{minor}":
+                return python
+    return None
+
+
+def maker(name: str) -> Path | None:
+    """The interpreter that the environment is made by; None where there is none."""
+    return newer_python() if name in NEWER_PYTHON else Path(sys.executable)
+
+
 def place(name: str) -> Path:
     """Where the environment is, or will be."""
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    made_by = maker(name)
+    python = version_of(made_by) if made_by and name in NEWER_PYTHON else f"3.{sys.version_info.minor}"
     under = ENVIRONMENTS[OVER[name]] if name in OVER else ()
     said = hashlib.sha256(" ".join((python, *ENVIRONMENTS[name], *under)).encode()).hexdigest()[:12]
     return cache_folder() / f"{name}-{said}"
@@ -56,13 +88,17 @@ def packages(name: str) -> Path:
 def fetch(name: str) -> None:
     folder = place(name)
     folder.parent.mkdir(parents=True, exist_ok=True)
+    python = maker(name)
+    if python is None:
+        print(f"gemini: {name} is left out: no Python newer than this one is on PATH or of pyenv", file=sys.stderr)
+        return
     with (folder.parent / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if python_of(name) is not None:
             return
         shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
         print(f"  PIP  {' '.join(ENVIRONMENTS[name])}, in {folder}", flush=True)
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        subprocess.run([str(python), "-m", "venv", str(folder)], check=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as wheels:  # not kept twice
             pip = [str(folder / "bin" / "python"), "-m", "pip", "-q", "--disable-pip-version-check", "--no-input"]
             alone = ["--no-deps"] if name in OVER else []

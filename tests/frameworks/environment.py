@@ -4,7 +4,7 @@ Each environment lies in a folder of the cache that is named by what is in it, a
 is whole. One that is over another adds its packages to those of that, and shares them. One for a newer Python is made
 where there is one: $GEMINI_NEWER_PYTHON, else the newest python3.N on PATH or of pyenv. The cache is
 $GEMINI_FRAMEWORKS_CACHE, else gemini-frameworks in the user's cache folder. PyTorch is 3 GB to fetch and 5.4 GB on the
-disk, that of CUDA 12 a GB more; JAX is 4.4 GB there, ONNX Runtime 0.6.
+disk, that of CUDA 12 a GB more; JAX is 4.4 GB there, vLLM 8.4, ONNX Runtime 0.6.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ ENVIRONMENTS: dict[str, tuple[str, ...]] = {
     "onnx": ("onnxruntime-gpu==1.31.0", "onnx==1.23.2", "nvidia-curand==10.4.5.25", "numpy==2.4.6"),
     "bitsandbytes": ("bitsandbytes==0.50.2", "packaging==25.0"),
     "torch-newer-python": ("torch==2.15.0", "numpy==2.4.6"),
+    "vllm": ("vllm==0.32.0",),
 }
 OVER = {"bitsandbytes": "torch-cu13"}
 NEWER_PYTHON = {"torch-newer-python"}

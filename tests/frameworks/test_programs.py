@@ -53,6 +53,7 @@ FRAMEWORKS = {
     "triton": Framework("torch-cu13", "triton_program.py", 4),
     "bitsandbytes": Framework("bitsandbytes", "bitsandbytes_program.py", 5),
     "onnx": Framework("onnx", "onnx_program.py", 5),
+    "vllm": Framework("vllm", "vllm_program.py", 3),
     "jax": Framework("jax", "jax_program.py", 6, JAX, nodes=True),
 }
 

@@ -57,7 +57,7 @@ static bool probe(struct seat *seat, enum lane_look how, uint64_t now_ns, uint64
     for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next)
         for (struct lane *lane = __atomic_load_n(&thread->lanes, __ATOMIC_ACQUIRE); lane; lane = lane->next) {
             struct lane_probe one;
-            if (&gates[PEEK(lane->ordinal)] != seat->gate)
+            if (&gates[PEEK(lane->ordinal)] != seat->gate || ahead_is_held(lane)) /* what is held has not begun */
                 continue;
             uint64_t estimated_ns = lane_inflight(lane), open_ns = PEEK(lane->open_ns);
             uint64_t from = __atomic_load_n(&lane->cut, __ATOMIC_ACQUIRE);
@@ -109,7 +109,10 @@ static void begin_grant(
     POKE(seat->valve_word, seat->token.epoch);
     if (fresh) {
         seat->unconfirmed = false;
-        ahead_release(seat->gate); /* it may be revoked before the gate was opened for it, and drains then */
+        /* It may be revoked before the gate was opened for it, and drains then. Where the page shows another word the
+         * lease ran out, as in a process that was frozen: somebody else has the card. */
+        if (wire_page_load_epoch(world->page->map, seat->slot) == grant->epoch)
+            ahead_release(seat->gate);
     }
     share(seat, world, grant, fresh);
 }

@@ -265,6 +265,57 @@ def test_a_host_prepares_its_next_work_while_its_gate_is_closed(
     assert not any(flags & lib.WIRE_RETURN_UNCONFIRMED for flags in keeper.flags)
 
 
+def test_a_grant_whose_lease_ran_out_while_the_process_was_frozen_lets_go_of_nothing(
+    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
+) -> None:
+    """Somebody else has the card by then; the next grant lets go of what is held."""
+    process = run(guest_binary, "held", folder / "counts")
+    keeper = Keeper(daemon, sim, shared=True)
+    stale: list[int] = []
+
+    def freeze() -> None:
+        if len(keeper.held) < 5 or stale:
+            return
+        wait_for(
+            lambda: counts_in(folder / "counts")[0] == 8 * (counts_in(folder / "counts")[1] + 1),
+            PATIENCE_S,
+            "the whole of the next work in the queue",
+        )
+        process.send_signal(signal.SIGSTOP)
+        wait_for(
+            lambda: all(
+                (task / "stat").read_text().rpartition(")")[2].split()[0] == "T"
+                for task in Path(f"/proc/{process.pid}/task").iterdir()
+            ),
+            PATIENCE_S,
+            "all of its threads to stand still",
+        )
+        assert daemon.page
+        keeper.epoch += 1
+        daemon.grant(peers[-1], keeper.epoch, shared=True)
+        daemon.page.store(keeper.epoch + 1000)  # another tenant's turn
+        stale.append(time.monotonic_ns())
+        process.send_signal(signal.SIGCONT)
+        daemon.expect(lib.WIRE_RETURN, skip=(lib.WIRE_STATS, lib.WIRE_USED, lib.WIRE_TOKEN_REQUEST))
+        stale.append(time.monotonic_ns())
+        keeper.look()
+
+    peers: list[bytes] = []
+    give = keeper.give
+
+    def remember(peer: bytes) -> None:
+        peers.append(peer)
+        give(peer)
+
+    keeper.give = remember  # type: ignore[method-assign]
+    keeper.before_giving = freeze
+    keeper.serve(process, lambda: len(keeper.held) >= 10)
+    finish(process, folder)
+    assert len(stale) == 2
+    assert [one for one in keeper.segments if stale[0] <= one.start_ns < stale[1]] == []
+    assert keeper.outside() == []
+
+
 def test_nothing_is_held_in_a_process_for_whose_events_others_may_wait(
     daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
 ) -> None:

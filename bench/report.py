@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.goals import Claim
+from libhook import info
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -26,6 +27,8 @@ def machine() -> dict[str, Any]:
 
 def commit() -> str:
     """The commit that was measured, with a + when the tree differs from it."""
+    if not (ROOT / ".git").exists():  # unpacked: a repository around it is another's
+        return info.commit()
 
     def git(*words: str) -> str:
         return subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True).stdout.strip()

@@ -54,6 +54,11 @@ void ahead_prepare(CUcontext context) {
         void *page = mmap(NULL, WORDS_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (page == MAP_FAILED)
             return;
+        /* After a fork the next store could go to a copy, while the device looks at the old page. */
+        if (madvise(page, WORDS_BYTES, MADV_DONTFORK)) {
+            munmap(page, WORDS_BYTES);
+            return;
+        }
         words = page;
     }
     struct visit visit;

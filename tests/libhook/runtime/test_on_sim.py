@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -326,6 +327,26 @@ def test_nothing_is_held_in_a_process_for_whose_events_others_may_wait(
     finish(process, folder)
     assert keeper.outside() == []
     assert "let go of" not in (folder / "log").read_text()
+
+
+def test_the_word_that_the_device_waits_for_stays_in_its_page_when_the_program_forks(
+    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
+) -> None:
+    """Else the next store might go to a copy of it, while the device looks at the old page."""
+    process = run(guest_binary, "held", folder / "counts")
+    keeper = Keeper(daemon, sim, shared=True)
+    pages: list[str] = []
+
+    def look() -> None:
+        if len(keeper.held) >= 5:
+            maps = re.split(r"^(?=[0-9a-f]+-[0-9a-f]+ )", Path(f"/proc/{process.pid}/smaps").read_text(), flags=re.M)
+            pages[:] = [one for one in maps if re.search(r"^Size: +4 kB", one, re.M) and " 00:00 0 " in one]
+
+    keeper.before_giving = look
+    keeper.serve(process, lambda: len(keeper.held) >= 8)
+    finish(process, folder)
+    assert "let go of" in (folder / "log").read_text()
+    assert [one for one in pages if re.search(r"^VmFlags:.* dc\b", one, re.M)], pages
 
 
 @pytest.mark.parametrize("stream", ["own", "legacy"])

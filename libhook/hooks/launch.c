@@ -88,9 +88,10 @@ static enum gate_answer pass_gate_of(const CUDA_LAUNCH_PARAMS *one) {
         real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
         return GATE_NOT_OURS; /* the driver will say what is wrong with it */
     context_changed();
+    /* Of no family, so nothing of it is held: the next device's token is waited for with this one's work in the stream. */
     enum gate_answer answer = gate_begin(one->hStream,
         KEY(one->function, one->gridDimX, one->gridDimY, one->gridDimZ, one->blockDimX, one->blockDimY, one->blockDimZ),
-        FAMILY(one->function), 0);
+        0, 0);
     if (answer == GATE_PASSED)
         gate_end();
     real.cuCtxPopCurrent_v2(&popped);

@@ -15,8 +15,10 @@
  *     guest ahead                  4000 kernels of 0.1 ms, launched without waiting for any; prints how often the thread slept
  *     guest behind own             work in the thread's own default stream, then nothing but a capture in a blocking stream
  *     guest behind legacy          a capture in a stream that blocks nobody; work in the legacy stream, then nothing
- *     guest held FILE [own|ipc]    eight kernels of 100 us, waited for, over and over; how many launches and how many waits
- *                                  returned stands in the file as two 64-bit words; ipc: it lets others wait for an event of its
+ *     guest held FILE [HOW]        eight kernels of 100 us, waited for, over and over; how many launches and how many waits
+ *                                  returned stands in the file as two 64-bit words; ipc: it lets others wait for an event of its,
+ *                                  own: in the per-thread stream; group: launched on a list of
+ *                                  devices
  *     guest leaves                 work in flight, and an exit() that takes 300 ms from when all handlers but one ran
  *     guest replays MILLISECONDS   one graph of a kernel of 50 us, over and over; prints how often
  *     guest updates MILLISECONDS   the same, updated before each launch
@@ -333,6 +335,21 @@ static int behind(bool own) {
     return 0;
 }
 
+static CUresult launch_group(CUstream stream, uint64_t ns) {
+    void *parameters[] = {&ns};
+    CUDA_LAUNCH_PARAMS one = {.function = spin,
+        .gridDimX = 1,
+        .gridDimY = 1,
+        .gridDimZ = 1,
+        .blockDimX = 1,
+        .blockDimY = 1,
+        .blockDimZ = 1,
+        .hStream = stream,
+        .kernelParams = parameters};
+
+    return cuLaunchCooperativeKernelMultiDevice(&one, 1, 0);
+}
+
 static int held(const char *path, const char *how) {
     bool own = !strcmp(how, "own");
     CUstream stream = NULL;
@@ -352,7 +369,9 @@ static int held(const char *path, const char *how) {
     }
     while (!told_to_end) {
         for (int i = 0; i < 8; i++) {
-            MUST(own ? launch_own(100000) : launch(stream, 100000));
+            MUST(own                     ? launch_own(100000)
+                 : !strcmp(how, "group") ? launch_group(stream, 100000)
+                                         : launch(stream, 100000));
             __atomic_add_fetch(&counts[0], 1, __ATOMIC_SEQ_CST);
         }
         MUST(own ? cuStreamSynchronize_ptsz(NULL) : cuStreamSynchronize(stream));

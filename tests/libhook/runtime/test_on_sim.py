@@ -349,6 +349,18 @@ def test_the_word_that_the_device_waits_for_stays_in_its_page_when_the_program_f
     assert [one for one in pages if re.search(r"^VmFlags:.* dc\b", one, re.M)], pages
 
 
+def test_nothing_is_held_that_is_launched_on_a_list_of_devices(
+    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
+) -> None:
+    """One call needs the tokens of all: a wait for one of them would stand in a stream before it."""
+    process = run(guest_binary, "held", folder / "counts", "group")
+    keeper = Keeper(daemon, sim, shared=True)
+    keeper.serve(process, lambda: len(keeper.held) >= 20 and keeper.kernels() > 500)
+    finish(process, folder)
+    assert keeper.outside() == []
+    assert "let go of" not in (folder / "log").read_text()
+
+
 @pytest.mark.parametrize("stream", ["own", "legacy"])
 def test_a_drain_is_confirmed_while_something_captures(
     daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path, stream: str

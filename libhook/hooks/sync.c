@@ -71,13 +71,18 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
     return real.cuStreamDestroy_v2(stream);
 }
 
-/* Others wait for what is recorded here, and may be what our grant waits for: nothing is held behind our gate then. */
+/* Others wait for what is recorded here, and may be what our grant waits for: nothing is held behind our gate then, nor any
+ * more of what this thread launched. */
 CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event) {
     ahead_never();
+    if (!gate_await_held())
+        return GATE_REFUSAL;
     return real.cuIpcGetEventHandle(handle, event);
 }
 
 CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle) {
     ahead_never();
+    if (!gate_await_held())
+        return GATE_REFUSAL;
     return real.cuIpcOpenEventHandle(event, handle);
 }

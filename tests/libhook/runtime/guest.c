@@ -17,7 +17,7 @@
  *     guest behind legacy          a capture in a stream that blocks nobody; work in the legacy stream, then nothing
  *     guest held FILE [HOW]        eight kernels of 100 us, waited for, over and over; how many launches and how many waits
  *                                  returned stands in the file as two 64-bit words; ipc: it lets others wait for an event of its,
- *                                  own: in the per-thread stream; group: launched on a list of
+ *                                  late: from when work is held; own: in the per-thread stream; group: launched on a list of
  *                                  devices
  *     guest leaves                 work in flight, and an exit() that takes 300 ms from when all handlers but one ran
  *     guest replays MILLISECONDS   one graph of a kernel of 50 us, over and over; prints how often
@@ -350,9 +350,16 @@ static CUresult launch_group(CUstream stream, uint64_t ns) {
     return cuLaunchCooperativeKernelMultiDevice(&one, 1, 0);
 }
 
+/* Of 0.8 ms of work; the gate is closed for 100 ms. */
+static bool is_held(CUstream stream) {
+    pause_us(20000);
+    return cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
+}
+
 static int held(const char *path, const char *how) {
     bool own = !strcmp(how, "own");
     CUstream stream = NULL;
+    bool late = !strcmp(how, "late");
     CUipcEventHandle handle;
     CUevent event;
     int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -373,6 +380,13 @@ static int held(const char *path, const char *how) {
                  : !strcmp(how, "group") ? launch_group(stream, 100000)
                                          : launch(stream, 100000));
             __atomic_add_fetch(&counts[0], 1, __ATOMIC_SEQ_CST);
+        }
+        if (late && is_held(stream)) {
+            uint64_t before_ns = now_ns();
+            MUST(cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+            MUST(cuIpcGetEventHandle(&handle, event));
+            printf("%llu %llu\n", (unsigned long long)before_ns, (unsigned long long)now_ns());
+            return 0;
         }
         MUST(own ? cuStreamSynchronize_ptsz(NULL) : cuStreamSynchronize(stream));
         __atomic_add_fetch(&counts[1], 1, __ATOMIC_SEQ_CST);

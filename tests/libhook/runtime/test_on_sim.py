@@ -361,6 +361,19 @@ def test_nothing_is_held_that_is_launched_on_a_list_of_devices(
     assert "let go of" not in (folder / "log").read_text()
 
 
+def test_no_event_is_shared_while_work_before_it_is_held(
+    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
+) -> None:
+    """Others could wait for it, and be what the next grant waits for."""
+    process = run(guest_binary, "held", folder / "counts", "late")
+    keeper = Keeper(daemon, sim, pause_ms=100, shared=True)
+    given: list[int] = []
+    keeper.before_giving = lambda: given.append(time.monotonic_ns())
+    keeper.serve(process)
+    before_ns, after_ns = (int(word) for word in finish(process, folder).split())
+    assert [at for at in given if before_ns < at < after_ns], (before_ns, after_ns, given)
+
+
 @pytest.mark.parametrize("stream", ["own", "legacy"])
 def test_a_drain_is_confirmed_while_something_captures(
     daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path, stream: str

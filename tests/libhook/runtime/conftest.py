@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -21,6 +22,7 @@ import zmq
 from libhook import core
 from libhook.build import preloaded
 from libhook.core import ffi, lib
+from tests.libhook.runtime import seams as seams_of
 
 ROOT = Path(__file__).parents[3]
 LIB = ROOT / "libhook" / "lib"
@@ -44,6 +46,17 @@ def client_binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     extra = os.environ.get("GEMINI_CFLAGS", "").split()
     subprocess.run([*command, *extra, *map(str, sources), "-lpthread"], check=True)
     return binary
+
+
+@pytest.fixture(scope="session")
+def seams_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return seams_of.build(tmp_path_factory.mktemp("seams") / "libseams.so")
+
+
+@pytest.fixture
+def seams(seams_library: Path, tmp_path: Path) -> seams_of.Seams:
+    """The runtime's hidden functions, with static data of this test's own."""
+    return seams_of.Seams(shutil.copy(seams_library, tmp_path / "libseams.so"))
 
 
 class Page:

@@ -1,0 +1,66 @@
+"""No class of ours inherits from another of ours, but for exceptions and for those that are named here as debts."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("gemini", "libhook", "scheduler_backend")
+# The layers of the token machine, of the server and of the simulated world, each class with the one below it, are one
+# object in several files; and a small one. They are to become parts that are given what they need.
+DEBTS = {
+    "Api": "Client",
+    "Company": "Tenure",
+    "Grants": "Limits",
+    "Handovers": "Outbox",
+    "Intake": "Presence",
+    "Library": "Daemon",
+    "Limits": "Accounts",
+    "Presence": "Handovers",
+    "Residents": "Company",
+    "Rows": "Sharing",
+    "Server": "Intake",
+    "Sharing": "Grants",
+    "Tenure": "Rows",
+    "TokenMachine": "Residents",
+    "World": "Library",
+}
+
+
+def last_name(base: ast.expr) -> str:
+    """The name of a base class as it is written, without its module and its type arguments."""
+    return ast.unparse(base).partition("[")[0].rpartition(".")[2]
+
+
+def pairs(sources: list[str]) -> Iterator[tuple[str, str]]:
+    """Each class of these sources that inherits from another of them, with that one; exceptions are left out."""
+    bases = {
+        node.name: [last_name(base) for base in node.bases if "." not in ast.unparse(base)]
+        for source in sources
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ClassDef)
+    }
+
+    def raised(name: str, seen: frozenset[str] = frozenset()) -> bool:
+        if name in seen:
+            return False
+        inherited = bases.get(name, [])
+        return name.endswith(("Error", "Exception")) or any(raised(base, seen | {name}) for base in inherited)
+
+    for name, inherited in bases.items():
+        yield from ((name, base) for base in inherited if base in bases and not raised(name))
+
+
+def test_exceptions_may_inherit_from_each_other_and_parts_may_not() -> None:
+    assert list(pairs(["class Top(ValueError): ...", "class Part(Top): ..."])) == []
+    assert list(pairs(["class Top: ...", "class Part(Top): ..."])) == [("Part", "Top")]
+
+
+def test_our_classes_inherit_from_none_of_ours_that_is_not_known() -> None:
+    sources = [path.read_text() for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    found = set(pairs(sources))
+    assert found == set(DEBTS.items()), (
+        "one that is new: give it the other as a part; one that is gone: take it out of DEBTS"
+    )

@@ -1,18 +1,22 @@
 /*
  * seams.c - the hidden functions of libhook/runtime by name, for tests that call one file of it from Python.
  *
- * Linked with the files of libhook/runtime that seams.py lists, as they are. `real` is an empty table here, which a test fills.
+ * Linked with the files of libhook/runtime that seams.py lists, as they are. `real` and the shared estimates are
+ * empty tables here, which a test fills.
  */
 #include <stddef.h>
 #include <string.h>
 
 #include "libhook/driver/real.h"
+#include "libhook/runtime/belief.h"
 #include "libhook/runtime/captures.h"
+#include "libhook/runtime/gate.h"
 #include "libhook/runtime/log.h"
 #include "libhook/runtime/page.h"
 #include "libhook/runtime/visit.h"
 
 struct real_driver real;
+_Alignas(64) struct estimate gate_shared_estimates[GATE_SHARED_ESTIMATES];
 
 struct seam {
     const char *name;
@@ -21,12 +25,14 @@ struct seam {
 
 #define SEAM(symbol) {#symbol, (void *)&(symbol)}
 static const struct seam seams[] = {
+    SEAM(belief_of),
     SEAM(captures_beginning),
     SEAM(captures_begun),
     SEAM(captures_ended),
     SEAM(captures_lost),
     SEAM(captures_reset_after_fork),
     SEAM(gate_captures),
+    SEAM(gate_shared_estimates),
     SEAM(log_configure),
     SEAM(log_line),
     SEAM(log_wants),

@@ -14,6 +14,7 @@
 #include "libhook/hooks/memory.h"
 #include "libhook/runtime/agent.h"
 #include "libhook/runtime/devices.h"
+#include "libhook/runtime/gate.h"
 #include "libhook/runtime/watch.h"
 
 /* The end of each cuCtxCreate. A context that the tenant has no room for is taken back. */
@@ -62,14 +63,16 @@ CUresult cuCtxAttach(CUcontext *ctx, unsigned int flags) {
     return result;
 }
 
-/* Around the driver's call: our own thread leaves the context alone, and learns when its work is no more. */
-static bool ending(void) {
-    bool counted = agent_is_tenant();
-    if (counted) {
-        footprint_ending();
-        watch_contexts_hold();
-    }
-    return counted;
+/* Around the driver's call: our own thread leaves the context alone, and learns when its work is no more. False: refused. */
+static bool ending(bool *counted) {
+    *counted = agent_is_tenant();
+    if (!*counted)
+        return true;
+    footprint_ending();
+    if (watch_contexts_hold())
+        return true;
+    footprint_ended(NULL, false);
+    return false;
 }
 
 static void ended(bool counted, CUcontext ctx, bool gone) {
@@ -82,7 +85,9 @@ static void ended(bool counted, CUcontext ctx, bool gone) {
 
 CUresult cuCtxDetach(CUcontext ctx) {
     unsigned int version;
-    bool counted = ending();
+    bool counted;
+    if (!ending(&counted))
+        return GATE_REFUSAL;
     CUresult result = real.cuCtxDetach(ctx);
     /* it counts its users; the last one ends it */
     ended(counted, ctx, counted && result == CUDA_SUCCESS && real.cuCtxGetApiVersion(ctx, &version) != CUDA_SUCCESS);
@@ -90,7 +95,9 @@ CUresult cuCtxDetach(CUcontext ctx) {
 }
 
 static CUresult destroy(CUcontext ctx, __typeof__(cuCtxDestroy_v2) *function) {
-    bool counted = ending();
+    bool counted;
+    if (!ending(&counted))
+        return GATE_REFUSAL;
     CUresult result = function(ctx);
     ended(counted, ctx, result == CUDA_SUCCESS);
     return result;
@@ -153,7 +160,9 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice device) {
 static CUresult release(CUdevice device, __typeof__(cuDevicePrimaryCtxRelease_v2) *function, bool always) {
     unsigned int flags;
     int active = 0;
-    bool counted = ending();
+    bool counted;
+    if (!ending(&counted))
+        return GATE_REFUSAL;
     CUcontext primary = counted ? footprint_primary(device) : NULL;
     CUresult result = function(device);
     bool gone = counted && result == CUDA_SUCCESS &&

@@ -80,7 +80,8 @@ CUresult cuGraphExecDestroy(CUgraphExec exec) {
 
 #define BEGIN(stream, call)                                                                                            \
     do {                                                                                                               \
-        watch_capture_beginning();                                                                                     \
+        if (!watch_capture_beginning())                                                                                \
+            return GATE_REFUSAL;                                                                                       \
         CUresult result = call;                                                                                        \
         watch_capture_begun(stream, result);                                                                           \
         return result;                                                                                                 \

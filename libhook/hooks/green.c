@@ -8,6 +8,7 @@
 #include "libhook/hooks/footprint.h"
 #include "libhook/runtime/agent.h"
 #include "libhook/runtime/context.h"
+#include "libhook/runtime/gate.h"
 #include "libhook/runtime/watch.h"
 
 /* The handle of the device's primary context, which is active. */
@@ -56,7 +57,10 @@ CUresult cuGreenCtxDestroy(CUgreenCtx ctx) {
     }
     CUcontext context = context_of(ctx, &device);
     footprint_ending();
-    watch_contexts_hold();
+    if (!watch_contexts_hold()) {
+        footprint_ended(NULL, false);
+        return GATE_REFUSAL;
+    }
     CUcontext primary = footprint_primary(device);
     CUresult result = real.cuGreenCtxDestroy(ctx);
     bool gone = result == CUDA_SUCCESS && context != NULL &&

@@ -8,15 +8,18 @@
 #include "libhook/driver/cuda_abi.h"
 #include "libhook/driver/real.h"
 #include "libhook/hooks/streams.h"
+#include "libhook/runtime/gate.h"
 #include "libhook/runtime/watch.h"
 
 #define BOTH(name, suffix, parameters, arguments)                                                                      \
     CUresult name##suffix parameters {                                                                                 \
-        watch_stream_pausing(stream_legacy(stream));                                                                   \
+        if (!watch_stream_pausing(stream_legacy(stream)))                                                              \
+            return GATE_REFUSAL;                                                                                       \
         return real.name##suffix arguments;                                                                            \
     }                                                                                                                  \
     CUresult name##suffix##_ptsz parameters {                                                                          \
-        watch_stream_pausing(stream_per_thread(stream));                                                               \
+        if (!watch_stream_pausing(stream_per_thread(stream)))                                                          \
+            return GATE_REFUSAL;                                                                                       \
         return real.name##suffix##_ptsz arguments;                                                                     \
     }
 

@@ -98,12 +98,13 @@ void watch_sync_after(enum watch_scope scope, CUstream stream, CUresult result) 
     errno = saved;
 }
 
-void watch_stream_pausing(CUstream stream) {
+bool watch_stream_pausing(CUstream stream) {
     struct lane *lane = gate_self->lanes;
 
     if (!lane)
-        return;
-    gate_await_held();
+        return true;
+    if (!gate_await_held())
+        return false;
     int saved = errno;
     CUcontext context = context_current()->context;
     bool all = lane_is_default(stream); /* others may come to stand behind it */
@@ -114,6 +115,7 @@ void watch_stream_pausing(CUstream stream) {
             lane_cut(lane, now_ns);
         }
     errno = saved;
+    return true;
 }
 
 /* ---- captures ---- */
@@ -136,8 +138,9 @@ static void cover_default_streams(void) {
     }
 }
 
-void watch_capture_beginning(void) {
-    gate_await_held();
+bool watch_capture_beginning(void) {
+    if (!gate_await_held())
+        return false;
     int saved = errno; /* other streams may join by waiting for the capture's events: all lanes get theirs now */
     for (struct lane *lane = gate_self->lanes; lane; lane = lane->next)
         lane_cut(lane, gate_now());
@@ -147,6 +150,7 @@ void watch_capture_beginning(void) {
     cover_default_streams();
     captures_beginning();
     errno = saved;
+    return true;
 }
 
 void watch_capture_begun(CUstream stream, CUresult result) {
@@ -187,9 +191,11 @@ void watch_stream_ending(CUstream stream) {
     errno = saved;
 }
 
-void watch_contexts_hold(void) {
-    gate_await_held();
+bool watch_contexts_hold(void) {
+    if (!gate_await_held())
+        return false;
     visit_keep_agent_out();
+    return true;
 }
 
 void watch_contexts_release(CUcontext gone) {

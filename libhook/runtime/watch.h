@@ -23,11 +23,14 @@ enum watch_scope {
 void watch_sync_before(enum watch_scope scope, CUstream stream);
 void watch_sync_after(enum watch_scope scope, CUstream stream, CUresult result);
 
+/* Each of the next that answers does so: may the call go to the driver? False: the thread's work is held, and what the gate
+ * needs to let go of it cannot be had (agent.h); the call is GATE_REFUSAL, and nothing is to be undone. */
+
 /* Before something after which the stream may stand still for as long as it likes: what was launched gets its event. */
-void watch_stream_pausing(CUstream stream);
+bool watch_stream_pausing(CUstream stream);
 
 /* Around the driver's BeginCapture, and after its EndCapture, whatever that answered. */
-void watch_capture_beginning(void);
+bool watch_capture_beginning(void);
 void watch_capture_begun(CUstream stream, CUresult result);
 void watch_capture_ended(CUstream stream);
 
@@ -35,7 +38,7 @@ void watch_stream_ending(CUstream stream); /* before the driver destroys it */
 
 /* Around every call that may end a context: between the two the agent touches none. `gone` is the context that did end,
  * or NULL. */
-void watch_contexts_hold(void);
+bool watch_contexts_hold(void);
 void watch_contexts_release(CUcontext gone);
 
 /* A copy between host and device, for the metrics. */

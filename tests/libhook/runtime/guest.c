@@ -18,7 +18,7 @@
  *     guest held FILE [HOW]        eight kernels of 100 us, waited for, over and over; how many launches and how many waits
  *                                  returned stands in the file as two 64-bit words; ipc: it lets others wait for an event of its,
  *                                  late: from when work is held; own: in the per-thread stream; group: launched on a list of
- *                                  devices
+ *                                  devices; closed: says what is refused where work is held that can never be let go
  *     guest leaves                 work in flight, and an exit() that takes 300 ms from when all handlers but one ran
  *     guest replays MILLISECONDS   one graph of a kernel of 50 us, over and over; prints how often
  *     guest updates MILLISECONDS   the same, updated before each launch
@@ -356,10 +356,29 @@ static bool is_held(CUstream stream) {
     return cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
 }
 
+static void nothing(void *data) {
+    (void)data;
+}
+
+/* What is held can never be let go, for there will be no socket. Says so in the file, and then what calls answer. */
+static int say_what_is_refused(CUstream stream, uint64_t *counts) {
+    struct rlimit few = {3, 3}; /* as many as the library polls */
+
+    if (setrlimit(RLIMIT_NOFILE, &few))
+        return 1;
+    __atomic_store_n(&counts[0], UINT64_MAX, __ATOMIC_SEQ_CST);
+    CUresult host = cuLaunchHostFunc(stream, nothing, NULL);
+    CUresult capture = cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    CUresult end = cuDevicePrimaryCtxReset_v2(0);
+    printf("%d %d %d\n", host, capture, end);
+    fflush(stdout);
+    _exit(0); /* the driver's own end would wait for what is held */
+}
+
 static int held(const char *path, const char *how) {
     bool own = !strcmp(how, "own");
     CUstream stream = NULL;
-    bool late = !strcmp(how, "late");
+    bool late = !strcmp(how, "late"), closed = !strcmp(how, "closed");
     CUipcEventHandle handle;
     CUevent event;
     int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -381,7 +400,9 @@ static int held(const char *path, const char *how) {
                                          : launch(stream, 100000));
             __atomic_add_fetch(&counts[0], 1, __ATOMIC_SEQ_CST);
         }
-        if (late && is_held(stream)) {
+        if ((late || closed) && is_held(stream)) {
+            if (closed)
+                return say_what_is_refused(stream, counts);
             uint64_t before_ns = now_ns();
             MUST(cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
             MUST(cuIpcGetEventHandle(&handle, event));

@@ -23,6 +23,7 @@ from tests.libhook.runtime.conftest import LIB, MS, PATIENCE_S, Daemon, Run
 ROOT = Path(__file__).parents[3]
 RENEW, WANT_MORE = lib.WIRE_TOKEN_RENEW, lib.WIRE_RETURN_WANT_MORE
 MIB = 1 << 20
+UINT64_MAX = (1 << 64) - 1
 # Beside others, what comes to a closed gate may be held by the device.
 BESIDE = pytest.mark.parametrize("shared", [False, True], ids=["turns", "beside"])
 PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT, WALL = 17, 0x4206, 0x4207, 0x40000000
@@ -371,6 +372,28 @@ def test_no_event_is_shared_while_work_before_it_is_held(
     keeper.serve(process)
     before_ns, after_ns = (int(word) for word in finish(process, folder).split())
     assert [at for at in given if before_ns < at < after_ns], (before_ns, after_ns, given)
+
+
+class Gone(Exception):
+    """The daemon is, and the program can have no socket for the next."""
+
+
+def test_what_waits_for_work_that_is_held_for_ever_is_refused(
+    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
+) -> None:
+    """A host function behind it, a capture, the end of its context: the driver would wait, or run it unmarked."""
+    process = run(guest_binary, "held", folder / "counts", "closed")
+    keeper = Keeper(daemon, sim, pause_ms=100, shared=True)
+
+    def end_the_daemon() -> None:
+        if counts_in(folder / "counts")[0] == UINT64_MAX:
+            raise Gone
+
+    keeper.before_giving = end_the_daemon
+    with pytest.raises(Gone):
+        keeper.serve(process)
+    daemon.close()
+    assert finish(process, folder) == "2 2 2\n"
 
 
 @pytest.mark.parametrize("stream", ["own", "legacy"])

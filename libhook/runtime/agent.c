@@ -359,6 +359,7 @@ static uint64_t step_seats(uint64_t now_ns) {
 
 /* The page is taken after Welcome: only then has the daemon heard what we hold, and its words say so. */
 static void wait_until(uint64_t deadline_ns, short ready[2]) {
+    static const struct timespec BLIND = {.tv_sec = 0, .tv_nsec = 1000000};
     struct pollfd fds[3] = {{.fd = event_fd, .events = POLLIN},
         {.fd = agent.link.fd, .events = link_interest(&agent.link)},
         {.fd = agent.world.connected ? agent.page.fd : -1, .events = POLLIN}};
@@ -367,8 +368,15 @@ static void wait_until(uint64_t deadline_ns, short ready[2]) {
     uint64_t count;
 
     ready[0] = ready[1] = 0;
-    if (ppoll(fds, 3, deadline_ns == UINT64_MAX ? NULL : &timeout, NULL) <= 0)
+    int count_ready = ppoll(fds, 3, deadline_ns == UINT64_MAX ? NULL : &timeout, NULL);
+    if (count_ready < 0 &&
+        errno == EINVAL) { /* RLIMIT_NOFILE is below three: none can be waited for, so all are tried */
+        syscall(SYS_nanosleep, &BLIND, NULL);
+        for (int i = 0; i < 3; i++)
+            fds[i].revents = fds[i].fd < 0 ? 0 : fds[i].events;
+    } else if (count_ready <= 0) {
         return;
+    }
     if (fds[0].revents && read(event_fd, &count, sizeof count) < 0 && errno != EAGAIN)
         return;
     ready[0] = fds[1].revents;

@@ -18,7 +18,8 @@
  *     guest held FILE [HOW]        eight kernels of 100 us, waited for, over and over; how many launches and how many waits
  *                                  returned stands in the file as two 64-bit words; ipc: it lets others wait for an event of its,
  *                                  late: from when work is held; own: in the per-thread stream; group: launched on a list of
- *                                  devices; closed: says what is refused where work is held that can never be let go
+ *                                  devices; closed: says what is refused where work is held that can never be let go;
+ *                                  bare: the same without any descriptor
  *     guest leaves                 work in flight, and an exit() that takes 300 ms from when all handlers but one ran
  *     guest replays MILLISECONDS   one graph of a kernel of 50 us, over and over; prints how often
  *     guest updates MILLISECONDS   the same, updated before each launch
@@ -361,8 +362,8 @@ static void nothing(void *data) {
 }
 
 /* What is held can never be let go, for there will be no socket. Says so in the file, and then what calls answer. */
-static int say_what_is_refused(CUstream stream, uint64_t *counts) {
-    struct rlimit few = {3, 3}; /* as many as the library polls */
+static int say_what_is_refused(CUstream stream, uint64_t *counts, rlim_t descriptors) {
+    struct rlimit few = {descriptors, descriptors};
 
     if (setrlimit(RLIMIT_NOFILE, &few))
         return 1;
@@ -378,7 +379,7 @@ static int say_what_is_refused(CUstream stream, uint64_t *counts) {
 static int held(const char *path, const char *how) {
     bool own = !strcmp(how, "own");
     CUstream stream = NULL;
-    bool late = !strcmp(how, "late"), closed = !strcmp(how, "closed");
+    bool late = !strcmp(how, "late"), bare = !strcmp(how, "bare"), closed = bare || !strcmp(how, "closed");
     CUipcEventHandle handle;
     CUevent event;
     int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -402,7 +403,7 @@ static int held(const char *path, const char *how) {
         }
         if ((late || closed) && is_held(stream)) {
             if (closed)
-                return say_what_is_refused(stream, counts);
+                return say_what_is_refused(stream, counts, bare ? 0 : 3);
             uint64_t before_ns = now_ns();
             MUST(cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
             MUST(cuIpcGetEventHandle(&handle, event));

@@ -378,11 +378,12 @@ class Gone(Exception):
     """The daemon is, and the program can have no socket for the next."""
 
 
+@pytest.mark.parametrize("how", ["closed", "bare"])  # too few descriptors for another socket, and for poll()
 def test_what_waits_for_work_that_is_held_for_ever_is_refused(
-    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
+    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path, how: str
 ) -> None:
     """A host function behind it, a capture, the end of its context: the driver would wait, or run it unmarked."""
-    process = run(guest_binary, "held", folder / "counts", "closed")
+    process = run(guest_binary, "held", folder / "counts", how)
     keeper = Keeper(daemon, sim, pause_ms=100, shared=True)
 
     def end_the_daemon() -> None:

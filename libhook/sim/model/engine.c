@@ -102,8 +102,9 @@ static bool met(struct engine *engine, uint32_t index, const struct sim_entry *e
     bool known = true;
     if (queue->started == SIM_RELEASED)
         return true;
-    if (queue->started == SIM_UNSEEN && entry->unmet)
-        queue->started = SIM_UNMET; /* was not when it was pushed: this look is the first that can say it is */
+    uint64_t met_ns = __atomic_load_n(&entry->duration_ns, __ATOMIC_ACQUIRE);
+    if (queue->started == SIM_UNSEEN && entry->unmet && (!met_ns || met_ns > engine->state->now_ns))
+        queue->started = SIM_UNMET; /* was not when it was pushed, nor seen to be since: this look is the first */
     if (engine->seen[index].owner != queue->owner || engine->seen[index].index != queue->head + 1) {
         uint64_t by_ns;
         bool is = engine->look(engine->looker, queue->owner, entry, &known, &by_ns);

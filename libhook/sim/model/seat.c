@@ -264,9 +264,32 @@ bool sim_retired(struct sim_seat *seat, uint32_t queue, uint64_t index) {
     return sim_seen_retired(seat, queue, index);
 }
 
+/* Waits that our queues come to later and that are met by now are so before they come there. */
+static void look_ahead(const struct sim_seat *seat) {
+    for (uint32_t i = 0; i < seat->work->queues; i++) {
+        const struct sim_queue *queue = &seat->work->queue[i];
+        if (queue->owner != seat->owner)
+            continue;
+        struct sim_entry *entries = seat->machine->process[seat->number].ring[queue->queue].entry;
+        uint64_t last = __atomic_load_n(&seat->value[queue->queue].last, __ATOMIC_ACQUIRE);
+        for (uint64_t at = queue->head + 1; at < last; at++) {
+            struct sim_entry *entry = &entries[at % SIM_RING];
+            uint64_t by_ns;
+            bool known;
+            if (entry->kind != SIM_VALUE_WAIT || !entry->unmet || entry->duration_ns)
+                continue;
+            if (atomic_load_explicit(&entry->index, memory_order_acquire) != at ||
+                !words_look(seat, seat->owner, entry, &known, &by_ns))
+                break; /* those behind it are likely not either */
+            __atomic_store_n(&entry->duration_ns, by_ns, __ATOMIC_RELEASE);
+        }
+    }
+}
+
 uint64_t sim_next_value(struct sim_seat *seat, struct engine_unmet *unmet) {
     pthread_mutex_lock(&seat->mutex);
     commit(seat, NULL, NULL);
+    look_ahead(seat);
     copy_state(seat->ahead, seat->work);
     engine_begin(seat->engine, seat->machine, seat->ahead);
     uint64_t next_ns = engine_next_value(seat->engine, seat->owner, unmet);

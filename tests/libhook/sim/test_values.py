@@ -91,6 +91,27 @@ def test_a_wait_that_is_met_takes_no_time(machine: Machine) -> None:
     assert machine.run(work) == pytest.approx(2, abs=0.001)
 
 
+def test_a_wait_that_is_met_before_its_turn_comes_takes_no_time(machine: Machine) -> None:
+    """Though it was not met when it was pushed, and its process makes no call of the driver's meanwhile."""
+
+    def work() -> float:
+        cuda = Cuda()
+        word, start, end = c_void_p(), cuda.event(), cuda.event()
+        cuda.cuMemHostAlloc(byref(word), c_size_t(4096), 0)
+        at = c_uint32.from_address(word.value or 0)
+        cuda.spin(20 * MS)
+        cuda.cuEventRecord(start, None)
+        for number in range(1, 6):
+            cuda.spin(50 * MS)
+            cuda.cuStreamWaitValue32_v2(None, word, c_uint32(number), AT_LEAST)
+        cuda.cuEventRecord(end, None)
+        at.value = 5
+        cuda.cuEventSynchronize(end)
+        return cuda.elapsed_ms(start, end)
+
+    assert machine.run(work) == pytest.approx(250, abs=0.001)
+
+
 def test_a_wait_that_is_not_met_costs_the_neighbour_nothing(machine: Machine) -> None:
     shared = Shared()
     told, tell = os.pipe()

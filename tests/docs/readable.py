@@ -28,6 +28,7 @@ PAGES: tuple[str, ...] = (
     "docs/comparison.md",
     "docs/configuration.md",
     "docs/contributing.md",
+    "docs/decisions/held-segments.md",
     "docs/e2e.md",
     "docs/failures.md",
     "docs/faq.md",

@@ -53,12 +53,16 @@ def bring_wheels(bundle: Path, version: str, without: Sequence[str]) -> None:
 
 
 def bring_c_parts(bundle: Path) -> None:
-    """The libraries and programs, for any Python."""
+    """The libraries and programs, for any Python. The tree keeps its own extension alone."""
+    abi = ROOT / "libhook" / "_core_abi.py"
+    had = abi.exists()
     subprocess.run(
         [sys.executable, "-m", "libhook.build"], cwd=ROOT, env={**os.environ, "GEMINI_CFFI_MODE": "abi"}, check=True
     )
     shutil.copytree(ROOT / "libhook" / "lib", bundle / "lib")
-    shutil.copy2(ROOT / "libhook" / "_core_abi.py", bundle / "_core_abi.py")
+    shutil.copy2(abi, bundle / "_core_abi.py")
+    if not had:
+        abi.unlink()
     overhead = ["-std=gnu11", "-O2", "-o", str(bundle / "lib" / "launch_overhead")]
     words = [os.environ.get("CC", "gcc"), *overhead, "bench/launch_overhead.c", "-ldl", "-lpthread"]
     subprocess.run(words, cwd=ROOT, check=True)

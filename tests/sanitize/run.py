@@ -81,7 +81,7 @@ def players(names: str, lib: Path, folder: Path) -> list[str]:
 def copied(folder: Path, lib: Path) -> Path:
     """A copy of the tree whose libhook/lib leads to `lib`."""
     tree = folder / "tree"
-    skipped = shutil.ignore_patterns("lib", "__pycache__", "*.so", "e2e", "results")
+    skipped = shutil.ignore_patterns("lib", "__pycache__", "*.so", "_core_abi.py", "e2e", "results")
     for name in FOLDERS:
         shutil.copytree(ROOT / name, tree / name, ignore=skipped)
     shutil.copyfile(ROOT / "pyproject.toml", tree / "pyproject.toml")

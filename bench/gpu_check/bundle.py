@@ -59,7 +59,7 @@ def bring_c_parts(bundle: Path) -> None:
     subprocess.run(
         [sys.executable, "-m", "libhook.build"], cwd=ROOT, env={**os.environ, "GEMINI_CFFI_MODE": "abi"}, check=True
     )
-    shutil.copytree(ROOT / "libhook" / "lib", bundle / "lib")
+    shutil.copytree(ROOT / "libhook" / "lib", bundle / "lib", ignore=shutil.ignore_patterns(info.COMMIT.name))
     shutil.copy2(abi, bundle / "_core_abi.py")
     if not had:
         abi.unlink()

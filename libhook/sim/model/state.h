@@ -59,8 +59,7 @@ enum sim_word {
 struct sim_entry {
     _Atomic uint64_t index; /* absolute, from 0: a reader that finds another one has a stale copy of the state */
     uint64_t submit_ns;
-    uint64_t
-        duration_ns; /* of a wait for a value that was not met when it was pushed: when it was seen met; 0: not yet */
+    uint64_t duration_ns; /* of a wait for a value that is `unmet`: when it was seen to be met since; 0: not yet */
     uint32_t kind;
     uint32_t kernels;
     uint64_t arg;

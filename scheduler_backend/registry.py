@@ -168,9 +168,15 @@ class Registry:
         return spec
 
     def change(self, name: str, body: Mapping[str, Any], peer_uid: int | None = None) -> TenantSpec:
-        """New shares for a running tenant. Raises Unknown, Conflict, Forbidden, Problem."""
+        """New shares for a running tenant. With `holding` memory below what it uses is a Conflict; without, the tenant
+        keeps what it has, and gets no more. Raises Unknown, Conflict, Forbidden, Problem."""
         old = self._existing(name)
         self._check_owner(name, peer_uid, "gemini ps shows yours")
+        fields = dict(body)
+        holding = fields.pop("holding", False)
+        if not isinstance(holding, bool):
+            raise Problem(f"holding {holding!r} is not true or false; true: no less memory than is in use")
+        body = fields
         for key in body:
             if key not in ("request", "limit", "memory_bytes", "latency", "class"):
                 raise Problem(f"{key!r} cannot be changed; a tenant's request, limit, memory_bytes and latency can")
@@ -187,6 +193,8 @@ class Registry:
         if not is_administrator(peer_uid):  # who may give more than is bounded, as he may change the bounds
             self._check_bounds(spec, self.server.endpoints[name].owner)
         self._check_sum(spec)
+        if holding:
+            self._check_holding(spec)
         if spec != old:
             self.server.change_tenant(spec)
         self.save()
@@ -449,6 +457,15 @@ class Registry:
             validate_sum(spec, others)
         except InvalidSpec as error:
             raise Conflict(str(error)) from None
+
+    def _check_holding(self, spec: TenantSpec) -> None:
+        """Nothing runs between this and the change: what it has when the change is made is what is looked at."""
+        used = max(self.server.node.accounts[spec.name, gpu].used_bytes for gpu in spec.gpus)
+        if 0 < spec.memory_bytes < used:
+            raise Conflict(
+                f"tenant {spec.name} has {size_text(used)} of a card in use or on credit, more than "
+                f"{size_text(spec.memory_bytes)}; let it free some, or give it more"
+            )
 
     def _existing(self, name: str) -> TenantSpec:
         spec = self.server.node.tenants.get(name)

@@ -586,6 +586,21 @@ def test_shares_change_while_tenants_run_and_clients_are_told(rig: Rig) -> None:
     assert client.grant().flags & lib.WIRE_GRANT_CONTENDED  # a limit binds: the quota ends
 
 
+def test_memory_below_what_is_in_use_is_refused_whole_where_that_is_asked(rig: Rig) -> None:
+    rig.tenant("a", 0.3, memory_bytes=1000)
+    client = rig.client("a")
+    client.send(lib.WIRE_MEM_RESERVE, device=client.device(0), **{"bytes": 400})
+    assert client.expect(lib.WIRE_MEM_REPLY).granted
+    status, answer = rig.http("PATCH", "/tenants/a", {"request": 0.2, "memory_bytes": 399, "holding": True})
+    assert status == 409
+    assert "tenant a has 400 of a card in use or on credit, more than 399; let it free some" in answer["error"]
+    assert (rig.of("a")["request"], rig.of("a")["memory_limit_bytes"]) == (0.3, 1000), "nothing of it was done"
+    assert rig.http("PATCH", "/tenants/a", {"memory_bytes": 400, "holding": True})[0] == 200
+    assert rig.http("PATCH", "/tenants/a", {"memory_bytes": 0, "holding": True})[0] == 200, "the whole card"
+    assert rig.http("PATCH", "/tenants/a", {"memory_bytes": 1, "holding": 1})[0] == 422
+    assert rig.http("PATCH", "/tenants/a", {"memory_bytes": 1})[0] == 200, "it keeps what it has, and gets no more"
+
+
 def test_a_tenant_that_is_deleted_is_gone_with_its_sockets(rig: Rig) -> None:
     path = rig.tenant("a")
     client = rig.client("a")

@@ -8,6 +8,7 @@ way, work that outlived a lease.
 from __future__ import annotations
 
 from scheduler_backend.core import events as ev
+from scheduler_backend.core.message_delay import MessageDelay, excess_ns
 from scheduler_backend.core.moves import Epochs
 from scheduler_backend.core.policy import SCALE, Policy, virtual
 from scheduler_backend.core.seat import BESIDE, Member, Seat, Standing, State
@@ -15,7 +16,6 @@ from scheduler_backend.core.tenant import WHOLE_PPM
 
 WEIGH_NS = 60_000_000_000  # for so long after a tenant's word counted the card is asked what each used
 USED_DIVISOR = 2  # at least this part of what it held counts as used, whatever it says
-HOP_DIVISOR = 16  # the part of what the last grant was charged that may pass for its messages' time
 
 
 class Accounts:
@@ -44,7 +44,7 @@ class Accounts:
         self.settled_until_ns = 0  # the quota whose prolongation has been decided
         self.silent = 0  # prolongations since the last sign of life
         self.free_since_ns = now_ns
-        self._hops: dict[str, int] = {}  # tenant -> smoothed time that its messages take
+        self.delay = MessageDelay(policy)
         self._joins: dict[int, int] = {}  # client -> how often it came back to this grant
         self._busy_ns = 0  # what the clients of this grant reported
         self._untold = False  # ... and one of them did not
@@ -177,17 +177,14 @@ class Accounts:
         turns in a row where one of 0.3 never has, and would pay for fewer hand-overs than its part of the time; one
         without a page would pay for its slower way. A limited tenant alone would pay for them with its limit at each
         of its steps, each time for two wake-ups of a daemon that has slept since: its own are not charged, up to
-        hop_alone_most_ns (see _hop_of). Where limits leave the card idle, a limit is a part of the card, and nobody
-        else has what passes until the first kernel runs and after the last one ended: that is not charged either.
+        hop_alone_most_ns. Where limits leave the card idle, a limit is a part of the card, and nobody else has what
+        passes until the first kernel runs and after the last one ended: that is not charged either.
         """
         held_ns = event.held_ns
         if held_ns > 0:
             if self.is_limited(seat) and seat.duty.believed and not self.is_full():
                 held_ns = min(held_ns, event.busy_ns or held_ns)
-            most_ns = self.policy.hop_most_ns if self.contended else self.policy.hop_alone_most_ns
-            hop_ns = min(max(0, span_ns - held_ns), most_ns)
-            known_ns = self._hops.get(seat.name)
-            self._hops[seat.name] = hop_ns if known_ns is None else (3 * known_ns + hop_ns) // 4
+            self.delay.observe(seat.name, span_ns, held_ns, self.contended)
 
     def _charge_use(self, seat: Seat, busy_ns: int) -> None:
         """A grant is over in which it used so much, by its word; 0: it does not say. Where limits leave the card idle
@@ -206,19 +203,6 @@ class Accounts:
         seat.unused_ns += unused_ns
         self.weigh_until_ns = self.now_ns + WEIGH_NS
 
-    def _hop_of(self, seat: Seat, quota_ns: int) -> int:
-        """What of a grant of this quota is not charged. It is a client's word, so what it may gain by a lie is bounded.
-
-        Beside others: hop_most_ns, and a part of what its last grant was charged, or grants given back at once would
-        cost nothing; but what the quickest needs is granted to all. Alone: a fifth of the quota, or hop_most_ns where
-        that is more, for one that lies would pass its limit by as much.
-        """
-        policy, own_ns = self.policy, self._hops.get(seat.name, 0)
-        if not self.contended:
-            return min(own_ns, max(policy.hop_most_ns, quota_ns // 5))
-        least_ns = min(self._hops.values(), default=0)
-        return min(policy.hop_most_ns, max(least_ns, min(own_ns, seat.held_ns // HOP_DIVISOR)))
-
     def _charge_jump(self, seat: Seat) -> None:
         """It took the token from a holder that goes on after it: two hand-overs that are nobody's but its own.
 
@@ -226,7 +210,7 @@ class Accounts:
         a tenth of a millisecond, hundreds a second, took a fifth of the card for 0.06 of it.
         """
         seat.jumped = False
-        seat.clock += virtual(max(0, 2 * self.hop_ns - seat.held_ns // HOP_DIVISOR), seat.weight_ppm)
+        seat.clock += virtual(excess_ns(self.hop_ns, seat.held_ns), seat.weight_ppm)
 
     def _charge_stray(self, seat: Seat, member: Member, busy_ns: int, held_ns: int) -> None:
         """Who overran is charged on while the token is elsewhere; who lost its lease, for the work it then reports.

@@ -192,6 +192,10 @@ class TokenMachine(Residents):
         self.virtual_now = moved_on(ready, self.virtual_now, self.policy)
         self.move(self.seats[order.tenant], Take(order.epoch, order.quota_ns))
 
+    def parts(self) -> tuple[Any, ...]:
+        """Its parts, each of which owns its data; for who keeps or restores all of it (snapshot.py)."""
+        return (self.delay,)
+
     # --- proof ------------------------------------------------------------------------------------------------------
     def check(self) -> None:
         """Assert the invariants; for tests and the debug flag."""

@@ -58,7 +58,7 @@ class Residents(Company):
 
     def _tenant_removed(self, event: ev.TenantRemoved) -> None:
         seat = self.seats.pop(event.name)
-        self._hops.pop(event.name, None)
+        self.delay.forget(event.name)
         self.host_bound.discard(event.name)
         for client in list(seat.members):
             self._actions.append(ev.Revoke(client, self.gpu, seat.members[client].epoch, ev.SHUTDOWN))

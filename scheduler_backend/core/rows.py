@@ -210,7 +210,7 @@ class Rows(Sharing):
         self._shape(seat)
         quota_ns = event.quota_ns or self.quota_from(seat, self.contended, now_ns)
         self.quota_until_ns = now_ns + quota_ns
-        self.hop_ns = self._hop_of(seat, quota_ns)
+        self.hop_ns = self.delay.uncharged_ns(seat.name, quota_ns, seat.held_ns, self.contended)
         self.charge_from_ns = now_ns + self.hop_ns
         if self.contended and self.is_full():
             self._hold_back()

@@ -25,7 +25,8 @@ from scheduler_backend.core.window import Window
 
 LEFT_OUT: dict[str, tuple[str, ...]] = {
     "Node": ("policy", "epochs", "machines", "gangs", "_directed"),
-    "TokenMachine": ("gpu", "policy", "_epochs", "_actions"),
+    "TokenMachine": ("gpu", "policy", "_epochs", "_actions", "delay"),
+    "MessageDelay": ("policy",),
     "Gangs": ("_machines", "_direct"),
     "Seat": ("policy", "story", "_of_burst", "_of_turn", "_of_ppm", "_length"),
     "Account": ("_recall_ns",),
@@ -38,6 +39,11 @@ TUPLES: dict[str, Any] = {"TenantSpec": TenantSpec, "Prepare": ev.Prepare, "Memo
 
 class InvalidSnapshot(ValueError):
     """No node can be made of it; the text says why."""
+
+
+def fixed(node: Node) -> list[Any]:
+    """Return what each node has once, in one order: itself, its gangs, its machines and their parts."""
+    return [node, node.gangs, *node.machines, *[part for machine in node.machines for part in machine.parts()]]
 
 
 def names_of(thing: Any) -> list[str]:
@@ -94,7 +100,7 @@ class _Writer:
 def taken(node: Node) -> dict[str, Any]:
     """The node's state, which JSON can hold. It shares nothing with the node; to be taken between two events."""
     writer = _Writer()
-    for thing in (node, node.gangs, *node.machines):
+    for thing in fixed(node):
         writer.number(thing)
     things: list[Any] = []
     while len(things) < len(writer.found):  # it grows
@@ -106,7 +112,7 @@ class _Reader:
     """Makes the things, then sets what they are."""
 
     def __init__(self, node: Node, things: list[Any], policy: Policy) -> None:
-        known = [node, node.gangs, *node.machines]
+        known = fixed(node)
         self.made = known + [_new(str(kind), policy) for kind, *_ in things[len(known) :]]
         for thing, (kind, *values) in zip(self.made, things, strict=True):
             if kind != type(thing).__name__:
@@ -162,7 +168,7 @@ def restored(state: Any, gpu_count: int, policy: Policy) -> Node:
     try:
         node = Node(gpu_count, policy, state["last_epoch"])
         shapes, things = state["shapes"], state["things"]
-        for thing in (node, node.gangs, *node.machines, *[_new(kind, policy) for kind in PARTS]):
+        for thing in (*fixed(node), *[_new(kind, policy) for kind in PARTS]):
             kind = type(thing).__name__
             if kind in shapes and shapes[kind] != names_of(thing):
                 raise InvalidSnapshot("it is of another version, whose " + kind + " has other attributes")

@@ -149,8 +149,8 @@ def test_compiled_or_not_the_same_attributes_are_kept() -> None:
     spec = TenantSpec("a", gpus=(0, 1))
     node = Node(2, Policy())
     things = [
-        node, node.gangs, Seat(spec, Policy(), 0), Member(1), Bursts(), Window(5), Account(0, 0, 0), Gang(spec),
-        _Pending(ev.MemoryAsked(1, 0, 1, 0, 0), set(), set(), 0),
+        node, node.gangs, *node.machines[0].parts(), Seat(spec, Policy(), 0), Member(1), Bursts(), Window(5),
+        Account(0, 0, 0), Gang(spec), _Pending(ev.MemoryAsked(1, 0, 1, 0, 0), set(), set(), 0),
     ]  # fmt: skip
     for thing in things:
         left_out = snapshot.LEFT_OUT.get(type(thing).__name__, ())

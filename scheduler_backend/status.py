@@ -161,7 +161,7 @@ def _token(server: Server, index: int) -> dict[str, Any]:
         "epoch": machine.epoch,
         "contended": machine.contended,
         "waiting": [seat.name for seat in machine.waiting.values()],
-        "unheard": len(machine.unheard),
+        "unheard": len(machine.restart.unheard),
     }
 
 

@@ -11,6 +11,7 @@ from scheduler_backend.core import events as ev
 from scheduler_backend.core.message_delay import MessageDelay, excess_ns
 from scheduler_backend.core.moves import Epochs
 from scheduler_backend.core.policy import SCALE, Policy, virtual
+from scheduler_backend.core.restart import RestartBarrier
 from scheduler_backend.core.seat import BESIDE, Member, Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
 
@@ -50,8 +51,7 @@ class Accounts:
         self._untold = False  # ... and one of them did not
         self._launches = 0
         # after a restart
-        self.unheard: set[int] = set()
-        self.unheard_until_ns = 0
+        self.restart = RestartBarrier()
         self.prepared: ev.Prepare | None = None  # the hand-over that may be carried out without asking
         self.behind: list[ev.Prepare] = []  # those that may be after it
         self.returning: dict[str, Seat] = {}  # drained by such a hand-over; whether they want more is on its way

@@ -153,6 +153,4 @@ class Grants(Limits):
 
     def barred(self) -> bool:
         """May nothing be granted, for those of before a restart have not been heard?"""
-        if self.unheard and self.now_ns >= self.unheard_until_ns:
-            self.unheard.clear()
-        return bool(self.unheard)
+        return self.restart.is_up(self.now_ns)

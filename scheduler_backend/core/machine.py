@@ -122,7 +122,7 @@ class TokenMachine(Residents):
                 wake_ns = earliest(wake_ns, self._look_ahead(self.holder))
             wake_ns = earliest(wake_ns, self._deadline(self.holder))
         elif self.barred():
-            wake_ns = self.unheard_until_ns
+            wake_ns = self.restart.until_ns
         else:
             for seat in self.waiting.values():
                 wake_ns = earliest(wake_ns, seat.resume_ns)
@@ -194,7 +194,7 @@ class TokenMachine(Residents):
 
     def parts(self) -> tuple[Any, ...]:
         """Its parts, each of which owns its data; for who keeps or restores all of it (snapshot.py)."""
-        return (self.delay,)
+        return (self.delay, self.restart)
 
     # --- proof ------------------------------------------------------------------------------------------------------
     def check(self) -> None:
@@ -220,7 +220,7 @@ class TokenMachine(Residents):
         assert sum(seat.request_ppm for seat in self.seats.values()) <= WHOLE_PPM, "more is promised than there is"
         beside = self.favoured in ("", BUSY) or self.favoured in self.sharing or self.favoured in self.paused
         assert beside, f"others make room for {self.favoured}, which is not there"
-        if self.holder is None and not self.unheard:
+        if self.holder is None and not self.restart.unheard:
             idle = bool(self.claim) or all(seat.throttled or seat.gang for seat in self.waiting.values())
             idle = (
                 idle or self.held_up() or (bool(self.sharing) and not any(s.request_ppm for s in self.waiting.values()))

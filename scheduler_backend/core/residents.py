@@ -95,7 +95,7 @@ class Residents(Company):
             seat.stray(member)
             self._actions.append(ev.Revoke(event.client, self.gpu, epoch, ev.LEASE))
         else:
-            self.unheard.discard(event.client)
+            self.restart.hear(event.client)
         for other in self.waiting.values():
             if other.throttled:
                 self._throttle(other)  # beside others the pace is another
@@ -107,7 +107,7 @@ class Residents(Company):
                 self._extend(held)
 
     def _client_died(self, event: ev.ClientDied) -> None:
-        self.unheard.discard(event.client)
+        self.restart.hear(event.client)
         seat = self._clients.pop(event.client, None)
         if seat is not None:
             self.returning.pop(seat.name, None)
@@ -120,5 +120,4 @@ class Residents(Company):
                 self.move(seat, event)
 
     def _clients_known(self, event: ev.ClientsKnown) -> None:
-        self.unheard.update(client for _, client in event.clients)
-        self.unheard_until_ns = max(self.unheard_until_ns, event.until_ns)
+        self.restart.expect([client for _, client in event.clients], event.until_ns)

@@ -133,7 +133,7 @@ class Rows(Sharing):
         if member.standing is Standing.STRAY and member.epoch == event.epoch:
             self._charge_stray(seat, member, event.busy_ns, event.held_ns)
             member.standing = Standing.QUIET
-            self.unheard.discard(event.client)
+            self.restart.hear(event.client)
         elif member.epoch == event.epoch and event.launches:  # what was not known when its grant was charged
             self._actions.append(ev.Charged(seat.name, self.gpu, event.epoch, 0, 0, event.busy_ns, event.launches))
         if member.epoch == event.epoch and member.span_ns:

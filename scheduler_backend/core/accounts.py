@@ -11,6 +11,7 @@ from scheduler_backend.core import events as ev
 from scheduler_backend.core.message_delay import MessageDelay, excess_ns
 from scheduler_backend.core.moves import Epochs
 from scheduler_backend.core.policy import SCALE, Policy, virtual
+from scheduler_backend.core.reservation import GangReservation
 from scheduler_backend.core.restart import RestartBarrier
 from scheduler_backend.core.seat import BESIDE, Member, Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
@@ -55,10 +56,7 @@ class Accounts:
         self.prepared: ev.Prepare | None = None  # the hand-over that may be carried out without asking
         self.behind: list[ev.Prepare] = []  # those that may be after it
         self.returning: dict[str, Seat] = {}  # drained by such a hand-over; whether they want more is on its way
-        self.nominee: Seat | None = None  # a gang that was picked: it is decided with all its GPUs in view (gang.py)
-        self.claim = ""  # the gang for which this token is kept when it is free
-        self.claim_until_ns = 0  # idle until then at most; 0: until something happens
-        self.passed: set[str] = set()  # gangs that may not run now
+        self.reservation = GangReservation()
         # beside the token (sharing.py)
         self.host_bound: set[str] = set()  # tenants whose duty is low
         self.sharing: dict[str, Seat] = {}  # of these, those that run beside others

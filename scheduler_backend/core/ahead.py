@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from scheduler_backend.core.events import Prepare
 from scheduler_backend.core.policy import HANDOVER_NS, ORDERINGS, SCALE, Policy, moved_on, pick, virtual
 from scheduler_backend.core.quota import is_brief
+from scheduler_backend.core.reservation import GangReservation
 from scheduler_backend.core.seat import Member, Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
 
@@ -35,7 +36,7 @@ class Books(Protocol):
     charge_from_ns: int
     quota_until_ns: int
     contended: bool
-    claim: str
+    reservation: GangReservation
     holder: Seat | None
     waiting: dict[str, Seat]
     sharing: dict[str, Seat]
@@ -59,7 +60,7 @@ def next_order(machine: Books) -> Prepare | None:
     holder = machine.holder
     if holder is None or machine.barred() or not (machine.contended or holder.state is State.CLOSING):
         return None
-    if machine.claim or holder.gang or machine.held_up():
+    if machine.reservation.gang or holder.gang or machine.held_up():
         return None
     holds = holder.with_standing(Standing.HOLDS)
     if len(holds) != 1 or holds[0].again:

@@ -72,7 +72,7 @@ class Company(Tenure):
         held time; or that have more processes than may say what they use: theirs are turns.
         """
         policy = self.policy
-        if not policy.shared or not ORDERINGS[policy.ordering].shares or self.claim or self.barred():
+        if not policy.shared or not ORDERINGS[policy.ordering].shares or self.reservation.gang or self.barred():
             return False
         for seat in self.seats.values():
             limited = self.is_limited(seat) and not (policy.shared_limits and seat.name in self.host_bound)

@@ -102,8 +102,7 @@ class Gangs:
                 self._direct(gpu, _nothing)
             self._changed = None
         for machine in self._machines:
-            if machine.passed:  # perhaps they may run now
-                machine.passed.clear()
+            if machine.reservation.forget_passed():  # perhaps they may run now
                 self._direct(machine.gpu, _nothing)
         for _ in range(4 * len(self._machines) + 4):
             if not self._step():
@@ -175,7 +174,7 @@ class Gangs:
                 return True
             if seat.together and gang.until_ns - self._now_ns < machine.policy.join_least_ns:
                 return True
-            if machine.claim != gang.name and (machine.claim or self._rivals(gang, gpu)):
+            if machine.reservation.gang != gang.name and (machine.reservation.gang or self._rivals(gang, gpu)):
                 return True
         return False
 
@@ -189,7 +188,7 @@ class Gangs:
             return False
         if gang.since_ns >= 0:
             return True
-        if not any(self._machines[gpu].nominee is self._seat(gang, gpu) for gpu in waits):
+        if not any(self._machines[gpu].reservation.nominee is self._seat(gang, gpu) for gpu in waits):
             return False
         return all(self._fair(gang, gpu) for gpu in gang.wanted)
 
@@ -201,12 +200,14 @@ class Gangs:
         if any(self._holds(gang, gpu) for gpu in gang.gpus):
             return False
         machines = [self._machines[gpu] for gpu in gang.wanted]
-        return not any(machine.holder is not None or machine.claim or machine.barred() for machine in machines)
+        return not any(
+            machine.holder is not None or machine.reservation.gang or machine.barred() for machine in machines
+        )
 
     def _fair(self, gang: Gang, gpu: int) -> bool:
         """May it run there before those who wait?"""
         machine, seat = self._machines[gpu], self._seat(gang, gpu)
-        if machine.nominee is seat:
+        if machine.reservation.nominee is seat:
             return True
         rivals = [other for other in self._rivals(gang, gpu) if other.request_ppm]
         if machine.holder is not None and machine.holder is not seat and machine.holder.request_ppm:
@@ -226,8 +227,8 @@ class Gangs:
         if changed:
             gang.since_ns = self._now_ns
         for machine in machines.values():
-            if machine.claim != gang.name:
-                machine.claim, machine.claim_until_ns = gang.name, 0
+            if machine.reservation.gang != gang.name:
+                machine.reservation.keep(gang.name)
         for gpu in busy:
             machine = machines[gpu]
             holder = machine.holder
@@ -261,9 +262,8 @@ class Gangs:
             self._direct(gpu, self._mover(machine, first, quota_ns))
             return True
         until_ns = now_ns + patience_ns if patience_ns > 0 else 0
-        if machine.claim_until_ns == until_ns:
+        if not machine.reservation.keep_until(until_ns):
             return False
-        machine.claim_until_ns = until_ns
         self._direct(gpu, _nothing)  # it says when to come back
         return True
 
@@ -297,8 +297,8 @@ class Gangs:
         gang.taken_ns, gang.until_ns = self._now_ns, self._now_ns + quota_ns
         for gpu in gpus:
             seats[gpu].together = together
-            machine = self._machines[gpu]
-            machine.claim, machine.claim_until_ns = (gang.name, gang.until_ns) if together else ("", 0)
+            reservation = self._machines[gpu].reservation
+            reservation.keep(gang.name if together else "", gang.until_ns if together else 0)
         for gpu in waits:
             self._direct(gpu, self._taker(gang, gpu, quota_ns))
 
@@ -312,9 +312,9 @@ class Gangs:
         """No claim of it is left."""
         released = False
         for machine in self._machines:
-            if machine.claim == gang.name:
+            if machine.reservation.gang == gang.name:
                 self._charge(gang, machine)
-                machine.claim, machine.claim_until_ns = "", 0
+                machine.reservation.release()
                 released = True
                 self._direct(machine.gpu, _nothing)
         return released
@@ -322,16 +322,14 @@ class Gangs:
     def _charge(self, gang: Gang, machine: Residents) -> None:
         """For the time that a token was kept for a gang which held others: nobody else could have it."""
         seat = machine.seats.get(gang.name)
-        if gang.parts and machine.claim == gang.name and machine.holder is None and seat is not None:
+        if gang.parts and machine.reservation.gang == gang.name and machine.holder is None and seat is not None:
             kept_ns = self._now_ns - max(machine.free_since_ns, gang.taken_ns)
             seat.clock += virtual(max(0, kept_ns), seat.weight_ppm)
 
     def _pass_over(self, machine: Residents) -> bool:
         """The gang that was picked there may not run now: the next is picked."""
-        nominee = machine.nominee
-        if nominee is None or machine.holder is not None or machine.claim or nominee.name in machine.passed:
+        if machine.holder is not None or not machine.reservation.pass_over():
             return False
-        machine.passed.add(nominee.name)
         self._direct(machine.gpu, _nothing)
         return True
 
@@ -391,8 +389,8 @@ class Gangs:
             closing = [gpu for gpu in gang.gpus if self._seat(gang, gpu).state is State.CLOSING]
             assert not (running and closing), f"{gang.name} keeps {running} and gives back {closing}"
         for machine in self._machines:
-            if machine.claim:
-                gang = self.gangs[machine.claim]
+            if machine.reservation.gang:
+                gang = self.gangs[machine.reservation.gang]
                 assert gang.parts or gang.since_ns >= 0, f"{gang.name} claims GPU {machine.gpu} for nothing"
 
 

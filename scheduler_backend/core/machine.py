@@ -102,16 +102,20 @@ class TokenMachine(Residents):
             if seat.throttled and seat.resume_ns - self.policy.resume_early_ns <= self.now_ns:
                 self._throttle(seat)
         wake_ns = self._share()
-        self.nominee = None
-        if self.holder is None and not self.claim and not self.barred() and not self.held_up():
-            ready = [seat for seat in self.waiting.values() if not seat.throttled and seat.name not in self.passed]
+        self.reservation.nominee = None
+        if self.holder is None and not self.reservation.gang and not self.barred() and not self.held_up():
+            ready = [
+                seat
+                for seat in self.waiting.values()
+                if not seat.throttled and seat.name not in self.reservation.passed
+            ]
             if self.sharing:  # best effort runs when nobody else can
                 ready = [seat for seat in ready if seat.request_ppm]
             if ready:
                 first, virtual_now = pick(ready, self.virtual_now, self.policy, self.now_ns, self.others)
                 assert first is not None
                 if first.gang:
-                    self.nominee = first
+                    self.reservation.nominee = first
                 else:
                     self.virtual_now = virtual_now
                     self.move(first, Take())
@@ -126,7 +130,7 @@ class TokenMachine(Residents):
         else:
             for seat in self.waiting.values():
                 wake_ns = earliest(wake_ns, seat.resume_ns)
-            wake_ns = earliest(wake_ns, self.claim_until_ns)
+            wake_ns = earliest(wake_ns, self.reservation.until_ns)
         if self.sharing:
             wake_ns = earliest(wake_ns, self._deadline_shared())
         self._prepare()
@@ -194,7 +198,7 @@ class TokenMachine(Residents):
 
     def parts(self) -> tuple[Any, ...]:
         """Its parts, each of which owns its data; for who keeps or restores all of it (snapshot.py)."""
-        return (self.delay, self.restart)
+        return (self.delay, self.restart, self.reservation)
 
     # --- proof ------------------------------------------------------------------------------------------------------
     def check(self) -> None:
@@ -221,7 +225,7 @@ class TokenMachine(Residents):
         beside = self.favoured in ("", BUSY) or self.favoured in self.sharing or self.favoured in self.paused
         assert beside, f"others make room for {self.favoured}, which is not there"
         if self.holder is None and not self.restart.unheard:
-            idle = bool(self.claim) or all(seat.throttled or seat.gang for seat in self.waiting.values())
+            idle = bool(self.reservation.gang) or all(seat.throttled or seat.gang for seat in self.waiting.values())
             idle = (
                 idle or self.held_up() or (bool(self.sharing) and not any(s.request_ppm for s in self.waiting.values()))
             )

@@ -25,7 +25,7 @@ from scheduler_backend.core.window import Window
 
 LEFT_OUT: dict[str, tuple[str, ...]] = {
     "Node": ("policy", "epochs", "machines", "gangs", "_directed"),
-    "TokenMachine": ("gpu", "policy", "_epochs", "_actions", "delay", "restart"),
+    "TokenMachine": ("gpu", "policy", "_epochs", "_actions", "delay", "restart", "reservation"),
     "MessageDelay": ("policy",),
     "Gangs": ("_machines", "_direct"),
     "Seat": ("policy", "story", "_of_burst", "_of_turn", "_of_ppm", "_length"),

@@ -134,7 +134,12 @@ class Tenure(Rows):
             return look_ns
         self.settled_until_ns = self.quota_until_ns
         left_ns = self.quota_until_ns - self.now_ns
-        if left_ns <= 0 or self.silent >= policy.extend_silent or self.claim or (holder.gang and self.contended):
+        if (
+            left_ns <= 0
+            or self.silent >= policy.extend_silent
+            or self.reservation.gang
+            or (holder.gang and self.contended)
+        ):
             return 0
         quota_ns = holder.quota_ns if self.contended or self._limited() else policy.alone_quota_ns
         if self._limited():

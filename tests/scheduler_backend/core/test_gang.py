@@ -64,7 +64,7 @@ def test_a_gang_waits_until_all_its_tokens_are_free_and_then_has_all() -> None:
     assert bench.ask(3, 0) == []
     assert bench.ask(3, 1) == []
     assert bench.at(9).back(1, 0) == []  # kept
-    assert bench.node.machines[0].claim == "g"
+    assert bench.node.machines[0].reservation.gang == "g"
     assert bench.at(10).back(2, 1) == [("Grant", 3, 0), ("Grant", 3, 1)]
     one, other = bench.node.machines[0], bench.node.machines[1]
     assert one.quota_until_ns == other.quota_until_ns
@@ -141,7 +141,7 @@ def test_of_two_gangs_that_lack_the_same_gpu_the_one_that_waits_longest_has_the_
     bench.at(1)
     for client, gpu in ((1, 0), (1, 1), (2, 1), (2, 2)):
         assert bench.ask(client, gpu) == []
-    assert [machine.claim for machine in bench.node.machines] == ["a", "a", ""]
+    assert [machine.reservation.gang for machine in bench.node.machines] == ["a", "a", ""]
     assert bench.at(8).back(3, 1) == [("Grant", 1, 0), ("Grant", 1, 1)]
     assert bench.at(9).back(1, 0) == []
     assert bench.back(1, 1) == [("Grant", 2, 1), ("Grant", 2, 2)]
@@ -154,7 +154,7 @@ def test_a_gang_that_is_removed_leaves_no_claim() -> None:
     bench.ask(1, 1)
     bench.ask(3, 0)
     bench.do(ev.TenantRemoved("g"))
-    assert [machine.claim for machine in bench.node.machines] == ["", "", ""]
+    assert [machine.reservation.gang for machine in bench.node.machines] == ["", "", ""]
     assert bench.node.machines[0].holder is not None
 
 

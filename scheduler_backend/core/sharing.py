@@ -82,22 +82,25 @@ class Sharing(Grants):
             else:
                 bound.append(seat)
             whole_ppm += seat.request_ppm
+        most_ppm = max([busy_ppm, *(seat.request_ppm for seat in bound)])
         for seat in bound:
             got_ns = span_ns if seat is alone else 0
             part_ppm = min(seat.request_ppm * WHOLE_PPM // whole_ppm, seat.limit_ppm)
-            seat.ahead_ns = self._within(seat.ahead_ns + got_ns - span_ns * part_ppm // WHOLE_PPM)
+            ahead_ns = seat.ahead_ns + got_ns - span_ns * part_ppm // WHOLE_PPM
+            seat.ahead_ns = self._within(ahead_ns, part_ppm=seat.request_ppm * WHOLE_PPM // most_ppm)
         for seat in busy:
-            got_ns = span_ns if seat is alone else 0
-            self._put_busy(seat, got_ns - span_ns * seat.request_ppm // whole_ppm)
+            got_ns = (span_ns if seat is alone else 0) - span_ns * seat.request_ppm // whole_ppm
+            self._put_busy(seat, got_ns, seat.request_ppm * WHOLE_PPM // most_ppm)
         if not busy:
             self.busy_ahead_ns = 0
             return
         got_ns = span_ns if alone is not None and alone.name not in self.host_bound else 0
-        self.busy_ahead_ns = self._within(self.busy_ahead_ns + got_ns - span_ns * busy_ppm // whole_ppm)
+        ahead_ns = self.busy_ahead_ns + got_ns - span_ns * busy_ppm // whole_ppm
+        self.busy_ahead_ns = self._within(ahead_ns, part_ppm=busy_ppm * WHOLE_PPM // most_ppm)
 
-    def _put_busy(self, seat: Seat, got_ns: int) -> None:
+    def _put_busy(self, seat: Seat, got_ns: int, part_ppm: int = WHOLE_PPM) -> None:
         """Beside what all busy ones have together: what this one got of its own promise. A turn more may be kept."""
-        seat.ahead_ns = self._within(seat.ahead_ns + got_ns, seat.quota_ns)
+        seat.ahead_ns = self._within(seat.ahead_ns + got_ns, seat.quota_ns, part_ppm)
 
     def busy_lag_ns(self) -> int:
         """How far the busy ones are ahead; below 0: they lag, or one of them does by more than its turns explain."""
@@ -116,10 +119,15 @@ class Sharing(Grants):
             return None
         return next(iter(self.sharing.values()))
 
-    def _within(self, ahead_ns: int, turn_ns: int = 0) -> int:
-        """No surplus is paid back, and no lag is remembered for long; but that of a turn, where it comes in turns."""
-        most_ns = 2 * self.policy.shared_lag_ns + turn_ns
-        return max(-4 * most_ns, min(most_ns, ahead_ns))
+    def _within(self, ahead_ns: int, turn_ns: int = 0, part_ppm: int = WHOLE_PPM) -> int:
+        """No surplus is paid back, and no lag is remembered for long; but that of a turn, where it comes in turns.
+
+        `part_ppm`: its promise, of the largest. Lags of different promises that grow together reach their ends
+        together, or who has the smaller one would be owed more than its part of what passed.
+        """
+        lag_ns = self.policy.shared_lag_ns
+        least_ns = max(2 * lag_ns, 8 * lag_ns * part_ppm // WHOLE_PPM)
+        return max(-least_ns - turn_ns, min(2 * lag_ns + turn_ns, ahead_ns))
 
     def _use(self, seat: Seat, used_ns: int) -> None:
         """Charge what it used beside others; no more than the card could give it since its grant began."""

@@ -18,3 +18,10 @@ def test_what_turns_owe_is_not_lost_by_a_moment_beside_others() -> None:
     them was owed nothing any more, again and again: 0.9 points of the card over a minute."""
     worst = play(25, 60000)[0]
     assert worst.lost < 0.005, worst
+
+
+def test_what_an_overrun_costs_two_unlike_promises_is_owed_to_both_by_what_they_are() -> None:
+    """An overrun of 400 ms, once a second: both lags were at their ends after it, and the busy one's of 0.4 lay further
+    than the host-bound one's of 0.5, which had 0.9 points less than its 0.25 over a minute."""
+    worst = play(3001, 20000)[0]
+    assert worst.lost < 0.005, worst

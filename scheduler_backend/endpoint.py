@@ -40,6 +40,7 @@ from scheduler_backend.sockets import listen_at, make_folder, set_aside
 from scheduler_backend.subids import person
 from scheduler_backend.tally import Counters
 
+_SERIALS = itertools.count(1)
 DESCRIPTORS_OF_PAGE = 3  # of a page connection: its own, the process's and the carrier's
 _IN, _IN_OUT, _OUT = select.EPOLLIN, select.EPOLLIN | select.EPOLLOUT, select.EPOLLOUT
 
@@ -84,6 +85,7 @@ class Endpoint:
     def __init__(self, name: str, number: int, folder: Path, incarnation: int, owner: int | None) -> None:
         self.name = name
         self.number = number  # of those that are there; for the carrier
+        self.serial = next(_SERIALS)  # of all that there ever were
         self.owner = owner  # the only user who gets in, besides root and us; None: whoever sees the folder
         self.person = None if owner is None else person(owner)  # whose bounds it counts for
         self.party: object = name if self.person is None else self.person  # with whom it has a part of what is all's

@@ -147,7 +147,7 @@ class Outbox(ABC):
     def _mark_of(self, client: Client, gpu: int) -> int:
         """The mark of what a tenant exports of a card while it is charged for that: never 0, and no other tenant's."""
         account = self.node.accounts[client.tenant, gpu]
-        words = f"{self.endpoints[client.tenant].number}/{gpu}/{account.times_left}"
+        words = f"{self.endpoints[client.tenant].serial}/{gpu}/{account.times_left}"
         digest = hashlib.blake2b(words.encode(), key=self._mark_key, digest_size=8).digest()
         return int.from_bytes(digest) % (MARKS - 1) + 1
 

@@ -291,6 +291,26 @@ def test_what_was_exported_by_processes_that_have_all_ended_counts_for_whoever_i
     assert in_ledger(bed, tenant) == CONTEXT + 900 * MIB
 
 
+def test_what_a_tenant_exported_that_is_gone_counts_for_whoever_comes_in_its_place(
+    bed: Bed, app: Path, pair: tuple[int, int]
+) -> None:
+    """As a user's `gemini run` does, one after the other: each makes its tenant, and takes it away at the end."""
+    for _ in range(4):
+        bed.tenant("passes", 0.01, 1.0, memory=GIB)
+        maker = Program(bed, "passes", app, pair[0])
+        assert maker(f"hand {300 * MIB} {pair[0]}") == [0, 0]
+        maker.end()
+        bed.http("DELETE", "/tenants/passes")
+    bed.tenant("passes", 0.01, 1.0, memory=GIB)
+    importer = Program(bed, "passes", app, pair[1])
+    try:
+        assert [importer(f"get {300 * MIB} {pair[1]}")[1] for _ in range(4)] == [0, 0, 0, OUT_OF_MEMORY]
+        assert in_ledger(bed, "passes") == CONTEXT + 900 * MIB
+    finally:
+        importer.end()
+        bed.http("DELETE", "/tenants/passes")
+
+
 def test_a_daemon_that_restarts_is_told_again_what_is_exported(app: Path, tmp_path: Path) -> None:
     with Bed(sim="gpus=1,memory=80GiB") as bed:
         bed.tenant("again", 0.1, 1.0, memory=GIB)

@@ -36,7 +36,7 @@ from scheduler_backend.bounds import (
 from scheduler_backend.connection import Connection
 from scheduler_backend.page import TokenPage
 from scheduler_backend.peers import PageListener, Peer
-from scheduler_backend.sockets import listen_at, make_folder, set_aside
+from scheduler_backend.sockets import is_socket, listen_at, make_folder, set_aside
 from scheduler_backend.subids import person
 from scheduler_backend.tally import Counters
 
@@ -134,7 +134,7 @@ class Endpoint:
 
     def complete(self) -> bool:
         """Are the files of its sockets there?"""
-        return self.socket_path.is_socket() and self.page_path.is_socket()
+        return is_socket(self.socket_path) and is_socket(self.page_path)
 
     @property
     def descriptors(self) -> int:
@@ -149,14 +149,14 @@ class Endpoint:
     def reopen(self) -> None:
         """Its files are gone: listen at new ones; connections stay. Raises OSError."""
         make_folder(self.folder, self.owner)
-        if not self.socket_path.is_socket():
+        if not is_socket(self.socket_path):
             listening, shut = self._listen(), self.shut
             self.shut_out()
             rights.end(self._listening)
             self._listening = listening
             if not shut:
                 self.open()
-        if self.listener is not None and not self.page_path.is_socket():
+        if self.listener is not None and not is_socket(self.page_path):
             self.listener.reopen()
 
     def open(self) -> None:

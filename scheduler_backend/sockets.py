@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import stat
 import time
 from pathlib import Path
 
@@ -34,6 +35,14 @@ def make_folder(folder: Path, owner: int | None) -> None:
         os.fchmod(opened, 0o755 if owner is None else 0o711)
     finally:
         os.close(opened)
+
+
+def is_socket(path: Path) -> bool:
+    """Is a socket there itself? A link may lead to another's, or to what cannot be looked at."""
+    try:
+        return stat.S_ISSOCK(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 def listen_at(path: Path, backlog: int, owner: int | None) -> socket.socket:

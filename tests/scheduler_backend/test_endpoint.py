@@ -202,6 +202,21 @@ def test_a_file_that_somebody_removed_is_made_anew_until_it_can_be(rig: Rig) -> 
     assert polite.grant()
 
 
+@pytest.mark.parametrize("target", ["/" + 300 * "a", "another's"])
+def test_a_link_in_a_sockets_place_is_not_followed_and_others_are_looked_after(rig: Rig, target: str) -> None:
+    """Each failed look for the one ended that for all who came behind it: their sockets were not made anew, and who
+    said nothing was never closed."""
+    rig.tenant("behind", request=0.1)
+    folder, behind = (rig.state_dir / "tenants" / name for name in ("hostile", "behind"))
+    (folder / "tenant.sock").unlink()
+    (folder / "tenant.sock").symlink_to(behind / "tenant.sock" if target == "another's" else target)
+    (behind / "tenant.sock.page").unlink()
+    wait_for((behind / "tenant.sock.page").is_socket, what="the other's socket anew")
+    wait_for(lambda: not (folder / "tenant.sock").is_symlink(), what="its own anew")
+    rig.client("hostile")
+    assert "Traceback" not in rig.log()
+
+
 SWAP = """
 import ctypes, os, sys
 os.setgid(12345), os.setuid(12345)

@@ -21,6 +21,7 @@ from gemini.kube.spelling import InvalidPod
 from gemini.placement.model import GPU, Placement, Role
 
 NOTHING = Asked()
+_LABELS = (f"{names.DOMAIN}/", f"{names.KUBESHARE}/", names.ALIYUN_GPU_COUNT)  # that a share is read from
 
 
 @dataclass(frozen=True)
@@ -206,10 +207,12 @@ def _vendor(spec: Mapping[str, Any], offered: Collection[str] | None) -> frozens
 def _says(pod: Mapping[str, Any]) -> tuple[object, ...]:
     """All that a pod's share is read from."""
     metadata, spec = mapping(pod.get("metadata")), mapping(pod.get("spec"))
-    annotations, ours = metadata.get("annotations"), f"{names.DOMAIN}/"
+    annotations, labels, ours = metadata.get("annotations"), metadata.get("labels"), f"{names.DOMAIN}/"
     if isinstance(annotations, dict):
         annotations = {k: v for k, v in annotations.items() if k.startswith(ours) and k not in names.WRITTEN_KEYS}
-    return annotations, metadata.get("labels"), spec.get("containers"), spec.get("initContainers")
+    if labels is None or isinstance(labels, dict):  # of the others an editor may change any at any time
+        labels = {k: v for k, v in (labels or {}).items() if k.startswith(_LABELS)}
+    return annotations, labels, spec.get("containers"), spec.get("initContainers")
 
 
 def mapping(value: object) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""What is kept of a pod: the parts that the extender looks at.
+"""What is kept of a pod and of a PodDisruptionBudget: the parts that the extender looks at.
 
-Pure. All pods of the cluster are kept, those that want no card too, and who may make pods may make each as large as the
-API server stores one, 1.5 MB of text, which is several times that as objects. So nothing is kept of which a pod may
-have any amount: of commands, environments, volumes and the like nothing, of lists a bounded number.
+Pure. All of the cluster are kept, pods that want no card too, and who may make one may make it as large as the
+API server stores it, 1.5 MB of text, which is several times that as objects. So nothing is kept of which there may
+be any amount: of commands, environments, volumes and the like nothing, of lists a bounded number.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from gemini.kube.spelling import S2_DOMAINS
 
 MOST_LABELS, MOST_OWNERS, MOST_AMOUNTS = 256, 16, 64  # a pod has some ten, one, and some five for a container
 DOMAINS = tuple(f"{d}/" for d in (*S2_DOMAINS, names.ALIYUN, names.NVIDIA))  # of resources that ask for cards
+MOST_SELECTED = 4_000  # keys and values of a budget's selector, and evictions under way
 MIRROR = "kubernetes.io/config.mirror"
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
 _SPEC = ("nodeName", "priority", "priorityClassName", "overhead")
@@ -54,6 +55,23 @@ def kept(pod: Mapping[str, Any], speaks: bool) -> dict[str, Any]:
         if key in status:
             result["status"][key] = [_state(one) for one in _listed(status[key])[:MOST_CONTAINERS]]
     return result
+
+
+def kept_budget(budget: Mapping[str, Any]) -> dict[str, Any]:
+    """With `endless` in its spec where its selector is too large to be kept."""
+    metadata, spec, status = (_mapping(budget.get(key)) for key in ("metadata", "spec", "status"))
+    selector, disrupted = spec.get("selector"), _mapping(status.get("disruptedPods"))
+    selected = {"endless": True} if _size(selector) > MOST_SELECTED else {"selector": selector}
+    under_way = dict.fromkeys(list(disrupted)[:MOST_SELECTED], "")
+    allowed = {"disruptionsAllowed": status.get("disruptionsAllowed"), "disruptedPods": under_way}
+    return {"metadata": _some(metadata, _METADATA), "spec": selected, "status": allowed}
+
+
+def _size(selector: object) -> int:
+    """How many keys and values it compares."""
+    given = _mapping(selector)
+    values = [_listed(_mapping(rule).get("values")) for rule in _listed(given.get("matchExpressions"))]
+    return len(_mapping(given.get("matchLabels"))) + sum(1 + len(one) for one in values)
 
 
 def _container(given: object) -> object:

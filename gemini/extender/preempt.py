@@ -184,7 +184,7 @@ def _lower(cluster: Cluster, pod: PodView, node: str) -> list[PodView]:
     too: kube-scheduler evicts those of one node."""
     here = [cluster.pods[uid] for uid in sorted(cluster.on_node.get(node, ()))]
     staying = {one.group for one in here if not (one.terminating or one.gone or _may_go(one, pod))} - {None}
-    staying |= {one.group for one in here if one.group is not None and cluster.spread(one.group)}
+    staying |= {group for group in {one.group for one in here} - {None} if cluster.spread(group)}  # type: ignore[arg-type]
     return [one for one in here if _may_go(one, pod) and one.group not in staying]
 
 
@@ -238,7 +238,10 @@ class Budgets:
         labels = (victim.object.get("metadata") or {}).get("labels") or {}
         found: list[tuple[str, int]] = []
         for name, budget in self._cluster.budgets.get(victim.namespace, {}).items() if labels else ():
-            selector, status = (budget.get("spec") or {}).get("selector"), budget.get("status") or {}
+            spec, status = budget.get("spec") or {}, budget.get("status") or {}
+            if spec.get("endless"):
+                return None
+            selector = spec.get("selector")
             self._left -= _looks(selector)
             if self._left < 0 or len(found) > MOST_BUDGETS:
                 return None

@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from gemini.extender.foreign import ForeignCards, discard
+from gemini.extender.kept import kept_budget
 from gemini.extender.podview import PodView, mapping, view_of
 from gemini.extender.reserve import GroupKey, Reservations
 from gemini.kube import names
@@ -124,7 +125,7 @@ class Cluster:
             self._put_claim(key, read_claim(given))
         elif kind == BUDGET:
             namespace, name = _full_name(given)
-            self.budgets.setdefault(namespace, {})[name] = given
+            self.budgets.setdefault(namespace, {})[name] = kept_budget(given)
 
     def _forget(self, kind: str, key: str) -> None:
         if kind == NODE:
@@ -312,16 +313,22 @@ class Cluster:
         waiting: list[PodView] = []
         held: list[Placement] = []
         for pod in sorted((self.pods[uid] for uid in self._groups.get(group, ())), key=lambda p: p.order):
-            holding, reserved = self.book.holdings.get(pod.uid), self.reservations.of(pod.uid)
-            if holding is not None and (pod.node is not None or (reserved is not None and reserved.group is None)):
+            holding = self.book.holdings.get(pod.uid)
+            if holding is not None and self._runs(pod.uid):
                 held.append(holding.placement)
             elif pod.waits and not pod.gated:
                 waiting.append(pod)
         return waiting, held
 
+    def _runs(self, uid: str) -> bool:
+        """Whether a member is bound, or being bound."""
+        reserved = self.reservations.of(uid)
+        return self.pods[uid].node is not None or (reserved is not None and reserved.group is None)
+
     def spread(self, group: GroupKey) -> bool:
         """Whether a group's pods hold cards on several nodes."""
-        return len({placement.node for placement in self.members(group)[1]}) > 1
+        holding = (self.book.holdings.get(uid) for uid in self._groups.get(group, ()) if self._runs(uid))
+        return len({held.placement.node for held in holding if held is not None}) > 1
 
     def domain_of(self, node: str, level: str) -> str:
         """The domain of that level that a node is in."""

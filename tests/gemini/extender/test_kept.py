@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from gemini.extender.kept import MOST_AMOUNTS, MOST_LABELS, kept
-from gemini.extender.state import POD, Cluster
+from gemini.extender.state import BUDGET, POD, Cluster
 from gemini.kube import names
 
 MIB = 1 << 20
@@ -82,3 +82,35 @@ def test_a_few_amounts_are_all_kept_for_they_count_when_room_is_made() -> None:
 def test_what_makes_no_sense_is_no_exception(pod: dict[str, Any]) -> None:
     assert kept(pod, False)["metadata"] == {}
     assert kept(pod, True)["status"] == {}
+
+
+VALUES = [f"v{i:06d}" for i in range(100_000)]
+MUCH = {f"k{i}": "x" * 60 for i in range(MANY)}
+
+
+@pytest.mark.parametrize(
+    ("selector", "more"),
+    [
+        ({"matchExpressions": [{"key": "app", "operator": "In", "values": VALUES}]}, {}),
+        ({"matchLabels": MUCH}, {}),
+        ({"matchLabels": {"app": "a"}}, {"annotations": MUCH}),
+    ],
+    ids=["values", "labels", "annotations"],
+)
+def test_large_budgets_take_little_memory(selector: dict[str, Any], more: dict[str, Any]) -> None:
+    """A hundred PodDisruptionBudgets of 1.2 MB, which any editor of a namespace may make, took 737 MB."""
+    budget = {"metadata": {"name": "b", "namespace": "ns", **more}, "spec": {"selector": selector}}
+    cluster, text, ten = Cluster([]), orjson.dumps(budget), 10
+    tracemalloc.start()
+    try:
+        for i in range(ten):
+            given = orjson.loads(text)
+            given["metadata"] |= {"name": f"b{i}", "resourceVersion": str(i + 1)}
+            cluster.apply(BUDGET, "ADDED", given)
+        del given
+        gc.collect()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(cluster.budgets["ns"]) == ten
+    assert held < ten * MIB / 8

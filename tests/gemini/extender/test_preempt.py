@@ -192,3 +192,9 @@ def test_an_editors_budgets_hold_nobody_up(namespace: str, many: int, values: in
     assert found is not None
     least = 0 if namespace == "stranger" else len(found.uids) - 1
     assert found.violations == (least if allowed else len(found.uids))
+
+
+def test_a_budget_too_large_to_be_kept_counts_as_one_that_forbids() -> None:
+    made = cluster(held("p", 0, 50, app="a"), held("q", 1, 100, priority=100))
+    made.apply(BUDGET, "ADDED", budget_of("b", "ns", *map(str, range(5_000))))
+    assert victims_on(made, preemptor(made, "100%"), "n1", Victims(())) == Victims(("uid-p",), 1)

@@ -98,7 +98,8 @@ class Groups:
             self._drop(key)  # what is held still was given back by another replica
         if any(one.uid in self.cluster.reservations for one in chosen):
             return self._busy(key, asked)
-        placements = self._place(chosen, running, self._among(chosen, asked))
+        with self.cluster.fenced(*chosen):
+            placements = self._place(chosen, running, self._among(chosen, asked))
         if placements is None:
             return self._no_room(pod, chosen, running, asked)
         by_node: dict[str, list[Placement]] = defaultdict(list)

@@ -340,12 +340,14 @@ class Cluster:
         return sorted(pod.name for pod in pods if pod.waits and pod.gated)
 
     @contextmanager
-    def fenced(self, pod: PodView) -> Iterator[None]:
-        """The book with what was freed for preemptors of higher priority held for them, where it is free already."""
+    def fenced(self, *pods: PodView) -> Iterator[None]:
+        """The book with what was freed for preemptors of higher priority held for them, where it is free already.
+        `pods`: those that are to be placed, together."""
         held: list[str] = []
-        for uid in sorted(self.nominated - {pod.uid}):
+        priority = min(pod.priority for pod in pods)
+        for uid in sorted(self.nominated.difference(pod.uid for pod in pods)):
             other = self.pods[uid]
-            if other.priority <= pod.priority or other.spec is None or uid in self.book.holdings:
+            if other.priority <= priority or other.spec is None or uid in self.book.holdings:
                 continue
             choice = self.allocator.choose(other.spec.ask, [other.nominated or ""])
             if choice is not None:

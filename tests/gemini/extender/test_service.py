@@ -658,6 +658,40 @@ def test_cards_freed_for_a_preemptor_are_not_given_to_lesser_pods() -> None:
     replica.cluster.book.check()
 
 
+def test_cards_freed_for_a_preemptor_are_not_given_to_a_group_of_lesser_pods() -> None:
+    """A group of one, made anew again and again, took what others had been evicted for, and they were evicted again."""
+    made = world("n1", count=1)
+    replica = Replica(made, alone=True)
+    high = pod_object("high", priority=10, gpu_request="0.8")
+    high["status"]["nominatedNodeName"] = "n1"
+    made.put(POD, high)
+    said = {"gpu_request": "0.5", "pod_group_size": "1"}
+    lesser = made.put(POD, pod_object("a", priority=5, pod_group="lesser", **said))
+    equal = made.put(POD, pod_object("b", priority=10, pod_group="equal", **said))
+    replica.watch()
+
+    async def run() -> None:
+        assert (await replica.filter(lesser)).passed == []
+        assert (await replica.filter(equal)).passed == ["n1"]
+        await replica.service._groups.give_back(("ns", "equal"))
+        assert (await replica.filter(made.pod_of("uid-high"))).passed == ["n1"]
+
+    asyncio.run(run())
+    replica.cluster.book.check()
+
+
+def test_a_group_takes_what_was_freed_for_one_of_its_own() -> None:
+    made = world("n1", count=2)
+    replica = Replica(made, alone=True)
+    group = {"gpu_request": "0.8", "pod_group": "g", "pod_group_size": "2"}
+    first, second = pod_object("a", priority=10, **group), pod_object("b", priority=5, **group)
+    first["status"]["nominatedNodeName"] = "n1"
+    made.put(POD, first)
+    made.put(POD, second)
+    replica.watch()
+    assert asyncio.run(replica.filter(second)).passed == ["n1"]
+
+
 def test_a_group_whose_search_came_to_no_end_does_not_hold_up_the_others_again(monkeypatch: pytest.MonkeyPatch) -> None:
     made = world("n1", count=8)
     node = made.objects[NODE, "n1"]

@@ -126,7 +126,7 @@ class Company(Tenure):
         due_ns, alone = min(unknown, default=(self.now_ns, ""))
         if self.favoured:
             ahead_ns = next((ahead_ns for ahead_ns, name in lags if name == self.favoured), 0)
-            unseen = any(name == self.favoured and until_ns < self.now_ns for until_ns, name in unknown)
+            unseen = any(name == self.favoured and self._is_unseen(self.seats[name]) for _, name in unknown)
             if (unseen if self.seeing else ahead_ns < 0) and self.now_ns < self.favoured_until_ns:
                 return
             if self.seeing:
@@ -144,8 +144,14 @@ class Company(Tenure):
         has no more of the others' time for that before all are due again, or who comes and goes would have all of it.
         """
         seat = self.seats.get(self.favoured)
-        if seat is not None and seat.duty.alone_until_ns(self._period_ns()) < self.now_ns:
+        if seat is not None and self._is_unseen(seat):
             if seat.quiet:
                 seat.duty.put_off(self.now_ns)
             else:
                 seat.duty.measured_ns = self.now_ns
+
+    def _is_unseen(self, seat: Seat) -> bool:
+        """Was the favoured one not seen alone since it is favoured? When it is due for that again does not matter: that
+        is another time as others come and go, and who does so would have it begin anew each time.
+        """
+        return seat.duty.measured_ns < self.favoured_until_ns - FAVOUR_NS

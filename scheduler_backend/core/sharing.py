@@ -425,8 +425,9 @@ class Sharing(Grants):
         """it says what it used"""
         member = seat.members[event.client]
         since_ns, alone = member.used_at_ns, seat is self._alone()
+        whole = seat.metered_ns - member.metered_ns >= self.now_ns - since_ns  # nobody came and went in between
         used_ns, beside_ns, got_ns = self._used_since(seat, event)
-        if alone and member.alone and self.now_ns - since_ns >= ALONE_LEAST_NS:
+        if alone and member.alone and whole and self.now_ns - since_ns >= ALONE_LEAST_NS:
             member.alone_ppm = used_ns * WHOLE_PPM // (self.now_ns - since_ns)
             self._see_alone(seat, used_ns)
         else:

@@ -149,17 +149,18 @@ class Short(NamedTuple):
     had: float
 
 
-def play(seed: int, milliseconds: float) -> list[Short]:
-    """What a seed's attackers take from each honest tenant over so long, the most first."""
+def play(seed: int, milliseconds: float, honest: tuple[tuple[str, float, float], ...] = ()) -> list[Short]:
+    """What a seed's attackers take from each honest tenant over so long, the most first. `honest`: these instead."""
     chance = random.Random(seed)
-    world = World(*chance.choice(HONEST))
-    honest = list(world.programs.values())
+    of_seed = chance.choice(HONEST)
+    world = World(*(honest or of_seed))
+    programs = list(world.programs.values())
     attackers = [Attacker(world, f"x{number}", chance) for number in range(chance.choice((1, 1, 2)))]
-    whole = sum(program.request for program in honest) + REQUEST * len(attackers)
+    whole = sum(program.request for program in programs) + REQUEST * len(attackers)
     world.go(SETTLE_MS)
     parts = world.go(milliseconds)
     found = []
-    for program in honest:
+    for program in programs:
         due = program.request / whole * program.duty
         found.append(Short(due - parts[program.name], seed, program.name, due, parts[program.name]))
     return sorted(found, reverse=True)

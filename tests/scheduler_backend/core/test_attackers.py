@@ -25,3 +25,10 @@ def test_what_an_overrun_costs_two_unlike_promises_is_owed_to_both_by_what_they_
     than the host-bound one's of 0.5, which had 0.9 points less than its 0.25 over a minute."""
     worst = play(3001, 20000)[0]
     assert worst.lost < 0.005, worst
+
+
+def test_who_comes_and_goes_has_nobody_seen_alone_again_and_again() -> None:
+    """It took the token beside two host-bound ones and gave it back at once. So one of them was taken for slower than
+    it is, as if it had been alone in between, and the moment to see the other began anew each time that it came."""
+    worst = play(16, 12000, (("a", 0.8, 0.6), ("h", 0.1, 0.5)))[0]
+    assert worst.lost < 0.005, worst

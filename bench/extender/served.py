@@ -132,6 +132,18 @@ class Store:
     async def answer_claim(self, given: Object) -> Object:
         raise Refused(404, "there are no claims")
 
+    async def resizes(self) -> list[Object]:
+        return []
+
+    async def resize(self, namespace: str, name: str) -> Object:
+        raise Refused(404, f"there is no Resize {name}")
+
+    async def answer_resize(self, namespace: str, name: str, version: str, status: Object) -> Object:
+        raise Refused(404, f"there is no Resize {name}")
+
+    async def quotas(self, namespace: str) -> list[Object]:
+        return []
+
     async def bind(self, namespace: str, name: str, uid: str, node: str, annotations: dict[str, str]) -> None:
         known = self.pods[name]
         if known["spec"].get("nodeName"):

@@ -31,10 +31,10 @@ from gemini.extender.pace import Paced
 from gemini.extender.promises import Verdict
 from gemini.extender.service import SHORTLIST, Service
 from gemini.extender.shown import by_reason, dry_run_json, figures, state_parts, summary
-from gemini.extender.state import BUDGET, CLAIM, DEVICE, KINDS, NODE, POD, Cluster
+from gemini.extender.state import BUDGET, CLAIM, DEVICE, KINDS, NODE, POD, RESIZE, Cluster
 from gemini.kube import names
 from gemini.kube.client import ApiFault, Client
-from gemini.kube.follow import follow
+from gemini.kube.follow import follow, follow_once_there
 from gemini.placement.allocate import UnknownPolicy
 from gemini.placement.reasons import Reason
 from gemini.plain import Answer, Plain
@@ -43,7 +43,7 @@ PORT = 8790
 LARGEST_BODY = 256 << 20  # 5,000 whole Node objects of 50 KB
 SLICE_SECONDS = 0.005  # of GET /state, between which others are answered
 METRICS_PART = 0.05  # of the loop's time, at most, for whoever reads the metrics, however often
-NEEDED = (NODE, DEVICE, POD, CLAIM)  # without these there is no book
+NEEDED = (NODE, DEVICE, POD, CLAIM, RESIZE)  # without these there is no book
 WATCHED = (NODE, DEVICE, POD, BUDGET)  # as they are; claims need an answer besides
 SWEEP_SECONDS = 1.0
 LONGEST_WAIT = 10.0
@@ -316,6 +316,8 @@ async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
             kept = dict.fromkeys(WATCHED, cluster) | {DEVICE: devices}
             tasks = [group.create_task(follow(client, kind, kept[kind], synced[kind], log)) for kind in WATCHED]
             tasks.append(group.create_task(_claims(client, service, synced[CLAIM], not args.no_claims)))
+            resizes = _Answering(cluster, service.resizes.kick)
+            tasks.append(group.create_task(follow_once_there(client, RESIZE, resizes, synced[RESIZE], log)))
             tasks.append(group.create_task(_sweep(service, devices)))
             tasks.append(group.create_task(_settle([synced[kind] for kind in NEEDED])))
             if announcer is not None:
@@ -332,18 +334,18 @@ async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
 
 
 class _Answering:
-    """The service's cluster for a watch of claims: each that comes to wait is seen to at once."""
+    """The service's cluster for a watch of what is answered: each that comes to wait is seen to at once."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self, cluster: Cluster, kick: Callable[[], None]) -> None:
+        self._cluster, self._kick = cluster, kick
 
     def replace(self, kind: str, objects: list[object], version: int = 0) -> None:
-        self._service.cluster.replace(kind, objects, version)
-        self._service.claims.kick()
+        self._cluster.replace(kind, objects, version)
+        self._kick()
 
     def apply(self, kind: str, event: str, given: object) -> None:
-        self._service.cluster.apply(kind, event, given)
-        self._service.claims.kick()
+        self._cluster.apply(kind, event, given)
+        self._kick()
 
 
 async def _claims(client: Client, service: Service, synced: asyncio.Event, wanted: bool) -> None:
@@ -358,7 +360,7 @@ async def _claims(client: Client, service: Service, synced: asyncio.Event, wante
             wait = min(wait * 2, LONGEST_WAIT)
             continue
         if wanted:
-            await follow(client, CLAIM, _Answering(service), synced, log)
+            await follow(client, CLAIM, _Answering(service.cluster, service.claims.kick), synced, log)
     synced.set()  # there are none to know of
 
 

@@ -17,10 +17,9 @@ from gemini.extender.codec import BindRequest
 from gemini.extender.groups import Groups
 from gemini.extender.ledger import ROUNDS, Stale
 from gemini.extender.podview import PodView
-from gemini.extender.promises import Promises, shared_node, told
+from gemini.extender.promises import NO_POD, Promises, shared_node, told
 from gemini.extender.reserve import BIND_NS, GroupKey
 from gemini.kube.allocation import annotations_of
-from gemini.kube.claim import PREFIX
 from gemini.kube.client import ApiFault, Refused, Unanswered
 from gemini.placement.book import Overbooked
 from gemini.placement.model import Placement
@@ -221,7 +220,7 @@ class Binder:
         groups: set[GroupKey] = set()
         for held in self.cluster.reservations.due(self._promises.clock_ns()):
             uid = held.placement.pod
-            if uid in self._binding or uid.startswith(PREFIX):
+            if uid in self._binding or uid.startswith(NO_POD):
                 continue
             if held.group is not None:
                 groups.add(held.group)
@@ -233,7 +232,7 @@ class Binder:
                 self._promises.drop(held.placement)
         self._promises.forget_gone()
         for held in self.cluster.reservations.due_adopted(self._promises.clock_ns()):
-            if held.placement.pod.startswith(PREFIX):
+            if held.placement.pod.startswith(NO_POD):
                 continue
             pod = self.cluster.pods.get(held.placement.pod)
             if pod is None or await self._promises.unbound(pod):

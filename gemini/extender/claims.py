@@ -112,7 +112,7 @@ class Claims:
             if any(one.placement.pod == claim.key for one in reservations.adopted()):
                 return None
             node = self.cluster.book.node(claim.node)
-            if node is None or (why := _unfit(node, placement)):
+            if node is None or (why := unfit(node, placement)):
                 return why if node is not None else f"node {claim.node} has gone"
             try:
                 reservations.put(placement, promises.clock_ns() + BIND_NS)
@@ -178,7 +178,7 @@ class Claims:
             self.cluster.apply(CLAIM, "DELETED", known.object)
 
 
-def _unfit(node: Node, placement: Placement) -> str:
+def unfit(node: Node, placement: Placement) -> str:
     """Why a card of it may not be given to anybody; empty: all may."""
     wanted = {(grant.type, grant.minor) for grant in placement.grants}
     for device in node.devices:

@@ -27,10 +27,12 @@ from gemini.extender.reserve import BIND_NS
 from gemini.kube import names
 from gemini.kube.claim import PREFIX
 from gemini.kube.client import Refused
-from gemini.placement.model import Grant, Placement, Role
+from gemini.placement.model import GROWTH, Grant, Placement, Role
 
 ENTRIES = f"{names.DOMAIN}/promises"
-CLAIMS = f"{names.DOMAIN}/claims"  # says that a claim was ever promised there: who reads the lease reads claims too
+# Say that a claim was ever promised there, or more for a pod that runs: who reads the lease reads those objects too.
+CLAIMS, RESIZES = f"{names.DOMAIN}/claims", f"{names.DOMAIN}/resizes"
+SORTS = {CLAIMS: PREFIX, RESIZES: GROWTH}  # by what the keys of such promises begin with
 NODE_LEASE = "gemini-node-{}"
 BEFORE_ANY_LIST = 1  # a version of pods and claims
 ROUNDS = 5
@@ -87,6 +89,8 @@ class Store(Protocol):
 
     async def claims_on(self, node: str) -> tuple[list[dict[str, Any]], int]: ...
 
+    async def resizes(self) -> list[dict[str, Any]]: ...
+
 
 class Owner(Protocol):
     """What the ledger asks of the book's keeper."""
@@ -102,6 +106,9 @@ class Owner(Protocol):
 
     def see_claims(self, claims: Sequence[dict[str, Any]]) -> None:
         """The same of claims."""
+
+    def see_resizes(self, resizes: Sequence[dict[str, Any]]) -> None:
+        """The same of Resizes."""
 
     def adopt(self, node: str, placements: Sequence[Placement]) -> None:
         """All that other replicas promise on the node."""
@@ -131,7 +138,7 @@ class _Page:
     reads: int = 0
     as_of: dict[Key, tuple[int, int]] = field(default_factory=dict)  # of what was read: versions of pods and claims
     inherited: bool = False  # read at the start; what others promise there is not in the book yet
-    claims: bool = False  # whether a claim was ever promised there
+    sorts: frozenset[str] = frozenset()  # of what else than pods was ever promised there
     wanted: list[_Wanted] = field(default_factory=list)
     dropped: set[str] = field(default_factory=set)
     writer: asyncio.Task[None] | None = None
@@ -145,7 +152,7 @@ class Ledger:
         self._store, self._owner, self._namespace, self._clock_ns = store, owner, namespace, clock_ns
         self._pages: dict[str, _Page] = {}
         self._reads = 0  # of all pages: a node that comes again is given a mark that none of its choices had before
-        self._claims = False  # whether a page was forgotten on which a claim was ever promised
+        self._sorts: frozenset[str] = frozenset()  # those of pages that were forgotten
 
     def nodes(self) -> KeysView[str]:
         """Those that it has a page of."""
@@ -174,7 +181,7 @@ class Ledger:
     async def enter(self, node: str, placements: Sequence[Placement], mark: int) -> None:
         """Returns when the promises stand in the node's lease. Raises Stale, also where the book has taken something
         in since they were chosen, or what the client raises; then they do not, or count for the time-out at most."""
-        page = self._pages.setdefault(node, _Page(claims=self._claims))
+        page = self._pages.setdefault(node, _Page(sorts=self._sorts))
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         page.wanted.append(_Wanted(tuple(placements), mark, future))
         self._write(node, page)
@@ -221,7 +228,7 @@ class Ledger:
             fresh = now_ns - page.first_seen.get(key, now_ns) < FORGET_NS
             if key[1] == self.replica and fresh and not self._over(page, key):
                 return
-        self._claims = self._claims or page.claims
+        self._sorts |= page.sorts
         del self._pages[node]
 
     def flush(self, node: str) -> None:
@@ -274,8 +281,8 @@ class Ledger:
             and now_ns - page.first_seen.get(key, now_ns) < FORGET_NS
         }
         entries = kept | fresh
-        claims = page.claims or any(pod.startswith(PREFIX) for pod, _ in fresh)
-        annotations = {ENTRIES: write_entries(entries.values()), **({CLAIMS: "true"} if claims else {})}
+        sorts = page.sorts | {sort for sort, begin in SORTS.items() if any(pod.startswith(begin) for pod, _ in fresh)}
+        annotations = {ENTRIES: write_entries(entries.values()), **dict.fromkeys(sorted(sorts), "true")}
         metadata: dict[str, Any] = {"annotations": annotations}
         if page.version is not None:
             metadata["resourceVersion"] = page.version
@@ -289,7 +296,7 @@ class Ledger:
                 raise
             await self._read(node, page)
             raise Stale(node) from None
-        page.entries, page.read, page.claims = entries, True, claims
+        page.entries, page.read, page.sorts = entries, True, sorts
         page.dropped -= dropped
         page.first_seen = {key: now_ns if key in fresh else page.first_seen.get(key, now_ns) for key in entries}
         page.as_of = {key: versions for key, versions in page.as_of.items() if key in entries and key not in fresh}
@@ -297,21 +304,23 @@ class Ledger:
     async def _read(self, node: str, page: _Page) -> None:
         """Takes in the lease and then the node's pods and claims, in this order."""
         lease = await self._store.lease(self._namespace, NODE_LEASE.format(node))
-        page.claims = page.claims or _has_claims(lease)
+        page.sorts |= _sorts_in(lease)
+        resizes = await self._store.resizes() if RESIZES in page.sorts else []
         pods, pods_version = await self._store.pods_on(node)
-        claims, claims_version = await self._store.claims_on(node) if page.claims else ([], 0)
+        claims, claims_version = await self._store.claims_on(node) if CLAIMS in page.sorts else ([], 0)
         self._take_in(page, lease, (pods_version, claims_version))
         self._read_anew(page)
         page.dropped = {pod for pod in page.dropped if self._own(page, pod)}
         self._owner.see(pods)
         self._owner.see_claims(claims)
+        self._owner.see_resizes(resizes)
         self._owner.adopt(node, self._theirs(page))
 
     def _take_in(self, page: _Page, lease: dict[str, Any] | None, as_of: tuple[int, int]) -> None:
         found = {} if lease is None else {(p.placement.pod, p.by): p for p in read_entries(lease)}
         now_ns = self._clock_ns()
         page.version = None if lease is None else str(lease["metadata"].get("resourceVersion", ""))
-        page.claims = page.claims or _has_claims(lease)
+        page.sorts |= _sorts_in(lease)
         # One of ours that we know nothing of: its page was forgotten since, or nobody answered when it was written. The
         # others may have seen it for so long that they leave it out soon, so it counts, but nobody may bind by it.
         seen_ns = {key: now_ns - BIND_NS if key[1] == self.replica else now_ns for key in found}
@@ -325,8 +334,8 @@ class Ledger:
         page.reads = self._reads
 
 
-def _has_claims(lease: dict[str, Any] | None) -> bool:
-    return CLAIMS in (((lease or {}).get("metadata") or {}).get("annotations") or {})
+def _sorts_in(lease: dict[str, Any] | None) -> frozenset[str]:
+    return frozenset(SORTS) & (((lease or {}).get("metadata") or {}).get("annotations") or {}).keys()
 
 
 def _tell(batch: Sequence[_Wanted], error: Exception | None) -> None:

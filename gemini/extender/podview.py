@@ -17,6 +17,7 @@ from gemini.kube.covered import Asked, asked_by
 from gemini.kube.device import Reported
 from gemini.kube.life import gone, initialized
 from gemini.kube.pod import PodSpec, parse_pod
+from gemini.kube.resize import Resize, full_name, held
 from gemini.kube.spelling import InvalidPod
 from gemini.placement.model import GPU, Placement, Role
 
@@ -35,7 +36,7 @@ class PodView:
     gone: bool  # its containers have ended
     terminating: bool
     initialized: bool
-    placement: Placement | None  # from its record as far as it is covered, by the minors that the cards have now
+    placement: Placement | None  # what it counts with: `base`, or more or less where it has another share by now
     spec: PodSpec | None
     fault: str | None
     object: dict[str, Any]  # what of it is looked at (kept.py)
@@ -44,16 +45,26 @@ class PodView:
     asked: Asked = NOTHING
     exchanges: bool = False  # it is being given another's cards for its own, and holds both meanwhile
     prefers: bool = False  # it says that some nodes are better than others, by what other pods or labels are there
+    base: Placement | None = None  # from its record as far as it is covered, by the minors that the cards have now
+    covered: bool = False  # whether that is the record as it stands
+    resize: Resize | None = None
 
-    def on(self, reported: Reported | None) -> PodView:
-        """The pod with its cards as its node has them; None: not known."""
-        placement = self._held(reported)
-        return self if placement == self.placement else replace(self, placement=placement)
+    def on(self, reported: Reported | None, resize: Resize | None) -> PodView:
+        """The pod with its cards as its node has them, and another share than its record's; None: not known."""
+        base, covered = self._held(reported)
+        placement = base
+        if base is not None and covered and resize is not None and not self.exchanges:
+            placement = held(base, resize.booked, resize.enforced)
+        now = (placement, base, covered, resize)
+        if now == (self.placement, self.base, self.covered, self.resize):
+            return self
+        return replace(self, placement=placement, base=base, covered=covered, resize=resize)
 
-    def _held(self, reported: Reported | None) -> Placement | None:
+    def _held(self, reported: Reported | None) -> tuple[Placement | None, bool]:
+        """And whether that is what the record says."""
         placement = None if self.recorded is None else self.recorded[0]
         if self.node is None or self.gone or self.vendor:
-            return placement
+            return placement, False
         if placement is not None and reported is not None:
             placement = located(placement, self.recorded[1], reported.node)  # type: ignore[index]
         if placement is not None:
@@ -62,12 +73,16 @@ class PodView:
             sizes = {device.minor: device.memory for device in devices if device.type == GPU}
             times = (1, 2) if self.exchanges else (1,)
             if any(self.asked.covers(cards, sizes, many) for many in times):
-                return placement
+                return placement, True
         if reported is None or not self.asked.cards:
-            return None
+            return None, False
         if placement is None and any(uid == self.uid for uid, _ in reported.foreign):
-            return None  # its node tells of it
-        return Placement(self.uid, self.node, self.asked.everywhere(reported.node.devices))
+            return None, False  # its node tells of it
+        return Placement(self.uid, self.node, self.asked.everywhere(reported.node.devices)), False
+
+    @property
+    def full_name(self) -> str:
+        return full_name(self.namespace, self.name, self.uid)
 
     @property
     def holds(self) -> bool:

@@ -13,10 +13,10 @@ from typing import Any, Protocol
 from gemini.extender.ledger import Ledger
 from gemini.extender.podview import PodView
 from gemini.extender.reserve import BIND_NS
-from gemini.extender.state import CLAIM, POD, Cluster
+from gemini.extender.state import CLAIM, POD, RESIZE, Cluster
 from gemini.kube.claim import PREFIX
 from gemini.kube.client import ApiFault, Refused
-from gemini.placement.model import NodeRefusal, Placement
+from gemini.placement.model import GROWTH, NodeRefusal, Placement
 
 
 class Kubernetes(Protocol):
@@ -38,6 +38,16 @@ class Kubernetes(Protocol):
 
     async def answer_claim(self, given: dict[str, Any]) -> dict[str, Any]: ...
 
+    async def resizes(self) -> list[dict[str, Any]]: ...
+
+    async def resize(self, namespace: str, name: str) -> dict[str, Any]: ...
+
+    async def answer_resize(
+        self, namespace: str, name: str, version: str, status: dict[str, Any]
+    ) -> dict[str, Any]: ...
+
+    async def quotas(self, namespace: str) -> list[dict[str, Any]]: ...
+
     async def wake(self, stamp: str) -> None: ...
 
     async def put_lease(self, namespace: str, name: str, metadata: dict[str, Any]) -> str: ...
@@ -55,6 +65,9 @@ class Verdict:
     cards: dict[str, dict[str, str]] = field(default_factory=dict)  # node -> card -> why not, where worked out
     error: str = ""
     rest: Sequence[str] = field(default_factory=list)
+
+
+NO_POD = (PREFIX, GROWTH)  # begin keys of promises that are none of a pod that waits: each has its own keeper
 
 
 def told(refusal: NodeRefusal) -> str:
@@ -90,7 +103,7 @@ class Promises:
     # ---- what the ledger asks
 
     def settled(self, pod: str) -> bool:
-        if pod.startswith(PREFIX):
+        if pod.startswith(NO_POD):
             return self.cluster.answered(pod)
         view = self.cluster.pods.get(pod)
         if view is None:
@@ -107,6 +120,10 @@ class Promises:
     def see_claims(self, claims: Sequence[dict[str, Any]]) -> None:
         for claim in claims:
             self.cluster.note(CLAIM, claim)
+
+    def see_resizes(self, resizes: Sequence[dict[str, Any]]) -> None:
+        for resize in resizes:
+            self.cluster.note(RESIZE, resize)
 
     def adopt(self, node: str, placements: Sequence[Placement]) -> None:
         self.cluster.reservations.adopt(node, placements, self.clock_ns() + BIND_NS)

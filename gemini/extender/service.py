@@ -24,6 +24,7 @@ from gemini.extender.onway import OnWay
 from gemini.extender.podview import PodView
 from gemini.extender.promises import Kubernetes, Promises, Verdict, shared_node, told
 from gemini.extender.reserve import AWAITED_NS
+from gemini.extender.resizes import Resizes
 from gemini.extender.shown import summary
 from gemini.extender.state import Cluster
 from gemini.kube import names
@@ -72,6 +73,7 @@ class Service:
         self._on_way = OnWay(cluster, clock_ns)
         self._binder = Binder(promises, self._groups, self.waiting, self._on_way.arrived)
         self.claims = Claims(promises)
+        self.resizes = Resizes(promises)
         self._kubernetes, self._clock_ns, self._wall_ns = kubernetes, clock_ns, wall_ns
         self._unseen: dict[str, int] = {}  # pods that wait, and that the watch has not seen, since when
         self._releases = 0  # as of when the scheduler was last woken
@@ -103,6 +105,7 @@ class Service:
         except ApiFault as error:  # the next sweep tries again
             log.info("groups error=%s", error)
         await self.claims.sweep()
+        await self.resizes.sweep()
         self._forget()
         await self._wake()
 

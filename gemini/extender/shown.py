@@ -11,6 +11,7 @@ from gemini.extender.codec import cut
 from gemini.extender.promises import Verdict
 from gemini.extender.state import Cluster
 from gemini.kube.claim import PREFIX
+from gemini.kube.resize import uid_of
 from gemini.placement.model import GPU
 from gemini.placement.reasons import Reason
 
@@ -106,7 +107,7 @@ def _who(cluster: Cluster, uid: str) -> dict[str, Any]:
         claim = cluster.claims.get(uid.removeprefix(PREFIX).partition("/")[0])
         name = f"{PREFIX}{claim.namespace}/{claim.name}" if claim else uid
         return {"pod": name, "uid": uid, "reserved": uid in cluster.reservations}
-    pod = cluster.pods.get(uid)
+    pod = cluster.pods.get(uid_of(uid) or uid)
     name = f"{pod.namespace}/{pod.name}" if pod else uid
     return {"pod": name, "uid": uid, "reserved": uid in cluster.reservations}
 

@@ -9,6 +9,7 @@ A pod holds its devices from the moment it is bound with our record until its co
 deleted still holds them, one that ended (Succeeded, Failed) holds them only while a container is still said to run.
 Cards that other device plugins gave out are foreign.py's. A ResourceClaim holds what was allocated to it from the
 moment that the extender has promised it. A node without a Device object, or a Device without its node, takes nobody.
+A pod with a Resize counts with the larger of what is booked for it and what its node enforces (gemini/kube/resize.py).
 """
 
 from __future__ import annotations
@@ -28,13 +29,16 @@ from gemini.kube.claim import PREFIX, Claim, grants_of, read_claim
 from gemini.kube.device import Reported, cordoned, read_device
 from gemini.kube.group import domain
 from gemini.kube.quantity import version_number
+from gemini.kube.resize import Resize, pod_of, read_resize, uid_of
 from gemini.placement.allocate import Allocator
 from gemini.placement.book import Book
 from gemini.placement.model import Placement
 from gemini.placement.standing import Standings
 
 NODE, DEVICE, POD, CLAIM, BUDGET = "Node", "Device", "Pod", "ResourceClaim", "PodDisruptionBudget"
-KINDS = (NODE, DEVICE, POD, CLAIM, BUDGET)
+RESIZE = names.RESIZE_KIND
+KINDS = (NODE, DEVICE, RESIZE, POD, CLAIM, BUDGET)
+UID_KINDS = (POD, CLAIM, RESIZE)  # told apart by uid, for names come again
 DELETED = "DELETED"
 ENDED = 20_000  # deleted pods, and allocations of claims that are over, that are remembered
 
@@ -62,6 +66,8 @@ class Cluster:
         self.claims: dict[str, Claim] = {}  # by uid; those that have devices of ours
         self.unanswered: set[str] = set()  # uids of claims that wait for our word
         self._claims_on: dict[str, set[str]] = defaultdict(set)  # node -> uids
+        self.resizes: dict[str, Resize] = {}  # by the full name of the pod
+        self._resized: dict[str, str] = {}  # uid of the Resize itself -> its pod
         self._releases = 0
         self.on_settled: Callable[[str], None] = lambda uid: None  # told of pods that are seen bound, or gone
         self._ended: dict[str, None] = {}  # uids of deleted pods, oldest first: a read may still show one of them
@@ -83,7 +89,7 @@ class Cluster:
             return
         version = version_of(given)
         known = self._versions.get((kind, key), 0)
-        if kind in (POD, CLAIM) and key in self._ended:
+        if kind in UID_KINDS and key in self._ended:
             return
         if event == DELETED:
             if version >= known or not version:
@@ -123,6 +129,8 @@ class Cluster:
             self._put_pod(self.view(given))
         elif kind == CLAIM:
             self._put_claim(key, read_claim(given))
+        elif kind == RESIZE:
+            self._put_resize(key, read_resize(given))
         elif kind == BUDGET:
             namespace, name = _full_name(given)
             self.budgets.setdefault(namespace, {})[name] = kept_budget(given)
@@ -143,6 +151,8 @@ class Cluster:
         elif kind == CLAIM:
             self._put_claim(key, None)
             self._end(key)
+        elif kind == RESIZE:
+            self._put_resize(key, None)
         elif kind == BUDGET:
             namespace, _, name = key.partition("/")
             here = self.budgets.get(namespace, {})
@@ -192,7 +202,7 @@ class Cluster:
         """A pod object as we see it."""
         node = mapping(given.get("spec")).get("nodeName")
         seen = view_of(given, self.pods, self.types, self._offered(node) if isinstance(node, str) else None)
-        return seen.on(self._reported(seen.node))
+        return seen.on(self._reported(seen.node), self.resizes.get(seen.full_name))
 
     def _offered(self, node: str) -> Mapping[str, Any] | None:
         """The resources that the node has, or had since its kubelet began; None: not known."""
@@ -206,8 +216,29 @@ class Cluster:
         """The node's cards may have other minors now, or others their minors."""
         for uid in sorted(self.on_node.get(node, ())):
             known = self.pods[uid]
-            if (fresh := known.on(self._reported(node))) is not known:
+            if (fresh := known.on(self._reported(node), self.resizes.get(known.full_name))) is not known:
                 self._put_pod(fresh)
+
+    def _put_resize(self, own: str, resize: Resize | None) -> None:
+        """`own`: the uid of the object itself; one that is gone leaves its pod what the record says."""
+        before = self._resized.pop(own, None)
+        known = None if before is None else self.resizes.get(before)
+        if known is not None and known.own == own:
+            del self.resizes[known.pod]
+        if resize is not None:
+            self._resized[own] = resize.pod
+            self.resizes[resize.pod] = resize
+        for uid in {one.uid for one in (known, resize) if one is not None}:
+            if (pod := self.pods.get(uid)) is not None:
+                fresh = pod.on(self._reported(pod.node), self.resizes.get(pod.full_name))
+                if fresh is not pod:
+                    self._put_pod(fresh)
+        if resize is not None and not resize.waiting:
+            self.reservations.settle(resize.key)  # it stands in what the pod holds by now, or came to nothing
+
+    def unbooked(self) -> list[Resize]:
+        """Those whose wish has not been answered."""
+        return [resize for resize in self.resizes.values() if resize.waiting]
 
     def _put_pod(self, pod: PodView) -> None:
         known = self.pods.get(pod.uid)
@@ -244,6 +275,8 @@ class Cluster:
         self.on_settled(uid)
         self._release(uid)
         pod = self.pods.get(uid)
+        if pod is not None and pod.resize is not None:
+            self.reservations.settle(pod.resize.key)
         self._unlink(uid)
         self.pods.pop(uid, None)
         if pod is not None and pod.node is not None:
@@ -298,7 +331,11 @@ class Cluster:
             self.book.place(Placement(claim.key, claim.node, grants), strict=False)
 
     def answered(self, key: str) -> bool:
-        """Whether it is known what became of an allocation, by its claim's key: promised, refused, or over."""
+        """Whether it is known what became of an allocation, by its claim's key: promised, refused, or over; and of a
+        Resize's promise: its wish has been answered, or its pod has gone."""
+        if (pod := pod_of(key)) is not None:
+            resize, generation = self.resizes.get(pod), key.rpartition("/")[2]
+            return uid_of(key) in self._ended or (resize is not None and resize.answered >= int(generation))
         uid = key.removeprefix(PREFIX).partition("/")[0]
         if key in self._ended or uid in self._ended:
             return True
@@ -368,6 +405,7 @@ class Cluster:
     def gone(self, key: str, version: int) -> bool:
         """Whether a pod (its uid), or the allocation of a claim (its key), that was there when the API server's objects
         of the kind had that version is known not to be there any more; 0: of no version."""
+        key = uid_of(key) or key
         if not key.startswith(PREFIX):  # one that was shown, though it could not be read, is there
             return 0 < version <= self._come[POD] and (POD, key) not in self._versions
         claim = self.claims.get(key.removeprefix(PREFIX).partition("/")[0])
@@ -396,7 +434,7 @@ class Cluster:
 def key_of(kind: str, given: object) -> str | None:
     """What tells objects of a kind apart: pods and claims by uid, for names come again; None where there is none."""
     metadata = mapping(mapping(given).get("metadata"))
-    key = metadata.get("uid" if kind in (POD, CLAIM) else "name")
+    key = metadata.get("uid" if kind in UID_KINDS else "name")
     if not isinstance(key, str) or not key:
         return None
     return f"{metadata.get('namespace', '')}/{key}" if kind == BUDGET else key

@@ -33,6 +33,7 @@ PATHS = {  # kind -> collection of all namespaces
     "Node": "/api/v1/nodes",
     "Pod": "/api/v1/pods",
     "Device": f"/apis/{names.DEVICE_API_VERSION}/devices",
+    "Resize": f"/apis/{names.DEVICE_API_VERSION}/resizes",
     "ResourceClaim": f"/apis/{names.RESOURCE_API_VERSION}/resourceclaims",
     "ResourceSlice": f"/apis/{names.RESOURCE_API_VERSION}/resourceslices",
     "ResourceQuota": "/api/v1/resourcequotas",
@@ -283,6 +284,26 @@ class Client:
         metadata = given["metadata"]
         return await self.call("PUT", f"{_claim_path(metadata['namespace'], metadata['name'])}/status", given)
 
+    async def resizes(self) -> list[Object]:
+        """All Resizes, by a read that has seen every write answered before; none where nobody has defined them."""
+        try:
+            return (await self.all_of("Resize"))[0]
+        except Refused as error:
+            if error.status == 404:
+                return []
+            raise
+
+    async def resize(self, namespace: str, name: str) -> Object:
+        return await self.get(resize_path(namespace, name))
+
+    async def answer_resize(self, namespace: str, name: str, version: str, status: Object) -> Object:
+        """Writes parts of a Resize's status, by compare and set; None takes a part away."""
+        body = {"metadata": {"resourceVersion": version}, "status": status}
+        return await self.call("PATCH", f"{resize_path(namespace, name)}/status", body)
+
+    async def quotas(self, namespace: str) -> list[Object]:
+        return (await self._pages(f"/api/v1/namespaces/{quote(namespace)}/resourcequotas", {}))[0]
+
     async def wake(self, stamp: str) -> None:
         """Makes kube-scheduler look again at pods that an extender refused: any event of an object that it watches
         does, so one that is ours and means nothing else is changed, our DeviceClass."""
@@ -391,6 +412,11 @@ def quote(name: str) -> str:
 
 def _pod_path(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}"
+
+
+def resize_path(namespace: str, name: str = "") -> str:
+    path = f"/apis/{names.DEVICE_API_VERSION}/namespaces/{quote(namespace)}/resizes"
+    return f"{path}/{quote(name)}" if name else path
 
 
 def _claim_path(namespace: str, name: str) -> str:

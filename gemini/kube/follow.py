@@ -8,6 +8,25 @@ from typing import Any
 from gemini.kube.client import ApiFault, Client, Refused, TooOld
 from gemini.kube.quantity import version_number
 
+LOOK_SECONDS = 5.0
+
+
+async def follow_once_there(client: Client, kind: str, cluster: Any, synced: asyncio.Event, log: Any) -> None:
+    """The same for a kind that may not be defined (yet): until it is, there are no objects of it."""
+    told = ""
+    while True:
+        try:
+            await client.all_of(kind, limit="1")
+            break
+        except ApiFault as error:
+            if isinstance(error, Refused) and error.status == 404:
+                synced.set()
+            if str(error) != told:
+                log.warning("look for=%s error=%s", kind, error)
+            told = str(error)
+        await asyncio.sleep(LOOK_SECONDS)
+    await follow(client, kind, cluster, synced, log)
+
 
 async def follow(
     client: Client, kind: str, cluster: Any, synced: asyncio.Event | None = None, log: Any = None, **query: str

@@ -66,6 +66,9 @@ DEVICES_CHECKPOINTS = f"{DOMAIN}/devices-checkpoints"
 DEVICE_API_VERSION = f"{DOMAIN}/v1alpha1"
 DEVICE_KIND = "Device"
 DEVICE_DEFINITION = f"devices.{DOMAIN}"
+RESIZE_KIND = "Resize"  # another share for a pod that runs; of the API version of Device
+RESIZE_DEFINITION = f"resizes.{DOMAIN}"
+KUEUE = "kueue.x-k8s.io/"  # begins labels and annotations of pods whose workload Kueue has counted
 
 # Dynamic resource allocation: our driver, and the conditions of a claim's device by which the extender answers.
 RESOURCE_API_VERSION = "resource.k8s.io/v1"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from gemini.placement.model import Grant, Placement, Role
+from gemini.placement.model import GROWTH, Grant, Placement, Role
 
 Where = tuple[str, int]  # type, minor
 Amounts = tuple[int, int, int]  # core, memory, slots
@@ -28,8 +28,8 @@ class Held:
         core, memory, slots = (a + max(b, c) for a, b, c in parts)
         return core, memory, slots
 
-    def plus(self, grant: Grant) -> Held:
-        more = (grant.core, grant.memory, 1)
+    def plus(self, grant: Grant, slots: int = 1) -> Held:
+        more = (grant.core, grant.memory, slots)
         if grant.role is Role.ALWAYS:
             return Held(_sum(self.always, more), self.apps, self.init)
         if grant.role is Role.APP:
@@ -54,12 +54,17 @@ class Holding:
         if len(self.placement.grants) == 1:  # as most pods: there is nothing to add up
             (grant,) = self.placement.grants
             ended = self.initialized and grant.role is Role.INIT
-            return {} if ended else {(grant.type, grant.minor): (grant.core, grant.memory, 1)}
+            return {} if ended else {(grant.type, grant.minor): (grant.core, grant.memory, self._slots)}
         return {where: held.total() for where, held in self.devices().items()}
 
     def devices(self) -> dict[Where, Held]:
         held: dict[Where, Held] = defaultdict(Held)
         for grant in self.placement.grants:
             if not (self.initialized and grant.role is Role.INIT):
-                held[grant.type, grant.minor] = held[grant.type, grant.minor].plus(grant)
+                held[grant.type, grant.minor] = held[grant.type, grant.minor].plus(grant, self._slots)
         return dict(held)
+
+    @property
+    def _slots(self) -> int:
+        """Of each grant: what a pod is to hold beside what it has goes to a tenant that has its slot."""
+        return 0 if self.placement.pod.startswith(GROWTH) else 1

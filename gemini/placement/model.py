@@ -11,6 +11,7 @@ from enum import Enum
 
 GPU = "gpu"
 WHOLE = 100
+GROWTH = "resize/"  # begins the key of what a placed pod is to hold beside what it has: it takes no slot
 NODE_LEVEL = "node"  # the narrowest part of a cluster that the pods of a group may be held to
 
 

@@ -32,7 +32,7 @@ import libhook
 from gemini import serving
 from gemini.kube import names
 from gemini.kube.client import Client
-from gemini.kube.follow import follow
+from gemini.kube.follow import follow, follow_once_there
 from gemini.kube.kubelet_api import (
     HEALTHY,
     PLUGIN_FOLDER,
@@ -51,7 +51,7 @@ from gemini.plugin.service import Service
 from gemini.plugin.shell import Plugin, Shell
 from gemini.plugin.slots import CORE, TooManySlots, gpushare
 from gemini.plugin.turn import Turn
-from gemini.plugin.view import DEVICE, POD, Refusal, View
+from gemini.plugin.view import DEVICE, POD, RESIZE, Refusal, View
 from scheduler_backend.config import folder
 
 PORT = 8792
@@ -325,16 +325,18 @@ async def _work(
             await turn.take(tell)
         except OSError as error:
             raise serving.CannotServe(f"{turn.path}: {error.strerror}; give --state-dir as to the daemon") from None
-    synced = {kind: asyncio.Event() for kind in (DEVICE, POD)}
+    synced = {kind: asyncio.Event() for kind in (DEVICE, POD, RESIZE)}
     async with asyncio.TaskGroup() as group:
         group.create_task(follow(client, DEVICE, view, synced[DEVICE], log, fieldSelector=f"metadata.name={node}"))
         group.create_task(follow(client, POD, view, synced[POD], log, fieldSelector=f"spec.nodeName={node}"))
+        group.create_task(follow_once_there(client, RESIZE, view, synced[RESIZE], log))
         for event in synced.values():
             await event.wait()
         if not view.cards:
             log.warning("device node=%s: no Device object with cards yet; the reporter writes it", node)
         group.create_task(shell.run())
         group.create_task(_tidy(service.tenancy.tidy))
+        group.create_task(service.resizing.run())
         if server is not None:
             try:
                 await server.start()

@@ -41,6 +41,11 @@ class Daemon:
             change = {key: value for key, value in spec.items() if key not in ("name", "gpus")}
             await self._ask("PATCH", f"/tenants/{spec['name']}", change)
 
+    async def change(self, spec: Mapping[str, Any]) -> None:
+        """Gives the tenant of that name other amounts, all or none: not where it has more memory in use."""
+        change = {key: value for key, value in spec.items() if key not in ("name", "gpus")}
+        await self._ask("PATCH", f"/tenants/{spec['name']}", {**change, "holding": True})
+
     async def remove(self, name: str) -> None:
         """No fault where there is none of that name."""
         try:

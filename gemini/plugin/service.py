@@ -29,6 +29,7 @@ from gemini.plugin.daemon import DaemonFault
 from gemini.plugin.exchange import Exchanges
 from gemini.plugin.host import CannotBind, Host
 from gemini.plugin.matching import Candidate, Holder, admitting, meant, room
+from gemini.plugin.resizing import Resizing
 from gemini.plugin.slots import card_of, choose
 from gemini.plugin.tenancy import Tenancy, Tenants
 from gemini.plugin.view import Refusal, View, annotations_of
@@ -61,6 +62,7 @@ class Service:
         self._exchanges = Exchanges(view, self._choosing, self.counts)
         self._binding = Binding(host, self._soon)
         self.tenancy = Tenancy(view, daemon, host, self._binding.forget)
+        self.resizing = Resizing(view, daemon, self.tenancy)
 
     # ---- verbs
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from gemini.kube import names
 from gemini.kube.checkpoint import Entry
 from gemini.kube.client import ApiFault
+from gemini.kube.resize import Amounts
 from gemini.placement.model import WHOLE, Role
 from gemini.plugin import reply
 from gemini.plugin.claims import Claim, PodClaims
@@ -25,6 +28,7 @@ log = logging.getLogger("gemini.plugin")
 class Tenants(Protocol):
     async def tenants(self) -> dict[str, dict[str, Any]]: ...
     async def register(self, spec: Mapping[str, Any]) -> None: ...
+    async def change(self, spec: Mapping[str, Any]) -> None: ...
     async def remove(self, name: str) -> None: ...
 
 
@@ -33,24 +37,42 @@ class Tenancy:
 
     def __init__(self, view: View, daemon: Tenants, host: Host, removed: Callable[[str], None]) -> None:
         self._view, self._daemon, self._host, self._removed = view, daemon, host, removed
+        self.changing = asyncio.Lock()  # who gives a tenant its amounts, so that none is given those of before
         self._told: set[str] = set()  # tenants whose pods were told that their share is not enforced
 
     async def register(self, pod: PodClaims, claim: Claim, tenant: str) -> None:
         """Raises DaemonFault."""
+        async with self.changing:
+            await self._register(pod, claim, tenant)
+
+    async def _register(self, pod: PodClaims, claim: Claim, tenant: str) -> None:
         for other, name in self._view.of_pod(pod):  # what init containers held is the later ones' now
             if other.role is Role.INIT and name != tenant:
                 await self._daemon.remove(name)
         try:
-            await self._daemon.register(_tenant(claim, tenant))
+            await self._daemon.register(self.promised(pod, claim, tenant))
         except DaemonFault as fault:
             if not fault.clash:
                 raise
-            await self.tidy()  # a pod that is gone may hold it still
-            await self._daemon.register(_tenant(claim, tenant))
+            await self._tidy()  # a pod that is gone may hold it still
+            await self._daemon.register(self.promised(pod, claim, tenant))
+
+    def promised(self, pod: PodClaims, claim: Claim, tenant: str) -> dict[str, Any]:
+        """What the daemon is told of a tenant that begins, or begins anew: by its record, or what its Resize says that
+        the node may be enforcing."""
+        resize = self._view.resize_of(pod)
+        if resize is not None and resize.booked is not None and resize.enforced is not None:
+            claim = with_amounts(claim, resize.enforced)
+        return tenant_spec(claim, tenant)
 
     async def tidy(self) -> None:
-        """Removes the tenants of pods that are gone, brings back those that the daemon lost, and says of which pods the
-        share is not enforced. Raises DaemonFault."""
+        """Removes the tenants of pods that are gone, brings back those that the daemon lost, gives each what it is
+        promised where the daemon has other amounts, and says of which pods the share is not enforced. Raises
+        DaemonFault."""
+        async with self.changing:
+            await self._tidy()
+
+    async def _tidy(self) -> None:
         there = await self._daemon.tenants()
         holders: dict[str, tuple[Entry, reply.Given]] = {}
         for entry in self._view.entries():
@@ -72,11 +94,21 @@ class Tenancy:
             if pod is not None and there.get(name, {}).get("ungated_lookups") and name not in self._told:
                 self._told.add(name)
                 await self._not_enforced(pod, entry.container)
-            if name in there or pod is None or claim is None or set(claim.cards) != set(given.cards):
+            if pod is None or claim is None or set(claim.cards) != set(given.cards):
                 continue
-            if entry.container in _running(pod.object):
-                log.info("tenant-again tenant=%s pod=%s/%s", name, pod.namespace, pod.name)
-                await self._daemon.register(_tenant(claim, name))
+            spec = self.promised(pod, claim, name)
+            if name not in there:
+                if entry.container in _running(pod.object):
+                    log.info("tenant-again tenant=%s pod=%s/%s", name, pod.namespace, pod.name)
+                    await self._daemon.register(spec)
+            elif self._settled(pod) and _other(there[name], spec):
+                log.info("tenant-changed tenant=%s pod=%s/%s", name, pod.namespace, pod.name)
+                await self._daemon.register(spec)
+
+    def _settled(self, pod: PodClaims) -> bool:
+        """Whether its amounts are known; else somebody is about to write what they are (resizing.py)."""
+        resize = self._view.resize_of(pod)
+        return resize is None or resize.booked is None or resize.settled
 
     async def _not_enforced(self, pod: PodClaims, container: str) -> None:
         why = f"container {container} uses driver calls that are newer than the library, which neither holds them back "
@@ -95,7 +127,22 @@ class Tenancy:
         return match is not None and match.group(1) in stems
 
 
-def _tenant(claim: Claim, name: str) -> dict[str, Any]:
+def with_amounts(claim: Claim, amounts: Amounts) -> Claim:
+    return replace(claim, request=amounts.request, limit=amounts.limit, memory=amounts.memory)
+
+
+def amounts_of(claim: Claim) -> Amounts:
+    """By the record."""
+    return Amounts(claim.request, claim.limit, claim.memory)
+
+
+def _other(state: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
+    """Whether the daemon, by its state, has other amounts for a tenant."""
+    shares = any(round(float(state.get(key, 0)) * WHOLE) != round(spec[key] * WHOLE) for key in ("request", "limit"))
+    return shares or state.get("memory_limit_bytes", 0) != spec["memory_bytes"]
+
+
+def tenant_spec(claim: Claim, name: str) -> dict[str, Any]:
     return {
         "name": name,
         "request": claim.request / WHOLE,

@@ -13,16 +13,18 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from gemini.kube import names
 from gemini.kube.checkpoint import BadCheckpoint, Entry
 from gemini.kube.client import ApiFault
 from gemini.kube.life import gone
 from gemini.kube.quantity import version_number
+from gemini.kube.resize import Resize, full_name, read_resize
 from gemini.plugin import reply
 from gemini.plugin.claims import Claim, PodClaims, claims_of
 from gemini.plugin.matching import Candidate, candidates
 from gemini.plugin.slots import Card, Kind, cards_of, check_size
 
-POD, DEVICE = "Pod", "Device"
+POD, DEVICE, RESIZE = "Pod", "Device", names.RESIZE_KIND
 log = logging.getLogger("gemini.plugin")
 
 
@@ -37,6 +39,10 @@ class Kubernetes(Protocol):
     ) -> dict[str, Any]: ...
     async def say(self, pod: Mapping[str, Any], reason: str, message: str) -> None: ...
     async def end_pod(self, namespace: str, name: str, uid: str) -> None: ...
+    async def resize(self, namespace: str, name: str) -> dict[str, Any]: ...
+    async def answer_resize(
+        self, namespace: str, name: str, version: str, status: dict[str, Any]
+    ) -> dict[str, Any]: ...
 
 
 class Kubelet(Protocol):
@@ -45,13 +51,15 @@ class Kubelet(Protocol):
 
 
 class View:
-    """`changed` is called when the list of slots has changed."""
+    """`changed` is called when the list of slots has changed, `resized` when another share of some pod has."""
 
     def __init__(self, node: str, kind: Kind, kubernetes: Kubernetes, kubelet: Kubelet, types: Collection[str]) -> None:
         self.node, self.kind, self.kubernetes, self.kubelet, self.types = node, kind, kubernetes, kubelet, types
         self.cards: dict[str, Card] = {}
         self.pods: dict[str, PodClaims] = {}
+        self.resizes: dict[str, Resize] = {}  # by the full name of the pod, of any node
         self.changed: Callable[[], None] = lambda: None
+        self.resized: Callable[[], None] = lambda: None
 
     # ---- what is watched (gemini.kube.follow)
 
@@ -59,6 +67,10 @@ class View:
         if kind == DEVICE:
             for device in objects:
                 self._put_device(device)
+            return
+        if kind == RESIZE:
+            self.resizes = {one.pod: one for given in objects if (one := read_resize(given)) is not None}
+            self.resized()
             return
         listed = {pod["metadata"]["uid"]: pod for pod in objects}
         for uid in set(self.pods) - set(listed):
@@ -70,6 +82,8 @@ class View:
         if kind == DEVICE:
             if event != "DELETED":  # the cards are there still, whatever becomes of what is said of them
                 self._put_device(given)
+        elif kind == RESIZE:
+            self.put_resize(given, event == "DELETED")
         elif event == "DELETED":
             self.pods.pop(given["metadata"]["uid"], None)
         else:
@@ -101,6 +115,23 @@ class View:
         if claims.fault and (known is None or known.fault != claims.fault):
             log.warning("pod=%s/%s fault=%s", claims.namespace, claims.name, claims.fault)
         self.pods[uid] = claims
+
+    def put_resize(self, given: Mapping[str, Any], deleted: bool = False) -> None:
+        """One that is older than what our own write answered is passed over."""
+        fresh = read_resize(given)
+        if fresh is None:
+            return
+        known = self.resizes.get(fresh.pod)
+        if known is not None and _version(known.object) > _version(given):
+            return
+        if not deleted:
+            self.resizes[fresh.pod] = fresh
+        elif known is not None and known.own == fresh.own:
+            del self.resizes[fresh.pod]
+        self.resized()
+
+    def resize_of(self, pod: PodClaims) -> Resize | None:
+        return self.resizes.get(full_name(pod.namespace, pod.name, pod.uid))
 
     async def read(self) -> None:
         """Takes in the node's pods by a read that has seen every write before it, answered or not: the watch may lag.

@@ -34,7 +34,8 @@ USER, HOOK_USER = "gemini-extender", "gemini-webhook"
 @pytest.fixture(scope="module")
 def crd(plane: Plane) -> Iterator[None]:
     kinds = (
-        "customresourcedefinition-device", "clusterrole-extender", "clusterrole-extender-leases", "deviceclass",
+        "customresourcedefinition-device", "customresourcedefinition-resize", "clusterrole-extender",
+        "clusterrole-extender-leases", "clusterrole-resizes-edit", "clusterrole-resizes-view", "deviceclass",
         "clusterrole-webhook",
     )  # fmt: skip
     files = [BASE / f"{kind}.yaml" for kind in kinds]
@@ -47,7 +48,8 @@ def crd(plane: Plane) -> Iterator[None]:
         plane.api.post(path, {**binding, "subjects": [subject]})
     leases = ("-n", "kube-system", "rolebinding", f"{USER}-leases")  # where an extender outside of the cluster has them
     plane.kubectl("create", *leases, f"--clusterrole={USER}-leases", f"--user={USER}")
-    plane.kubectl("wait", "--for=condition=Established", "crd/devices.gemini.io", "--timeout=120s")
+    for kind in ("devices", "resizes"):
+        plane.kubectl("wait", "--for=condition=Established", f"crd/{kind}.gemini.io", "--timeout=120s")
     yield
     plane.kubectl("delete", *leases)
     for user in (USER, HOOK_USER):

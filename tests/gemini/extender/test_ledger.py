@@ -39,6 +39,9 @@ class Keeper:
     def see_claims(self, claims: Sequence[dict[str, Any]]) -> None:
         self.read = list(claims)
 
+    def see_resizes(self, resizes: Sequence[dict[str, Any]]) -> None:
+        pass
+
     def adopt(self, node: str, placements: Sequence[Placement]) -> None:
         self.adopted = list(placements)
 

@@ -13,11 +13,12 @@ from typing import Any
 from gemini.extender.codec import BindRequest, FilterRequest
 from gemini.extender.promises import Verdict
 from gemini.extender.service import SHORTLIST, Service
-from gemini.extender.state import CLAIM, DEVICE, KINDS, NODE, POD, Cluster
+from gemini.extender.state import CLAIM, DEVICE, KINDS, NODE, POD, RESIZE, UID_KINDS, Cluster
 from gemini.kube import names
 from gemini.kube.client import Refused, Unanswered
 from gemini.kube.device import write_device
 from gemini.kube.pod import injected, parse_pod
+from gemini.kube.resize import Amounts
 from gemini.kube.spelling import InvalidPod
 from gemini.placement.model import Device, Node
 
@@ -74,6 +75,7 @@ class World:
         self.said: list[tuple[str, int, str]] = []
         self.shares = 0
         self.woken = 0
+        self.quotas_of: dict[str, list[Object]] = {}
 
     # ---- as a test uses it
 
@@ -81,7 +83,7 @@ class World:
         self.version += 1
         stored = copy.deepcopy(given)
         stored["metadata"]["resourceVersion"] = str(self.version)
-        key = (kind, stored["metadata"]["uid" if kind in (POD, CLAIM) else "name"])
+        key = (kind, stored["metadata"]["uid" if kind in UID_KINDS else "name"])
         event = "MODIFIED" if key in self.objects else "ADDED"
         self.objects[key] = stored
         self._tell(kind, event, stored)
@@ -147,6 +149,35 @@ class World:
         await self._maybe_lost()  # done, but nobody hears of it
         return copy.deepcopy(written)
 
+    async def resizes(self) -> list[Object]:
+        await self._maybe_lost()
+        return copy.deepcopy([o for (k, _), o in self.objects.items() if k == RESIZE])
+
+    async def resize(self, namespace: str, name: str) -> Object:
+        await self._maybe_lost()
+        return copy.deepcopy(self._resize(namespace, name))
+
+    def _resize(self, namespace: str, name: str) -> Object:
+        for (kind, _), stored in self.objects.items():
+            metadata = stored["metadata"]
+            if kind == RESIZE and (metadata["namespace"], metadata["name"]) == (namespace, name):
+                return stored
+        raise Refused(404, "no such resize")
+
+    async def answer_resize(self, namespace: str, name: str, version: str, status: Object) -> Object:
+        await self._maybe_lost()
+        stored = self._resize(namespace, name)
+        if stored["metadata"]["resourceVersion"] != version:
+            raise Refused(409, "changed")
+        merged = {key: one for key, one in {**stored.get("status", {}), **status}.items() if one is not None}
+        written = self.put(RESIZE, {**stored, "status": merged})
+        await self._maybe_lost()  # done, but nobody hears of it
+        return copy.deepcopy(written)
+
+    async def quotas(self, namespace: str) -> list[Object]:
+        await self._maybe_lost()
+        return copy.deepcopy(self.quotas_of.get(namespace, []))
+
     async def bind(self, namespace: str, name: str, uid: str, node: str, annotations: dict[str, str]) -> None:
         await self._maybe_lost()
         if self.binds_refused:
@@ -201,6 +232,22 @@ class World:
         if self.fault_rate and self.random.random() < self.fault_rate:
             raise Unanswered("lost")
 
+    # ---- as a user of `kubectl gemini resize`
+
+    def wish(self, pod: str, request: int, memory: int, limit: int = 100) -> Object:
+        """Another wish for the pod of that name; the object is made where it is not there."""
+        uid = f"resize-uid-{pod}"
+        stored = self.objects.get((RESIZE, uid), {})
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": f"uid-{pod}"}
+        generation = stored.get("metadata", {}).get("generation", 0) + 1
+        metadata = {"name": pod, "namespace": "ns", "uid": uid, "generation": generation, "ownerReferences": [owner]}
+        return self.put(RESIZE, {**stored, "metadata": metadata, "spec": Amounts(request, limit, memory).written()})
+
+    def resized(self, pod: str) -> Object:
+        """What has become of the wish."""
+        status: Object = self.objects[RESIZE, f"resize-uid-{pod}"].get("status", {})
+        return status
+
     # ---- as kube-scheduler deals with claims, which never asks us
 
     def allocate(self, name: str, node: str, minor: int, core: int, memory: int = GIB) -> Object:
@@ -238,7 +285,11 @@ class World:
                 at = (stored["spec"]["nodeName"], entry["minor"])
                 core, memory = total.get(at, (0, 0))
                 amounts = entry["resources"]
-                total[at] = core + amounts["gemini.io/gpu-core"], memory + amounts["gemini.io/gpu-memory"]
+                own = (amounts["gemini.io/gpu-core"], amounts["gemini.io/gpu-memory"])
+                status = self.objects.get((RESIZE, f"resize-{stored['metadata']['uid']}"), {}).get("status", {})
+                said = [status.get(part) for part in ("booked", "enforced")]
+                each = [own if one is None else (one["request"], one["memory"]) for one in said]
+                total[at] = core + max(c for c, _ in each), memory + max(m for _, m in each)
             if kind == CLAIM and self.word(stored["metadata"]["name"]) == "promised":
                 for result in stored["status"]["allocation"]["devices"]["results"]:
                     at = (result["pool"], int(result["device"].rpartition("-")[2]))

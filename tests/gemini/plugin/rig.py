@@ -18,6 +18,7 @@ from typing import Any
 from gemini.kube import names
 from gemini.kube.client import Refused, Unanswered
 from gemini.kube.device import write_device
+from gemini.kube.resize import Amounts
 from gemini.plugin import reply
 from gemini.plugin.daemon import DaemonFault
 from gemini.plugin.host import Host
@@ -25,7 +26,7 @@ from gemini.plugin.kubelet import Kubelet
 from gemini.plugin.service import Service
 from gemini.plugin.shell import Plugin, Shell
 from gemini.plugin.slots import CORE, Card, Kind
-from gemini.plugin.view import DEVICE, POD, View
+from gemini.plugin.view import DEVICE, POD, RESIZE, View
 from tests.e2e.fake_kubelet import FakeKubelet
 from tests.gemini.plugin.pods import node, record
 
@@ -37,6 +38,8 @@ class Api:
 
     def __init__(self) -> None:
         self.pods: dict[str, Object] = {}
+        self.resizes: dict[str, Object] = {}  # by the pod's name
+        self.written: list[Object] = []  # of their status, by the node
         self.events: list[tuple[str, str, str]] = []
         self.ended: list[str] = []
         self.deaf = self.down = False
@@ -75,6 +78,48 @@ class Api:
             raise Unanswered("the answer was lost")
         return written
 
+    def resize_to(self, name: str, booked: Amounts, **status: Any) -> Object:
+        """What the extender stands by for a pod from now on."""
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": f"uid-{name}"}
+        known = self.resizes.get(name, {})
+        generation = known.get("metadata", {}).get("generation", 0) + 1
+        metadata = {"name": name, "namespace": "ns", "uid": f"resize-{name}", "ownerReferences": [owner]}
+        said = {"pod": f"uid-{name}", "node": "n", "answered": generation, "booked": booked.written(), **status}
+        given = {"metadata": metadata | {"generation": generation}, "spec": booked.written()}
+        return self._put_resize({**given, "status": {**known.get("status", {}), **said}})
+
+    def drop_resize(self, name: str) -> None:
+        self.seen(RESIZE, "DELETED", self.resizes.pop(name))
+
+    def _put_resize(self, given: Object) -> Object:
+        stored = copy.deepcopy(given)
+        stored["metadata"]["resourceVersion"] = str(next(self._versions))
+        self.resizes[stored["metadata"]["name"]] = stored
+        if not self.deaf:
+            self.seen(RESIZE, "MODIFIED", copy.deepcopy(stored))
+        return stored
+
+    async def resize(self, namespace: str, name: str) -> Object:
+        self._answer()
+        if name not in self.resizes:
+            raise Refused(404, name)
+        return copy.deepcopy(self.resizes[name])
+
+    async def answer_resize(self, namespace: str, name: str, version: str, status: Object) -> Object:
+        self._answer()
+        await asyncio.sleep(0)
+        if name not in self.resizes:
+            raise Refused(404, name)
+        stored = self.resizes[name]
+        if stored["metadata"]["resourceVersion"] != version:
+            raise Refused(409, name)
+        self.written.append(status)
+        merged = {key: one for key, one in {**stored["status"], **status}.items() if one is not None}
+        written = copy.deepcopy(self._put_resize({**stored, "status": merged}))
+        if self.random.random() < self.lost:
+            raise Unanswered("the answer was lost")
+        return written
+
     async def say(self, pod: Mapping[str, Any], reason: str, message: str) -> None:
         self.events.append((pod["metadata"]["name"], reason, message))
 
@@ -91,11 +136,12 @@ class Daemon:
 
     def __init__(self) -> None:
         self.specs: dict[str, Object] = {}
+        self.in_use: dict[str, int] = {}
         self.down = False
 
     async def tenants(self) -> dict[str, Object]:
         self._answer()
-        return dict(self.specs)
+        return {name: {**spec, "memory_limit_bytes": spec.get("memory_bytes", 0)} for name, spec in self.specs.items()}
 
     async def register(self, spec: Mapping[str, Any]) -> None:
         self._answer()
@@ -106,6 +152,11 @@ class Daemon:
         if max(used.values()) > 100:
             raise DaemonFault(f"the requests on {used} are above 1", clash=True)
         self.specs[spec["name"]] = dict(spec)
+
+    async def change(self, spec: Mapping[str, Any]) -> None:
+        if self.in_use.get(spec["name"], 0) > spec["memory_bytes"]:
+            raise DaemonFault(f"tenant {spec['name']} has {self.in_use[spec['name']]} in use", clash=True)
+        await self.register({**self.specs[spec["name"]], **spec})
 
     async def remove(self, name: str) -> None:
         self._answer()
@@ -155,6 +206,7 @@ class Rig:
         self.shell = Shell(Plugin(self.service), self.kubelets)
         self.report()
         self.view.replace(POD, copy.deepcopy(list(self.api.pods.values())))
+        self.view.replace(RESIZE, copy.deepcopy(list(self.api.resizes.values())))
         self.api.seen = lambda *what: self.loop.call_soon_threadsafe(self.view.apply, *what)
         self._running = self.loop.create_task(self.shell.run())
         await asyncio.wait_for(self.shell.registered.wait(), 60)

@@ -14,7 +14,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "gemini.object" -}}
 {{- $root := index . 0 }}
 {{- $object := $root.Files.Get (index . 1) | fromYaml }}
-{{- $_ := set $object.metadata "labels" (include "gemini.labels" $root | fromYaml) }}
+{{- $_ := set $object.metadata "labels" (merge (include "gemini.labels" $root | fromYaml) ($object.metadata.labels | default dict)) }}
 {{- with index . 2 }}{{ $_ := set $object.metadata "annotations" . }}{{ end }}
 {{- toYaml $object }}
 {{- end }}

@@ -1,0 +1,468 @@
+"""Wishes of pods that run are answered: booked where there is room, refused where not; and the book counts the larger
+of what is booked and what the node enforces, whoever ends when."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from gemini.extender.reserve import BIND_NS
+from gemini.extender.state import POD, RESIZE
+from gemini.kube.client import Refused, Unanswered
+from gemini.kube.resize import Amounts, read_resize
+from tests.gemini.extender.world import GIB, Replica, World, pod_object
+
+OPERATIONS = int(os.environ.get("GEMINI_OPERATIONS", "3000"))
+
+
+def world(*names: str, count: int = 1) -> World:
+    made = World()
+    made.nodes(*(names or ("n1",)), count=count)
+    return made
+
+
+def run(talk: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await talk()
+
+    asyncio.run(main())
+
+
+async def place(made: World, replica: Replica, name: str, node: str = "n1", **said: str) -> None:
+    pod = made.put(POD, pod_object(name, **{"gpu_memory": "4Gi", **said}))
+    assert await replica.bind(pod, node) == ""
+    replica.watch()
+
+
+async def answer(*replicas: Replica) -> None:
+    for replica in replicas:
+        replica.watch()
+        replica.service.resizes.kick()
+    for replica in replicas:
+        await replica.service.resizes.settled()
+        replica.watch()
+
+
+def enforce(made: World, pod: str) -> None:
+    """What the node does when all goes well."""
+    stored = made.objects[RESIZE, f"resize-uid-{pod}"]
+    status = {**stored["status"], "enforced": stored["status"]["booked"], "settled": True}
+    made.put(RESIZE, {**stored, "status": status})
+
+
+def used(replica: Replica, minor: int = 0) -> tuple[int, int]:
+    return replica.cluster.book.snapshot()["n1", "gpu", minor][:2]
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_more_is_booked_before_the_node_and_less_given_back_after_it(alone: bool) -> None:
+    made = world()
+    replica = Replica(made, alone=alone)
+
+    async def talk() -> None:
+        await place(made, replica, "p", gpu_request="0.5")
+        made.wish("p", 80, 8 * GIB)
+        await answer(replica)
+        assert made.resized("p")["booked"] == {"request": 80, "limit": 100, "memory": 8 * GIB}
+        assert made.resized("p")["node"] == "n1"
+        assert used(replica) == (80, 8 * GIB)
+        enforce(made, "p")
+        made.wish("p", 30, 2 * GIB, 40)
+        await answer(replica)
+        assert made.resized("p")["booked"] == {"request": 30, "limit": 40, "memory": 2 * GIB}
+        assert used(replica) == (80, 8 * GIB), "the node has not given anything back yet"
+        before = replica.cluster.releases
+        enforce(made, "p")
+        replica.watch()
+        assert used(replica) == (30, 2 * GIB)
+        assert replica.cluster.releases > before, "who waits is asked about again"
+        assert len(replica.cluster.reservations) == 0
+
+    run(talk)
+
+
+def test_a_wish_that_is_more_of_one_and_less_of_the_other_counts_with_the_larger_of_each() -> None:
+    made = world()
+    replica = Replica(made)
+
+    async def talk() -> None:
+        await place(made, replica, "p", gpu_request="0.5")
+        made.wish("p", 20, 12 * GIB)
+        await answer(replica)
+        assert used(replica) == (50, 12 * GIB)
+        enforce(made, "p")
+        replica.watch()
+        assert used(replica) == (20, 12 * GIB)
+
+    run(talk)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_wish_beyond_the_card_is_refused_with_what_there_is_and_nothing_changes(alone: bool) -> None:
+    made = world()
+    replica = Replica(made, alone=alone)
+
+    async def talk() -> None:
+        await place(made, replica, "p", gpu_request="0.3")
+        await place(made, replica, "other", gpu_request="0.4")
+        for request, memory in ((61, 4 * GIB), (30, 13 * GIB)):
+            made.wish("p", request, memory)
+            await answer(replica)
+            refused = made.resized("p")["refused"]
+            assert refused == (
+                "no room: the pod's card on n1 has a request of 0.6 and 12Gi at most for it; ask for no more, or make "
+                "room there"
+            )
+            assert "booked" not in made.resized("p")
+            assert used(replica) == (70, 8 * GIB)
+        made.wish("p", 60, 12 * GIB)
+        await answer(replica)
+        assert "refused" not in made.resized("p")
+        assert used(replica) == (100, 16 * GIB)
+        assert len(replica.cluster.reservations) == 0
+
+    run(talk)
+
+
+def test_growth_takes_no_slot_of_its_own_where_all_are_taken() -> None:
+    made = World()
+    made.nodes("n1", count=1, slots=2)
+    replica = Replica(made)
+
+    async def talk() -> None:
+        await place(made, replica, "p", gpu_request="0.3")
+        await place(made, replica, "q", gpu_request="0.3")
+        made.wish("p", 50, 4 * GIB)
+        await answer(replica)
+        assert used(replica) == (80, 8 * GIB)
+
+    run(talk)
+
+
+def waits(made: World) -> None:
+    made.put(POD, pod_object("p", gpu_request="0.5"))
+
+
+def several(made: World) -> None:
+    said = {"gemini.io/gpu-request.main": "0.3", "gemini.io/gpu-request.side": "0.2"}
+    pod = pod_object("p")
+    pod["metadata"]["annotations"] = said
+    pod["spec"]["containers"] = [{"name": "main", "image": "x"}, {"name": "side", "image": "x"}]
+    made.put(POD, pod)
+
+
+@pytest.mark.parametrize(
+    ("make", "bind", "why"),
+    [
+        (waits, False, "the pod is on no node yet; wait until it runs"),
+        (several, True, "the pod has several shares; only a pod with one share"),
+    ],
+    ids=["waits", "several"],
+)
+def test_what_cannot_be_resized_is_refused_in_one_line(make: Callable[[World], None], bind: bool, why: str) -> None:
+    from tests.gemini.extender.world import admitted
+
+    made = world()
+    replica = Replica(made)
+
+    async def talk() -> None:
+        make(made)
+        if bind:
+            pod = made.put(POD, admitted(made.pod_of("uid-p")))
+            assert await replica.bind(pod, "n1") == ""
+        made.wish("p", 50, GIB)
+        await answer(replica)
+        assert made.resized("p")["refused"].startswith(why)
+        assert "\n" not in made.resized("p")["refused"]
+
+    run(talk)
+
+
+@pytest.mark.parametrize(
+    ("hard", "label", "wished", "by"),
+    [
+        ("requests.gemini.io/gpu-core", None, (60, 4), "the ResourceQuota q (requests.gemini.io/gpu-core)"),
+        ("requests.gemini.io/gpu-memory", None, (50, 5), "the ResourceQuota q (requests.gemini.io/gpu-memory)"),
+        ("requests.gemini.io/gpu-core", None, (50, 5), None),
+        ("requests.cpu", None, (60, 5), None),
+        (None, "kueue.x-k8s.io/queue-name", (60, 4), "Kueue (kueue.x-k8s.io/queue-name)"),
+        (None, "kueue.x-k8s.io/queue-name", (40, 4), None),
+    ],
+)
+def test_growth_that_a_quota_would_not_see_is_refused(
+    hard: str | None, label: str | None, wished: tuple[int, int], by: str | None
+) -> None:
+    made = world()
+    replica = Replica(made)
+    if hard:
+        made.quotas_of["ns"] = [{"metadata": {"name": "q"}, "spec": {"hard": {hard: "100"}}}]
+
+    async def talk() -> None:
+        pod = pod_object("p", gpu_request="0.5", gpu_memory="4Gi")
+        pod["metadata"]["labels"] = {label: "team"} if label else {}
+        assert await replica.bind(made.put(POD, pod), "n1") == ""
+        made.wish("p", wished[0], wished[1] * GIB)
+        await answer(replica)
+        refused = made.resized("p").get("refused", "")
+        assert refused.startswith(f"{by} counts what the pod's own resources name") if by else refused == ""
+
+    run(talk)
+
+
+def test_a_resize_of_another_namespace_that_names_the_pod_as_its_owner_changes_nothing() -> None:
+    made = world()
+    replica = Replica(made)
+
+    async def talk() -> None:
+        await place(made, replica, "p", gpu_request="0.5")
+        made.wish("p", 60, 4 * GIB)
+        await answer(replica)
+        stored = made.objects[RESIZE, "resize-uid-p"]
+        metadata = {**stored["metadata"], "namespace": "evil", "uid": "evil"}
+        booked = {
+            "pod": "uid-p",
+            "answered": 1,
+            "booked": Amounts(1, 1, GIB).written(),
+            "enforced": Amounts(1, 1, GIB).written(),
+        }
+        made.put(RESIZE, {**stored, "metadata": metadata, "status": booked})
+        await answer(replica)
+        assert used(replica) == (60, 4 * GIB)
+
+    run(talk)
+
+
+def test_what_another_replica_has_booked_is_not_promised_by_one_whose_watch_lags() -> None:
+    made = world()
+    one, two = Replica(made, "one"), Replica(made, "two")
+
+    async def talk() -> None:
+        await place(made, one, "p", gpu_request="0.3")
+        two.watch()
+        made.wish("p", 90, 4 * GIB)
+        await answer(one)  # two has seen nothing of it
+        late = made.put(POD, pod_object("late", gpu_request="0.5", gpu_memory="1Gi"))
+        assert "Insufficient" in await two.bind(late, "n1")
+        assert made.promised() == {("n1", 0): (90, 4 * GIB)}
+
+    run(talk)
+
+
+def test_what_another_replica_has_booked_is_known_also_when_its_promise_has_left_the_lease() -> None:
+    made = world()
+    one, two = Replica(made, "one"), Replica(made, "two")
+
+    async def talk() -> None:
+        await place(made, one, "p", gpu_request="0.3")
+        two.watch()
+        made.wish("p", 80, 4 * GIB)
+        await answer(one)
+        await place(made, one, "small", gpu_request="0.1", gpu_memory="1Gi")
+        assert "resize/" not in json.dumps(made.leases), "the lease says nothing of it any more"
+        late = made.put(POD, pod_object("late", gpu_request="0.5", gpu_memory="1Gi"))
+        assert "Insufficient" in await two.bind(late, "n1")
+        assert made.promised() == {("n1", 0): (90, 5 * GIB)}
+
+    run(talk)
+
+
+def test_what_was_said_of_another_pod_of_that_name_does_not_count() -> None:
+    made = world()
+    replica = Replica(made)
+
+    async def talk() -> None:
+        await place(made, replica, "p", gpu_request="0.5")
+        made.wish("p", 20, 2 * GIB)
+        await answer(replica)
+        enforce(made, "p")
+        stored = made.objects[RESIZE, "resize-uid-p"]
+        made.delete(POD, "uid-p")
+        await place(made, replica, "other", gpu_request="0.5")
+        again = pod_object("p", uid="uid-again", gpu_request="0.5", gpu_memory="4Gi")
+        assert await replica.bind(made.put(POD, again), "n1") == ""
+        owner = {**stored["metadata"]["ownerReferences"][0], "uid": "uid-again"}
+        made.put(RESIZE, {**stored, "metadata": {**stored["metadata"], "ownerReferences": [owner]}})
+        replica.watch()
+        assert used(replica) == (100, 8 * GIB)
+        await answer(replica)
+        assert made.resized("p")["booked"]["request"] == 20
+        assert "enforced" not in made.resized("p")
+        assert used(replica) == (100, 8 * GIB), "its node has not given anything back yet"
+
+    run(talk)
+
+
+def test_an_answer_that_nobody_heard_of_counts_until_the_object_tells() -> None:
+    made = world()
+    replica = Replica(made)
+
+    async def lost(*_: Any) -> Any:
+        await true_answer(*_)
+        raise Unanswered("lost")
+
+    true_answer = made.answer_resize
+
+    async def talk() -> None:
+        await place(made, replica, "p", gpu_request="0.3")
+        made.wish("p", 90, 4 * GIB)
+        made.answer_resize = lost  # type: ignore[method-assign]
+        await answer(replica)
+        made.answer_resize = true_answer  # type: ignore[method-assign]
+        assert used(replica) == (90, 4 * GIB)
+        assert made.resized("p")["booked"]["request"] == 90
+        replica.now_ns += 3 * BIND_NS
+        await replica.service.sweep()
+        await answer(replica)
+        assert used(replica) == (90, 4 * GIB)
+        assert len(replica.cluster.reservations) == 0
+
+    run(talk)
+
+
+class Daemon:
+    """What a node really gives, pod by pod."""
+
+    def __init__(self) -> None:
+        self.gives: dict[str, Amounts] = {}
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4, 5, 6])
+def test_no_card_is_promised_twice_whoever_ends_between_any_two_steps(seed: int) -> None:
+    """Two replicas that lag and are killed, a node that is killed after any of its writes, users that change their
+    wishes at any time, and pods that come and go: what nodes really give never passes a card, nor what is promised."""
+    made = World(seed)
+    made.nodes("n1", "n2", count=3)
+    made.fault_rate = 0.02
+    replicas = [Replica(made, "one"), Replica(made, "two")]
+    chance, daemon = random.Random(seed), Daemon()
+    pods: list[str] = []
+    busy: set[str] = set()
+    done = grown = shrunk = refused = 0
+
+    def check() -> None:
+        for core, memory in made.promised().values():
+            assert core <= 100
+            assert memory <= 16 * GIB
+        given: dict[tuple[str, int], list[int]] = {}
+        for name in pods:
+            pod = made.pod_of(f"uid-{name}")
+            record = pod["metadata"]["annotations"].get("gemini.io/allocation")
+            if not record:
+                continue
+            (entry,) = json.loads(record)["gpu"]
+            own = entry["resources"]
+            by_record = Amounts(own["gemini.io/gpu-core"], 100, own["gemini.io/gpu-memory"])
+            gives = daemon.gives.get(name, by_record)
+            card = given.setdefault((pod["spec"]["nodeName"], entry["minor"]), [0, 0])
+            card[0] += gives.request
+            card[1] += gives.memory
+        for core, memory in given.values():
+            assert core <= 100, "given twice"
+            assert memory <= 16 * GIB
+
+    async def node(name: str) -> None:
+        """One round of what gemini/plugin/resizing.py does, which may end after each step."""
+        nonlocal grown, shrunk
+        stored = made.objects.get((RESIZE, f"resize-uid-{name}"))
+        record = made.pod_of(f"uid-{name}")["metadata"]["annotations"].get("gemini.io/allocation")
+        seen = None if stored is None else read_resize(stored)
+        if seen is None or seen.booked is None or record is None:
+            return
+        own = json.loads(record)["gpu"][0]["resources"]
+        by_record = Amounts(own["gemini.io/gpu-core"], 100, own["gemini.io/gpu-memory"])
+        enforced, booked = seen.enforced or by_record, seen.booked
+        try:
+            most = enforced.most(booked)
+            if most != enforced:
+                given = await made.answer_resize("ns", name, seen.version, {"enforced": most.written()})
+                seen = read_resize(given)
+                assert seen is not None
+            if chance.random() < 0.2 or name not in pods:
+                return
+            before = daemon.gives.get(name, by_record)
+            grown += booked.request > before.request
+            shrunk += booked.request < before.request
+            daemon.gives[name] = booked
+            check()
+            if chance.random() < 0.2:
+                return
+            await made.answer_resize("ns", name, seen.version, {"enforced": booked.written(), "settled": True})
+        except (Refused, Unanswered):
+            return
+
+    def delete(name: str) -> None:
+        pods.remove(name)
+        daemon.gives.pop(name, None)
+        made.delete(POD, f"uid-{name}")
+
+    async def actor(number: int) -> None:
+        nonlocal done
+        while done < OPERATIONS:
+            done += 1
+            replica, what = chance.choice(replicas), chance.random()
+            if what < 0.06 and (placed := [one for one in pods if made.pod_of(f"uid-{one}")["spec"].get("nodeName")]):
+                made.wish(chance.choice(placed), chance.choice([10, 20, 30, 50, 70]), chance.choice([1, 4, 8]) * GIB)
+            elif what < 0.42 and pods:
+                if (name := chance.choice(pods)) not in busy:  # a node has one plugin at a time
+                    busy.add(name)
+                    await node(name)
+                    busy.discard(name)
+            elif what < 0.44 and pods:
+                delete(chance.choice(pods))
+            elif what < 0.75:
+                if replica is replicas[0] or chance.random() < 0.5:  # the other is behind
+                    replica.watch(None if chance.random() < 0.5 else chance.randrange(24))
+                replica.service.resizes.kick()
+            elif what < 0.78:
+                for one in replicas:
+                    one.now_ns += BIND_NS // 10
+                await replica.service.sweep()
+            elif what < 0.8:
+                fresh = Replica(made, f"new{done}", listed=False)
+                fresh.now_ns = max(one.now_ns for one in replicas)
+                await fresh.begin()
+                at = chance.randrange(2)
+                old, replicas[at] = replicas[at], fresh
+                made.queues[:] = [queue for queue in made.queues if queue is not old.queue]
+            elif what < 0.82:  # as the collector does, some time after the pod
+                for stored in [o for (k, _), o in made.objects.items() if k == RESIZE]:
+                    if stored["metadata"]["name"] not in pods:
+                        made.delete(RESIZE, stored["metadata"]["uid"])
+            elif len(pods) < 6:
+                name = f"p{done}"
+                pod = made.put(POD, pod_object(name, gpu_request=chance.choice(["0.2", "0.3"]), gpu_memory="2Gi"))
+                pods.append(name)
+                await replica.bind(pod, chance.choice(["n1", "n2"]))
+            await asyncio.sleep(0)
+            check()
+
+    async def talk() -> None:
+        nonlocal refused
+        await asyncio.gather(*(actor(i) for i in range(8)))
+        refused = sum("refused" in o.get("status", {}) for (k, _), o in made.objects.items() if k == RESIZE)
+        made.fault_rate = 0
+        for _ in range(3):
+            for replica in replicas:
+                await replica.service.resizes.settled()
+                replica.watch()
+                replica.now_ns += 3 * BIND_NS
+                await replica.service.sweep()
+            await answer(*replicas)
+
+    run(talk)
+    check()
+    assert grown > 2
+    assert shrunk > 2
+    assert [len(replica.cluster.reservations) for replica in replicas] == [0, 0]
+    fresh = Replica(made)
+    assert not [one for one in fresh.cluster.unbooked() if fresh.cluster.pods.get(one.uid) is not None]
+    for replica in replicas:
+        replica.watch()
+        replica.cluster.book.check()
+        assert replica.cluster.picture()["holdings"] == fresh.cluster.picture()["holdings"]

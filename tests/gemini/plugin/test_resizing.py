@@ -1,0 +1,199 @@
+"""The daemon is brought to what is booked: in an order in which the object never says less than the daemon may give."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gemini.kube.client import ApiFault
+from gemini.kube.resize import Amounts, Resize, read_resize
+from gemini.plugin.daemon import DaemonFault
+from gemini.plugin.view import Refusal
+from tests.gemini.plugin.pods import GIB, bound, cards
+from tests.gemini.plugin.rig import Object, Rig, running
+from tests.gemini.plugin.test_service import running_status
+
+LARGE, SMALL = Amounts(80, 90, 8 * GIB), Amounts(30, 40, 2 * GIB)
+RECORD = Amounts(50, 100, 4 * GIB)
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    with (
+        tempfile.TemporaryDirectory(prefix="gemini-", dir="/tmp", ignore_cleanup_errors=True) as folder,
+        running(Path(folder), cards(1)) as made,
+    ):
+        yield made
+
+
+def begin(rig: Rig, name: str = "p", **more: Any) -> str:
+    """A pod whose container runs; its tenant's name."""
+    pod = bound(name, rig.cards, [0], gpu_request="0.5", gpu_memory="4Gi", **more)
+    rig.api.put(pod)
+    rig.kubelet.admit(rig.now(name))
+    return rig.check(name, *more.get("containers", ("main",))[:1])
+
+
+def gives(rig: Rig, tenant: str) -> Amounts:
+    spec = rig.daemon.specs[tenant]
+    return Amounts(round(spec["request"] * 100), round(spec["limit"] * 100), spec["memory_bytes"])
+
+
+def carry_out(rig: Rig) -> bool:
+    rig.call(settle())
+    return bool(rig.call(rig.service.resizing.carry_out()))
+
+
+async def settle() -> None:
+    """What was told of before is known now."""
+
+
+def now(rig: Rig, name: str = "p") -> Resize:
+    found = read_resize(rig.api.resizes[name])
+    assert found is not None
+    return found
+
+
+def test_before_more_is_given_the_object_says_so_and_after_less_was(rig: Rig) -> None:
+    tenant = begin(rig)
+    rig.api.resize_to("p", LARGE)
+    assert carry_out(rig)
+    assert gives(rig, tenant) == LARGE
+    most = {"request": 80, "limit": 100, "memory": 8 * GIB}
+    assert [one["enforced"] for one in rig.api.written] == [most, LARGE.written()]
+    assert [one["settled"] for one in rig.api.written] == [False, True]
+    rig.api.written.clear()
+    rig.api.resize_to("p", SMALL)
+    assert carry_out(rig)
+    assert gives(rig, tenant) == SMALL
+    assert [(one["enforced"], one["settled"]) for one in rig.api.written] == [(SMALL.written(), True)]
+    assert carry_out(rig)
+    assert len(rig.api.written) == 1, "nothing is left to do"
+
+
+def test_a_wish_alone_changes_nothing(rig: Rig) -> None:
+    tenant = begin(rig)
+    rig.api.resize_to("p", LARGE)
+    del rig.api.resizes["p"]["status"]
+    rig.stop_plugin()
+    rig.start_plugin()
+    assert carry_out(rig)
+    assert gives(rig, tenant) == RECORD
+    assert not rig.api.written
+
+
+def test_less_memory_than_is_in_use_waits_with_nothing_done_and_says_how_much(rig: Rig) -> None:
+    tenant = begin(rig)
+    rig.daemon.in_use[tenant] = 3 * GIB
+    rig.api.resize_to("p", SMALL)
+    assert not carry_out(rig)
+    assert not carry_out(rig)
+    assert gives(rig, tenant) == RECORD
+    assert now(rig).waits == f"tenant {tenant} has {3 * GIB} in use"
+    assert (now(rig).enforced, now(rig).settled) == (RECORD, False)
+    assert len(rig.api.written) == 1, "it is said once"
+    rig.daemon.in_use[tenant] = GIB
+    assert carry_out(rig)
+    assert gives(rig, tenant) == SMALL
+    assert (now(rig).waits, now(rig).settled) == ("", True)
+
+
+def test_a_container_that_starts_again_has_what_is_enforced_not_what_its_record_says(rig: Rig) -> None:
+    tenant = begin(rig)
+    rig.api.resize_to("p", SMALL)
+    carry_out(rig)
+    rig.daemon.specs.clear()  # the daemon lost its state, and the plugin begins anew
+    rig.api.put({**rig.now("p"), "status": running_status("main")})
+    rig.stop_plugin()
+    rig.start_plugin()
+    rig.kubelet.start_container("uid-p", "main")
+    assert gives(rig, tenant) == SMALL
+    rig.daemon.specs.clear()
+    rig.call(rig.service.tenancy.tidy())
+    assert gives(rig, tenant) == SMALL
+
+
+def test_what_is_booked_while_no_container_runs_holds_when_one_starts(rig: Rig) -> None:
+    rig.api.put(bound("p", rig.cards, [0], gpu_request="0.5", gpu_memory="4Gi"))
+    rig.kubelet.admit(rig.now("p"), start=False)
+    rig.api.resize_to("p", LARGE)
+    assert carry_out(rig)
+    assert now(rig).settled
+    rig.kubelet.start_container("uid-p", "main")
+    assert [gives(rig, name) for name in rig.daemon.specs] == [LARGE]
+
+
+def test_a_daemon_that_has_other_amounts_than_are_enforced_is_given_those(rig: Rig) -> None:
+    tenant = begin(rig)
+    rig.api.resize_to("p", SMALL)
+    carry_out(rig)
+    rig.daemon.specs[tenant] |= {"request": 0.5, "limit": 1.0}
+    rig.call(rig.service.tenancy.tidy())
+    assert gives(rig, tenant) == SMALL
+    rig.api.drop_resize("p")  # by an administrator, for it goes with its pod
+    rig.call(settle())
+    rig.call(rig.service.tenancy.tidy())
+    assert gives(rig, tenant) == RECORD
+
+
+def test_all_containers_of_a_pod_are_one_tenant_that_changes_once(rig: Rig) -> None:
+    tenant = begin(rig, containers=("main", "side"))
+    rig.api.resize_to("p", LARGE)
+    assert carry_out(rig)
+    assert {name: gives(rig, name) for name in rig.daemon.specs} == {tenant: LARGE}
+
+
+def test_a_resize_of_another_namespace_that_names_the_pod_is_none_of_its(rig: Rig) -> None:
+    tenant = begin(rig)
+    stored = rig.api.resize_to("p", LARGE)
+    rig.api.drop_resize("p")
+    other: Object = {**stored, "metadata": {**stored["metadata"], "namespace": "evil"}}
+    rig.api.seen("Resize", "ADDED", other)
+    assert carry_out(rig)
+    assert gives(rig, tenant) == RECORD
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whoever_ends_between_two_steps_the_object_never_says_less_than_the_daemon_gives(rig: Rig, seed: int) -> None:
+    """Writes that are lost or not answered for, a daemon that is down, a plugin that is killed, and amounts that are
+    booked anew at any time: what the daemon gives is never more than what the pod counts with."""
+    tenant = begin(rig)
+    chance = rig.api.random = random.Random(seed)
+    booked, changes = RECORD, 0
+    for _ in range(200):
+        what = chance.random()
+        if what < 0.3:
+            booked = Amounts(*chance.choice([(10, 10), (30, 50), (50, 100), (80, 90), (100, 100)]),
+                             chance.choice([1, 2, 4, 8]) * GIB)  # fmt: skip
+            rig.api.deaf = chance.random() < 0.3
+            rig.api.resize_to("p", booked)
+            rig.api.deaf = False
+        elif what < 0.35:
+            rig.stop_plugin()
+            rig.start_plugin()
+        else:
+            before = gives(rig, tenant)
+            rig.api.lost, rig.daemon.down = chance.choice([0, 0.3]), chance.random() < 0.2
+            try:
+                carry_out(rig)
+                rig.call(rig.service.tenancy.tidy())
+            except (ApiFault, DaemonFault, Refusal):
+                pass
+            rig.api.lost, rig.daemon.down = 0, False
+            changes += gives(rig, tenant) != before
+        if "p" in rig.api.resizes:
+            seen = now(rig)
+            counts = (seen.booked or RECORD).most(seen.enforced or RECORD)
+            assert gives(rig, tenant).within(counts), (gives(rig, tenant), seen)
+            assert gives(rig, tenant).within(seen.enforced or RECORD)
+    rig.api.seen("Resize", "MODIFIED", rig.api.resizes["p"])  # a watch tells at last
+    for _ in range(3):
+        carry_out(rig)
+    assert gives(rig, tenant) == booked == now(rig).enforced
+    assert now(rig).settled
+    assert changes > 10

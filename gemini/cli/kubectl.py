@@ -1,9 +1,11 @@
 """kubectl gemini [NODE]: nodes and cards of a cluster, who holds them, how fragmented they are, who waits and why.
 kubectl gemini check: whether namespaces of tenants are kept from what goes round a share; exit status 1 where not.
 kubectl gemini defrag --plan: which evictions free a whole card; --apply: evicts, within PodDisruptionBudgets.
+kubectl gemini resize POD [--request R] [--limit L] [--memory SIZE]: another share for a pod that runs.
 
-`kubectl-gemini` on PATH makes it a plugin of kubectl; `gemini kubectl` is the same. Reads Nodes, Device objects, Pods
-and Events of the API server with the kubeconfig's credentials, and changes nothing; the extender may be out of reach.
+`kubectl-gemini` on PATH makes it a plugin of kubectl; `gemini kubectl` is the same. Reads Nodes, Device objects, Pods,
+Resizes and Events of the API server with the kubeconfig's credentials. All but `defrag --apply` and `resize` changes
+nothing; the extender may be out of reach.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from typing import Any
 from gemini.cli.problem import Problem
 from gemini.kube import names
 
-CHECK, DEFRAG = "check", "defrag"
+CHECK, DEFRAG, RESIZE = "check", "defrag", "resize"
+OF_RESIZE = ("request", "limit", "memory", "pod")
 DEFAULT_CONFIG = Path(os.path.expanduser("~/.kube/config"))  # which, unlike Path.home(), needs no home
 
 
@@ -28,10 +31,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "node",
         nargs="?",
-        metavar="NODE|check|defrag",
+        metavar="NODE|check|defrag|resize",
         help="each card of this node, and who holds it; check: whether namespaces are kept from what goes round a "
-        "share; defrag: which evictions free a whole card",
+        "share; defrag: which evictions free a whole card; resize: another share for a pod that runs",
     )
+    parser.add_argument("pod", nargs="?", metavar="POD", help="resize: of this name, in --namespace")
+    parser.add_argument("--request", metavar="R", help="resize: the promised part of each card's time, such as 0.3")
+    parser.add_argument("--limit", metavar="L", help="resize: the most of it")
+    parser.add_argument("--memory", metavar="SIZE", help="resize: memory of each card, such as 12Gi")
     steps = parser.add_mutually_exclusive_group()
     steps.add_argument("--plan", action="store_true", help="defrag: only say what would be evicted (the default)")
     steps.add_argument("--apply", action="store_true", help="defrag: evict, as far as budgets let it")
@@ -40,8 +47,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="wide: the cards of every node; json: all that is known",
     )  # fmt: skip
     parser.add_argument(
-        "-n", "--namespace", metavar="NAME", help="only pods of this namespace that wait; for check, this one alone"
-    )
+        "-n", "--namespace", metavar="NAME",
+        help="only pods of this namespace that wait; for check, this one alone; for resize, the pod's",
+    )  # fmt: skip
     parser.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, else ~/.kube/config")
     parser.add_argument("--context", metavar="NAME", help="of the kubeconfig; default: its current one")
     parser.add_argument(
@@ -54,6 +62,12 @@ def main(args: argparse.Namespace) -> int:
     if (args.plan or args.apply) and args.node != DEFRAG:
         said = "--apply" if args.apply else "--plan"
         raise Problem(f"{said} is of defrag alone; write kubectl gemini defrag {said}")
+    for option in OF_RESIZE:
+        if getattr(args, option) is not None and args.node != RESIZE:
+            word = args.pod if option == "pod" else f"--{option}"
+            raise Problem(f"{word} is of resize alone; write kubectl gemini resize POD --request 0.3")
+    if args.node == RESIZE:
+        return _resize(args)
     if args.node == CHECK:
         return _check(args)
     if args.node == DEFRAG:
@@ -116,10 +130,42 @@ def _defrag(args: argparse.Namespace) -> int:
     return int(asyncio.run(_with_client(args, work)))
 
 
+def _resize(args: argparse.Namespace) -> int:
+    from gemini.cli import kubectl_resize
+
+    if args.pod is None:
+        raise Problem("resize of which pod? write kubectl gemini resize POD --request 0.3")
+
+    said = kubectl_resize.said_by(args)
+
+    async def work(client: Any) -> None:
+        async for line in kubectl_resize.carried_out(client, said, args.namespace or _namespace(args), args.pod):
+            print(line, flush=True)
+
+    asyncio.run(_with_client(args, work))
+    return 0
+
+
+def _namespace(args: argparse.Namespace) -> str:
+    """That of the kubeconfig's context."""
+    from importlib import import_module
+
+    config: Any = import_module("kubernetes.aio.config")
+    contexts, active = config.list_kube_config_contexts(config_file=_config(args))
+    for one in contexts:
+        if one["name"] == args.context:
+            active = one
+    return str((active or {}).get("context", {}).get("namespace") or "default")
+
+
+def _config(args: argparse.Namespace) -> str:
+    return args.kubeconfig or os.environ.get("KUBECONFIG") or str(DEFAULT_CONFIG)
+
+
 async def _with_client(args: argparse.Namespace, work: Callable[[Any], Awaitable[Any]]) -> Any:
     from gemini.kube.client import ApiFault, Client, Refused
 
-    config = args.kubeconfig or os.environ.get("KUBECONFIG") or str(DEFAULT_CONFIG)
+    config = _config(args)
     try:
         client = await Client.connect(config, args.context)
     except Exception as error:  # each way of logging in fails in its own way
@@ -152,13 +198,13 @@ async def _read(args: argparse.Namespace, cluster: Any) -> list[dict[str, Any]]:
 
 async def _listed(client: Any, kind: str) -> list[dict[str, Any]]:
     """All objects of a kind; none where the API server does not know it. Raises Problem where it knows no Devices."""
-    from gemini.extender.state import DEVICE
+    from gemini.extender.state import DEVICE, RESIZE
     from gemini.kube.client import Refused
 
     try:
         listed: list[dict[str, Any]] = (await client.all_of(kind))[0]
     except Refused as error:
-        if error.status != 404:
+        if error.status != 404 and (error.status, kind) != (403, RESIZE):
             raise
         if kind == DEVICE:
             raise Problem(

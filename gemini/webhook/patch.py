@@ -16,6 +16,8 @@ from gemini.placement.model import GPU, Want
 from gemini.webhook.quota import Resolved
 from gemini.webhook.settings import Settings
 
+GRACE = "terminationGracePeriodSeconds"
+
 
 class Patch:
     """The operations that make a sharepod out of a pod."""
@@ -47,6 +49,8 @@ class Patch:
             and (self.pod["spec"].get("schedulerName") or DEFAULT_SCHEDULER) == DEFAULT_SCHEDULER
         ):
             result.append({"op": "add", "path": "/spec/schedulerName", "value": self.settings.scheduler})
+        if ends_at_once(self.pod):
+            result.append({"op": "add", "path": f"/spec/{GRACE}", "value": 1})
         for key in ("initContainers", "containers"):
             for i, container in enumerate(self.pod["spec"].get(key) or []):
                 path = f"/spec/{key}/{i}"
@@ -148,6 +152,12 @@ class Patch:
             {"name": names.ENV_PRELOAD, "value": ":".join([library, *(p for p in behind if p and p != library)])},
             {"name": names.ENV_SOCKET, "value": f"ipc://{self.settings.socket}"},
         ]
+
+
+def ends_at_once(pod: Mapping[str, Any]) -> bool:
+    """Whether whoever evicts the pod has it gone at once: its card is free then, and its programs run until its kubelet
+    has seen it."""
+    return bool(pod["spec"].get(GRACE) == 0)
 
 
 def _converted(key: str) -> bool:

@@ -23,7 +23,7 @@ from gemini.kube.quantity import shown
 from gemini.kube.scope import DEFAULT_SCHEDULER, bearers, conflict
 from gemini.kube.spelling import InvalidPod
 from gemini.placement.policies import POLICIES, unknown
-from gemini.webhook.patch import Patch, annotations_of, metadata_of, part_of, without_card
+from gemini.webhook.patch import GRACE, Patch, annotations_of, ends_at_once, metadata_of, part_of, without_card
 from gemini.webhook.quota import Known, resolve
 from gemini.webhook.settings import Settings
 
@@ -99,6 +99,8 @@ def _read_ephemeral(request: dict[str, Any], settings: Settings) -> None:
 def _warnings(pod: dict[str, Any], spec: PodSpec) -> list[str]:
     """What is not as somebody may think it is, though the pod is admitted."""
     sharing, told = sharing_containers(spec), []
+    if ends_at_once(pod):
+        told.append(f"spec.{GRACE}: is 1 now; with 0 its card would be promised to others while its programs still end")
     for key in ("initContainers", "containers"):
         for i, container in enumerate(pod["spec"].get(key) or []):
             sources = container.get("envFrom")

@@ -202,6 +202,18 @@ def test_a_container_that_is_added_to_a_sharepod_has_no_card_and_may_not_take_on
         assert judge(debugged(pod({"name": "a"}), thief), HERE)["response"] == {"uid": "u1", "allowed": True}
 
 
+def test_no_sharepod_is_gone_before_its_kubelet_has_ended_it() -> None:
+    """An eviction of a pod whose own grace period is 0 freed its card at once; the policy about endings sees none."""
+    given_pod = pod(box("main"), gpu_request="0.5")
+    given_pod["spec"]["terminationGracePeriodSeconds"] = 0
+    assert patched(given_pod)["spec"]["terminationGracePeriodSeconds"] == 1
+    assert "terminationGracePeriodSeconds: is 1 now" in mutate(review(given_pod), HERE)["response"]["warnings"][0]
+    assert "terminationGracePeriodSeconds" not in patched(pod(box("main"), gpu_request="0.5"))["spec"]
+    plain = pod(box("main"))
+    plain["spec"]["terminationGracePeriodSeconds"] = 0
+    assert "patch" not in mutate(review(plain), HERE)["response"]
+
+
 def test_pods_without_a_share_and_other_objects_pass_untouched() -> None:
     for made in (pod({"name": "a"}), {"kind": "Deployment", "spec": {}}):
         for answer in (mutate(review(made), HERE), validate(review(made), HERE)):

@@ -20,6 +20,7 @@ from gemini.cli.problem import Problem
 
 SPELLINGS = {"hami": "hami", "volcano": "volcano.sh", "kai": "kai"}
 SUFFIXES = (".yaml", ".yml", ".json")
+MOST_VALUES = 1_000_000  # of a document; Kubernetes keeps no object above 1.5 MB
 BOUNDARY = re.compile(r"^(?=---(?:\s|$))", re.M)
 
 
@@ -75,7 +76,8 @@ def _converted(text: str, where: str, spelling: str) -> str:
     if where.endswith(".json"):
         try:
             given = json.loads(text)
-        except ValueError as error:
+            json.dumps(given, ensure_ascii=False).encode()
+        except (ValueError, RecursionError) as error:
             raise Problem(f"{where}: is no JSON: {error}; mend it there") from None
         fresh = _rewritten(given, where, spelling)
         return text if fresh is given else json.dumps(fresh, indent=2, ensure_ascii=False) + "\n"
@@ -91,6 +93,18 @@ def _converted(text: str, where: str, spelling: str) -> str:
             at = line + (mark.line if mark is not None else 0)
             said = getattr(error, "problem", None) or "it cannot be read"
             raise Problem(f"{where}: line {at}: is no YAML: {said}; mend it, or render a template first") from None
+        except (
+            ValueError,
+            KeyError,
+            AttributeError,
+            RecursionError,
+        ) as error:  # dates, numbers and the like that are none
+            said = str(error) or type(error).__name__
+            raise Problem(
+                f"{where}: document at line {line}: holds a value that cannot be read: {said}; mend it"
+            ) from None
+        if (problem := _unbounded(given)) is not None:
+            raise Problem(f"{where}: document at line {line}: {problem}") from None
         fresh = _rewritten(given, f"{where}: line {line}", spelling)
         if fresh is not given:
             begin = "---\n" if part.startswith("---") else ""
@@ -98,6 +112,23 @@ def _converted(text: str, where: str, spelling: str) -> str:
         result.append(part)
         line += part.count("\n") if fresh is given else parts[len(result) - 1].count("\n")
     return "".join(result)
+
+
+def _unbounded(given: Any) -> str | None:
+    """Why a document is none of Kubernetes': what aliases make of it has no end, or it has keys that are no text."""
+    left, many = [given], 0
+    while left:
+        one = left.pop()
+        many += 1
+        if many > MOST_VALUES:
+            return f"has more than {MOST_VALUES} values, with what its aliases stand for; write them out, or fewer"
+        if isinstance(one, dict):
+            if (key := next((key for key in one if not isinstance(key, str)), None)) is not None:
+                return f"the key {key!r} is no text; write it in quotes"
+            left += one.values()
+        elif isinstance(one, list):
+            left += one
+    return None
 
 
 def _rewritten(given: Any, where: str, spelling: str) -> Any:

@@ -88,3 +88,32 @@ def test_words_that_make_no_sense(tmp_path: Path, capsys: pytest.CaptureFixture[
     ):
         assert call(*words) == 2
         assert hold in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("date.yaml", "kind: Pod\nx: 2001-99-99\n"),
+        ("deep.yaml", "kind: Pod\nx: " + "[" * 3_000 + "]" * 3_000),
+        ("deep.json", '{"x":' + "[" * 200_000 + "]" * 200_000 + "}"),
+        ("digits.yaml", "x: " + "9" * 6_000),
+        ("number.yaml", "x: !!int abc\n"),
+        ("truth.yaml", "x: !!bool abc\n"),
+        ("stamp.yaml", "x: !!timestamp abc\n"),
+        ("surrogate.json", '{"kind": "ConfigMap", "x": "\\ud800"}'),
+        ("key.yaml", "kind: Pod\nmetadata: {annotations: {1: a}}\n"),
+        ("itself.yaml", "kind: ConfigMap\nmetadata: &m {x: *m}\n"),
+        ("list.yaml", "&l\nkind: List\nitems: [*l]\n"),
+        ("laughs.yaml", "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10) if i else 'x'}]\n" for i in range(9))),
+    ],
+    ids=lambda given: given if given.endswith((".yaml", ".json")) else "text",
+)
+def test_a_strangers_manifest_is_refused_in_one_line(
+    name: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each of these gave a traceback, or no end."""
+    (tmp_path / name).write_text(text)
+    assert call("-f", tmp_path / name) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert name in said

@@ -75,7 +75,7 @@ e2e-setup: setup # compiles Kubernetes once, into the user's cache
 e2e: build e2e-setup ## the tests with a real Kubernetes (builds it first: needs Go)
 	@$(BIN)/python -m pytest -q -m e2e $(ARGS)
 
-frameworks: build ## published frameworks with and without Gemini on a simulated card (fetches them once: 31 GB in the user's cache)
+frameworks: build ## published frameworks with and without Gemini on a simulated card (fetches them once: 36 GB in the user's cache)
 	@$(BIN)/python -m tests.frameworks.environment
 	@$(BIN)/python -m pytest -q -m frameworks $(ARGS)
 

@@ -4,7 +4,7 @@ Each environment lies in a folder of the cache that is named by what is in it, a
 is whole. One that is over another adds its packages to those of that, and shares them. One for a newer Python is made
 where there is one: $GEMINI_NEWER_PYTHON, else the newest python3.N on PATH or of pyenv. The cache is
 $GEMINI_FRAMEWORKS_CACHE, else gemini-frameworks in the user's cache folder. PyTorch is 3 GB to fetch and 5.4 GB on the
-disk, that of CUDA 12 a GB more; JAX is 4.4 GB there, vLLM 8.4, ONNX Runtime 0.6.
+disk, that of CUDA 12 a GB more, that for PyTorch's own tests 5.3; JAX is 4.4 GB there, vLLM 8.4, ONNX Runtime 0.6.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.frameworks import own_source
+
+OWN_TESTS_NEED = ("expecttest==0.3.0", "psutil==7.1.3", "setuptools==80.9.0")
 # name -> what pip installs
 ENVIRONMENTS: dict[str, tuple[str, ...]] = {
     "torch-cu13": ("torch==2.15.0", "numpy==2.4.6"),
@@ -28,6 +31,7 @@ ENVIRONMENTS: dict[str, tuple[str, ...]] = {
     "bitsandbytes": ("bitsandbytes==0.50.2", "packaging==25.0"),
     "torch-newer-python": ("torch==2.15.0", "numpy==2.4.6"),
     "vllm": ("vllm==0.32.0",),
+    "torch-own-tests": (f"torch=={own_source.VERSION}", "numpy==2.4.6", "nvidia-ml-py==13.615.71", *OWN_TESTS_NEED),
 }
 OVER = {"bitsandbytes": "torch-cu13"}
 NEWER_PYTHON = {"torch-newer-python"}
@@ -116,6 +120,10 @@ def main() -> int:
         except (OSError, subprocess.CalledProcessError) as error:
             print(f"gemini: {name} cannot be had: {error}", file=sys.stderr)
             return 1
+    try:
+        own_source.fetch(cache_folder())
+    except own_source.CannotFetch as error:
+        print(f"gemini: PyTorch's own tests are left out: {error}", file=sys.stderr)
     return 0
 
 

@@ -106,13 +106,13 @@ void belief_learn(const struct gate *gate, struct gate_thread *thread, const str
     if (!chunk->key) {
         uint64_t least_ns = chunk->estimated_ns < length_ns ? chunk->estimated_ns : length_ns;
         uint64_t most_ns = chunk->estimated_ns < length_ns ? length_ns : chunk->estimated_ns;
-        if (queued && !shared && most_ns >= DISTRUST_LEAST_NS && most_ns > DISTRUST_TIMES * least_ns)
+        if (queued && !shared && !chunk->held && most_ns >= DISTRUST_LEAST_NS && most_ns > DISTRUST_TIMES * least_ns)
             distrust_all(end_ns);
         return;
     }
     uint64_t each_ns = length_ns / chunk->launches;
     each_ns = each_ns < SHORTEST_NS ? SHORTEST_NS : each_ns;
-    if (queued && !shared)
+    if (queued && !shared && !chunk->held) /* of what was held the device may have begun late */
         extremes_learn(extremes, GATE_SHARED_ESTIMATES, chunk->key, each_ns, end_ns);
     /* A chunk of many tells one launch's length only if the device never had to wait for the host in it; else that it
      * was no longer. What is believed to fill a quota has no other beside it, and would be believed for long. The

@@ -47,9 +47,9 @@ int gate_start(void) {
     return 0;
 }
 
-static void wake_all(struct gate *gate) {
+void gate_call(struct gate *gate) {
     __atomic_add_fetch(&gate->wake, 1, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&gate->waiting, __ATOMIC_SEQ_CST))
+    if (__atomic_load_n(&gate->waiting, __ATOMIC_SEQ_CST) || __atomic_load_n(&gate->awaiting, __ATOMIC_SEQ_CST))
         syscall(SYS_futex, &gate->wake, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, INT_MAX, NULL, NULL, 0);
 }
 
@@ -77,9 +77,9 @@ static void open_for(struct gate *gate, uint64_t epoch, const uint64_t *page_wor
 void gate_open(struct gate *gate, uint64_t epoch, const uint64_t *page_word, uint64_t cap_ns, uint64_t close_by_ns,
     bool contended) {
     open_for(gate, epoch, page_word, cap_ns, close_by_ns, contended);
-    ahead_release(gate);
+    ahead_opened(gate, gate_now());
     gate_disarm(gate);
-    wake_all(gate);
+    gate_call(gate);
 }
 
 void gate_arm(struct gate *gate, uint64_t epoch, const uint64_t *page_word, uint64_t cap_ns) {
@@ -87,7 +87,7 @@ void gate_arm(struct gate *gate, uint64_t epoch, const uint64_t *page_word, uint
     open_for(gate, epoch, page_word, cap_ns, UINT64_MAX, true);
     gate_disarm(gate);
     __atomic_store_n(&gate->armed_word, page_word, __ATOMIC_SEQ_CST);
-    wake_all(gate); /* to sleep on the page */
+    gate_call(gate); /* to sleep on the page */
 }
 
 void gate_open_free(struct gate *gate) {
@@ -95,17 +95,18 @@ void gate_open_free(struct gate *gate) {
         return;
     ahead_release(gate);
     gate_disarm(gate);
-    wake_all(gate);
+    gate_call(gate);
 }
 
 void gate_allow_ahead(struct gate *gate) {
-    if (ahead_allow(gate))
-        wake_all(gate);
+    if (ahead_would_hold(gate))
+        gate_call(gate);
 }
 
 void gate_close(struct gate *gate) {
     POKE(gate->free, false);
     __atomic_store_n(&gate->ticket, 0, __ATOMIC_SEQ_CST);
+    ahead_close(gate);
     gate_disarm(gate);
     if (gate_mode == GATE_MEMBARRIER && syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0))
         __atomic_store_n(&gate_mode, GATE_FENCED, __ATOMIC_SEQ_CST); /* allowed once, and not any more */

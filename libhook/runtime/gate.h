@@ -26,6 +26,7 @@
 
 #include "libhook/core/burst.h"
 #include "libhook/core/estimate.h"
+#include "libhook/core/peek.h"
 #include "libhook/core/wire.h"
 #include "libhook/driver/cuda_types.h"
 #include "libhook/runtime/captures.h"
@@ -52,12 +53,9 @@ struct gate {
     int ordinal;
     uint64_t opened_ns; /* when a thread found an armed gate open; 0: not yet */
     const uint64_t *armed_word; /* not NULL: the gate opens when this word of the page shows `epoch` */
-    uint64_t ahead; /* generation and state of what the device holds until the gate opens (ahead.h); atomic */
-    uint64_t ahead_ns; /* what is held, as it is believed; atomic */
-    uint64_t released_ns; /* when it was let go */
-    uint32_t ahead_launches; /* ... and how many; atomic */
     _Alignas(64) uint32_t wake; /* futex of those who wait; grows with each opening */
     uint32_t waiting; /* threads in gate_wait; atomic */
+    uint32_t awaiting; /* threads that wait until the device may begin what it holds (ahead.h); atomic */
     uint32_t shut; /* a launching thread closed the gate: the quota is used up */
     uint32_t syncing; /* threads that wait in a synchronisation call which covers what they launched; atomic */
     uint32_t told_idle; /* a synchronisation call returned and nothing was launched since */
@@ -89,6 +87,19 @@ static inline void gate_end(void);
 /* gate_begin in two: what nearly every launch passes, without a call; where it says false, gate_begin_slow decides. */
 static inline bool gate_pass(CUstream stream, uint64_t key);
 
+static inline bool gate_is_open(const struct gate *gate, uint64_t *ticket) {
+    *ticket = __atomic_load_n(&gate->ticket, __ATOMIC_ACQUIRE);
+    return *ticket && __atomic_load_n(PEEK(gate->page_word), __ATOMIC_ACQUIRE) == PEEK(gate->epoch);
+}
+
+/* The quota is used up by what is in flight: close without waiting for the agent's timer. False: it was closed. */
+static inline bool gate_shut(struct gate *gate, uint64_t ticket) {
+    if (!__atomic_compare_exchange_n(&gate->ticket, &ticket, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+        return false;
+    __atomic_store_n(&gate->shut, 1, __ATOMIC_SEQ_CST);
+    return true;
+}
+
 /* The agent's side. */
 int gate_start(void); /* registers membarrier; once per process image */
 void gate_reset_after_fork(void); /* in the child: no thread but this one, every gate closed */
@@ -99,6 +110,7 @@ void gate_arm(struct gate *gate, uint64_t epoch, const uint64_t *page_word, uint
 void gate_disarm(struct gate *gate); /* nobody will open it there: who sleeps on the page sleeps on the gate again */
 void gate_open_free(struct gate *gate); /* for good, until gate_close */
 void gate_allow_ahead(struct gate *gate); /* all is over and given back: those who wait may launch ahead (ahead.h) */
+void gate_call(struct gate *gate); /* wake all who sleep on gate.wake */
 void gate_close(struct gate *gate); /* returns at once; see gate_inside */
 bool gate_inside(const struct gate *gate); /* is a thread between check and launch, after gate_close? */
 void gate_account(struct gate *gate, uint64_t wanted_ns, uint64_t start_ns, uint64_t end_ns);

@@ -37,6 +37,7 @@
 #define MEASURE_EVERY 32        /* of the launches that start on an idle lane */
 #define GATE_RECHECK_NS 100000000l
 #define ENROL_AGAIN_NS 10000000ull
+#define AWAIT_NS 2000000l /* for what is held to be let go, without being told */
 
 static void sleep_ns(uint64_t ns) {
     struct timespec duration = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
@@ -45,11 +46,6 @@ static void sleep_ns(uint64_t ns) {
 
 static uint64_t within(uint64_t ns, uint64_t longest_ns) {
     return ns < SHORTEST_SLEEP_NS ? SHORTEST_SLEEP_NS : ns > longest_ns ? longest_ns : ns;
-}
-
-static bool is_open(const struct gate *gate, uint64_t *ticket) {
-    *ticket = __atomic_load_n(&gate->ticket, __ATOMIC_ACQUIRE);
-    return *ticket && __atomic_load_n(PEEK(gate->page_word), __ATOMIC_ACQUIRE) == PEEK(gate->epoch);
 }
 
 static void cut_all(struct gate_thread *thread, uint64_t now_ns) {
@@ -61,17 +57,17 @@ struct launch {
     CUstream stream;
     uint64_t key;
     uint64_t wanted_ns;
-    bool may_be_held; /* a kernel, and nothing failed when it was to be held */
+    bool is_kernel;
     struct belief belief;
     bool met_cap; /* it waits for room already */
 };
 
 /* May the device hold it until the gate opens (ahead.h)? */
-static bool may_go_ahead(const struct gate *gate, const struct lane *lane, const struct launch *launch) {
+static bool may_be_held(const struct gate *gate, const struct lane *lane, const struct launch *launch) {
     const struct belief *belief = &launch->belief;
 
-    return launch->may_be_held && !belief->measure && !belief->wild && !belief->unknown &&
-           ahead_has_room(gate, lane, belief->ns);
+    return launch->is_kernel && !belief->measure && !belief->wild && !belief->unknown &&
+           ahead_may_hold(gate, gate_self, lane);
 }
 
 /* The calling thread itself waits here; nothing it launched is without an event by then. `launch` NULL: for the release of
@@ -87,13 +83,13 @@ static void gate_wait(struct gate *gate, struct gate_thread *thread, struct lane
     agent_kick();
     for (;;) {
         uint32_t wake = __atomic_load_n(&gate->wake, __ATOMIC_SEQ_CST);
-        if (__atomic_load_n(&gate->free, __ATOMIC_SEQ_CST) || is_open(gate, &ticket) ||
-            (launch ? may_go_ahead(gate, lane, launch) : !ahead_is_held(lane)))
+        if (__atomic_load_n(&gate->free, __ATOMIC_SEQ_CST) || gate_is_open(gate, &ticket) ||
+            (launch ? may_be_held(gate, lane, launch) : !ahead_is_held(lane)))
             break;
         const uint64_t *armed = __atomic_load_n(&gate->armed_word, __ATOMIC_SEQ_CST);
         if (armed) { /* little-endian: the low half of the epoch stands first, and no two neighbours share it */
             uint32_t seen = __atomic_load_n((const uint32_t *)armed, __ATOMIC_SEQ_CST);
-            if (!is_open(gate, &ticket))
+            if (!gate_is_open(gate, &ticket))
                 syscall(SYS_futex, armed, FUTEX_WAIT, seen, &RECHECK, NULL, 0);
         } else {
             syscall(SYS_futex, &gate->wake, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, wake, &RECHECK, NULL, 0);
@@ -107,15 +103,10 @@ static void gate_wait(struct gate *gate, struct gate_thread *thread, struct lane
     __atomic_add_fetch(&gate->wait_ns, gate_now() - start_ns, __ATOMIC_RELAXED);
 }
 
-/* The quota is used up by what is in flight: close without waiting for the agent's timer. */
-static void gate_shut(struct gate *gate, uint64_t ticket) {
-    if (__atomic_compare_exchange_n(&gate->ticket, &ticket, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
-        __atomic_store_n(&gate->shut, 1, __ATOMIC_SEQ_CST);
-}
-
 /* For how long this chunk, which is first on its lane, has been running. */
 static uint64_t gone_of(const struct lane *lane, const struct chunk *head, uint64_t now_ns) {
-    uint64_t start_ns = head->first_ns > lane->end_ns ? head->first_ns : lane->end_ns;
+    uint64_t began_ns = lane_began(lane->ordinal, head->first_ns, head->held);
+    uint64_t start_ns = began_ns > lane->end_ns ? began_ns : lane->end_ns;
 
     return now_ns > start_ns ? now_ns - start_ns : 0;
 }
@@ -169,6 +160,7 @@ static void begin_chunk(struct lane *lane, const struct launch *launch, uint64_t
     lane->open_mixed = 0;
     POKE(lane->open_wanted_ns, launch->wanted_ns);
     POKE(lane->open_first_ns, now_ns);
+    POKE(lane->open_held, 0);
     lane->open_alone = launch->belief.measure;
     lane->open_unknown = launch->belief.unknown;
     lane->open_most_ns = launch->belief.wild ? launch->belief.most_ns : 0;
@@ -192,7 +184,7 @@ static bool make_room_in(
     /* An event on a stream that has nothing to do is over at once; the legacy stream also waits for others. */
     bool based_now = idle || (lane->pushed == lane->popped && !lane_is_default(lane->stream));
     if (based_now && (launch->belief.measure || PEEK(gate->contended) || log_wants(LOG_DEBUG))) {
-        lane_base(lane, now_ns);
+        lane_base(lane, 0, now_ns);
         now_ns = gate_now(); /* recording takes as long as some kernels, and is no part of what follows */
         POKE(lane->base_ns, now_ns);
     }
@@ -275,7 +267,7 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
     uint64_t now_ns, uint64_t *sleep) {
     uint64_t ticket, next_ns;
 
-    if (!is_open(gate, &ticket))
+    if (!gate_is_open(gate, &ticket))
         return WAIT_AT_GATE;
     if (thread->ticket != ticket || thread->gate != gate) {
         __atomic_store_n(&thread->gate, gate, __ATOMIC_RELEASE);
@@ -317,7 +309,7 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
         flying_ns = inflight(gate, thread, now_ns, &next_ns);
     if (flying_ns > allowed_ns) {
         cut_all(thread, now_ns);
-        launch->met_cap = true;
+        launch->met_cap = thread->met_cap = true;
         if (!in_turn) {
             *sleep = flying_ns - (allowed_ns < share_ns / 2 ? allowed_ns : share_ns / 2);
             return REST;
@@ -362,37 +354,94 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
         thread->after = false;
         return WAIT_AT_GATE;
     }
-    ahead_release(gate); /* opened by the page: the agent does not know */
     if (PEEK(gate->launched_epoch) != thread->epoch)
         POKE(gate->launched_epoch, thread->epoch);
     count(gate, lane, launch);
     return GO;
 }
 
-/* The gate is closed: let the device hold the launch until it opens. True where the thread is inside. */
+/* Let the device hold the launch (ahead.h). True where the thread is inside. */
 static bool go_ahead(
-    struct gate *gate, struct gate_thread *thread, struct lane *lane, struct launch *launch, uint64_t now_ns) {
-    if (!may_go_ahead(gate, lane, launch))
+    struct gate *gate, struct gate_thread *thread, struct lane *lane, const struct launch *launch, uint64_t now_ns) {
+    uint64_t ticket;
+
+    if (!may_be_held(gate, lane, launch))
         return false;
-    launch->may_be_held = false; /* unless it is */
-    sched_yield(); /* whoever works for the tenant that has the card now comes first, where processors are few */
-    if (!ahead_hold(gate, thread, lane, now_ns))
+    bool open = gate_is_open(gate, &ticket);
+    if (!open)
+        sched_yield(); /* whoever works for the tenant that has the card comes first, where processors are few */
+    if (!ahead_hold(gate, thread, lane, launch->belief.ns, now_ns))
         return false;
     __atomic_store_n(&thread->gate, gate, __ATOMIC_RELEASE);
     enter(thread);
-    if (!ahead_is_held(lane)) {
+    if (!ahead_is_held(lane) && !gate_is_open(gate, &ticket)) { /* it was let go, and the gate is closed again */
         POKE(thread->inside, 0);
+        ahead_unhold(gate, lane, launch->belief.ns);
         return false;
     }
-    if (lane->launched == lane->cut)
+    if (lane->launched == lane->cut) {
         begin_chunk(lane, launch, now_ns);
+        POKE(lane->open_held, lane->held);
+    }
     count(gate, lane, launch);
-    __atomic_add_fetch(&gate->ahead_ns, launch->belief.ns, __ATOMIC_RELAXED);
-    __atomic_add_fetch(&gate->ahead_launches, 1, __ATOMIC_RELAXED);
     thread->lane = thread->held_lane = lane;
+    thread->met_cap |= open;
     thread->room_ns = -1;
     thread->after = false;
     return true;
+}
+
+/* Sleep until something changes of what is held on this gate: until the newest of it is let go, or the next. */
+static void await(struct gate *gate, struct gate_thread *thread, struct lane *lane, const struct launch *launch) {
+    struct timespec pause = {.tv_sec = 0, .tv_nsec = AWAIT_NS};
+    uint64_t ticket;
+
+    if (!gate_is_open(gate, &ticket) && !__atomic_load_n(&gate->free, __ATOMIC_ACQUIRE)) {
+        gate_wait(gate, thread, lane, launch);
+        return;
+    }
+    __atomic_add_fetch(&gate->awaiting, 1, __ATOMIC_SEQ_CST);
+    uint32_t wake = __atomic_load_n(&gate->wake, __ATOMIC_SEQ_CST);
+    ahead_call_for(gate, !launch);
+    ahead_pump(gate, gate_now());
+    if (launch ? !may_be_held(gate, lane, launch) && ahead_holds(gate) : ahead_is_held(lane))
+        syscall(SYS_futex, &gate->wake, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, wake, &pause, NULL, 0);
+    __atomic_sub_fetch(&gate->awaiting, 1, __ATOMIC_SEQ_CST);
+}
+
+/* Something is held on this gate. True where the launch went to it; else it was waited for a moment. */
+static bool join_held(
+    struct gate *gate, struct gate_thread *thread, struct lane *lane, const struct launch *launch, uint64_t now_ns) {
+    ahead_pump(gate, now_ns);
+    if (!ahead_holds(gate))
+        return false;
+    if (go_ahead(gate, thread, lane, launch, now_ns))
+        return true;
+    bool other =
+        !launch->is_kernel || launch->belief.measure || launch->belief.wild || !ahead_in_stream(gate, thread, lane);
+    if (other)
+        ahead_bar(gate, true);
+    cut_all(thread, now_ns);
+    await(gate, thread, lane, launch);
+    if (other)
+        ahead_bar(gate, false);
+    return false;
+}
+
+void gate_host_is_back(void) {
+    struct gate_thread *thread = gate_self;
+    struct gate *gate = thread->gate;
+
+    if (!thread->left_ns)
+        thread->met_cap = false;
+    if (!thread->left_ns || !gate || !(PEEK(gate->contended) || PEEK(gate->shared)))
+        return;
+    uint64_t now_ns = gate_now(), away_ns = now_ns - thread->left_ns;
+    if (away_ns <= PEEK(gate->cap_ns))
+        return;
+    if (thread->met_cap)
+        ahead_host_was_away(gate, now_ns);
+    thread->met_cap = false;
 }
 
 bool gate_await_held(void) {
@@ -401,16 +450,8 @@ bool gate_await_held(void) {
     if (!lane)
         return true;
     int saved = errno, cancel = cancel_hold();
-    while (ahead_is_held(lane) && !agent_lost() && !agent_closed()) {
-        struct gate *gate = &gates[lane->ordinal];
-        uint64_t ticket;
-        gate_wait(gate, gate_self, lane, NULL);
-        __atomic_store_n(&gate_self->gate, gate, __ATOMIC_RELEASE);
-        enter(gate_self);
-        if (is_open(gate, &ticket))
-            ahead_release(gate);
-        POKE(gate_self->inside, 0);
-    }
+    while (ahead_is_held(lane) && !agent_lost() && !agent_closed())
+        await(&gates[lane->ordinal], gate_self, lane, NULL);
     bool released = !ahead_is_held(lane);
     if (released)
         gate_self->held_lane = NULL;
@@ -462,25 +503,30 @@ static enum gate_answer begin(CUstream stream, uint64_t key, uint64_t family, ui
     if (!lane)
         return GATE_REFUSED;
     POKE(thread->inside, 0);
-    if (PEEK(gate->shared))
+    if (PEEK(gate->shared) || PEEK(gate->contended))
         ahead_prepare(current.context);
-    struct launch launch = {.stream = stream, .key = key, .wanted_ns = gate_now(), .may_be_held = family != 0};
+    struct launch launch = {.stream = stream, .key = key, .wanted_ns = gate_now(), .is_kernel = family != 0};
     launch.belief = belief_of(gate, thread, key, family, guess_ns, launch.wanted_ns);
     uint64_t now_ns = launch.wanted_ns, sleep = 0;
+    gate_host_is_back();
     bool pends = false;
     enum gate_answer answer = GATE_NOT_OURS;
     while (!__atomic_load_n(&gate->free, __ATOMIC_ACQUIRE)) {
-        enum verdict verdict = try(gate, thread, lane, &launch, now_ns, &sleep);
+        bool held = ahead_holds(gate);
+        enum verdict verdict = held ? WAIT_AT_GATE : try(gate, thread, lane, &launch, now_ns, &sleep);
         if (verdict == GO) {
             thread->after |= thread->tell_agent;
             answer = GATE_PASSED;
             break;
         }
-        if (verdict == WAIT_AT_GATE) {
-            if (go_ahead(gate, thread, lane, &launch, now_ns)) {
-                answer = GATE_PASSED;
-                break;
-            }
+        if (held ? join_held(gate, thread, lane, &launch, now_ns)
+                 : verdict != LOOK_AGAIN && go_ahead(gate, thread, lane, &launch, now_ns)) {
+            answer = GATE_PASSED;
+            break;
+        }
+        if (held) {
+            now_ns = gate_now();
+        } else if (verdict == WAIT_AT_GATE) {
             gate_wait(gate, thread, lane, &launch);
         } else {
             if (!pends) /* from here to its launch it counts as one that wants to go on */
@@ -501,6 +547,7 @@ static enum gate_answer begin(CUstream stream, uint64_t key, uint64_t family, ui
     }
     if (pends)
         __atomic_sub_fetch(&gate->pending, 1, __ATOMIC_SEQ_CST);
+    thread->left_ns = gate_now();
     return answer;
 }
 

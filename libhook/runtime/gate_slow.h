@@ -21,6 +21,8 @@ void gate_end_slow(struct gate_thread *thread);
 /* What this thread launched last may be held by the device until the gate opens: wait for that. False: what the gate needs
  * cannot be had (agent.h). Errno is kept. */
 bool gate_await_held(void);
+/* The calling thread comes to the library again: was it away for so long that the card may have run dry (ahead.h)? */
+void gate_host_is_back(void);
 
 #pragma GCC visibility pop
 

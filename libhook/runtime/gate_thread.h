@@ -39,6 +39,8 @@ struct gate_thread {
     uint32_t stand; /* of what is believed, when `estimates` was right (belief.c) */
     struct gate *syncing; /* while it waits in such a call: the gate where it is counted */
     struct lane *wait_lane; /* while it waits at a gate: where its launch is to go */
+    uint64_t left_ns; /* when it came back from here or from a wait for the device; its own */
+    bool met_cap; /* ... and since it was away last it launched so much that it met the cap */
     struct lane *held_lane; /* where a launch of its was held by the device last (ahead.h) */
     uint64_t seen[WIRE_MAX_DEVICES]; /* the ticket under which it was counted as active, per gate */
 };

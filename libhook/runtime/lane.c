@@ -122,8 +122,8 @@ static void clear_open(struct lane *lane) {
 
 void lane_cut(struct lane *lane, uint64_t now_ns) {
     if (lane->launched == lane->cut || PEEK(lane->stream_gone) || lane->pushed - lane->popped == LANE_CHUNKS ||
-        __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) != LANE_LIVE || ahead_is_held(lane))
-        return; /* what is held has not begun: it gets its event when it was let go */
+        __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) != LANE_LIVE)
+        return;
     struct chunk *chunk = &lane->ring[lane->pushed % LANE_CHUNKS];
     struct visit visit;
     if (!visit_begin(&visit, lane->context) || captures(lane->stream)) {
@@ -147,6 +147,7 @@ void lane_cut(struct lane *lane, uint64_t now_ns) {
     POKE(chunk->cut_ns, now_ns);
     chunk->from = lane->cut;
     chunk->launches = (uint32_t)(lane->launched - lane->cut);
+    POKE(chunk->held, lane->open_held);
     chunk->unknown = lane->open_unknown;
     chunk->most_ns = lane->open_most_ns;
     chunk->alone = lane->open_alone && chunk->launches == 1;
@@ -155,7 +156,7 @@ void lane_cut(struct lane *lane, uint64_t now_ns) {
     clear_open(lane);
 }
 
-void lane_base(struct lane *lane, uint64_t now_ns) {
+void lane_base(struct lane *lane, uint32_t held, uint64_t now_ns) {
     struct visit visit;
     CUevent event = lane->base_event;
 
@@ -165,6 +166,7 @@ void lane_base(struct lane *lane, uint64_t now_ns) {
     POKE(lane->base_event, event);
     POKE(lane->based, based);
     POKE(lane->base_ns, now_ns);
+    POKE(lane->base_held, held);
 }
 
 /* When did the event happen, by our clock? It is over; `now_ns` may be from before that: the thread may have stood still
@@ -181,13 +183,19 @@ static uint64_t event_time(bool based, CUevent base_event, uint64_t base_ns, CUe
     return end_ns < now_ns ? end_ns : now_ns;
 }
 
+static uint64_t open_began(const struct lane *lane) {
+    uint64_t began_ns = lane_began(lane->ordinal, lane->open_first_ns, lane->open_held);
+
+    return began_ns > lane->end_ns ? began_ns : lane->end_ns;
+}
+
 /* Learn from the open chunk, which was seen to be over at that time. */
 static void learn_open(const struct gate *gate, struct gate_thread *thread, const struct lane *lane, uint64_t end_ns) {
     struct chunk chunk = {.key = lane->open_mixed ? 0 : lane->open_key,
         .estimated_ns = lane->open_ns,
         .most_ns = lane->open_most_ns,
         .launches = (uint32_t)(lane->launched - lane->cut)};
-    uint64_t start_ns = lane->open_first_ns > lane->end_ns ? lane->open_first_ns : lane->end_ns;
+    uint64_t start_ns = open_began(lane);
 
     belief_learn(gate, thread, &chunk, start_ns, end_ns, false);
 }
@@ -197,7 +205,8 @@ static void learn_open(const struct gate *gate, struct gate_thread *thread, cons
 static void account_shared(struct gate *gate, const struct chunk *chunk, uint64_t start_ns, uint64_t end_ns) {
     uint64_t each_ns = chunk->estimated_ns / chunk->launches, length_ns = end_ns - start_ns;
     uint64_t busy_ns = length_ns < chunk->estimated_ns ? length_ns : chunk->estimated_ns;
-    uint64_t waited_ns = end_ns > chunk->cut_ns + each_ns ? end_ns - chunk->cut_ns - each_ns : 0;
+    uint64_t out_ns = lane_began(gate->ordinal, chunk->cut_ns, chunk->held);
+    uint64_t waited_ns = end_ns > out_ns + each_ns ? end_ns - out_ns - each_ns : 0;
 
     if (waited_ns > length_ns - busy_ns)
         waited_ns = length_ns - busy_ns;
@@ -213,7 +222,8 @@ static void account_alone(struct gate *gate, const struct lane *lane, const stru
     uint64_t work_ns = end_ns - start_ns, seen_ns = lane_seen(lane, chunk->from);
 
     if (!queued && !chunk->alone && PEEK(gate->active) <= 1) {
-        work_ns = lane_work(chunk->estimated_ns, start_ns, chunk->cut_ns, end_ns);
+        uint64_t out_ns = lane_began(gate->ordinal, chunk->cut_ns, chunk->held);
+        work_ns = lane_work(chunk->estimated_ns, start_ns, out_ns, end_ns);
         work_ns -= seen_ns < work_ns ? seen_ns : work_ns;
     }
     gate_account(gate, chunk->wanted_ns, end_ns - work_ns, end_ns);
@@ -221,9 +231,11 @@ static void account_alone(struct gate *gate, const struct lane *lane, const stru
 
 static void pop(struct gate *gate, struct gate_thread *thread, struct lane *lane, uint64_t end_ns, bool known) {
     struct chunk *chunk = &lane->ring[lane->popped % LANE_CHUNKS];
-    uint64_t start_ns = chunk->first_ns > lane->end_ns ? chunk->first_ns : lane->end_ns;
-    bool queued = lane->end_ns >= chunk->cut_ns; /* all of it was launched before the one before it was over */
+    uint64_t start_ns = lane_began(lane->ordinal, chunk->first_ns, chunk->held);
+    /* All of it was launched, and free to go, before the one before it was over. */
+    bool queued = lane->end_ns >= chunk->cut_ns && lane->end_ns >= start_ns;
 
+    start_ns = start_ns > lane->end_ns ? start_ns : lane->end_ns;
     if (end_ns < start_ns)
         end_ns = start_ns;
     if (known)
@@ -238,6 +250,7 @@ static void pop(struct gate *gate, struct gate_thread *thread, struct lane *lane
     CUevent old = lane->base_event;
     POKE(lane->base_event, chunk->event);
     POKE(lane->base_ns, end_ns);
+    POKE(lane->base_held, 0);
     POKE(lane->based, known);
     POKE(chunk->event, old);
     POKE(lane->ring_ns, lane->ring_ns - chunk->estimated_ns);
@@ -267,7 +280,7 @@ void lane_reap(struct gate *gate, struct gate_thread *thread, struct lane *lane,
             pop(gate, thread, lane, now_ns, false);
             continue;
         }
-        uint64_t end_ns = event_time(lane->based, lane->base_event, lane->base_ns, event, now_ns);
+        uint64_t end_ns = event_time(lane->based, lane->base_event, lane_base_ns(lane), event, now_ns);
         pop(gate, thread, lane, end_ns, true);
     }
     visit_end(&visit);
@@ -277,7 +290,7 @@ void lane_finish(struct gate *gate, struct gate_thread *thread, struct lane *lan
     lane_reap(gate, thread, lane, now_ns);
     if (lane->pushed != lane->popped || lane->launched == lane->cut)
         return;
-    uint64_t start_ns = lane->open_first_ns > lane->end_ns ? lane->open_first_ns : lane->end_ns;
+    uint64_t start_ns = open_began(lane) < now_ns ? open_began(lane) : now_ns;
     uint64_t work_ns = now_ns - start_ns, seen_ns = lane_seen(lane, lane->cut);
     if (PEEK(gate->shared) && work_ns > lane->open_ns)
         work_ns = lane->open_ns;
@@ -330,7 +343,7 @@ void lane_reset_after_fork(void) {
 static bool query_newest(
     struct lane *lane, uint64_t pushed, uint64_t popped, uint64_t now_ns, struct lane_probe *probe) {
     CUevent base_event = PEEK(lane->base_event), event = PEEK(lane->ring[(pushed - 1) % LANE_CHUNKS].event);
-    uint64_t base_ns = PEEK(lane->base_ns);
+    uint64_t base_ns = lane_base_ns(lane);
     bool based = PEEK(lane->based);
 
     CUresult result = real.cuEventQuery(event);
@@ -345,6 +358,10 @@ static bool query_newest(
     return true;
 }
 
+static uint64_t mark_of(const struct lane *lane, const struct chunk *chunk) {
+    return lane_began(PEEK(lane->ordinal), PEEK(chunk->cut_ns), PEEK(chunk->held));
+}
+
 static void look(const struct visit *visit, struct lane *lane, uint64_t now_ns, struct lane_probe *probe) {
     uint64_t launched = __atomic_load_n(&lane->launched, __ATOMIC_ACQUIRE);
     uint64_t cut = __atomic_load_n(&lane->cut, __ATOMIC_ACQUIRE);
@@ -355,7 +372,7 @@ static void look(const struct visit *visit, struct lane *lane, uint64_t now_ns, 
         if (pushed != popped && !query_newest(lane, pushed, popped, now_ns, probe))
             return;
         if (pushed != popped)
-            probe->mark_ns = PEEK(lane->ring[(pushed - 1) % LANE_CHUNKS].cut_ns);
+            probe->mark_ns = mark_of(lane, &lane->ring[(pushed - 1) % LANE_CHUNKS]);
     } else {
         if (!PEEK(lane->stream_gone) && !(lane->foreign_recorded && lane->foreign_mark == launched))
             foreign_record(visit, lane);
@@ -366,7 +383,7 @@ static void look(const struct visit *visit, struct lane *lane, uint64_t now_ns, 
             return;
         probe->unconfirmed |= result != CUDA_SUCCESS;
         probe->mark_ns = lane->foreign_ns;
-        probe->end_ns = event_time(PEEK(lane->based) && pushed == popped, PEEK(lane->base_event), PEEK(lane->base_ns),
+        probe->end_ns = event_time(PEEK(lane->based) && pushed == popped, PEEK(lane->base_event), lane_base_ns(lane),
             lane->foreign_event, now_ns);
     }
     probe->finished = __atomic_load_n(&lane->launched, __ATOMIC_ACQUIRE) == launched;
@@ -396,7 +413,8 @@ void lane_probe(struct lane *lane, enum lane_look how, uint64_t now_ns, struct l
     const struct chunk *head = &lane->ring[popped % LANE_CHUNKS];
     bool queued = pushed != popped;
     probe->wanted_ns = queued ? PEEK(head->wanted_ns) : PEEK(lane->open_wanted_ns);
-    probe->start_ns = queued ? PEEK(head->first_ns) : PEEK(lane->open_first_ns);
+    probe->start_ns = lane_began(PEEK(lane->ordinal), queued ? PEEK(head->first_ns) : PEEK(lane->open_first_ns),
+        queued ? PEEK(head->held) : PEEK(lane->open_held));
     if (probe->start_ns < end_ns)
         probe->start_ns = end_ns;
     uint64_t gone_ns = now_ns > probe->start_ns ? now_ns - probe->start_ns : 0;

@@ -20,8 +20,9 @@
 
 #include "libhook/core/peek.h"
 #include "libhook/driver/cuda_types.h"
+#include "libhook/runtime/ahead.h"
 
-#define LANE_CHUNKS 16
+#define LANE_CHUNKS 64
 
 struct gate;
 struct gate_thread;
@@ -36,6 +37,7 @@ struct chunk {
     uint64_t cut_ns;    /* when the event was recorded */
     uint64_t from;      /* `launched` before the first of it */
     uint32_t launches;
+    uint32_t held;      /* 0, or the number of the segment that it was held in (ahead.h) */
     bool unknown;       /* nothing was known of its length: no telling what is left of it */
     bool alone;         /* events stand directly before and after: its length is the launch's */
 };
@@ -62,11 +64,13 @@ struct lane {
     uint64_t open_wanted_ns;
     uint64_t open_first_ns;
     uint64_t open_most_ns;
+    uint32_t open_held;
     bool open_unknown;
     bool open_alone;
     bool based;           /* base_event ended at base_ns */
     CUevent base_event;
     uint64_t base_ns;
+    uint32_t base_held;   /* ... or when that segment was let go (ahead.h), if that was later */
     uint64_t end_ns;      /* of the last chunk reaped */
     uint64_t blind_ns;    /* an event could not be recorded: the work should be over by then */
     bool unconfirmed;     /* ... and that is all we know */
@@ -78,7 +82,7 @@ struct lane {
     uint64_t foreign_ns;   /* when that was */
     uint64_t clean_mark;   /* `launched` when all was seen finished */
     uint64_t clean_ns;     /* ... and when what was open then was over */
-    uint64_t held; /* its stream waits as long as this stands in gate.ahead; the owner's */
+    uint32_t held; /* number of the last segment that was held here (ahead.h); the owner's */
     uint64_t seen_from,
         seen_ns; /* of the chunk that begins there, so much is accounted already: an open one's beginning */
 };
@@ -89,8 +93,9 @@ struct lane {
 struct lane *lane_of(struct gate_thread *thread, CUcontext context, CUstream stream, int ordinal);
 /* End the open chunk with an event. */
 void lane_cut(struct lane *lane, uint64_t now_ns);
-/* With nothing in flight: an event that is over at once, so that the next chunk's beginning is known. */
-void lane_base(struct lane *lane, uint64_t now_ns);
+/* With nothing in flight: an event that is over at once, or when segment `held` is let go (0: none), so that the next
+ * chunk's beginning is known. */
+void lane_base(struct lane *lane, uint32_t held, uint64_t now_ns);
 /* Take off the chunks that have finished; account and learn from them. */
 void lane_reap(struct gate *gate, struct gate_thread *thread, struct lane *lane, uint64_t now_ns);
 /* The host knows that all is over (a synchronisation call returned). */
@@ -102,6 +107,16 @@ static inline bool lane_is_default(CUstream stream) {
 /* Estimated GPU time launched and not known to be over. */
 static inline uint64_t lane_inflight(const struct lane *lane) {
     return PEEK(lane->open_ns) + PEEK(lane->ring_ns);
+}
+
+/* From when on the device may have worked on what was launched at `first_ns` and held in that segment. */
+static inline uint64_t lane_began(int ordinal, uint64_t first_ns, uint32_t held) {
+    uint64_t released_ns = held ? ahead_released_ns(ordinal, held) : 0;
+    return first_ns > released_ns ? first_ns : released_ns;
+}
+
+static inline uint64_t lane_base_ns(const struct lane *lane) {
+    return lane_began(PEEK(lane->ordinal), PEEK(lane->base_ns), PEEK(lane->base_held));
 }
 
 /* How long the card worked, of `start` to `end`, for what is believed to take so long, the last of it launched by

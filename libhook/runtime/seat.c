@@ -12,6 +12,7 @@ static const uint64_t ADMIT_WORD = UINT64_MAX - 1;
 
 #define CARRIED_NS 50000  /* within that the daemon's thread has carried out what was prepared */
 #define LOOK_AT_PAGE_NS 1000000 /* how late what is held may be let go where no thread sleeps on the page */
+#define HELD_MOST_NS 50000000ull /* for which work is held while the token is given back */
 #define KEPT_NS 400000    /* three times what the next tenant's first launch takes to be out on a small VM */
 
 void seat_init(struct seat *seat, uint32_t device) {
@@ -107,13 +108,8 @@ static void begin_grant(
         return;
     }
     POKE(seat->valve_word, seat->token.epoch);
-    if (fresh) {
+    if (fresh)
         seat->unconfirmed = false;
-        /* It may be revoked before the gate was opened for it, and drains then. Where the page shows another word the
-         * lease ran out, as in a process that was frozen: somebody else has the card. */
-        if (wire_page_load_epoch(world->page->map, seat->slot) == grant->epoch)
-            ahead_release(seat->gate);
-    }
     share(seat, world, grant, fresh);
 }
 
@@ -270,18 +266,34 @@ static void observe(struct seat *seat, const struct seat_world *world, uint64_t 
     memset(view, 0, sizeof *view);
     view->connected = world->connected;
     view->pending = __atomic_load_n(&gate->pending, __ATOMIC_SEQ_CST);
-    view->waiting = __atomic_load_n(&gate->waiting, __ATOMIC_SEQ_CST) + (ahead_holds(gate) ? 1 : 0);
-    if (token->state < TOKEN_OPEN)
+    view->waiting = __atomic_load_n(&gate->waiting, __ATOMIC_SEQ_CST);
+    bool holds = ahead_holds(gate);
+    if (token->state < TOKEN_OPEN) {
+        view->waiting += holds;
         return;
+    }
+    view->pending += holds;
     view->page_agrees = wire_page_load_epoch(world->page->map, seat->slot) == token->epoch;
     view->shut = __atomic_load_n(&gate->shut, __ATOMIC_SEQ_CST);
+    if (token->state >= TOKEN_CLOSING && now_ns > token->closed_ns + HELD_MOST_NS)
+        ahead_release(gate); /* a thread stands in the driver for it, or the context is broken */
     if (token->state == TOKEN_CLOSING) {
         view->inside = gate_inside(gate);
         if (view->inside)
             return;
     }
-    view->drained =
-        probe(seat, token->state == TOKEN_OPEN ? LANE_WHEN_DUE : LANE_NOW, now_ns, &view->inflight_ns, &end_ns);
+    if (token->state == TOKEN_OPEN || token->state == TOKEN_VALVE)
+        seat->pump_ns = ahead_pump(gate, now_ns);
+    if (ahead_holds(gate)) { /* the driver is not to be asked now */
+        struct ahead_look look;
+        ahead_look(gate, now_ns, &look);
+        view->drained = look.drained;
+        view->inflight_ns = look.inflight_ns;
+        end_ns = look.end_ns;
+    } else {
+        view->drained =
+            probe(seat, token->state == TOKEN_OPEN ? LANE_WHEN_DUE : LANE_NOW, now_ns, &view->inflight_ns, &end_ns);
+    }
     gate_burst_snapshot(gate, false, &burst);
     view->patience_ns = burst_patience(&burst);
     /* Idle as the device sees it, though the program may be about to launch: it may launch slower than the device works. */
@@ -314,6 +326,16 @@ static uint32_t renewal_flags(const struct token *token, uint64_t now_ns) {
     return WIRE_TOKEN_RENEW | WIRE_TOKEN_DRAINING | (token_drain_foreseen(token, now_ns) ? WIRE_TOKEN_FORESEEN : 0);
 }
 
+/* When what is held may go on: where half of the cap is done, or each segment would cost a wake-up. */
+static uint64_t pump_due(const struct seat *seat, uint64_t now_ns, uint64_t deadline_ns) {
+    uint64_t wait_ns = seat->pump_ns, least_ns = seat->token.cap_ns / 4;
+
+    if (!ahead_holds(seat->gate) || wait_ns == UINT64_MAX)
+        return deadline_ns;
+    wait_ns = wait_ns > least_ns ? wait_ns : least_ns;
+    return deadline_ns < now_ns + wait_ns ? deadline_ns : now_ns + wait_ns;
+}
+
 uint64_t seat_step(struct seat *seat, const struct seat_world *world, uint64_t now_ns, bool *admit) {
     struct token *token = &seat->token;
     struct token_view view;
@@ -340,6 +362,7 @@ uint64_t seat_step(struct seat *seat, const struct seat_world *world, uint64_t n
             __atomic_store_n(&seat->gate->shut, 0, __ATOMIC_SEQ_CST);
         }
         if (actions & TOKEN_ADMIT) {
+            ahead_release(seat->gate);
             __atomic_add_fetch(&seat->gate->valves, 1, __ATOMIC_RELAXED);
             gate_open(seat->gate, token->epoch, &seat->valve_word, token->cap_ns, UINT64_MAX, true);
         }
@@ -360,6 +383,8 @@ uint64_t seat_step(struct seat *seat, const struct seat_world *world, uint64_t n
     /* A thread that sleeps on the page lets go what the device holds; there may be none. */
     if (seat->prepared.epoch && ahead_holds(seat->gate) && deadline_ns > now_ns + LOOK_AT_PAGE_NS)
         deadline_ns = now_ns + LOOK_AT_PAGE_NS;
+    if (token->state == TOKEN_OPEN || token->state == TOKEN_VALVE)
+        deadline_ns = pump_due(seat, now_ns, deadline_ns);
     return deadline_ns;
 }
 

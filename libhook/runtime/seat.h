@@ -23,6 +23,7 @@ struct seat {
     struct wire_grant prepared; /* epoch 0: none; a grant that begins when the page shows its epoch */
     struct wire_return kept; /* epoch 0: none; the Return of a grant whose successor has begun, told at kept_ns */
     uint64_t kept_ns;
+    uint64_t pump_ns; /* in how long more of what is held may go (ahead.h) */
     bool unconfirmed;  /* something since the Grant could not be observed */
     uint64_t valve_word; /* the epoch held last: a gate opened by the valve looks here, not into the page; atomic */
     /* At the last Return: by the time that a grant on the page is heard of here, its first launches may be out. */

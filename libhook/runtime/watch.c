@@ -30,6 +30,7 @@ void watch_sync_before(enum watch_scope scope, CUstream stream) {
     int saved = errno;
     CUcontext context = context_current()->context;
     uint64_t now_ns = 0;
+    gate_host_is_back();
     for (; lane; lane = lane->next)
         if (lane->launched != lane->cut && concerned(lane, scope, stream, context) &&
             (PEEK(gates[lane->ordinal].contended) || PEEK(gates[lane->ordinal].shared) || log_wants(LOG_DEBUG))) {
@@ -72,12 +73,15 @@ void watch_sync_after(enum watch_scope scope, CUstream stream, CUresult result) 
     struct gate_thread *thread = gate_self;
 
     stop_syncing(thread);
+    if (thread->left_ns)
+        thread->left_ns = gate_now();
     if (!thread->lanes || result != CUDA_SUCCESS)
         return;
     int saved = errno;
     CUcontext context = context_current()->context;
     struct gate *done = NULL;
     uint64_t now_ns = 0;
+    bool all = true;
     for (struct lane *lane = thread->lanes; lane; lane = lane->next) {
         if ((lane->launched == lane->cut && lane->pushed == lane->popped) || !live(lane))
             continue;
@@ -91,8 +95,12 @@ void watch_sync_after(enum watch_scope scope, CUstream stream, CUresult result) 
             done = gate;
             if (thread->lane == lane)
                 thread->room_ns = -1; /* the next launch begins a chunk */
+        } else {
+            all = false;
         }
     }
+    if (all)
+        thread->left_ns = 0; /* nothing waits for a host that is away now: a server between two requests */
     if (done)
         tell_idle(done);
     errno = saved;

@@ -2,7 +2,7 @@
  * play.c - random but repeatable sequences of driver calls, from one thread or several: the player of the differential
  * fuzzer (bench/differential.py). Played with and without the preloaded library, all results must be the same.
  *
- *     play SEED CALLS THREADS [TRACE]
+ *     play SEED CALLS THREADS [TRACE | --goes-away]
  *
  * Each thread draws its calls from a generator of its own and touches its own objects only, so that what it is told does
  * not depend on the others: memory of every family, streams, events, copies, memsets, launches, captures and graphs,
@@ -14,7 +14,8 @@
  * daemon's ledger says) must be what the simulated device holds for this process, to the byte.
  *
  * Prints one line per thread and round with a hash of all that was seen, and at the end how many calls that were.
- * TRACE is a file that gets a line for each call.
+ * TRACE is a file that gets a line for each call. With --goes-away a thread now and then launches far more than may be in
+ * flight, and sleeps.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -29,6 +30,7 @@
 #include "libhook/sim/observer/observer.h"
 
 #define ROUND 500
+#define MANY 40
 #define THREADS_MAX 16
 #define MOST 24 /* objects of a kind that a thread has at once */
 #define HOST_BYTES 65536
@@ -82,6 +84,7 @@ static bool told_wrong;
 static struct observer *observer;
 static pthread_barrier_t meeting;
 static const char *trace_name;
+static bool goes_away;
 
 static uint64_t draw(struct player *p, uint64_t below) { /* xorshift64* */
     p->state ^= p->state >> 12;
@@ -735,6 +738,17 @@ static void (*const MOVES[])(struct player *p) = {allocate, allocate, release, r
     copies, copies, memsets, launches, launches, launches, launches, streams, events, captures, graphs, graphs,
     look_ups, pointers, modules, contexts};
 
+/* Far more than may be in flight at once, from a host that then goes away. */
+static void many_launches(struct player *p) {
+    uint64_t ns = 20000;
+    void *parameters[] = {&ns};
+    CUstream stream = calm_stream(p);
+
+    for (int i = 0; i < MANY; i++)
+        SAW(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
+    usleep(700 + (useconds_t)draw(p, 3) * 1000);
+}
+
 /* All threads have met, and nothing runs: what is told must be what the device holds. */
 static void compare_memory(struct player *p) {
     struct observer_busy rows[512]; /* those who died of late stand there, too */
@@ -773,7 +787,7 @@ static void *play(void *argument) {
     for (uint64_t round = 0; round <= calls_each / ROUND; round++) {
         uint64_t end = p->calls + ROUND;
         while (p->calls < end)
-            MOVES[draw(p, sizeof MOVES / sizeof *MOVES)](p);
+            (goes_away && !draw(p, 200) ? many_launches : MOVES[draw(p, sizeof MOVES / sizeof *MOVES)])(p);
         if (p->capturing) {
             saw(p, "cuStreamEndCapture", cuStreamEndCapture(p->capturing, &graph), 0);
             p->capturing = NULL;
@@ -807,7 +821,8 @@ int main(int count, char **words) {
     thread_count = atoi(words[3]);
     thread_count = thread_count < 1 ? 1 : thread_count > THREADS_MAX ? THREADS_MAX : thread_count;
     calls_each = strtoull(words[2], NULL, 10) / (uint64_t)thread_count;
-    trace_name = count > 4 ? words[4] : NULL;
+    goes_away = count > 4 && !strcmp(words[4], "--goes-away");
+    trace_name = count > 4 && !goes_away ? words[4] : NULL;
     if (cuInit(0) || cuDevicePrimaryCtxRetain(&primary, 0) || cuCtxSetCurrent(primary) ||
         cuModuleLoadData(&module, PTX) || cuModuleGetFunction(&spin, module, "gemini_spin")) {
         fprintf(stderr, "play: no driver\n");

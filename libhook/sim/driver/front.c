@@ -76,9 +76,26 @@ static void watch(uint32_t seen, const struct engine_unmet *unmet, uint64_t unti
     }
 }
 
+/* As the library's own thread asks (runtime/thread.c): a card's front end waits for no processor. */
+static void ask_for_short_slices(void) {
+    struct {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime, deadline, period;
+    } attributes = {.size = sizeof attributes};
+
+    if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) || attributes.policy)
+        return;
+    attributes.runtime = 100000;
+    syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+
 static void *work(void *unused) {
     (void)unused;
     prctl(PR_SET_TIMERSLACK, 1);
+    ask_for_short_slices();
     for (;;) {
         uint32_t seen = atomic_load(&kicks);
         struct engine_unmet unmet;

@@ -394,13 +394,16 @@ static int held(const char *path, const char *how) {
         MUST(cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
         MUST(cuIpcGetEventHandle(&handle, event));
     }
+    bool away = !strcmp(how, "away");
     while (!told_to_end) {
-        for (int i = 0; i < 8; i++) {
+        for (int i = 0; i < (away ? 40 : 8); i++) {
             MUST(own                     ? launch_own(100000)
                  : !strcmp(how, "group") ? launch_group(stream, 100000)
                                          : launch(stream, 100000));
             __atomic_add_fetch(&counts[0], 1, __ATOMIC_SEQ_CST);
         }
+        if (away)
+            pause_us(3000);
         if ((late || closed) && is_held(stream)) {
             if (closed)
                 return say_what_is_refused(stream, counts, bare ? 0 : 3);

@@ -45,16 +45,21 @@ def bare(player: Path, words: list[str], sim: str) -> list[str]:
     return sorted(done.stdout.splitlines())
 
 
-@pytest.mark.parametrize(("seed", "threads"), [(1, 1), (2, 4), (3, 1), (4, 8)])
+@pytest.mark.parametrize(
+    ("seed", "threads", "shared"),
+    [(1, 1, True), (2, 4, True), (3, 1, True), (4, 8, True), (5, 1, False), (6, 4, False)],
+)
 def test_a_gate_that_closes_at_any_moment_changes_no_answer(
-    player: Path, sim: str, run: Run, folder: Path, seed: int, threads: int
+    player: Path, sim: str, run: Run, folder: Path, seed: int, threads: int, shared: bool
 ) -> None:
     """Streams, events, graphs, captures, copies, frees, modules, contexts: what may be held is, and all of it runs."""
-    words = [str(seed), str(MANY_CALLS), str(threads)]
+    words = [str(seed), str(MANY_CALLS), str(threads), *([] if shared else ["--goes-away"])]
     rng = random.Random(seed)
     daemon = Generous(folder / "tenant.sock")
     process = run(player, *words, LD_LIBRARY_PATH=f"{LIB / 'sim'}:{LIB}")
-    keeper = Keeper(daemon, sim, quota_ms=2, shared=True)
+    keeper = Keeper(daemon, sim, quota_ms=2, shared=shared)
+    if not shared:
+        keeper.cap_ms = 0.5  # the least where the device holds what a host leaves behind
 
     def any_moment() -> None:
         keeper.quota_ms, keeper.pause_ms = rng.uniform(0.3, 4), rng.choice((0, 0.1, 1, 3))

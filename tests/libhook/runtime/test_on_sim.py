@@ -51,6 +51,7 @@ class Keeper:
         shared: bool = False,
     ) -> None:
         self.daemon, self.sim, self.quota_ms, self.pause_ms, self.shared = daemon, sim, quota_ms, pause_ms, shared
+        self.cap_ms = 1.0
         self.alone_cap_ms = alone_cap_ms  # not 0: nobody else wants the card
         self.before_giving: Callable[[], object] = lambda: None
         self.epoch, self.granted_ns = 0, 0
@@ -73,7 +74,7 @@ class Keeper:
         self.epoch += 1
         self.given = True
         self.granted_ns = time.monotonic_ns()
-        contended, cap_ms = not self.alone_cap_ms, self.alone_cap_ms or 1
+        contended, cap_ms = not self.alone_cap_ms, self.alone_cap_ms or self.cap_ms
         self.daemon.grant(peer, self.epoch, self.quota_ms, cap_ms=cap_ms, contended=contended, shared=self.shared)
 
     def serve(self, process: subprocess.Popen[str], until: Callable[[], object] = lambda: False) -> None:
@@ -316,6 +317,21 @@ def test_a_grant_whose_lease_ran_out_while_the_process_was_frozen_lets_go_of_not
     assert len(stale) == 2
     assert [one for one in keeper.segments if stale[0] <= one.start_ns < stale[1]] == []
     assert keeper.outside() == []
+
+
+def test_a_host_that_goes_away_leaves_all_its_work_to_the_device(
+    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
+) -> None:
+    """4 ms of kernels at once, in turns of 1.5 ms, then 3 ms on the host: held while others have the card."""
+    path = folder / "counts"
+    process = run(guest_binary, "held", path, "away")
+    keeper = Keeper(daemon, sim, quota_ms=1.5)
+    held: list[int] = []
+    keeper.before_giving = lambda: held.append(counts_in(path)[0] - keeper.kernels())
+    keeper.serve(process, lambda: sum(count >= 20 for count in held) >= 20)
+    finish(process, folder)
+    assert keeper.outside() == []
+    assert not any(flags & lib.WIRE_RETURN_UNCONFIRMED for flags in keeper.flags)
 
 
 def test_nothing_is_held_in_a_process_for_whose_events_others_may_wait(

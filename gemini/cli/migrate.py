@@ -103,8 +103,7 @@ def _converted(text: str, where: str, spelling: str) -> str:
             raise Problem(
                 f"{where}: document at line {line}: holds a value that cannot be read: {said}; mend it"
             ) from None
-        if (problem := _unbounded(given)) is not None:
-            raise Problem(f"{where}: document at line {line}: {problem}") from None
+        _expect_bounds(given, f"{where}: document at line {line}")
         fresh = _rewritten(given, f"{where}: line {line}", spelling)
         if fresh is not given:
             begin = "---\n" if part.startswith("---") else ""
@@ -114,21 +113,21 @@ def _converted(text: str, where: str, spelling: str) -> str:
     return "".join(result)
 
 
-def _unbounded(given: Any) -> str | None:
-    """Why a document is none of Kubernetes': what aliases make of it has no end, or it has keys that are no text."""
+def _expect_bounds(given: Any, where: str) -> None:
+    """Refuse what is no document of Kubernetes': what aliases make of it has no end, or a key is no text."""
     left, many = [given], 0
     while left:
         one = left.pop()
         many += 1
         if many > MOST_VALUES:
-            return f"has more than {MOST_VALUES} values, with what its aliases stand for; write them out, or fewer"
+            said = f"has more than {MOST_VALUES} values, with what its aliases stand for"
+            raise Problem(f"{where}: {said}; write them out, or fewer") from None
         if isinstance(one, dict):
             if (key := next((key for key in one if not isinstance(key, str)), None)) is not None:
-                return f"the key {key!r} is no text; write it in quotes"
+                raise Problem(f"{where}: the key {key!r} is no text; write it in quotes") from None
             left += one.values()
         elif isinstance(one, list):
             left += one
-    return None
 
 
 def _rewritten(given: Any, where: str, spelling: str) -> Any:

@@ -44,6 +44,7 @@ CONNECTIONS = 24  # a handshake costs as much as several calls, and more at once
 PAGE = 500  # objects a list answers at once
 WATCH_SECONDS = 300
 QUIET_SECONDS = 150  # bookmarks come about once a minute; a watch that is silent for longer is dead
+NO_SUCH_PATH = b"404 page not found"  # where not even the group of a kind is there
 
 
 class ApiFault(Exception):
@@ -58,6 +59,10 @@ class Refused(ApiFault):
 
 class Unanswered(ApiFault):
     """No answer came: it may have been done."""
+
+
+class Undefined(Unanswered):
+    """The API server knows no such path: nobody has defined the kind (yet)."""
 
 
 class TooOld(ApiFault):
@@ -237,6 +242,8 @@ class Client:
         """Whether the API server has that group and version."""
         try:
             await self.get(f"/apis/{version}")
+        except Undefined:
+            return False
         except Refused as error:
             if error.status == 404:
                 return False
@@ -288,6 +295,8 @@ class Client:
         """All Resizes, by a read that has seen every write answered before; none where nobody has defined them."""
         try:
             return (await self.all_of("Resize"))[0]
+        except Undefined:
+            return []
         except Refused as error:
             if error.status == 404:
                 return []
@@ -392,6 +401,8 @@ class Client:
 
 def _answer(method: str, path: str, status: int, text: bytes) -> Object:
     """The object that the API server answered; raises what it did not do."""
+    if status == 404 and text.strip() == NO_SUCH_PATH:
+        raise Undefined(f"{method} {path}: the API server has no such path")
     try:
         decoded = orjson.loads(text) if text else {}
     except ValueError:

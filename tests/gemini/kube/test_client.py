@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from gemini.kube.client import Client, Refused, TooOld, Unanswered
+from gemini.kube.client import Client, Refused, TooOld, Unanswered, Undefined
 from tests.gemini.kube.apiserver import item, talked
 
 
@@ -63,6 +63,24 @@ def test_reply_that_is_no_object_and_a_dead_server_are_no_answer(tmp_path: Path)
         for name in ("html", "cut"):
             with pytest.raises(Unanswered):
                 await client.pod("ns", name)
+
+    talked(handle, talk, tmp_path)
+
+
+def test_a_kind_whose_group_nobody_defined_has_no_objects(tmp_path: Path) -> None:
+    """An API server says so in plain text; what stands before one may say other things."""
+
+    async def handle(request: web.Request) -> web.Response:
+        return web.Response(status=404, text="404 page not found\n" if "gemini.io" in request.path else "no backend")
+
+    async def talk(client: Client) -> None:
+        assert await client.resizes() == []
+        assert not await client.serves("gemini.io/v1alpha1")
+        with pytest.raises(Undefined):
+            await client.all_of("Resize")
+        with pytest.raises(Unanswered) as raised:
+            await client.pod("ns", "p")
+        assert not isinstance(raised.value, Undefined)
 
     talked(handle, talk, tmp_path)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
 from gemini.kube.client import Client
-from gemini.kube.follow import follow
+from gemini.kube.follow import follow, follow_once_there
 from tests.gemini.kube.apiserver import item, talked
 
 
@@ -62,5 +63,20 @@ def test_follow_goes_on_after_a_closed_watch_and_lists_again_when_it_must(tmp_pa
         await asyncio.wait_for(seen.done.wait(), 60)
         task.cancel()
         assert seen.events == [("list", 10, ["a"]), ("ADDED", "b"), ("list", 10, ["a"]), ("DELETED", "a")]
+
+    talked(handle, talk, tmp_path)
+
+
+def test_a_kind_whose_group_nobody_defined_yet_is_known_to_have_no_objects(tmp_path: Path) -> None:
+    async def handle(request: web.Request) -> web.Response:
+        return web.Response(status=404, text="404 page not found\n")
+
+    async def talk(client: Client) -> None:
+        synced = asyncio.Event()
+        following = asyncio.ensure_future(
+            follow_once_there(client, "Resize", Seen(1), synced, logging.getLogger("follow"))
+        )
+        await asyncio.wait_for(synced.wait(), 20)
+        following.cancel()
 
     talked(handle, talk, tmp_path)

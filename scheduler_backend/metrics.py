@@ -156,7 +156,7 @@ def owed(server: Server, tenant: str, gpu: int) -> float:
     """Its part of the time in which it wants the card: its request; its limit, where the limits of those that have
     processes leave the card idle, for nobody else may take that."""
     spec = server.node.tenants[tenant]
-    return (spec.request_ppm if server.node.machines[gpu].is_full() else spec.limit_ppm) / 1e6
+    return (spec.request_ppm if server.node.machines[gpu].tenants.is_full() else spec.limit_ppm) / 1e6
 
 
 def missed(server: Server, tenant: str, gpu: int) -> float:

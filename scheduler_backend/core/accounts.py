@@ -15,6 +15,7 @@ from scheduler_backend.core.reservation import GangReservation
 from scheduler_backend.core.restart import RestartBarrier
 from scheduler_backend.core.seat import BESIDE, Member, Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
+from scheduler_backend.core.tenants import Tenants
 
 WEIGH_NS = 60_000_000_000  # for so long after a tenant's word counted the card is asked what each used
 USED_DIVISOR = 2  # at least this part of what it held counts as used, whatever it says
@@ -27,8 +28,7 @@ class Accounts:
         self.gpu = gpu
         self.policy = policy
         self.now_ns = now_ns
-        self.seats: dict[str, Seat] = {}
-        self.waiting: dict[str, Seat] = {}
+        self.tenants = Tenants(policy)
         self.virtual_now = 0
         self.virtual_best_effort = 0
         self.virtual_steady = 0  # for which all that have processes are always active
@@ -67,9 +67,7 @@ class Accounts:
         self.seeing = False  # ... to be seen alone; it lags behind nothing
         self.weigh_until_ns = 0  # until then the card is to say what each used (witness.py)
         self.measuring = False  # all have turns, so that duties are known
-        self._clients: dict[int, Seat] = {}
         self._epochs = epochs
-        self.arrivals = 0
         self._actions: list[ev.Action] = []
 
     def _advance(self, now_ns: int) -> None:
@@ -81,7 +79,7 @@ class Accounts:
         if held_ns <= 0:
             return
         if holder is None:
-            if self.sharing and not self.waiting:
+            if self.sharing and not self.tenants.waiting:
                 self._move_beside(min(held_ns, self.policy.shared_lease_ns))
             return
         if held_ns > self.policy.lease_margin_ns:
@@ -97,7 +95,7 @@ class Accounts:
         if holder.request_ppm:
             self._move_now(holder, held_ns)
         else:
-            others = sum(1 for seat in self.waiting.values() if not seat.request_ppm)
+            others = sum(1 for seat in self.tenants.waiting.values() if not seat.request_ppm)
             self.virtual_best_effort += held_ns * SCALE // (WHOLE_PPM * (1 + others))
 
     def _move_beside(self, span_ns: int) -> None:
@@ -129,7 +127,9 @@ class Accounts:
             # server would still be at its last burst, so its request counts as that of an active one: else now would
             # hurry on, and who pauses after each burst would be owed the next before others had their part.
             now, idle = self.virtual_now, State.IDLE
-            ahead = [s.clock for s in self.seats.values() if s.state is idle and s.request_ppm and s.clock > now]
+            ahead = [
+                s.clock for s in self.tenants.seats.values() if s.state is idle and s.request_ppm and s.clock > now
+            ]
             piece_ns = held_ns
             if ahead:
                 piece_ns = min(held_ns, -(-(min(ahead) - self.virtual_now) * active_ppm // SCALE))
@@ -147,25 +147,16 @@ class Accounts:
         Where a limit does bind, the others get ahead of now, and pick() moves now on to them.
         """
         total = 0
-        for seat in self.seats.values():
+        for seat in self.tenants.seats.values():
             rival = seat.state is not State.IDLE and seat.state not in BESIDE
             if rival or seat.clock > self.virtual_now or seat.name in self.returning:
                 total += seat.request_ppm
         return total
 
-    @property
-    def others(self) -> int:
-        """How many tenants one shares this GPU with: those with processes."""
-        return sum(1 for seat in self.seats.values() if seat.members) - 1
-
     @staticmethod
     def is_limited(seat: Seat) -> bool:
         """Has it a limit below the whole?"""
         return seat.limit_ppm < WHOLE_PPM
-
-    def is_full(self) -> bool:
-        """Do the limits of those that have processes let them fill the card? Else it has time that nobody may have."""
-        return sum(seat.limit_ppm for seat in self.seats.values() if seat.members) >= WHOLE_PPM
 
     def _measure_hop(self, seat: Seat, span_ns: int, event: ev.TokenReturned) -> None:
         """What lies between our view of a grant, `span_ns`, and the client's own (receipt to drain confirmed): two
@@ -180,7 +171,7 @@ class Accounts:
         """
         held_ns = event.held_ns
         if held_ns > 0:
-            if self.is_limited(seat) and seat.duty.believed and not self.is_full():
+            if self.is_limited(seat) and seat.duty.believed and not self.tenants.is_full():
                 held_ns = min(held_ns, event.busy_ns or held_ns)
             self.delay.observe(seat.name, span_ns, held_ns, self.contended)
 
@@ -193,7 +184,7 @@ class Accounts:
         """
         if not (busy_ns and self.is_limited(seat) and self.policy.shared_limits and seat.duty.believed):
             return
-        if self.is_full():
+        if self.tenants.is_full():
             return
         unused_ns = seat.held_ns - max(busy_ns, seat.held_ns // USED_DIVISOR)
         unused_ns = max(unused_ns, -self.policy.hop_alone_most_ns)  # below 0: it worked while its time passed for a hop
@@ -248,14 +239,14 @@ class Accounts:
 
     def usage_ns(self, name: str, now_ns: int) -> tuple[int, int]:
         """Held time of a tenant up to now: of all time, and within the last window."""
-        seat = self.seats[name]
+        seat = self.tenants.seats[name]
         running_ns = max(0, now_ns - max(self.now_ns, self.charge_from_ns)) if seat is self.holder else 0
         return seat.window.total_ns + running_ns, min(seat.window.used_ns(now_ns) + running_ns, self.policy.window_ns)
 
     def debt_ns(self, name: str, now_ns: int) -> int:
         """How long from now on a tenant waits at most until it is owed something, and its bucket is full again: what it
         has had before it was its. Were all of the GPU promised to somebody else who wants it, so long; else shorter."""
-        seat = self.seats[name]
+        seat = self.tenants.seats[name]
         unseen_ns = max(0, now_ns - max(self.now_ns, self.charge_from_ns)) if seat is self.holder else 0
         for member in seat.with_standing(Standing.STRAY):
             if member.stray_since_ns:

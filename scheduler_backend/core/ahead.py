@@ -18,6 +18,7 @@ from scheduler_backend.core.quota import is_brief
 from scheduler_backend.core.reservation import GangReservation
 from scheduler_backend.core.seat import Member, Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
+from scheduler_backend.core.tenants import Tenants
 
 NEVER_NS = (1 << 63) - 1
 # Of a tenant's processes that wait so many are told ahead, for each that comes to wait makes the order another one: of
@@ -32,19 +33,15 @@ class Books(Protocol):
     policy: Policy
     now_ns: int
     epoch: int
-    seats: dict[str, Seat]
+    tenants: Tenants
     charge_from_ns: int
     quota_until_ns: int
     contended: bool
     reservation: GangReservation
     holder: Seat | None
-    waiting: dict[str, Seat]
     sharing: dict[str, Seat]
     virtual_now: int
-    arrivals: int
 
-    @property
-    def others(self) -> int: ...
     @property
     def lead_ns(self) -> int: ...
     def need_ns(self, seat: Seat) -> int: ...
@@ -72,7 +69,7 @@ def next_order(machine: Books) -> Prepare | None:
     if following is None:
         wanting_from_ns = NEVER_NS
         end_ns = machine.now_ns
-        ready = [seat for seat in machine.waiting.values() if not seat.throttled]
+        ready = machine.tenants.ready()
         following, _ = pick_at(machine, holder, ready, end_ns)
     if following is None or following.gang:
         return None
@@ -112,25 +109,25 @@ def orders_behind(machine: Books, order: Prepare) -> list[Prepare]:
     assert holder is not None
     if order.not_before_ns or order.wanting_from_ns in (0, NEVER_NS) or not ORDERINGS[policy.ordering].plans_ahead:
         return []
-    for seat in machine.seats.values():
+    for seat in machine.tenants.seats.values():
         if not seat.request_ppm or seat.limit_ppm < WHOLE_PPM or seat.latency or seat.gang:
             return []
     at_ns = max(machine.now_ns, machine.quota_until_ns)
     left_ns = at_ns - min(at_ns, max(machine.now_ns, machine.charge_from_ns))
-    active_ppm, arrived = machine.active_ppm(), machine.arrivals + 1
-    waiting = list(machine.waiting.values())
+    active_ppm, arrived = machine.active_ppm(), machine.tenants.arrivals + 1
+    waiting = list(machine.tenants.waiting.values())
     held = [_Turn(holder, left_ns, max(0, at_ns - machine.charge_from_ns), at_ns, arrived)]
     virtual_now = machine.virtual_now + left_ns * SCALE // active_ppm
     virtual_now = moved_on([*waiting, holder], virtual_now, policy)
     found: list[Prepare] = []
     while len(found) + 1 < policy.ahead and len(order.clients) == 1:
         at_ns, arrived = at_ns + order.quota_ns + HANDOVER_NS, arrived + 1
-        turn = machine.seats[order.tenant]
+        turn = machine.tenants.seats[order.tenant]
         waiting.remove(turn)
         held.append(_Turn(turn, order.quota_ns, order.quota_ns, at_ns, arrived))
         virtual_now += order.quota_ns * SCALE // active_ppm
         rivals = [*waiting, *(each.seat for each in held)]
-        first, virtual_now = pick(rivals, virtual_now, policy, at_ns, machine.others)
+        first, virtual_now = pick(rivals, virtual_now, policy, at_ns, machine.tenants.others)
         if first is None or first not in waiting:
             break
         contended, cap_ns = machine.shape_of(first)
@@ -208,7 +205,7 @@ def same_grant(known: Prepare, order: Prepare) -> bool:
 
 def _following(machine: Books, holder: Seat, end_ns: int) -> Seat | None:
     """Who would be picked at `end_ns` if the holder then waited again at once, and nobody else came."""
-    rivals = [seat for seat in machine.waiting.values() if not seat.throttled or seat.resume_ns <= end_ns]
+    rivals = [seat for seat in machine.tenants.waiting.values() if not seat.throttled or seat.resume_ns <= end_ns]
     if not rivals:
         return None
     # Where its limit will bind, the holder is no rival: it would rest first.
@@ -226,7 +223,7 @@ def pick_at(machine: Books, holder: Seat, rivals: list[Seat], end_ns: int) -> tu
     """
     left_ns = end_ns - min(end_ns, max(machine.now_ns, machine.charge_from_ns))
     virtual_end = machine.virtual_now + (left_ns * SCALE // machine.active_ppm() if holder.request_ppm else 0)
-    turn = _Turn(holder, left_ns, max(0, end_ns - machine.charge_from_ns), end_ns, machine.arrivals + 1)
-    first, virtual_then = pick(rivals, virtual_end, machine.policy, end_ns, machine.others)
+    turn = _Turn(holder, left_ns, max(0, end_ns - machine.charge_from_ns), end_ns, machine.tenants.arrivals + 1)
+    first, virtual_then = pick(rivals, virtual_end, machine.policy, end_ns, machine.tenants.others)
     turn.undo()
     return first, virtual_then - virtual_end

@@ -51,7 +51,7 @@ class Company(Tenure):
                 self.move(seat, Close(ev.LIMIT))
             else:
                 again_ns = earliest(again_ns, spent_ns)
-        for seat in [*self.waiting.values(), *self.paused.values()]:
+        for seat in [*self.tenants.waiting.values(), *self.paused.values()]:
             if seat.name not in self.host_bound:
                 continue
             rested_ns = self.rested_at_ns(seat)
@@ -74,7 +74,7 @@ class Company(Tenure):
         policy = self.policy
         if not policy.shared or not ORDERINGS[policy.ordering].shares or self.reservation.gang or self.barred():
             return False
-        for seat in self.seats.values():
+        for seat in self.tenants.seats.values():
             limited = self.is_limited(seat) and not (policy.shared_limits and seat.name in self.host_bound)
             limited = limited and (seat.state is not State.IDLE or seat.seen_ns >= self.now_ns - LIMITED_NS)
             if seat.members and (limited or seat.gang or seat.together):
@@ -90,11 +90,13 @@ class Company(Tenure):
         """Does one want to run that is promised nothing? Who has the card to itself but for that leaves it the pauses
         between turns; of an endless grant beside others it would get nothing.
         """
-        wants = [*self.waiting.values(), self.holder] if self.holder is not None else self.waiting.values()
+        wants = (
+            [*self.tenants.waiting.values(), self.holder] if self.holder is not None else self.tenants.waiting.values()
+        )
         return any(not seat.request_ppm and seat.name not in self.host_bound for seat in wants)
 
     def _active(self) -> list[Seat]:
-        return [seat for seat in self.seats.values() if seat.state is not State.IDLE and seat.request_ppm]
+        return [seat for seat in self.tenants.seats.values() if seat.state is not State.IDLE and seat.request_ppm]
 
     def _fresh_until_ns(self) -> int:
         """Until when all duties are known; of those that are there now."""
@@ -115,7 +117,7 @@ class Company(Tenure):
         lags: list[tuple[int, str]] = []
         unknown: list[tuple[int, str]] = []
         period_ns = self._period_ns()
-        waiting = [seat for seat in self.waiting.values() if seat.name in self.host_bound]
+        waiting = [seat for seat in self.tenants.waiting.values() if seat.name in self.host_bound]
         for seat in (*self.sharing.values(), *self.paused.values(), *waiting):
             if not self.rests(seat) and not self.rests_at_limit(seat):
                 lags.append((seat.ahead_ns, seat.name))
@@ -126,7 +128,7 @@ class Company(Tenure):
         due_ns, alone = min(unknown, default=(self.now_ns, ""))
         if self.favoured:
             ahead_ns = next((ahead_ns for ahead_ns, name in lags if name == self.favoured), 0)
-            unseen = any(name == self.favoured and self._is_unseen(self.seats[name]) for _, name in unknown)
+            unseen = any(name == self.favoured and self._is_unseen(self.tenants.seats[name]) for _, name in unknown)
             if (unseen if self.seeing else ahead_ns < 0) and self.now_ns < self.favoured_until_ns:
                 return
             if self.seeing:
@@ -143,7 +145,7 @@ class Company(Tenure):
         """The one that was to be seen alone may not have been: its time was over, somebody came between, or it left. It
         has no more of the others' time for that before all are due again, or who comes and goes would have all of it.
         """
-        seat = self.seats.get(self.favoured)
+        seat = self.tenants.seats.get(self.favoured)
         if seat is not None and self._is_unseen(seat):
             if seat.quiet:
                 seat.duty.put_off(self.now_ns)

@@ -256,7 +256,7 @@ class Gangs:
             room_ns = max(room_ns, policy.quota_ns)
         ready = [seat for seat in self._rivals(gang, gpu) if not seat.gang]
         if room_ns >= policy.least_quota_ns and ready:
-            first, machine.virtual_now = pick(ready, machine.virtual_now, policy, now_ns, machine.others)
+            first, machine.virtual_now = pick(ready, machine.virtual_now, policy, now_ns, machine.tenants.others)
             assert first is not None
             quota_ns = min(room_ns, machine.quota_from(first, True, now_ns))
             self._direct(gpu, self._mover(machine, first, quota_ns))
@@ -321,7 +321,7 @@ class Gangs:
 
     def _charge(self, gang: Gang, machine: Residents) -> None:
         """For the time that a token was kept for a gang which held others: nobody else could have it."""
-        seat = machine.seats.get(gang.name)
+        seat = machine.tenants.seats.get(gang.name)
         if gang.parts and machine.reservation.gang == gang.name and machine.holder is None and seat is not None:
             kept_ns = self._now_ns - max(machine.free_since_ns, gang.taken_ns)
             seat.clock += virtual(max(0, kept_ns), seat.weight_ppm)
@@ -335,7 +335,7 @@ class Gangs:
 
     # --- looks ------------------------------------------------------------------------------------------------------
     def _seat(self, gang: Gang, gpu: int) -> Seat:
-        return self._machines[gpu].seats[gang.name]
+        return self._machines[gpu].tenants.seats[gang.name]
 
     def _holds(self, gang: Gang, gpu: int) -> bool:
         return self._machines[gpu].holder is self._seat(gang, gpu)
@@ -348,7 +348,7 @@ class Gangs:
         return min(since, default=0), gang.name
 
     def _rivals(self, gang: Gang, gpu: int) -> list[Seat]:
-        waiting: Iterable[Seat] = self._machines[gpu].waiting.values()
+        waiting: Iterable[Seat] = self._machines[gpu].tenants.waiting.values()
         return [seat for seat in waiting if seat.name != gang.name and not seat.throttled]
 
     def _end_ns(self, machine: Residents) -> int:

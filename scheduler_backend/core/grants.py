@@ -11,7 +11,7 @@ from typing import Final
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.limits import Limits
 from scheduler_backend.core.quota import is_brief, of_several
-from scheduler_backend.core.seat import Member, Seat, Standing, State
+from scheduler_backend.core.seat import Member, Seat, Standing
 from scheduler_backend.core.tenant import WHOLE_PPM
 
 JOINS_MOST: Final = 8  # of one contended grant; each costs two messages, and a tenant has 1000 a second
@@ -24,7 +24,7 @@ class Grants(Limits):
     def shape_of(self, seat: Seat) -> tuple[bool, int]:
         """How its grants look now: whether they end, and how much work may be in flight."""
         policy = self.policy
-        others, company_cap_ns = self._company(seat)
+        others, company_cap_ns = self.tenants.company(seat, self.now_ns)
         contended = others > 0 or seat.together
         if company_cap_ns:
             return contended, company_cap_ns
@@ -57,7 +57,7 @@ class Grants(Limits):
         member.epoch = self.epoch
         member.granted_ns = self.now_ns
         member.base_ns, member.used_ns = -1, 0
-        member.used_at_ns, member.metered_ns = self.now_ns, self._clients[member.client].metered_ns
+        member.used_at_ns, member.metered_ns = self.now_ns, self.tenants.by_client[member.client].metered_ns
         member.lease_until_ns = self.now_ns + lease_ns
         member.asks_again = False
         ends = self.contended or admitted or self._limited()
@@ -115,19 +115,11 @@ class Grants(Limits):
         self._wait(seat)
 
     def _wait(self, seat: Seat) -> None:
-        seat.state = State.WAITING
-        self.arrivals += 1
-        seat.arrived = self.arrivals
-        seat.waiting_since_ns = self.now_ns
-        seat.wait_from(self.now_ns)
-        self.waiting[seat.name] = seat
+        self.tenants.wait(seat, self.now_ns)
         self._throttle(seat)
 
     def _rest(self, seat: Seat) -> None:
-        seat.state = State.IDLE
-        seat.rested_ns = self.now_ns
-        seat.woken = False
-        self.waiting.pop(seat.name, None)
+        self.tenants.rest(seat, self.now_ns)
         self.paused.pop(seat.name, None)
 
     def _after_hold(self, seat: Seat) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from scheduler_backend.core.accounts import Accounts
 from scheduler_backend.core.policy import virtual
-from scheduler_backend.core.quota import BRIEF_DIVISOR, is_brief, turn, whole_turn
+from scheduler_backend.core.quota import BRIEF_DIVISOR, is_brief
 from scheduler_backend.core.seat import Member, Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
 
@@ -24,7 +24,7 @@ class Limits(Accounts):
         for, and a smooth pace matters: steps so long that it pauses for about alone_stall_ns.
         """
         policy = self.policy
-        others, _ = self._company(seat)
+        others, _ = self.tenants.company(seat, self.now_ns)
         if others:
             waits_ns = policy.quota_ns * 11 // 10
             need_ns = waits_ns * WHOLE_PPM // (WHOLE_PPM + others * seat.limit_ppm)
@@ -62,26 +62,9 @@ class Limits(Accounts):
         nothing flows into the buckets meanwhile. Who paid for his own hand-overs instead paid for more than his part of
         them where his turns are short, or where turns alternate with those of one that owns more.
         """
-        for seat in self.seats.values():
+        for seat in self.tenants.seats.values():
             if seat.limit_ppm < WHOLE_PPM:
                 seat.credit -= self.hop_ns * seat.limit_ppm
-
-    def _company(self, seat: Seat) -> tuple[int, int]:
-        """How many others may come, and the cap where one of them should not wait behind a long queue of kernels; 0:
-        none such.
-        """
-        policy = self.policy
-        since_ns = self.now_ns - policy.company_ns
-        others, latency, short = 0, False, False
-        for other in self.seats.values():
-            if other is not seat and other.members and (other.state is not State.IDLE or other.seen_ns >= since_ns):
-                others += 1
-                if other.request_ppm:  # who is promised nothing is let in when these want nothing, and waits for none
-                    latency = latency or other.latency
-                    short = short or 0 < other.burst_ns < policy.short_burst_ns
-        if latency and not seat.latency:
-            return others, policy.cap_prompt_ns
-        return others, policy.cap_short_ns if latency or short else 0
 
     @property
     def lead_ns(self) -> int:
@@ -115,18 +98,6 @@ class Limits(Accounts):
             quota_ns = self.policy.alone_quota_ns
         return self._until_resumed(seat, quota_ns, start_ns)
 
-    def _share_turns(self) -> None:
-        """Somebody came, changed or went: how long the turns of those with processes are now."""
-        promised = [seat for seat in self.seats.values() if seat.members and seat.request_ppm]
-        requests = [seat.request_ppm for seat in promised]
-        sum_ppm, count = sum(requests), len(requests)
-        self.resident_ppm = sum_ppm or WHOLE_PPM
-        bound = any(seat.limit_ppm * sum_ppm <= seat.request_ppm * WHOLE_PPM for seat in promised)
-        whole_ns = whole_turn(self.policy.quota_ns, requests, bound)
-        for seat in self.seats.values():
-            if seat.members:
-                seat.turn_ns = turn(whole_ns, seat.request_ppm, sum_ppm, count)
-
     def _until_resumed(self, seat: Seat, quota_ns: int, start_ns: int) -> int:
         """No longer than until a tenant has rested enough at its limit that would come then: a wait could cost it its
         share. Half a quota at least, for its bucket has room for so much of a wait: cut to the shortest quota, grants
@@ -134,7 +105,7 @@ class Limits(Accounts):
         on even so is not worth a drain.
         """
         ahead_ns = max(0, start_ns - self.now_ns) if seat is self.holder else 0
-        for other in self.waiting.values():
+        for other in self.tenants.waiting.values():
             if not other.throttled or not other.request_ppm:
                 continue
             at_ns = max(self.policy.quota_ns // 2, other.resume_ns - start_ns)

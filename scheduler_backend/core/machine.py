@@ -31,7 +31,7 @@ from scheduler_backend.core.ahead import next_order, orders_behind, same_grant
 from scheduler_backend.core.moves import Drained, Take
 from scheduler_backend.core.policy import moved_on, pick
 from scheduler_backend.core.residents import Residents
-from scheduler_backend.core.seat import Standing, State
+from scheduler_backend.core.seat import Seat, Standing, State
 from scheduler_backend.core.sharing import BUSY
 from scheduler_backend.core.tenant import WHOLE_PPM
 from scheduler_backend.core.tenure import earliest
@@ -65,7 +65,7 @@ class TokenMachine(Residents):
             _NODE_EVENTS[kind](self, event)
             if kind is ev.TenantAdded or kind is ev.TenantChanged or kind is ev.TenantRemoved:
                 self._share_free()
-            self._share_turns()
+            self.resident_ppm = self.tenants.share_turns()
         self._settle()
         return actions
 
@@ -81,7 +81,7 @@ class TokenMachine(Residents):
         return actions
 
     def _message(self, event: Any) -> None:
-        seat = self._clients.get(event.client)
+        seat = self.tenants.by_client.get(event.client)
         if seat is None:
             raise ev.RemoteProtocolError(f"client {event.client} has not said Hello for GPU {self.gpu}")
         kind = type(event)
@@ -98,7 +98,7 @@ class TokenMachine(Residents):
     # --- after each event -------------------------------------------------------------------------------------------
     def _settle(self) -> None:
         """The next holder, preemption, prolongation; then when to come back."""
-        for seat in self.waiting.values():
+        for seat in self.tenants.waiting.values():
             if seat.throttled and seat.resume_ns - self.policy.resume_early_ns <= self.now_ns:
                 self._throttle(seat)
         wake_ns = self._share()
@@ -106,13 +106,13 @@ class TokenMachine(Residents):
         if self.holder is None and not self.reservation.gang and not self.barred() and not self.held_up():
             ready = [
                 seat
-                for seat in self.waiting.values()
+                for seat in self.tenants.waiting.values()
                 if not seat.throttled and seat.name not in self.reservation.passed
             ]
             if self.sharing:  # best effort runs when nobody else can
                 ready = [seat for seat in ready if seat.request_ppm]
             if ready:
-                first, virtual_now = pick(ready, self.virtual_now, self.policy, self.now_ns, self.others)
+                first, virtual_now = pick(ready, self.virtual_now, self.policy, self.now_ns, self.tenants.others)
                 assert first is not None
                 if first.gang:
                     self.reservation.nominee = first
@@ -128,7 +128,7 @@ class TokenMachine(Residents):
         elif self.barred():
             wake_ns = self.restart.until_ns
         else:
-            for seat in self.waiting.values():
+            for seat in self.tenants.waiting.values():
                 wake_ns = earliest(wake_ns, seat.resume_ns)
             wake_ns = earliest(wake_ns, self.reservation.until_ns)
         if self.sharing:
@@ -183,29 +183,40 @@ class TokenMachine(Residents):
         if self.behind:
             following = self.behind.pop(0)
             self.prepared = following._replace(after=0, wanting_from_ns=self.now_ns + following.wanting_from_ns)
-        for seat in self.waiting.values():
+        for seat in self.tenants.waiting.values():
             if seat.throttled and seat.resume_ns - self.policy.resume_early_ns <= self.now_ns:
                 self._throttle(seat)
         holder = self.holder
         self.move(holder, Drained())
-        ready = [seat for seat in self.waiting.values() if not seat.throttled]
+        ready = self.tenants.ready()
         if self.now_ns < order.wanting_from_ns:
             self.returning.pop(holder.name, None)  # it wants no more, or there would be no hand-over
         elif holder.name in self.returning:  # it counts as one that waits, as it does where its Return is heard first
             ready.append(holder)
         self.virtual_now = moved_on(ready, self.virtual_now, self.policy)
-        self.move(self.seats[order.tenant], Take(order.epoch, order.quota_ns))
+        self.move(self.tenants.seats[order.tenant], Take(order.epoch, order.quota_ns))
+
+    # --- for those outside ------------------------------------------------------------------------------------------
+    @property
+    def seats(self) -> dict[str, Seat]:
+        """Its tenants, by name."""
+        return self.tenants.seats
+
+    @property
+    def waiting(self) -> dict[str, Seat]:
+        """Those that wait for the token, by name, in their order."""
+        return self.tenants.waiting
 
     def parts(self) -> tuple[Any, ...]:
         """Its parts, each of which owns its data; for who keeps or restores all of it (snapshot.py)."""
-        return (self.delay, self.restart, self.reservation)
+        return (self.tenants, self.delay, self.restart, self.reservation)
 
     # --- proof ------------------------------------------------------------------------------------------------------
     def check(self) -> None:
         """Assert the invariants; for tests and the debug flag."""
-        holding = [seat for seat in self.seats.values() if seat.state in (State.HOLDING, State.CLOSING)]
+        holding = [seat for seat in self.tenants.seats.values() if seat.state in (State.HOLDING, State.CLOSING)]
         assert holding == ([self.holder] if self.holder else []), "the holder is the one tenant that holds"
-        for seat in self.seats.values():
+        for seat in self.tenants.seats.values():
             holds = seat.with_standing(Standing.HOLDS)
             shares = seat.state in (State.SHARED, State.LEAVING)
             assert bool(holds) == (seat is self.holder or shares), f"{seat.name}: {len(holds)} hold; {seat.tell()}"
@@ -213,21 +224,29 @@ class TokenMachine(Residents):
             assert all(member.epoch == epoch for member in holds), f"{seat.name} holds an old epoch"
             assert (seat.name in self.sharing) == shares, f"{seat.name} is not where it runs beside others"
             assert (seat.name in self.paused) == (seat.state is State.PAUSED), f"{seat.name} is not where it pauses"
-            assert (seat.name in self.waiting) == (seat.state is State.WAITING), f"{seat.name} is not where it waits"
+            assert (seat.name in self.tenants.waiting) == (seat.state is State.WAITING), (
+                f"{seat.name} is not where it waits"
+            )
             if seat.state in (State.WAITING, State.PAUSED):
                 assert seat.with_standing(Standing.WAITS), f"{seat.name} waits for nobody"
             elif seat.state is State.IDLE:
                 assert not seat.with_standing(Standing.WAITS), f"{seat.name} was forgotten; {seat.tell()}"
             used_ns = seat.window.used_ns(self.now_ns)
             assert 0 <= used_ns <= self.policy.window_ns, f"{seat.name} used {used_ns} ns of its window"
-            assert all(self._clients[client] is seat for client in seat.members), "a client of two tenants"
-        assert sum(seat.request_ppm for seat in self.seats.values()) <= WHOLE_PPM, "more is promised than there is"
+            assert all(self.tenants.by_client[client] is seat for client in seat.members), "a client of two tenants"
+        assert sum(seat.request_ppm for seat in self.tenants.seats.values()) <= WHOLE_PPM, (
+            "more is promised than there is"
+        )
         beside = self.favoured in ("", BUSY) or self.favoured in self.sharing or self.favoured in self.paused
         assert beside, f"others make room for {self.favoured}, which is not there"
         if self.holder is None and not self.restart.unheard:
-            idle = bool(self.reservation.gang) or all(seat.throttled or seat.gang for seat in self.waiting.values())
+            idle = bool(self.reservation.gang) or all(
+                seat.throttled or seat.gang for seat in self.tenants.waiting.values()
+            )
             idle = (
-                idle or self.held_up() or (bool(self.sharing) and not any(s.request_ppm for s in self.waiting.values()))
+                idle
+                or self.held_up()
+                or (bool(self.sharing) and not any(s.request_ppm for s in self.tenants.waiting.values()))
             )
             assert idle, "the token is idle and somebody may run"
 

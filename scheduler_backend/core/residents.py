@@ -6,7 +6,7 @@ from scheduler_backend.core import events as ev
 from scheduler_backend.core.company import Company
 from scheduler_backend.core.moves import Recall
 from scheduler_backend.core.policy import best_effort_ppm
-from scheduler_backend.core.seat import BESIDE, Member, Seat, Standing, State
+from scheduler_backend.core.seat import BESIDE, Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM, TenantSpec
 
 
@@ -17,13 +17,13 @@ class Residents(Company):
         seat = Seat(event.spec, self.policy, self.now_ns)
         seat.clock = self.virtual_now if seat.request_ppm else self.virtual_best_effort
         seat.steady = self.virtual_steady
-        self.seats[seat.name] = seat
+        self.tenants.add(seat)
 
     def _share_free(self) -> None:
         """Somebody came, changed or went: what best effort counts as now."""
-        shares = [(0 if seat.best_effort else seat.request_ppm, seat.limit_ppm) for seat in self.seats.values()]
+        shares = [(0 if seat.best_effort else seat.request_ppm, seat.limit_ppm) for seat in self.tenants.seats.values()]
         part_ppm = best_effort_ppm(shares)
-        for seat in self.seats.values():
+        for seat in self.tenants.seats.values():
             if seat.best_effort and seat.request_ppm != min(part_ppm, seat.limit_ppm):
                 self._weigh(seat, min(part_ppm, seat.limit_ppm))
 
@@ -44,7 +44,7 @@ class Residents(Company):
 
     def _tenant_changed(self, event: ev.TenantChanged) -> None:
         spec: TenantSpec = event.spec
-        seat = self.seats[spec.name]
+        seat = self.tenants.seats[spec.name]
         if seat.limit_ppm < WHOLE_PPM:
             seat.fill(self.now_ns, self._bucket(seat)[0])
         seat.filled_ns = self.now_ns
@@ -57,7 +57,7 @@ class Residents(Company):
             self.move(seat, Recall(ev.LIMIT))
 
     def _tenant_removed(self, event: ev.TenantRemoved) -> None:
-        seat = self.seats.pop(event.name)
+        seat = self.tenants.remove(event.name)
         self.delay.forget(event.name)
         self.host_bound.discard(event.name)
         for client in list(seat.members):
@@ -65,7 +65,7 @@ class Residents(Company):
             self._client_died(ev.ClientDied(client))
 
     def _client_joined(self, event: ev.ClientJoined) -> None:
-        seat = self.seats[event.tenant]
+        seat = self.tenants.seats[event.tenant]
         epoch = dict(event.held).get(self.gpu, 0)
         known = seat.members.get(event.client)
         seat.seen_ns = self.now_ns
@@ -87,8 +87,7 @@ class Residents(Company):
             if self.closing_ns:
                 self._actions.append(ev.Revoke(event.client, self.gpu, self.epoch, ev.PREEMPT))
             return
-        seat.members[event.client] = member = Member(event.client)
-        self._clients[event.client] = seat
+        member = self.tenants.join(seat, event.client)
         if epoch:
             member.epoch = epoch
             member.granted_ns = member.lease_until_ns = self.now_ns  # when, is not known
@@ -96,7 +95,7 @@ class Residents(Company):
             self._actions.append(ev.Revoke(event.client, self.gpu, epoch, ev.LEASE))
         else:
             self.restart.hear(event.client)
-        for other in self.waiting.values():
+        for other in self.tenants.waiting.values():
             if other.throttled:
                 self._throttle(other)  # beside others the pace is another
         holder = self.holder
@@ -108,7 +107,7 @@ class Residents(Company):
 
     def _client_died(self, event: ev.ClientDied) -> None:
         self.restart.hear(event.client)
-        seat = self._clients.pop(event.client, None)
+        seat = self.tenants.leave(event.client)
         if seat is not None:
             self.returning.pop(seat.name, None)
             member = seat.members[event.client]

@@ -201,7 +201,7 @@ class Rows(Sharing):
         now_ns = self.now_ns
         if seat.limit_ppm < WHOLE_PPM:
             seat.fill(now_ns, self._bucket(seat)[0])
-        del self.waiting[seat.name]
+        del self.tenants.waiting[seat.name]
         self.holder = seat
         self.epoch = event.epoch or self._epochs.take()
         seat.alone_epoch = 0 if self.sharing else self.epoch
@@ -212,7 +212,7 @@ class Rows(Sharing):
         self.quota_until_ns = now_ns + quota_ns
         self.hop_ns = self.delay.uncharged_ns(seat.name, quota_ns, seat.held_ns, self.contended)
         self.charge_from_ns = now_ns + self.hop_ns
-        if self.contended and self.is_full():
+        if self.contended and self.tenants.is_full():
             self._hold_back()
         self.closing_ns = self.settled_until_ns = self.silent = 0
         self._busy_ns = self._launches = 0

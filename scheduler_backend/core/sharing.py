@@ -71,7 +71,7 @@ class Sharing(Grants):
         whole_ppm = busy_ppm = 0
         bound: list[Seat] = []
         busy: list[Seat] = []
-        for seat in self.seats.values():
+        for seat in self.tenants.seats.values():
             if seat.state is State.IDLE or not seat.request_ppm:
                 continue
             if seat.name not in self.host_bound:
@@ -106,7 +106,7 @@ class Sharing(Grants):
         """How far the busy ones are ahead; below 0: they lag, or one of them does by more than its turns explain."""
         lags = [
             seat.ahead_ns + seat.quota_ns
-            for seat in (*self.waiting.values(), *([self.holder] if self.holder is not None else []))
+            for seat in (*self.tenants.waiting.values(), *([self.holder] if self.holder is not None else []))
             if seat.request_ppm and seat.name not in self.host_bound
         ]
         return min([self.busy_ahead_ns, *lags])
@@ -243,7 +243,7 @@ class Sharing(Grants):
 
     def _weighed(self, event: ev.Weighed) -> None:
         """The card says what the tenant used of the time since it said so last: does what it was charged cover that?"""
-        seat = self.seats.get(event.tenant)
+        seat = self.tenants.seats.get(event.tenant)
         if seat is None:
             return
         for member in seat.with_standing(Standing.STRAY):
@@ -262,16 +262,11 @@ class Sharing(Grants):
             self.host_bound.discard(seat.name)
 
     # --- grants -----------------------------------------------------------------------------------------------------
-    def _has_latency(self) -> bool:
-        """Is one of class latency there that may come back any moment?"""
-        since_ns = self.now_ns - self.policy.company_ns
-        return any(seat.latency and seat.members and seat.seen_ns >= since_ns for seat in self.seats.values())
-
     def _cap_shared_ns(self) -> int:
         """More than the card's own slice, or who waits for that runs dry in it; but one of class latency that comes
         back waits for what is in flight, and who has the card to itself until then need not wait for slices.
         """
-        if not self._has_latency():
+        if not self.tenants.has_latency(self.now_ns):
             return self.policy.cap_shared_ns
         return self.policy.cap_ns if len(self.sharing) > 1 else self.policy.cap_prompt_ns
 
@@ -356,7 +351,7 @@ class Sharing(Grants):
         """it is host-bound and runs beside others"""
         if seat.state is State.WAITING:
             self._leave_turns(seat)
-        self.waiting.pop(seat.name, None)
+        self.tenants.waiting.pop(seat.name, None)
         self.paused.pop(seat.name, None)
         seat.spent = False
         self.sharing[seat.name] = seat
@@ -375,7 +370,7 @@ class Sharing(Grants):
         self._actions.append(ev.Page(seat.name, self.gpu, seat.shared_epoch))
         for member in seat.with_standing(Standing.WAITS):
             self._grant_shared(seat, member, joined=False)
-        if len(self.sharing) == 2 and self._has_latency():  # the other's cap was that of one alone
+        if len(self.sharing) == 2 and self.tenants.has_latency(self.now_ns):  # the other's cap was that of one alone
             for other in self.sharing.values():
                 if other is not seat and other.state is State.SHARED:
                     for member in other.with_standing(Standing.HOLDS):
@@ -396,7 +391,7 @@ class Sharing(Grants):
     def _pause(self, seat: Seat, event: Pause) -> None:
         """it would run beside others, but one of them lags, or it rests at its limit"""
         self._leave_turns(seat)
-        del self.waiting[seat.name]
+        del self.tenants.waiting[seat.name]
         self.paused[seat.name] = seat
         seat.state = State.PAUSED
 

@@ -68,7 +68,7 @@ class Tenure(Rows):
         if not self.policy.preemption or (self.contended and now_ns >= self.quota_until_ns):
             return 0
         again_ns = 0
-        for seat in self.waiting.values():
+        for seat in self.tenants.waiting.values():
             if seat.throttled:
                 continue
             reason = 0
@@ -147,7 +147,11 @@ class Tenure(Rows):
             quota_ns = min(quota_ns, credit_ns)
             if quota_ns < policy.quota_ns // 2:
                 return 0
-        rivals = [seat for seat in self.waiting.values() if not seat.throttled or seat.resume_ns <= self.quota_until_ns]
+        rivals = [
+            seat
+            for seat in self.tenants.waiting.values()
+            if not seat.throttled or seat.resume_ns <= self.quota_until_ns
+        ]
         again, jump = pick_at(self, holder, [*rivals, holder], self.quota_until_ns)
         if again is not holder:
             return 0
@@ -161,10 +165,10 @@ class Tenure(Rows):
             return False
         left_ns = self.quota_until_ns - self.now_ns
         if not holder.request_ppm:
-            return any(seat.request_ppm and not seat.throttled for seat in self.waiting.values())
+            return any(seat.request_ppm and not seat.throttled for seat in self.tenants.waiting.values())
         virtual_end = self.virtual_now + left_ns * SCALE // self.active_ppm()
         finish = holder.finish + virtual(left_ns, holder.request_ppm)
-        for seat in self.waiting.values():
+        for seat in self.tenants.waiting.values():
             owed = seat.request_ppm and not seat.throttled and seat.clock <= virtual_end
             if owed and seat.finish < finish and (seat.latency or not holder.latency):
                 return True

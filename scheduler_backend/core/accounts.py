@@ -8,12 +8,13 @@ way, work that outlived a lease.
 from __future__ import annotations
 
 from scheduler_backend.core import events as ev
+from scheduler_backend.core.fair_clock import FairClock
 from scheduler_backend.core.message_delay import MessageDelay, excess_ns
 from scheduler_backend.core.moves import Epochs
-from scheduler_backend.core.policy import SCALE, Policy, virtual
+from scheduler_backend.core.policy import Policy
 from scheduler_backend.core.reservation import GangReservation
 from scheduler_backend.core.restart import RestartBarrier
-from scheduler_backend.core.seat import BESIDE, Member, Seat, Standing, State
+from scheduler_backend.core.seat import Member, Seat, Standing
 from scheduler_backend.core.tenant import WHOLE_PPM
 from scheduler_backend.core.tenants import Tenants
 
@@ -29,10 +30,7 @@ class Accounts:
         self.policy = policy
         self.now_ns = now_ns
         self.tenants = Tenants(policy)
-        self.virtual_now = 0
-        self.virtual_best_effort = 0
-        self.virtual_steady = 0  # for which all that have processes are always active
-        self.resident_ppm = WHOLE_PPM  # the sum of their requests
+        self.clock = FairClock(policy, self.tenants)
         # the token
         self.holder: Seat | None = None
         self.epoch = 0  # of the last grant
@@ -55,7 +53,6 @@ class Accounts:
         self.restart = RestartBarrier()
         self.prepared: ev.Prepare | None = None  # the hand-over that may be carried out without asking
         self.behind: list[ev.Prepare] = []  # those that may be after it
-        self.returning: dict[str, Seat] = {}  # drained by such a hand-over; whether they want more is on its way
         self.reservation = GangReservation()
         # beside the token (sharing.py)
         self.host_bound: set[str] = set()  # tenants whose duty is low
@@ -80,7 +77,7 @@ class Accounts:
             return
         if holder is None:
             if self.sharing and not self.tenants.waiting:
-                self._move_beside(min(held_ns, self.policy.shared_lease_ns))
+                self.clock.advance_beside(self.sharing.values(), min(held_ns, self.policy.shared_lease_ns))
             return
         if held_ns > self.policy.lease_margin_ns:
             held_ns -= self._unseen(holder, begin_ns)
@@ -89,22 +86,7 @@ class Accounts:
             holder.credit += (now_ns - holder.filled_ns) * holder.limit_ppm
             holder.drain(held_ns)
             holder.filled_ns = now_ns
-        holder.clock += held_ns * SCALE // holder.weight_ppm
-        holder.steady += held_ns * SCALE // holder.weight_ppm
-        self.virtual_steady += held_ns * SCALE // self.resident_ppm
-        if holder.request_ppm:
-            self._move_now(holder, held_ns)
-        else:
-            others = sum(1 for seat in self.tenants.waiting.values() if not seat.request_ppm)
-            self.virtual_best_effort += held_ns * SCALE // (WHOLE_PPM * (1 + others))
-
-    def _move_beside(self, span_ns: int) -> None:
-        """Nobody has the token, for all that want to run do so beside each other: the time is theirs. Who idles pays
-        back meanwhile what it got ahead, as while others have turns.
-        """
-        beside_ppm = sum(seat.request_ppm for seat in self.sharing.values())
-        self.virtual_now += span_ns * SCALE // max(1, beside_ppm + self.active_ppm())
-        self.virtual_steady += span_ns * SCALE // self.resident_ppm
+        self.clock.advance(holder, held_ns)
 
     def _unseen(self, holder: Seat, begin_ns: int) -> int:
         """What of the time since `begin_ns` is nobody's, for the daemon itself stood still: that after the last lease.
@@ -118,40 +100,6 @@ class Accounts:
         self.charge_from_ns += unseen_ns
         self.hop_ns += unseen_ns
         return unseen_ns
-
-    def _move_now(self, holder: Seat, held_ns: int) -> None:
-        """The virtual now, piece by piece: at each piece's end somebody who idles stops being ahead of it."""
-        while held_ns > 0:
-            active_ppm = self.active_ppm()
-            # Who idles and is ahead of now has been given more than a fluid server would have given it by now. That
-            # server would still be at its last burst, so its request counts as that of an active one: else now would
-            # hurry on, and who pauses after each burst would be owed the next before others had their part.
-            now, idle = self.virtual_now, State.IDLE
-            ahead = [
-                s.clock for s in self.tenants.seats.values() if s.state is idle and s.request_ppm and s.clock > now
-            ]
-            piece_ns = held_ns
-            if ahead:
-                piece_ns = min(held_ns, -(-(min(ahead) - self.virtual_now) * active_ppm // SCALE))
-            self.virtual_now += piece_ns * SCALE // active_ppm
-            if active_ppm == holder.request_ppm and holder.clock < self.virtual_now:
-                # Who has the GPU to itself is owed less with all it gets, for nobody took it; but not nothing from one
-                # moment to the next, for the others may only have paused.
-                holder.clock = min(self.virtual_now, holder.clock + piece_ns * SCALE // holder.weight_ppm)
-            held_ns -= piece_ns
-
-    def active_ppm(self) -> int:
-        """Sum of the requests of those who hold, wait, are about to wait again, or idle ahead of now.
-
-        Those who rest at their limit count too: most of them rest within their turn's distance and lose nothing by it.
-        Where a limit does bind, the others get ahead of now, and pick() moves now on to them.
-        """
-        total = 0
-        for seat in self.tenants.seats.values():
-            rival = seat.state is not State.IDLE and seat.state not in BESIDE
-            if rival or seat.clock > self.virtual_now or seat.name in self.returning:
-                total += seat.request_ppm
-        return total
 
     @staticmethod
     def is_limited(seat: Seat) -> bool:
@@ -199,7 +147,7 @@ class Accounts:
         a tenth of a millisecond, hundreds a second, took a fifth of the card for 0.06 of it.
         """
         seat.jumped = False
-        seat.clock += virtual(excess_ns(self.hop_ns, seat.held_ns), seat.weight_ppm)
+        self.clock.charge(seat, excess_ns(self.hop_ns, seat.held_ns))
 
     def _charge_stray(self, seat: Seat, member: Member, busy_ns: int, held_ns: int) -> None:
         """Who overran is charged on while the token is elsewhere; who lost its lease, for the work it then reports.
@@ -221,21 +169,8 @@ class Accounts:
         seat.strayed_until_ns = max(begin_ns, end_ns)
         seat.stray_total_ns = seat.window.total_ns
         seat.stray_ns += extra_ns
-        seat.clock += virtual(extra_ns, seat.weight_ppm)
+        self.clock.charge(seat, extra_ns)
         seat.drain(extra_ns)
-
-    def _catch_up(self, seat: Seat) -> None:
-        """Who becomes active again keeps what it is owed, up to one quota; idling earns no more.
-
-        What it is owed: of its request of all the time that was held, whoever was active. Beside somebody who always
-        has work it gets no more than its request that way, however promptly it is served after each pause.
-        """
-        quota = virtual(self.policy.quota_ns, seat.weight_ppm)
-        if seat.request_ppm:
-            seat.steady = max(seat.steady, self.virtual_steady - quota)
-            seat.clock = max(seat.clock, self.virtual_now - max(0, self.virtual_steady - seat.steady))
-        else:
-            seat.clock = max(seat.clock, self.virtual_best_effort - quota)
 
     def usage_ns(self, name: str, now_ns: int) -> tuple[int, int]:
         """Held time of a tenant up to now: of all time, and within the last window."""
@@ -251,8 +186,7 @@ class Accounts:
         for member in seat.with_standing(Standing.STRAY):
             if member.stray_since_ns:
                 unseen_ns = max(unseen_ns, now_ns - member.stray_since_ns)
-        base = self.virtual_now if seat.request_ppm else self.virtual_best_effort
-        ahead_ns = (seat.clock - base + virtual(unseen_ns, seat.weight_ppm)) * WHOLE_PPM // SCALE
+        ahead_ns = self.clock.ahead_ns(seat, unseen_ns)
         if not self.is_limited(seat):
             return max(0, ahead_ns)
         lacks = (self.policy.quota_ns + unseen_ns) * WHOLE_PPM - seat.credit

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from scheduler_backend.core.events import Prepare
+from scheduler_backend.core.fair_clock import FairClock
 from scheduler_backend.core.policy import HANDOVER_NS, ORDERINGS, SCALE, Policy, moved_on, pick, virtual
 from scheduler_backend.core.quota import is_brief
 from scheduler_backend.core.reservation import GangReservation
@@ -40,14 +41,13 @@ class Books(Protocol):
     reservation: GangReservation
     holder: Seat | None
     sharing: dict[str, Seat]
-    virtual_now: int
+    clock: FairClock
 
     @property
     def lead_ns(self) -> int: ...
     def need_ns(self, seat: Seat) -> int: ...
     def barred(self) -> bool: ...
     def held_up(self) -> bool: ...
-    def active_ppm(self) -> int: ...
     def shape_of(self, seat: Seat) -> tuple[bool, int]: ...
     def quota_from(self, seat: Seat, contended: bool, start_ns: int) -> int: ...
 
@@ -114,10 +114,10 @@ def orders_behind(machine: Books, order: Prepare) -> list[Prepare]:
             return []
     at_ns = max(machine.now_ns, machine.quota_until_ns)
     left_ns = at_ns - min(at_ns, max(machine.now_ns, machine.charge_from_ns))
-    active_ppm, arrived = machine.active_ppm(), machine.tenants.arrivals + 1
+    active_ppm, arrived = machine.clock.active_ppm(), machine.tenants.arrivals + 1
     waiting = list(machine.tenants.waiting.values())
     held = [_Turn(holder, left_ns, max(0, at_ns - machine.charge_from_ns), at_ns, arrived)]
-    virtual_now = machine.virtual_now + left_ns * SCALE // active_ppm
+    virtual_now = machine.clock.virtual_now + left_ns * SCALE // active_ppm
     virtual_now = moved_on([*waiting, holder], virtual_now, policy)
     found: list[Prepare] = []
     while len(found) + 1 < policy.ahead and len(order.clients) == 1:
@@ -222,7 +222,9 @@ def pick_at(machine: Books, holder: Seat, rivals: list[Seat], end_ns: int) -> tu
     back; and how far the virtual now jumps forward at that grant, beyond what it moves on until then.
     """
     left_ns = end_ns - min(end_ns, max(machine.now_ns, machine.charge_from_ns))
-    virtual_end = machine.virtual_now + (left_ns * SCALE // machine.active_ppm() if holder.request_ppm else 0)
+    virtual_end = machine.clock.virtual_now
+    if holder.request_ppm:
+        virtual_end += left_ns * SCALE // machine.clock.active_ppm()
     turn = _Turn(holder, left_ns, max(0, end_ns - machine.charge_from_ns), end_ns, machine.tenants.arrivals + 1)
     first, virtual_then = pick(rivals, virtual_end, machine.policy, end_ns, machine.tenants.others)
     turn.undo()

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable
 
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.moves import Recall, Take
-from scheduler_backend.core.policy import eligible, pick, virtual
+from scheduler_backend.core.policy import eligible, pick
 from scheduler_backend.core.residents import Residents
 from scheduler_backend.core.seat import Seat, State
 from scheduler_backend.core.tenant import TenantSpec
@@ -214,7 +214,7 @@ class Gangs:
             rivals.append(machine.holder)
         if not seat.request_ppm:
             return not rivals
-        return seat.clock <= machine.virtual_now or not rivals
+        return seat.clock <= machine.clock.virtual_now or not rivals
 
     def _assemble(self, gang: Gang) -> bool:
         """Take all, or claim all."""
@@ -256,8 +256,9 @@ class Gangs:
             room_ns = max(room_ns, policy.quota_ns)
         ready = [seat for seat in self._rivals(gang, gpu) if not seat.gang]
         if room_ns >= policy.least_quota_ns and ready:
-            first, machine.virtual_now = pick(ready, machine.virtual_now, policy, now_ns, machine.tenants.others)
+            first, virtual_now = pick(ready, machine.clock.virtual_now, policy, now_ns, machine.tenants.others)
             assert first is not None
+            machine.clock.jump_to(virtual_now)
             quota_ns = min(room_ns, machine.quota_from(first, True, now_ns))
             self._direct(gpu, self._mover(machine, first, quota_ns))
             return True
@@ -275,7 +276,7 @@ class Gangs:
             return None
         ahead_ns = machine.policy.latency_ahead_ns
         rivals = [other for other in self._rivals(gang, gpu) if other.latency and not other.gang]
-        owed = (other for other in rivals if eligible(other, machine.virtual_now, ahead_ns))
+        owed = (other for other in rivals if eligible(other, machine.clock.virtual_now, ahead_ns))
         return min(owed, key=lambda other: other.finish, default=None)
 
     def _take(self, gang: Gang) -> None:
@@ -324,7 +325,7 @@ class Gangs:
         seat = machine.tenants.seats.get(gang.name)
         if gang.parts and machine.reservation.gang == gang.name and machine.holder is None and seat is not None:
             kept_ns = self._now_ns - max(machine.free_since_ns, gang.taken_ns)
-            seat.clock += virtual(max(0, kept_ns), seat.weight_ppm)
+            machine.clock.charge(seat, max(0, kept_ns))
 
     def _pass_over(self, machine: Residents) -> bool:
         """The gang that was picked there may not run now: the next is picked."""
@@ -365,7 +366,7 @@ class Gangs:
         def take() -> None:
             self._charge(gang, machine)
             if not any(other.request_ppm for other in self._rivals(gang, gpu)):
-                machine.virtual_now = max(machine.virtual_now, seat.clock)
+                machine.clock.jump_to(max(machine.clock.virtual_now, seat.clock))
             machine.move(seat, Take(0, quota_ns))
 
         return take

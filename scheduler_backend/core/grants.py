@@ -110,7 +110,7 @@ class Grants(Limits):
     # --- where a tenant stands --------------------------------------------------------------------------------------
     def _want(self, seat: Seat, member: Member) -> None:
         """The tenant joins the waiting."""
-        self.returning.pop(seat.name, None)
+        seat.returning = False
         member.standing = Standing.WAITS
         self._wait(seat)
 

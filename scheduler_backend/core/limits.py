@@ -50,7 +50,7 @@ class Limits(Accounts):
         early = self.policy.resume_early_ns * seat.limit_ppm if seat.throttled else 0
         rested = seat.credit >= need_ns * WHOLE_PPM - early
         if seat.throttled and rested and seat.state is State.WAITING:
-            self._catch_up(seat)
+            self.clock.catch_up(seat)
             seat.wait_from(self.now_ns)
         seat.throttled = not rested
         seat.resume_ns = 0 if rested else seat.full_enough_ns(need_ns)
@@ -112,6 +112,6 @@ class Limits(Accounts):
             if at_ns >= quota_ns:
                 continue
             finish = seat.finish + virtual(ahead_ns + at_ns, seat.weight_ppm)
-            if not seat.request_ppm or (other.clock < self.virtual_now and other.finish < finish):
+            if not seat.request_ppm or (other.clock < self.clock.virtual_now and other.finish < finish):
                 quota_ns = at_ns
         return quota_ns

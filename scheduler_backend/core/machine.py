@@ -65,7 +65,7 @@ class TokenMachine(Residents):
             _NODE_EVENTS[kind](self, event)
             if kind is ev.TenantAdded or kind is ev.TenantChanged or kind is ev.TenantRemoved:
                 self._share_free()
-            self.resident_ppm = self.tenants.share_turns()
+            self.clock.resident_ppm = self.tenants.share_turns()
         self._settle()
         return actions
 
@@ -112,12 +112,12 @@ class TokenMachine(Residents):
             if self.sharing:  # best effort runs when nobody else can
                 ready = [seat for seat in ready if seat.request_ppm]
             if ready:
-                first, virtual_now = pick(ready, self.virtual_now, self.policy, self.now_ns, self.tenants.others)
+                first, virtual_now = pick(ready, self.clock.virtual_now, self.policy, self.now_ns, self.tenants.others)
                 assert first is not None
                 if first.gang:
                     self.reservation.nominee = first
                 else:
-                    self.virtual_now = virtual_now
+                    self.clock.jump_to(virtual_now)
                     self.move(first, Take())
         if self.holder is not None:
             if self.holder.state is State.HOLDING:
@@ -190,10 +190,10 @@ class TokenMachine(Residents):
         self.move(holder, Drained())
         ready = self.tenants.ready()
         if self.now_ns < order.wanting_from_ns:
-            self.returning.pop(holder.name, None)  # it wants no more, or there would be no hand-over
-        elif holder.name in self.returning:  # it counts as one that waits, as it does where its Return is heard first
+            holder.returning = False  # it wants no more, or there would be no hand-over
+        elif holder.returning:  # it counts as one that waits, as it does where its Return is heard first
             ready.append(holder)
-        self.virtual_now = moved_on(ready, self.virtual_now, self.policy)
+        self.clock.jump_to(moved_on(ready, self.clock.virtual_now, self.policy))
         self.move(self.tenants.seats[order.tenant], Take(order.epoch, order.quota_ns))
 
     # --- for those outside ------------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ class TokenMachine(Residents):
 
     def parts(self) -> tuple[Any, ...]:
         """Its parts, each of which owns its data; for who keeps or restores all of it (snapshot.py)."""
-        return (self.tenants, self.delay, self.restart, self.reservation)
+        return (self.tenants, self.clock, self.delay, self.restart, self.reservation)
 
     # --- proof ------------------------------------------------------------------------------------------------------
     def check(self) -> None:

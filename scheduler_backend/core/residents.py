@@ -15,8 +15,7 @@ class Residents(Company):
 
     def _tenant_added(self, event: ev.TenantAdded) -> None:
         seat = Seat(event.spec, self.policy, self.now_ns)
-        seat.clock = self.virtual_now if seat.request_ppm else self.virtual_best_effort
-        seat.steady = self.virtual_steady
+        self.clock.place(seat)
         self.tenants.add(seat)
 
     def _share_free(self) -> None:
@@ -29,17 +28,8 @@ class Residents(Company):
 
     def _weigh(self, seat: Seat, request_ppm: int) -> None:
         """Another weight, from now on."""
-        if bool(seat.request_ppm) == bool(request_ppm):
-            # how far it is behind or ahead stays the same in held time, so it changes in virtual time
-            base = self.virtual_now if seat.request_ppm else self.virtual_best_effort
-            weight_ppm = request_ppm or WHOLE_PPM
-            seat.clock = base + (seat.clock - base) * seat.weight_ppm // weight_ppm
-            seat.steady = self.virtual_steady + (seat.steady - self.virtual_steady) * seat.weight_ppm // weight_ppm
-        else:
-            seat.clock = self.virtual_now if request_ppm else self.virtual_best_effort
-            seat.steady = self.virtual_steady
         more = request_ppm > seat.request_ppm
-        seat.request_ppm = request_ppm
+        self.clock.reweigh(seat, request_ppm)
         seat.wait_from(self.now_ns if more else seat.ready_since_ns)  # a greater promise holds from now on
 
     def _tenant_changed(self, event: ev.TenantChanged) -> None:
@@ -109,7 +99,7 @@ class Residents(Company):
         self.restart.hear(event.client)
         seat = self.tenants.leave(event.client)
         if seat is not None:
-            self.returning.pop(seat.name, None)
+            seat.returning = False
             member = seat.members[event.client]
             if member.standing is Standing.STRAY:
                 self._charge_stray(seat, member, 0, 0)

@@ -49,7 +49,7 @@ class Rows(Sharing):
             seat.duty.rest(self.now_ns - seat.rested_ns)
         self._want(seat, seat.members[event.client])
         seat.woken = True
-        self._catch_up(seat)
+        self.clock.catch_up(seat)
 
     def _ask_too(self, seat: Seat, event: ev.TokenAsked) -> None:
         """another process wants to launch, or the message came twice"""
@@ -144,12 +144,12 @@ class Rows(Sharing):
             if seat.state is State.WAITING:
                 self._throttle(seat)
             member.span_ns = 0
-        returning = self.returning.pop(seat.name, None)
+        returning, seat.returning = seat.returning, False
         if event.want_more and member.standing in (Standing.QUIET, Standing.STRAY):
             if seat.state is State.IDLE:
                 self._want(seat, member)
-                if returning is None:
-                    self._catch_up(seat)
+                if not returning:
+                    self.clock.catch_up(seat)
             else:
                 member.standing = Standing.WAITS
 
@@ -236,7 +236,7 @@ class Rows(Sharing):
         member.asks_again = False
         self._after_hold(seat)
         if seat.state is State.IDLE:
-            self.returning[seat.name] = seat
+            seat.returning = True
 
     def _prolong(self, seat: Seat, event: Prolong) -> None:
         """it would be picked again: no drain, no gap"""

@@ -109,6 +109,7 @@ class Seat:
         self.jumped = False  # its grant, or the one to come, was taken from a holder for its class
         self.due_ns = NEVER_NS  # when it has waited as long as its request allows
         self.duty = Duty()
+        self.returning = False  # drained by a prepared hand-over; whether it wants more is on its way
         self.rested_ns = 0  # when it wanted nothing any more
         self.alone_epoch = (
             0  # of its last grant, where nobody ran beside it; 0: somebody did, below 0: from some time on

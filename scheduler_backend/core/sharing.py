@@ -27,7 +27,7 @@ from scheduler_backend.core import events as ev
 from scheduler_backend.core.accounts import WEIGH_NS
 from scheduler_backend.core.grants import Grants
 from scheduler_backend.core.moves import Admit, Close, Compete, Pause
-from scheduler_backend.core.policy import MS, SCALE, virtual
+from scheduler_backend.core.policy import MS, virtual
 from scheduler_backend.core.seat import Member, Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
 
@@ -300,14 +300,14 @@ class Sharing(Grants):
 
     def _leave_turns(self, seat: Seat) -> None:
         """Turns go on without it, but for what they owe it: the virtual now is not its own meanwhile."""
-        seat.lagged_ns = max(0, self.virtual_now - seat.clock) * seat.weight_ppm // SCALE
+        seat.lagged_ns = self.clock.lag_ns(seat)
 
     def _come_to_turns(self, seat: Seat) -> None:
         """They owe it what they did, or what it lags now, up to a quota. Else whoever takes the card from all for a
         while, as an overrun does, and has them run beside each other for a moment takes that from one for good.
         """
         owed_ns = max(seat.lagged_ns, min(max(0, -seat.ahead_ns), self.policy.quota_ns))
-        seat.clock = max(seat.clock, self.virtual_now - virtual(owed_ns, seat.weight_ppm))
+        self.clock.owe(seat, owed_ns)
 
     def _after_shared(self, seat: Seat) -> None:
         """A process stopped; if it was the last, the grant is over, and the tenant stands where all others do."""
@@ -324,7 +324,7 @@ class Sharing(Grants):
         if not self.sharing and self.holder is None:
             self.free_since_ns = self.now_ns
         self._come_to_turns(seat)
-        seat.steady = max(seat.steady, self.virtual_steady)
+        seat.steady = max(seat.steady, self.clock.steady)
         if seat.shared_closing_ns:
             self._charge_late(seat, self.now_ns - seat.shared_closing_ns - self.policy.cap_shared_ns)
         if seat.with_standing(Standing.WAITS):
@@ -339,8 +339,8 @@ class Sharing(Grants):
         if late_ns <= 0:
             return
         seat.held_ns = max(seat.held_ns, late_ns)  # it waits as after such a turn
-        others_ns = late_ns - late_ns * min(seat.request_ppm, self.resident_ppm) // self.resident_ppm
-        seat.clock += virtual(others_ns, seat.weight_ppm)
+        others_ns = late_ns - late_ns * min(seat.request_ppm, self.clock.resident_ppm) // self.clock.resident_ppm
+        self.clock.charge(seat, others_ns)
         seat.steady += virtual(others_ns, seat.weight_ppm)
         if late_ns > self.policy.lease_margin_ns:
             seat.duty.forget()

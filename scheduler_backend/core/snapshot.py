@@ -25,8 +25,9 @@ from scheduler_backend.core.window import Window
 
 LEFT_OUT: dict[str, tuple[str, ...]] = {
     "Node": ("policy", "epochs", "machines", "gangs", "_directed"),
-    "TokenMachine": ("gpu", "policy", "_epochs", "_actions", "tenants", "delay", "restart", "reservation"),
+    "TokenMachine": ("gpu", "policy", "_epochs", "_actions", "tenants", "clock", "delay", "restart", "reservation"),
     "Tenants": ("policy",),
+    "FairClock": ("policy", "tenants"),
     "MessageDelay": ("policy",),
     "Gangs": ("_machines", "_direct"),
     "Seat": ("policy", "story", "_of_burst", "_of_turn", "_of_ppm", "_length"),
@@ -176,7 +177,7 @@ def restored(state: Any, gpu_count: int, policy: Policy) -> Node:
         _Reader(node, things, policy)
         for machine in node.machines:
             machine._share_free()
-            machine.resident_ppm = machine.tenants.share_turns()  # as they are under this policy
+            machine.clock.resident_ppm = machine.tenants.share_turns()  # as they are under this policy
     except InvalidSnapshot:
         raise
     except (

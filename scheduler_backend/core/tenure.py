@@ -83,7 +83,7 @@ class Tenure(Rows):
             elif not self.contended and seat.woken:
                 reason = ev.NEWCOMER
             elif seat.latency and not holder.latency:
-                owed = eligible(seat, self.virtual_now, self.policy.latency_ahead_ns)
+                owed = eligible(seat, self.clock.virtual_now, self.policy.latency_ahead_ns)
                 reason = ev.PREEMPT if owed else 0
             elif seat.woken and ORDERINGS[self.policy.ordering].wakes_preempt:
                 at_ns = self._wake_up_ns(seat, holder)
@@ -106,14 +106,14 @@ class Tenure(Rows):
         quota of the other's: both may be owed something, for who pauses keeps up to a quota of it.
         """
         left_ns = self.quota_until_ns - self.now_ns
-        if seat.clock > self.virtual_now or seat.finish >= holder.clock + virtual(left_ns, holder.request_ppm):
+        if seat.clock > self.clock.virtual_now or seat.finish >= holder.clock + virtual(left_ns, holder.request_ppm):
             return 0
         clearly = virtual(self.policy.quota_ns * 4 // 5, seat.request_ppm)
         fairer_ns = max(0, (seat.clock + clearly - holder.clock) * holder.request_ppm // SCALE)
         past_ns = 0
-        behind = self.virtual_now - holder.clock
+        behind = self.clock.virtual_now - holder.clock
         if behind > 0:
-            active_ppm = self.active_ppm()
+            active_ppm = self.clock.active_ppm()
             if active_ppm <= holder.request_ppm:
                 return 0
             past_ns = behind * holder.request_ppm * active_ppm // (SCALE * (active_ppm - holder.request_ppm)) + 1
@@ -155,7 +155,7 @@ class Tenure(Rows):
         again, jump = pick_at(self, holder, [*rivals, holder], self.quota_until_ns)
         if again is not holder:
             return 0
-        self.virtual_now += jump
+        self.clock.jump_to(self.clock.virtual_now + jump)
         self.move(holder, Prolong(self._until_resumed(holder, quota_ns, self.quota_until_ns)))
         return self.quota_until_ns - self.lead_ns
 
@@ -166,7 +166,7 @@ class Tenure(Rows):
         left_ns = self.quota_until_ns - self.now_ns
         if not holder.request_ppm:
             return any(seat.request_ppm and not seat.throttled for seat in self.tenants.waiting.values())
-        virtual_end = self.virtual_now + left_ns * SCALE // self.active_ppm()
+        virtual_end = self.clock.virtual_now + left_ns * SCALE // self.clock.active_ppm()
         finish = holder.finish + virtual(left_ns, holder.request_ppm)
         for seat in self.tenants.waiting.values():
             owed = seat.request_ppm and not seat.throttled and seat.clock <= virtual_end

@@ -132,8 +132,8 @@ class AnyOrder(RuleBasedStateMachine):
         """After each event, not after each rule: one rule may be hundreds of Ticks."""
         self.node.check()
         for gpu, machine in enumerate(self.node.machines):
-            assert machine.virtual_now >= self.virtual[gpu], "virtual time went back"
-            self.virtual[gpu] = machine.virtual_now
+            assert machine.clock.virtual_now >= self.virtual[gpu], "virtual time went back"
+            self.virtual[gpu] = machine.clock.virtual_now
         for spec in self.node.tenants.values():
             for gpu in spec.gpus:
                 machine = self.node.machines[gpu]

@@ -175,8 +175,8 @@ def test_where_the_holder_would_be_picked_again_the_order_is_for_one_that_wants_
     assert (order.holder_tenant, order.tenant, order.wanting_from_ns) == ("a", "b", NEVER_NS)
     carried(bench)
     assert bench.holder == "b"
-    assert not bench.machine.returning, "it wants no more"
-    assert bench.machine.active_ppm() == 100_000
+    assert not bench.machine.seats["a"].returning, "it wants no more"
+    assert bench.machine.clock.active_ppm() == 100_000
 
 
 def test_an_order_keeps_its_epoch_when_only_its_condition_changes():

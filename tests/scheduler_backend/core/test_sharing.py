@@ -325,7 +325,7 @@ def test_while_one_of_class_latency_wants_nothing_the_others_run_beside_each_oth
     assert took_ms < 2.1, "it waits for a drain, and has the card alone"
     time_ns = world.now_ns - begin_ns
     assert got["a"] + got["b"] > 0.75 * 0.9 * time_ns, "of what they would get without it"
-    assert world.machine.virtual_now > 0
+    assert world.machine.clock.virtual_now > 0
 
 
 def test_one_that_is_by_itself_until_one_of_class_latency_comes_back_has_no_turns():

@@ -11,6 +11,7 @@ from scheduler_backend.core import events as ev
 from scheduler_backend.core.fair_clock import FairClock
 from scheduler_backend.core.message_delay import MessageDelay, excess_ns
 from scheduler_backend.core.moves import Epochs
+from scheduler_backend.core.plan import HandoverPlan
 from scheduler_backend.core.policy import Policy
 from scheduler_backend.core.reservation import GangReservation
 from scheduler_backend.core.restart import RestartBarrier
@@ -51,8 +52,7 @@ class Accounts:
         self._launches = 0
         # after a restart
         self.restart = RestartBarrier()
-        self.prepared: ev.Prepare | None = None  # the hand-over that may be carried out without asking
-        self.behind: list[ev.Prepare] = []  # those that may be after it
+        self.plan = HandoverPlan(gpu, epochs)
         self.reservation = GangReservation()
         # beside the token (sharing.py)
         self.host_bound: set[str] = set()  # tenants whose duty is low

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from typing import Any
 
 from scheduler_backend.core import events as ev
-from scheduler_backend.core.ahead import next_order, orders_behind, same_grant
+from scheduler_backend.core.ahead import next_order, orders_behind
 from scheduler_backend.core.moves import Drained, Take
 from scheduler_backend.core.policy import moved_on, pick
 from scheduler_backend.core.residents import Residents
@@ -137,52 +137,15 @@ class TokenMachine(Residents):
         self._actions.append(ev.WakeAt(wake_ns))
 
     def _prepare(self) -> None:
-        """Say who is next, if that is certain enough to be carried out without asking again."""
-        order, known = next_order(self), self.prepared
-        if order is None:
-            if known is not None:
-                self.prepared = None
-                self.behind = []
-                self._actions.append(ev.Unprepare(self.gpu))
-            return
-        if known is not None and same_grant(known, order):
-            order = known._replace(not_before_ns=order.not_before_ns, wanting_from_ns=order.wanting_from_ns)
-        else:
-            order = order._replace(epoch=self._epochs.take())
-            self.behind = []
-        if order != known:
-            self.prepared = order
-            self._actions.append(order)
-        self._prepare_behind(order)
-
-    def _prepare_behind(self, order: ev.Prepare) -> None:
-        """Say who is next after that, as far as all is as regular as it looks."""
-        known = self.behind
-        self.behind = behind = []
-        for place, following in enumerate(orders_behind(self, order)):
-            following = following._replace(after=order.epoch, holder_epoch=order.epoch)
-            if place < len(known) and same_grant(known[place], following):
-                following = known[place]._replace(wanting_from_ns=following.wanting_from_ns)
-            else:
-                known = known[:place]  # what stood behind another stands no more
-                following = following._replace(epoch=self._epochs.take())
-            if place >= len(known) or following != known[place]:
-                self._actions.append(following)
-            behind.append(following)
-            order = following
-        if len(behind) < len(known):
-            self._actions.append(ev.Unprepare(self.gpu, known[len(behind)].epoch))
+        """Say who is next, and who after that, as far as it is certain enough to be carried out without asking."""
+        order = self.plan.put(next_order(self), self._actions)
+        if order is not None:
+            self.plan.put_behind(order, orders_behind(self, order), self._actions)
 
     def _carried(self, event: ev.Carried) -> None:
         """The prepared hand-over happened; all that came before it has been handled."""
-        order = self.prepared
-        if order is None or (order.epoch, order.holder_epoch) != (event.epoch, event.holder_epoch):
-            raise ev.LocalProtocolError(f"{event} was carried out, {order} was prepared")
+        order = self.plan.carry_out(event, self.now_ns)
         assert self.holder is not None
-        self.prepared = None
-        if self.behind:
-            following = self.behind.pop(0)
-            self.prepared = following._replace(after=0, wanting_from_ns=self.now_ns + following.wanting_from_ns)
         for seat in self.tenants.waiting.values():
             if seat.throttled and seat.resume_ns - self.policy.resume_early_ns <= self.now_ns:
                 self._throttle(seat)
@@ -207,9 +170,19 @@ class TokenMachine(Residents):
         """Those that wait for the token, by name, in their order."""
         return self.tenants.waiting
 
+    @property
+    def prepared(self) -> ev.Prepare | None:
+        """The hand-over that may be carried out without asking."""
+        return self.plan.prepared
+
+    @property
+    def behind(self) -> list[ev.Prepare]:
+        """Those that may be after it."""
+        return self.plan.behind
+
     def parts(self) -> tuple[Any, ...]:
         """Its parts, each of which owns its data; for who keeps or restores all of it (snapshot.py)."""
-        return (self.tenants, self.clock, self.delay, self.restart, self.reservation)
+        return (self.tenants, self.clock, self.delay, self.restart, self.reservation, self.plan)
 
     # --- proof ------------------------------------------------------------------------------------------------------
     def check(self) -> None:

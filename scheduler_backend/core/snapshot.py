@@ -25,10 +25,22 @@ from scheduler_backend.core.window import Window
 
 LEFT_OUT: dict[str, tuple[str, ...]] = {
     "Node": ("policy", "epochs", "machines", "gangs", "_directed"),
-    "TokenMachine": ("gpu", "policy", "_epochs", "_actions", "tenants", "clock", "delay", "restart", "reservation"),
+    "TokenMachine": (
+        "gpu",
+        "policy",
+        "_epochs",
+        "_actions",
+        "tenants",
+        "clock",
+        "delay",
+        "restart",
+        "reservation",
+        "plan",
+    ),
     "Tenants": ("policy",),
     "FairClock": ("policy", "tenants"),
     "MessageDelay": ("policy",),
+    "HandoverPlan": ("gpu", "epochs"),
     "Gangs": ("_machines", "_direct"),
     "Seat": ("policy", "story", "_of_burst", "_of_turn", "_of_ppm", "_length"),
     "Account": ("_recall_ns",),

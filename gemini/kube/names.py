@@ -82,6 +82,8 @@ MUTATE_HOOK = f"mutate.{DOMAIN}"
 VALIDATE_HOOK = f"validate.{DOMAIN}"
 MUTATE_OPTED_IN_HOOK = f"mutate-opted-in.{DOMAIN}"
 VALIDATE_OPTED_IN_HOOK = f"validate-opted-in.{DOMAIN}"
+JOBS_HOOK = f"jobs.{DOMAIN}"
+JOBS_OPTED_IN_HOOK = f"jobs-opted-in.{DOMAIN}"
 BINDINGS_HOOK = f"bindings.{DOMAIN}"
 
 # Resources of our domain; the same keys under kubernetes.io and koordinator.sh are read as input.

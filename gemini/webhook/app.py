@@ -1,6 +1,6 @@
 """The webhook as a program: HTTPS around review.py. The API server asks, /mutate and /validate answer.
 
-    POST /mutate     pods that are created: annotations, resources, library and socket
+    POST /mutate     pods that are created: annotations, resources, library and socket; the templates of Jobs
     POST /validate   pods that are created or changed, and bindings of pods
     POST /mutate/opted-in /validate/opted-in      the same for namespaces that opted in to the spellings of others
     GET  /healthz /readyz /metrics

@@ -4,7 +4,7 @@ Pure. `mutate` turns every spelling of a share but gpushare's into our annotatio
 cannot change later), names the scheduler, and puts library and socket into the environment. `validate` refuses what the
 allocator or the runtime could not keep, naming field, value and mend. `validate_binding` keeps others from binding
 sharepods. A request that makes no sense is refused, never an exception. Pods that want no device pass untouched, and
-so does anything that is no pod.
+so does anything that is neither a pod nor, for `mutate`, a Job.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from gemini.placement.policies import POLICIES, unknown
 from gemini.webhook.patch import GRACE, Patch, annotations_of, ends_at_once, metadata_of, part_of, without_card
 from gemini.webhook.quota import Known, resolve
 from gemini.webhook.settings import Settings
+from gemini.webhook.template import below_template, is_job, of_template
 
 # Of a pod, objects and lists and what is in them: a large one has some thousand. Admission comes before the API server
 # looks at it, and takes microseconds for each while everybody's pods wait.
@@ -39,9 +40,11 @@ FORBIDDEN = 403
 
 
 def mutate(review: object, settings: Settings, known: Known | None = None) -> dict[str, Any]:
-    """The answer to /mutate, with a JSONPatch where the pod is a sharepod. `known`: quotas and cards, where somebody
-    watches them."""
+    """The answer to /mutate, with a JSONPatch where the pod, or the pod of the Job, is a sharepod. `known`: quotas and
+    cards, where somebody watches them."""
     request = _request(review)
+    if of_job := is_job(request):
+        request = of_template(request)
     if not _is_pod(request):
         return _answer(request)
     if _is_endless(request.get("object")):
@@ -56,6 +59,8 @@ def mutate(review: object, settings: Settings, known: Known | None = None) -> di
             return _answer(request)
         resolved = resolve(spec, annotations_of(settings.part(pod)), str(request.get("namespace")), known)
         patch = Patch(pod, resolved, settings).operations()
+        if of_job:
+            patch = below_template(pod, patch)
     except InvalidPod as error:
         return _answer(request, str(error))
     return _answer(request, patch=patch, warnings=[*_warnings(pod, spec), *resolved.turned])
@@ -182,7 +187,8 @@ def _is_pod(request: dict[str, Any]) -> bool:
 
 def takes_long(given: object) -> bool:
     """Whether the pod has so many containers that others should not wait for it; each takes 0.1 ms."""
-    pod = _request(given).get("object")
+    request = _request(given)
+    pod = (of_template(request) if is_job(request) else request).get("object")
     spec = pod.get("spec") if isinstance(pod, dict) else None
     listed = [spec.get(key) for key in ("containers", "initContainers")] if isinstance(spec, dict) else []
     return sum(len(one) for one in listed if isinstance(one, list)) > FEW_CONTAINERS

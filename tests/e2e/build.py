@@ -1,4 +1,4 @@
-"""Builds the real parts that the end-to-end tests run against: Kubernetes, etcd, kwok, NVIDIA's device plugin, Helm.
+"""Builds the real parts that end-to-end tests run against: Kubernetes, etcd, kwok, NVIDIA's device plugin, Helm, Kueue.
 
     python -m tests.e2e.build [--nice N] [--jobs N] [PART]...
 
@@ -10,10 +10,11 @@ of the options.
 
 Parts: `controlplane` is the seven programs of controlplane/go.mod, and kwok's own stages joined into one file (7
 minutes cold on two cores, 3 GiB); `nvidia` is nvidia/go.mod (a minute; needs a C compiler); `helm` is helm/go.mod (3
-minutes); `containerd` is containerd/go.mod (3 minutes), a containerd that knows CDI, which Debian's does not; `node` is
-containerd, runc and busybox for a real kubelet, taken from PATH or else unpacked, not installed, from Debian's
-packages; `containers` is podman and buildah with what they need, `prometheus` is that and promtool, likewise; `debians`
-are bare root file systems with a Python; `image` is what our own image is made of where there is no registry.
+minutes); `kueue` is kueue/go.mod (3 minutes); `containerd` is containerd/go.mod (3 minutes), a containerd that knows
+CDI, which Debian's does not; `node` is containerd, runc and busybox for a real kubelet, taken from PATH or else
+unpacked, not installed, from Debian's packages; `containers` is podman and buildah with what they need, `prometheus`
+is that and promtool, likewise; `debians` are bare root file systems with a Python; `image` is what our own image is
+made of where there is no registry.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ PARTS = (
     "nvidia",
     "helm",
     "policy",
+    "kueue",
     "containerd",
     "node",
     "containers",
@@ -55,7 +57,14 @@ PARTS = (
     "debians",
     "image",
 )
-OPTIONAL = ("node", "containers", "prometheus", "debians", "image")  # without these the tests that want them skip
+OPTIONAL = (
+    "kueue",
+    "node",
+    "containers",
+    "prometheus",
+    "debians",
+    "image",
+)  # without these the tests that want them skip
 # The oldest Debian with Python 3.11, the one after it, and what becomes the next one, for the newest Python. A Python
 # and no compiler; libstdc++6, which numpy needs, is in every Debian that has apt. What testing signs is valid for a
 # week, and mirrors may be further behind than that.
@@ -75,6 +84,8 @@ TRIES = 3
 RECIPE = 1  # raise it when the way of building below changes what comes out
 # The order matters to kwok no more than to `kubectl kustomize`, which would join the same files.
 KWOK_STAGES = ("node/fast", "node/heartbeat-with-lease", "pod/fast")
+# Of config/components in Kueue's module: what its controller wants of the API server.
+KUEUE_MANIFESTS = {"crds": "crd/bases", "webhook": "webhook"}
 
 
 class CannotBuild(RuntimeError):
@@ -124,6 +135,11 @@ class Builder:
         """The folder with kube-score."""
         module = HERE / "policy"
         return self._part(module, "0", lambda out: self._go_build(module, out, cgo="0", versions=[]))
+
+    def kueue(self) -> Path:
+        """The folder with kueue, and its KUEUE_MANIFESTS."""
+        module = HERE / "kueue"
+        return self._part(module, "0", lambda out: self._build_kueue(module, out))
 
     def containerd(self) -> Path:
         """The folder with a containerd that knows CDI, its shim and ctr."""
@@ -204,12 +220,20 @@ class Builder:
         ])  # fmt: skip
         (out / "server").rename(out / "etcd")
         # Only now: before the build has fetched it, a module has no folder.
-        stages = Path(self._go(module, "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok").strip()) / "kustomize/stage"
+        stages = self._module_folder(module, "sigs.k8s.io/kwok") / "kustomize/stage"
         files = [path for part in KWOK_STAGES for path in sorted((stages / part).glob("*.yaml"))]
         if not files:
             raise CannotBuild(f"there are no stages for kwok in {stages}")
         texts = [path.read_text() for path in files if path.name != "kustomization.yaml"]
         (out / "kwok-stages.yaml").write_text("\n---\n".join(texts))
+
+    def _build_kueue(self, module: Path, out: Path) -> None:
+        self._go_build(module, out, cgo="0", versions=[])
+        components = self._module_folder(module, "sigs.k8s.io/kueue") / "config/components"
+        for name, source in KUEUE_MANIFESTS.items():
+            (out / name).mkdir()
+            for file in sorted((components / source).glob("*.yaml")):
+                (out / name / file.name).write_text(file.read_text())
 
     def _unpack_debian(self, out: Path) -> None:
         root = self._unpack(out, lambda: list(DEBIAN_PACKAGES))
@@ -356,6 +380,10 @@ class Builder:
         if done.returncode:
             raise CannotBuild(f"go {' '.join(arguments[:3])} in {module}: {done.stderr.strip()[-300:]}")
         return done.stdout
+
+    def _module_folder(self, module: Path, name: str) -> Path:
+        """Where the module `name` lies, once a build of `module` has fetched it."""
+        return Path(self._go(module, "list", "-m", "-f", "{{.Dir}}", name).strip())
 
     def _go_build(self, module: Path, out: Path, cgo: str, versions: list[str]) -> None:
         stamps = "".join(f" -X {version}" for version in versions)

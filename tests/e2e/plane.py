@@ -50,8 +50,10 @@ def own_name(prefix: str) -> str:
 class Plane:
     """The running plane. `api` and `admin` (a kubeconfig) may do everything; see `kubeconfig` for lesser users."""
 
-    def __init__(self, tools: Path, logs: Path, feature_gates: str = "", flags: Sequence[str] = ()) -> None:
-        """`flags`: more of them for the API server."""
+    def __init__(
+        self, tools: Path, logs: Path, feature_gates: str = "", flags: Sequence[str] = (), without_stage: str = ""
+    ) -> None:  # fmt: skip
+        """`flags`: more of them for the API server. `without_stage`: one of kwok's that is left out."""
         memory = Path("/dev/shm")
         base = memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
         for left in base.glob(f"{PREFIX}*"):  # by tests that were killed
@@ -59,6 +61,7 @@ class Plane:
                 shutil.rmtree(left, ignore_errors=True)
         self.folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=base))
         self.tools, self.logs, self._gates, self._flags = tools, logs, feature_gates, flags
+        self._without_stage = without_stage
         logs.mkdir(parents=True, exist_ok=True)
         self.authority = Authority(self.folder / "pki")
         self._port = free_port()
@@ -331,8 +334,11 @@ class Plane:
         ])  # fmt: skip
 
     def _start_kwok(self) -> None:
+        stages = (self.tools / "kwok-stages.yaml").read_text().split("\n---\n")
+        chosen = self.folder / "kwok-stages.yaml"
+        chosen.write_text("\n---\n".join(one for one in stages if f"  name: {self._without_stage}\n" not in one))
         self.run("kwok", [
-            self.tools / "kwok", f"--kubeconfig={self.admin}", f"--config={self.tools / 'kwok-stages.yaml'}",
+            self.tools / "kwok", f"--kubeconfig={self.admin}", f"--config={chosen}",
             "--manage-all-nodes=false", "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
             "--node-lease-duration-seconds=40", f"--node-ip={HOST}",
         ])  # fmt: skip

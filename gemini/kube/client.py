@@ -65,6 +65,11 @@ class Undefined(Unanswered):
     """The API server knows no such path: nobody has defined the kind (yet)."""
 
 
+def is_unknown(error: ApiFault) -> bool:
+    """Whether it says that nobody has defined the kind that was asked for, or not its group."""
+    return isinstance(error, Undefined) or (isinstance(error, Refused) and error.status == 404)
+
+
 class TooOld(ApiFault):
     """The watch cannot go on from there; list again."""
 
@@ -242,10 +247,8 @@ class Client:
         """Whether the API server has that group and version."""
         try:
             await self.get(f"/apis/{version}")
-        except Undefined:
-            return False
-        except Refused as error:
-            if error.status == 404:
+        except ApiFault as error:
+            if is_unknown(error):
                 return False
             raise
         return True
@@ -295,10 +298,8 @@ class Client:
         """All Resizes, by a read that has seen every write answered before; none where nobody has defined them."""
         try:
             return (await self.all_of("Resize"))[0]
-        except Undefined:
-            return []
-        except Refused as error:
-            if error.status == 404:
+        except ApiFault as error:
+            if is_unknown(error):
                 return []
             raise
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from gemini.kube.client import ApiFault, Client, Refused, TooOld, Undefined
+from gemini.kube.client import ApiFault, Client, Refused, TooOld, is_unknown
 from gemini.kube.quantity import version_number
 
 LOOK_SECONDS = 5.0
@@ -19,7 +19,7 @@ async def follow_once_there(client: Client, kind: str, cluster: Any, synced: asy
             await client.all_of(kind, limit="1")
             break
         except ApiFault as error:
-            if isinstance(error, Undefined) or (isinstance(error, Refused) and error.status == 404):
+            if is_unknown(error):
                 synced.set()
             if str(error) != told:
                 log.warning("look for=%s error=%s", kind, error)

@@ -104,6 +104,15 @@ static void at_exit(void) {
         ahead_release(&gates[i]);
 }
 
+/* By the first context the driver's own handlers are there, and ours comes before them. A program may make many contexts; a
+ * forked child has the handler. */
+static void watch_exit_once(void) {
+    static bool watched; /* any thread */
+
+    if (!__atomic_exchange_n(&watched, true, __ATOMIC_RELAXED))
+        atexit(at_exit);
+}
+
 void ahead_prepare(CUcontext context) {
     if (PEEK(tried) == context || PEEK(never) || __atomic_load_n(&gate_captures, __ATOMIC_ACQUIRE))
         return;
@@ -134,7 +143,7 @@ void ahead_prepare(CUcontext context) {
         return;
     }
     device_words = found;
-    atexit(at_exit); /* by now the driver's own handlers are there: ours comes before them */
+    watch_exit_once();
     __atomic_store_n(&known, context, __ATOMIC_RELEASE);
 }
 

@@ -524,11 +524,9 @@ static enum gate_answer begin(CUstream stream, uint64_t key, uint64_t family, ui
             answer = GATE_PASSED;
             break;
         }
-        if (held) {
-            now_ns = gate_now();
-        } else if (verdict == WAIT_AT_GATE) {
+        if (!held && verdict == WAIT_AT_GATE) {
             gate_wait(gate, thread, lane, &launch);
-        } else {
+        } else if (!held) {
             if (!pends) /* from here to its launch it counts as one that wants to go on */
                 __atomic_add_fetch(&gate->pending, 1, __ATOMIC_SEQ_CST);
             pends = true;

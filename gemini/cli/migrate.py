@@ -21,6 +21,7 @@ from gemini.cli.problem import Problem
 SPELLINGS = {"hami": "hami", "volcano": "volcano.sh", "kai": "kai"}
 SUFFIXES = (".yaml", ".yml", ".json")
 MOST_VALUES = 1_000_000  # of a document; Kubernetes keeps no object above 1.5 MB
+MOST_DEPTH = 100  # of lists and maps in each other; the deepest object of Kubernetes has about twenty
 BOUNDARY = re.compile(r"^(?=---(?:\s|$))", re.M)
 
 
@@ -79,6 +80,7 @@ def _converted(text: str, where: str, spelling: str) -> str:
             json.dumps(given, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as error:
             raise Problem(f"{where}: is no JSON: {error}; mend it there") from None
+        _expect_bounds(given, where)
         fresh = _rewritten(given, where, spelling)
         return text if fresh is given else json.dumps(fresh, indent=2, ensure_ascii=False) + "\n"
     import yaml
@@ -114,20 +116,25 @@ def _converted(text: str, where: str, spelling: str) -> str:
 
 
 def _expect_bounds(given: Any, where: str) -> None:
-    """Refuse what is no document of Kubernetes': what aliases make of it has no end, or a key is no text."""
-    left, many = [given], 0
+    """Refuse what is no document of Kubernetes': it or what aliases make of it has no end, or a key is no text.
+
+    The depth is counted, for Python's own bound on recursion is the process's and may be set to anything.
+    """
+    left, many = [(given, 1)], 0
     while left:
-        one = left.pop()
+        one, depth = left.pop()
         many += 1
+        if depth > MOST_DEPTH:
+            raise Problem(f"{where}: has more than {MOST_DEPTH} lists and maps in each other; write it flatter")
         if many > MOST_VALUES:
             said = f"has more than {MOST_VALUES} values, with what its aliases stand for"
             raise Problem(f"{where}: {said}; write them out, or fewer") from None
         if isinstance(one, dict):
             if (key := next((key for key in one if not isinstance(key, str)), None)) is not None:
                 raise Problem(f"{where}: the key {key!r} is no text; write it in quotes") from None
-            left += one.values()
+            left += ((inner, depth + 1) for inner in one.values())
         elif isinstance(one, list):
-            left += one
+            left += ((inner, depth + 1) for inner in one)
 
 
 def _rewritten(given: Any, where: str, spelling: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -117,3 +118,25 @@ def test_a_strangers_manifest_is_refused_in_one_line(
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert name in said
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("deep.yaml", "kind: Pod\nx: " + "[" * 3_000 + "]" * 3_000),
+        ("deep.json", '{"x":' + "[" * 3_000 + "]" * 3_000 + "}"),
+    ],
+    ids=("deep.yaml", "deep.json"),
+)
+def test_depth_is_bounded_whatever_the_process_may_recurse(
+    name: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where a library had raised Python's bound, a manifest of 3,000 lists was taken."""
+    (tmp_path / name).write_text(text)
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(20_000)
+    try:
+        assert call("-f", tmp_path / name) == 1
+    finally:
+        sys.setrecursionlimit(before)
+    assert "more than 100 lists and maps in each other" in capsys.readouterr().err

@@ -81,7 +81,8 @@ def test_where_limits_leave_the_card_idle_the_limit_is_owed(rig: Rig) -> None:
 
 def test_time_waited_grows_while_the_token_does_not_come(tmp_path: Path) -> None:
     settings = tmp_path / "gemini.toml"
-    settings.write_text("lease_margin_ms = 600000\n")  # the holder keeps it, whatever it does
+    # The holder keeps it, whatever it does, and nobody else comes in its place.
+    settings.write_text("lease_margin_ms = 600000\noverrun_ms = 600000\n")
     with Rig("--config", str(settings)) as rig:
         for name in "ab":
             rig.tenant(name, 0.4, gpus=[0])

@@ -17,13 +17,16 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
+from pathlib import Path
 from typing import Any
 
+from bench.bed import ROOT
 from bench.hostile.attacks import ATTACKS, listing
 from bench.hostile.judge import VICTIMS, Range, control, late, middle
 from bench.hostile.table import may_play
 from bench.report import report
 
+AS_ANOTHER_USER = "no-threads"
 AGAIN = 3  # so many times as long is a window in which an attack is played again
 
 
@@ -76,6 +79,11 @@ class Run:
         return result
 
 
+def closed_folder(folder: Path) -> Path | None:
+    """The folder on the way to this one that other users may not enter."""
+    return next((one for one in (folder, *folder.parents) if not one.stat().st_mode & 0o001), None)
+
+
 def in_short(result: dict[str, Any], calm: dict[str, Any], wrong: list[str]) -> dict[str, Any]:
     """One attack as a row: what the daemon grew by, and by how much the others' shares and waits differ from calm."""
     row: dict[str, Any] = {"runs": len(result["runs"]), "grown_mib": round(result["grown_bytes"] / (1 << 20), 1)}
@@ -104,6 +112,11 @@ def main() -> int:
         return 0
     names = args.attack or list(ATTACKS)
     left_out = [name for name in names if not may_play(ATTACKS[name])]
+    closed = closed_folder(ROOT) if AS_ANOTHER_USER in names and AS_ANOTHER_USER not in left_out else None
+    if closed is not None:
+        said = f"{AS_ANOTHER_USER} plays as a user who may not enter {closed}; take a checkout elsewhere"
+        print(f"python -m bench.hostile: {said}, or other attacks", file=sys.stderr)
+        return 2
     results: dict[str, dict[str, Any]] = {}
     passed: dict[str, bool] = {}
     wrongs: dict[str, list[str]] = {}

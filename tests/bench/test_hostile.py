@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from bench.hostile.__main__ import closed_folder
 from bench.hostile.attacks import ATTACKS, listing
 from bench.hostile.judge import NAME, Range, control, late, used
 from bench.hostile.table import WHO, may_play
@@ -41,6 +42,15 @@ def test_the_list_is_the_table() -> None:
         [sys.executable, "-m", "bench.hostile", "--list"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout == listing()
+
+
+def test_a_checkout_that_others_may_not_enter_is_seen_before_anything_is_played(tmp_path: Path) -> None:
+    """A run of a quarter of an hour ended with an attack that could not be played."""
+    inner = tmp_path / "closed" / "inner"
+    inner.mkdir(parents=True)
+    inner.parent.chmod(0o700)
+    assert closed_folder(inner) == inner.parent
+    assert closed_folder(Path("/usr/bin")) is None
 
 
 @pytest.mark.timeout(300)

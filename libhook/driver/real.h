@@ -18,13 +18,7 @@
 
 #include <stdbool.h>
 
-#include "libhook/driver/cuda_abi.h"
-
-struct real_driver {
-#define HOOK(symbol, name, since, flavour, class_) __typeof__(symbol) *symbol;
-#define PASS(symbol, name, since, flavour, reason) __typeof__(symbol) *symbol;
-#include "libhook/driver/cuda_hooks.h"
-};
+#include "libhook/driver/pointers.h"
 
 #pragma GCC visibility push(hidden)
 

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-#include "libhook/driver/real.h"
+#include "libhook/driver/pointers.h"
 
 struct text {
     char none[1];

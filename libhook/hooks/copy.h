@@ -12,7 +12,7 @@
 #include "libhook/driver/cuda_abi.h"
 #include "libhook/driver/real.h"
 #include "libhook/hooks/streams.h"
-#include "libhook/runtime/gate.h"
+#include "libhook/runtime/gate_begin.h"
 #include "libhook/runtime/watch.h"
 
 #define GUESS_START_NS 2000     /* what a launch costs at least */

@@ -4,11 +4,7 @@
 #ifndef GEMINI_HOOKS_ENTRY_H
 #define GEMINI_HOOKS_ENTRY_H
 
-/* Returned in two registers. */
-struct entry_answer {
-    void *value;   /* what dlsym returns, where forward is NULL */
-    void *forward; /* the dlsym that is to answer in our place, as if we were not there */
-};
+#include "libhook/hooks/answer.h"
 
 /* `caller` is the return address of whoever called dlsym. Keeps errno where it answers itself. */
 struct entry_answer entry_dlsym(void *handle, const char *name, void *caller) __attribute__((visibility("hidden")));

@@ -9,6 +9,7 @@
 #include "libhook/driver/real.h"
 #include "libhook/hooks/streams.h"
 #include "libhook/runtime/gate.h"
+#include "libhook/runtime/gate_begin.h"
 #include "libhook/runtime/watch.h"
 
 #define UPLOAD_GUESS_NS 20000

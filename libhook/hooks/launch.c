@@ -7,7 +7,9 @@
 #include "libhook/driver/real.h"
 #include "libhook/hooks/load.h"
 #include "libhook/hooks/streams.h"
+#include "libhook/runtime/context.h"
 #include "libhook/runtime/gate.h"
+#include "libhook/runtime/gate_begin.h"
 
 static inline uint64_t pair(unsigned int low, unsigned int high) {
     return (uint64_t)high << 32 | low;

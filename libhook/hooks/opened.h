@@ -4,7 +4,7 @@
 #ifndef GEMINI_HOOKS_OPENED_H
 #define GEMINI_HOOKS_OPENED_H
 
-#include "libhook/hooks/entry.h"
+#include "libhook/hooks/answer.h"
 
 #pragma GCC visibility push(hidden)
 

@@ -9,6 +9,7 @@
 #include "libhook/hooks/streams.h"
 #include "libhook/runtime/ahead.h"
 #include "libhook/runtime/gate.h"
+#include "libhook/runtime/held.h"
 #include "libhook/runtime/watch.h"
 
 #define WATCHED(scope, stream, call)                                                                                   \
@@ -23,7 +24,7 @@
 /* The same of one that waits for the device. */
 #define WAITED(scope, stream, call)                                                                                    \
     do {                                                                                                               \
-        if (!gate_await_held())                                                                                        \
+        if (!held_await())                                                                                             \
             return GATE_REFUSAL;                                                                                       \
         WATCHED(scope, stream, call);                                                                                  \
     } while (0)
@@ -75,14 +76,14 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
  * more of what this thread launched. */
 CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event) {
     ahead_never();
-    if (!gate_await_held())
+    if (!held_await())
         return GATE_REFUSAL;
     return real.cuIpcGetEventHandle(handle, event);
 }
 
 CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle) {
     ahead_never();
-    if (!gate_await_held())
+    if (!held_await())
         return GATE_REFUSAL;
     return real.cuIpcOpenEventHandle(event, handle);
 }

@@ -36,6 +36,7 @@
 #include "libhook/runtime/cancel.h"
 #include "libhook/runtime/forks.h"
 #include "libhook/runtime/gate.h"
+#include "libhook/runtime/gate_open.h"
 #include "libhook/runtime/link.h"
 #include "libhook/runtime/log.h"
 #include "libhook/runtime/mailbox.h"

@@ -15,6 +15,14 @@ bool agent_closed(void);
 /* This process is a tenant, and no loss of the daemon has made it run free. */
 bool agent_welcomed(void);
 
+/* Start the agent and say Hello, once per process image (again in a forked child). Returns 0, or -ENOTCONN where this
+ * process runs free: inert, or no daemon with GEMINI_ON_BACKEND_LOSS=run; or -ENOMEM where it cannot have what the agent
+ * needs (a thread, a descriptor, memory) and must not go on. Blocks until Welcome in mode wait. */
+int agent_attach(void);
+
+/* How long what the agent needs is waited for. */
+#define AGENT_LACKING_NS 10000000000ull
+
 #pragma GCC visibility pop
 
 #endif

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "libhook/core/wire.h"
-#include "libhook/runtime/agent.h"
+#include "libhook/runtime/agent_callbacks.h"
 
 #pragma GCC visibility push(hidden)
 

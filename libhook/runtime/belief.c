@@ -3,7 +3,9 @@
 
 #include "libhook/core/extremes.h"
 #include "libhook/core/peek.h"
+#include "libhook/runtime/chunk.h"
 #include "libhook/runtime/gate.h"
+#include "libhook/runtime/gate_thread.h"
 
 #define SHORTEST_NS 1000     /* no launch is believed to take less: the clock of events has half a microsecond */
 #define UNKNOWN_NS 250000    /* what a launch likely takes of which nothing is known */

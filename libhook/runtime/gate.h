@@ -12,11 +12,8 @@
  * launch goes to another stream, or was never seen before, the way leads through gate_begin_slow(): the in-flight cap,
  * the end of the quota, the events that mark what was launched (lane.h), and waiting all live there.
  *
- * The order of a wrapper:   enum gate_answer answer = gate_begin(stream, key, family, guess_ns);
- *                           if (answer == GATE_REFUSED) return GATE_REFUSAL;
- *                           CUresult result = real.cuX(...);
- *                           if (answer == GATE_PASSED) gate_end();
- * Between the two only the driver is called. Nothing here holds a lock across a driver call, and errno is kept.
+ * Here is what all of that look at; who launches comes by gate_begin.h, who opens and closes by gate_open.h. Nothing here
+ * holds a lock across a driver call, and errno is kept.
  */
 #ifndef GEMINI_RUNTIME_GATE_H
 #define GEMINI_RUNTIME_GATE_H
@@ -29,11 +26,6 @@
 #include "libhook/core/peek.h"
 #include "libhook/core/wire.h"
 #include "libhook/driver/cuda_types.h"
-#include "libhook/runtime/captures.h"
-#include "libhook/runtime/context.h"
-#include "libhook/runtime/gate_slow.h"
-#include "libhook/runtime/gate_thread.h"
-#include "libhook/runtime/overlap.h"
 
 #define GATE_SHARED_ESTIMATES 8192 /* the process's; gate_thread.h has a thread's own */
 
@@ -54,8 +46,8 @@ struct gate {
     uint64_t opened_ns; /* when a thread found an armed gate open; 0: not yet */
     const uint64_t *armed_word; /* not NULL: the gate opens when this word of the page shows `epoch` */
     _Alignas(64) uint32_t wake; /* futex of those who wait; grows with each opening */
-    uint32_t waiting; /* threads in gate_wait; atomic */
-    uint32_t awaiting; /* threads that wait until the device may begin what it holds (ahead.h); atomic */
+    uint32_t waiting; /* threads that wait for that; atomic */
+    uint32_t awaiting; /* threads that wait until the device may begin what it holds (segments.h); atomic */
     uint32_t shut; /* a launching thread closed the gate: the quota is used up */
     uint32_t syncing; /* threads that wait in a synchronisation call which covers what they launched; atomic */
     uint32_t told_idle; /* a synchronisation call returned and nothing was launched since */
@@ -67,25 +59,21 @@ struct gate {
     uint64_t waits, wait_ns, valves, h2d_bytes, d2h_bytes; /* counters; atomic */
     uint32_t burst_lock; /* for `burst`; held for nanoseconds, never over a call */
     struct burst burst;
-    struct overlap overlap;
+    struct {
+        uint64_t believed_ns; /* of what is over since the last look; atomic */
+        uint64_t worked_ns; /* burst.total_busy_ns at the last look */
+        uint32_t more; /* how many launches run at once, beyond the first, in parts of OVERLAP_ONE */
+    } overlap; /* zero: nothing is known, and nothing overlaps (overlap.h) */
 };
 
 #pragma GCC visibility push(hidden)
 
 extern struct gate gates[WIRE_MAX_DEVICES];
 extern int gate_mode; /* enum gate_mode; GATE_MEMBARRIER until the process is known to be no tenant */
+extern struct estimate gate_shared_estimates[GATE_SHARED_ESTIMATES];
 
 /* What the driver says where it lacks memory or descriptors of the host. */
 #define GATE_REFUSAL CUDA_ERROR_OUT_OF_MEMORY
-
-/* May this launch go? Waits until it may: PASSED, and gate_end() is to be called after it. NOT_OURS: it goes by itself
- * (no tenant, a stream that captures, no context). REFUSED: what the gate needs cannot be had (agent.h). `stream` is as the driver understands it,
- * 0 spelt out as CU_STREAM_LEGACY or CU_STREAM_PER_THREAD. `key` tells this launch's length, `family` that of its like
- * (0: none), `guess_ns` what to believe before either is known (0: nothing, so it is measured alone). */
-static inline enum gate_answer gate_begin(CUstream stream, uint64_t key, uint64_t family, uint64_t guess_ns);
-static inline void gate_end(void);
-/* gate_begin in two: what nearly every launch passes, without a call; where it says false, gate_begin_slow decides. */
-static inline bool gate_pass(CUstream stream, uint64_t key);
 
 static inline bool gate_is_open(const struct gate *gate, uint64_t *ticket) {
     *ticket = __atomic_load_n(&gate->ticket, __ATOMIC_ACQUIRE);
@@ -100,64 +88,12 @@ static inline bool gate_shut(struct gate *gate, uint64_t ticket) {
     return true;
 }
 
-/* The agent's side. */
-int gate_start(void); /* registers membarrier; once per process image */
-void gate_reset_after_fork(void); /* in the child: no thread but this one, every gate closed */
-void gate_open(struct gate *gate, uint64_t epoch, const uint64_t *page_word, uint64_t cap_ns, uint64_t close_by_ns,
-    bool contended);
-/* The gate is open as soon as the daemon stores `epoch` into its page; waiting threads sleep there until it does. */
-void gate_arm(struct gate *gate, uint64_t epoch, const uint64_t *page_word, uint64_t cap_ns);
-void gate_disarm(struct gate *gate); /* nobody will open it there: who sleeps on the page sleeps on the gate again */
-void gate_open_free(struct gate *gate); /* for good, until gate_close */
-void gate_allow_ahead(struct gate *gate); /* all is over and given back: those who wait may launch ahead (ahead.h) */
 void gate_call(struct gate *gate); /* wake all who sleep on gate.wake */
-void gate_close(struct gate *gate); /* returns at once; see gate_inside */
-bool gate_inside(const struct gate *gate); /* is a thread between check and launch, after gate_close? */
 void gate_account(struct gate *gate, uint64_t wanted_ns, uint64_t start_ns, uint64_t end_ns);
 /* What is known of bursts now; with `take`, the run that is over is logged and a new one begins. */
 void gate_burst_snapshot(struct gate *gate, bool take, struct burst *burst);
 uint64_t gate_now(void); /* CLOCK_MONOTONIC */
-extern struct estimate gate_shared_estimates[GATE_SHARED_ESTIMATES];
 
 #pragma GCC visibility pop
-
-#include "libhook/runtime/lane.h"
-
-static inline __attribute__((always_inline)) bool gate_pass(CUstream stream, uint64_t key) {
-    struct gate_thread *self = gate_self;
-    const struct estimate *known = &self->estimates[key & (GATE_ESTIMATES - 1)];
-    /* The thread's own figures first: a thread that never came here has none of this key. */
-    if (__builtin_expect(known->key != key || PEEK(self->stream) != stream || self->room_ns < (int64_t)known->ns ||
-                             !context_is_known() || PEEK(self->context) != context_cached.context,
-            0))
-        return false;
-    POKE(self->inside, 1); /* the fence is the closer's membarrier */
-    __asm__ volatile("" ::: "memory");
-    if (__builtin_expect(__atomic_load_n(&self->gate->ticket, __ATOMIC_RELAXED) != self->ticket ||
-                             __atomic_load_n(self->page_word, __ATOMIC_RELAXED) != self->epoch,
-            0)) {
-        POKE(self->inside, 0);
-        return false;
-    }
-    struct lane *lane = self->lane;
-    uint64_t ns = known->ns;
-    self->room_ns -= (int64_t)ns;
-    POKE(lane->open_ns, lane->open_ns + ns);
-    lane->open_mixed |= key ^ lane->open_key;
-    POKE(lane->launched, lane->launched + 1);
-    return true;
-}
-
-static inline enum gate_answer gate_begin(CUstream stream, uint64_t key, uint64_t family, uint64_t guess_ns) {
-    return gate_pass(stream, key) ? GATE_PASSED : gate_begin_slow(stream, key, family, guess_ns);
-}
-
-static inline void gate_end(void) {
-    struct gate_thread *self = gate_self;
-    __asm__ volatile("" ::: "memory");
-    POKE(self->inside, 0);
-    if (__builtin_expect(self->after, 0))
-        gate_end_slow(self);
-}
 
 #endif

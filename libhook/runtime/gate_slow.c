@@ -21,23 +21,27 @@
 #include "libhook/runtime/ahead.h"
 #include "libhook/runtime/belief.h"
 #include "libhook/runtime/cancel.h"
+#include "libhook/runtime/captures.h"
+#include "libhook/runtime/context.h"
 #include "libhook/runtime/gate.h"
+#include "libhook/runtime/gate_enrol.h"
+#include "libhook/runtime/gate_pass.h"
+#include "libhook/runtime/held.h"
+#include "libhook/runtime/inflight.h"
+#include "libhook/runtime/lane.h"
+#include "libhook/runtime/launch.h"
 #include "libhook/runtime/log.h"
-#include "libhook/runtime/overlap.h"
+#include "libhook/runtime/segments.h"
+#include "libhook/runtime/wild.h"
 
 #define CHUNKS_PER_CAP 4
 #define SHORTEST_CHUNK_NS 25000
 #define SHORTEST_SLEEP_NS 20000
 #define LONGEST_SLEEP_NS 2000000
 #define LONGEST_REST_NS 10000000
-#define WILD_CONTENDED 2      /* wild launches in flight on a lane: the device has one when the other is over */
-#define WILD_FREE 8           /* ... where no turn has to end */
-#define WILD_TOGETHER_NS 1000000 /* those seen often go together for so long, were each as long as any of late */
 #define LOOK_NS 100000          /* how long to look for the end of one without sleeping */
 #define MEASURE_EVERY 32        /* of the launches that start on an idle lane */
-#define GATE_RECHECK_NS 100000000l
 #define ENROL_AGAIN_NS 10000000ull
-#define AWAIT_NS 2000000l /* for what is held to be let go, without being told */
 
 static void sleep_ns(uint64_t ns) {
     struct timespec duration = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
@@ -46,124 +50,6 @@ static void sleep_ns(uint64_t ns) {
 
 static uint64_t within(uint64_t ns, uint64_t longest_ns) {
     return ns < SHORTEST_SLEEP_NS ? SHORTEST_SLEEP_NS : ns > longest_ns ? longest_ns : ns;
-}
-
-static void cut_all(struct gate_thread *thread, uint64_t now_ns) {
-    for (struct lane *lane = thread->lanes; lane; lane = lane->next)
-        lane_cut(lane, now_ns);
-}
-
-struct launch {
-    CUstream stream;
-    uint64_t key;
-    uint64_t wanted_ns;
-    bool is_kernel;
-    struct belief belief;
-    bool met_cap; /* it waits for room already */
-};
-
-/* May the device hold it until the gate opens (ahead.h)? */
-static bool may_be_held(const struct gate *gate, const struct lane *lane, const struct launch *launch) {
-    const struct belief *belief = &launch->belief;
-
-    return launch->is_kernel && !belief->measure && !belief->wild && !belief->unknown &&
-           ahead_may_hold(gate, gate_self, lane);
-}
-
-/* The calling thread itself waits here; nothing it launched is without an event by then. `launch` NULL: for the release of
- * what is held on this lane. */
-static void gate_wait(struct gate *gate, struct gate_thread *thread, struct lane *lane, const struct launch *launch) {
-    static const struct timespec RECHECK = {.tv_sec = 0, .tv_nsec = GATE_RECHECK_NS};
-    uint64_t start_ns = gate_now(), ticket;
-
-    cut_all(thread, start_ns);
-    if (launch)
-        __atomic_store_n(&thread->wait_lane, lane, __ATOMIC_RELEASE);
-    __atomic_add_fetch(&gate->waiting, 1, __ATOMIC_SEQ_CST);
-    agent_kick();
-    for (;;) {
-        uint32_t wake = __atomic_load_n(&gate->wake, __ATOMIC_SEQ_CST);
-        if (__atomic_load_n(&gate->free, __ATOMIC_SEQ_CST) || gate_is_open(gate, &ticket) ||
-            (launch ? may_be_held(gate, lane, launch) : !ahead_is_held(lane)))
-            break;
-        const uint64_t *armed = __atomic_load_n(&gate->armed_word, __ATOMIC_SEQ_CST);
-        if (armed) { /* little-endian: the low half of the epoch stands first, and no two neighbours share it */
-            uint32_t seen = __atomic_load_n((const uint32_t *)armed, __ATOMIC_SEQ_CST);
-            if (!gate_is_open(gate, &ticket))
-                syscall(SYS_futex, armed, FUTEX_WAIT, seen, &RECHECK, NULL, 0);
-        } else {
-            syscall(SYS_futex, &gate->wake, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, wake, &RECHECK, NULL, 0);
-        }
-        if (agent_lost() || agent_closed())
-            break;
-    }
-    __atomic_sub_fetch(&gate->waiting, 1, __ATOMIC_SEQ_CST);
-    __atomic_store_n(&thread->wait_lane, NULL, __ATOMIC_RELEASE);
-    __atomic_add_fetch(&gate->waits, 1, __ATOMIC_RELAXED);
-    __atomic_add_fetch(&gate->wait_ns, gate_now() - start_ns, __ATOMIC_RELAXED);
-}
-
-/* For how long this chunk, which is first on its lane, has been running. */
-static uint64_t gone_of(const struct lane *lane, const struct chunk *head, uint64_t now_ns) {
-    uint64_t began_ns = lane_began(lane->ordinal, head->first_ns, head->held);
-    uint64_t start_ns = began_ns > lane->end_ns ? began_ns : lane->end_ns;
-
-    return now_ns > start_ns ? now_ns - start_ns : 0;
-}
-
-/* What the thread has in flight on this gate, less what the first chunk must have done of itself by now. */
-static uint64_t inflight(struct gate *gate, struct gate_thread *thread, uint64_t now_ns, uint64_t *until_next_ns) {
-    uint64_t sum_ns = 0, most_ns = 0, progress_ns = 0;
-
-    *until_next_ns = 0;
-    for (struct lane *lane = thread->lanes; lane; lane = lane->next) {
-        if (&gates[lane->ordinal] != gate || __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) != LANE_LIVE)
-            continue;
-        lane_reap(gate, thread, lane, now_ns);
-        sum_ns += lane_inflight(lane);
-        most_ns = lane_inflight(lane) > most_ns ? lane_inflight(lane) : most_ns;
-        if (lane->pushed == lane->popped)
-            continue;
-        const struct chunk *head = &lane->ring[lane->popped % LANE_CHUNKS];
-        uint64_t gone_ns = gone_of(lane, head, now_ns);
-        uint64_t left_ns = head->estimated_ns;
-        if (!head->unknown && gone_ns <= head->estimated_ns)
-            left_ns -= gone_ns;
-        else if (!head->unknown) /* overdue: it may well take as long again as it is late */
-            left_ns = gone_ns - head->estimated_ns;
-        if (head->estimated_ns > left_ns && head->estimated_ns - left_ns > progress_ns)
-            progress_ns = head->estimated_ns - left_ns;
-        if (!*until_next_ns || left_ns < *until_next_ns)
-            *until_next_ns = left_ns;
-    }
-    sum_ns = overlap_of(gate, sum_ns, most_ns);
-    return sum_ns > progress_ns ? sum_ns - progress_ns : 0;
-}
-
-/* The same by our own books, without asking the driver what of it is over: never less. `full`: a ring is filling up. */
-static uint64_t booked(const struct gate *gate, const struct gate_thread *thread, bool *full) {
-    uint64_t sum_ns = 0, most_ns = 0;
-
-    *full = false;
-    for (const struct lane *lane = thread->lanes; lane; lane = lane->next) {
-        if (&gates[lane->ordinal] != gate || __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) != LANE_LIVE)
-            continue;
-        sum_ns += lane_inflight(lane);
-        most_ns = lane_inflight(lane) > most_ns ? lane_inflight(lane) : most_ns;
-        *full |= lane->pushed - lane->popped > LANE_CHUNKS / 2;
-    }
-    return overlap_of(gate, sum_ns, most_ns);
-}
-
-static void begin_chunk(struct lane *lane, const struct launch *launch, uint64_t now_ns) {
-    lane->open_key = launch->key;
-    lane->open_mixed = 0;
-    POKE(lane->open_wanted_ns, launch->wanted_ns);
-    POKE(lane->open_first_ns, now_ns);
-    POKE(lane->open_held, 0);
-    lane->open_alone = launch->belief.measure;
-    lane->open_unknown = launch->belief.unknown;
-    lane->open_most_ns = launch->belief.wild ? launch->belief.most_ns : 0;
 }
 
 /* Prepare the lane for one more launch of this kind; false where its ring is full. */
@@ -188,46 +74,12 @@ static bool make_room_in(
         now_ns = gate_now(); /* recording takes as long as some kernels, and is no part of what follows */
         POKE(lane->base_ns, now_ns);
     }
-    begin_chunk(lane, launch, now_ns);
+    launch_begin_chunk(lane, launch, now_ns);
     return true;
 }
 
 /* REST: wait for room where enough is in flight to do so in one sleep, of which each leaves the program's caches cold. */
 enum verdict { GO, WAIT_AT_GATE, WAIT_FOR_ROOM, REST, LOOK_AGAIN };
-
-/* How many wild launches are in flight on this lane, and what all that is there may take from now on. */
-static unsigned wild_in(const struct lane *lane, uint64_t now_ns, uint64_t *worst_ns) {
-    unsigned wild = 0;
-
-    *worst_ns = lane->open_ns;
-    for (uint64_t i = lane->popped; i != lane->pushed; i++) {
-        const struct chunk *chunk = &lane->ring[i % LANE_CHUNKS];
-        uint64_t most_ns = chunk->most_ns ? chunk->most_ns : chunk->estimated_ns;
-        if (i == lane->popped) {
-            uint64_t gone_ns = gone_of(lane, chunk, now_ns);
-            most_ns -= gone_ns < most_ns ? gone_ns : most_ns;
-        }
-        *worst_ns += most_ns;
-        wild += chunk->most_ns != 0;
-    }
-    return wild;
-}
-
-/* May one more wild launch follow those in flight? Another behind one only where it begins within the quota even then: so
- * work runs on past it by a single kernel. One of which nothing is known follows none, for it may be as unlike. */
-static bool wild_may_go(
-    const struct gate *gate, const struct lane *lane, const struct belief *belief, uint64_t now_ns) {
-    uint64_t worst_ns, close_by_ns = PEEK(gate->close_by_ns);
-    unsigned wild = wild_in(lane, now_ns, &worst_ns);
-
-    if (!wild)
-        return true;
-    if (!PEEK(gate->contended) || PEEK(gate->shared))
-        return wild < WILD_FREE;
-    if (belief->unknown || now_ns >= close_by_ns || worst_ns > close_by_ns - now_ns)
-        return false;
-    return wild < WILD_CONTENDED || (!belief->young && worst_ns + belief->most_ns <= WILD_TOGETHER_NS);
-}
 
 /* How to wait for the end of a wild launch. It may come at any moment, and with few behind it the device would idle for as
  * long as a sleep lasts; what goes on for long may well do so for as long again. Where no turn has to end there are more
@@ -235,7 +87,7 @@ static bool wild_may_go(
 static enum verdict wait_for_wild(
     const struct lane *lane, bool in_turn, uint64_t flying_ns, uint64_t now_ns, uint64_t *sleep) {
     const struct chunk *head = &lane->ring[lane->popped % LANE_CHUNKS];
-    uint64_t gone_ns = gone_of(lane, head, now_ns);
+    uint64_t gone_ns = inflight_gone_ns(lane, head, now_ns);
 
     if (!in_turn && flying_ns >= 2 * LOOK_NS) {
         *sleep = flying_ns / 2;
@@ -243,23 +95,6 @@ static enum verdict wait_for_wild(
     }
     *sleep = gone_ns / 4;
     return gone_ns < LOOK_NS || gone_ns < 2 * head->estimated_ns ? LOOK_AGAIN : WAIT_FOR_ROOM;
-}
-
-/* From here on whoever closes the gate waits for this thread; what it looked at before, it looks at again. */
-static void enter(struct gate_thread *thread) {
-    POKE(thread->inside, 1);
-    __asm__ volatile("" ::: "memory");
-    if (gate_mode == GATE_FENCED)
-        __atomic_thread_fence(__ATOMIC_SEQ_CST);
-}
-
-/* The launch goes out, behind what is open on its lane. */
-static void count(struct gate *gate, struct lane *lane, const struct launch *launch) {
-    if (__atomic_load_n(&gate->told_idle, __ATOMIC_RELAXED))
-        __atomic_store_n(&gate->told_idle, 0, __ATOMIC_RELAXED);
-    POKE(lane->open_ns, lane->open_ns + launch->belief.ns);
-    lane->open_mixed |= launch->key ^ lane->open_key;
-    POKE(lane->launched, lane->launched + 1);
 }
 
 /* One try to let the launch go. With GO the thread is inside and the launch accounted. */
@@ -287,9 +122,10 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
     uint64_t active = __atomic_load_n(&gate->active, __ATOMIC_RELAXED);
     uint64_t before = PEEK(gate->active_before);
     active = active > before ? active : before;
-    uint64_t cap_ns = PEEK(gate->cap_ns) + ahead_over_cap_ns(gate, now_ns), share_ns = cap_ns / (active ? active : 1);
+    uint64_t cap_ns = PEEK(gate->cap_ns) + segments_over_cap_ns(gate, now_ns),
+             share_ns = cap_ns / (active ? active : 1);
     if (active > 1) { /* threads that take turns have all of it in turn */
-        uint64_t others_ns = overlap_others(gate, thread, now_ns);
+        uint64_t others_ns = inflight_of_others(gate, thread, now_ns);
         share_ns = cap_ns > others_ns && cap_ns - others_ns > share_ns ? cap_ns - others_ns : share_ns;
     }
     uint64_t estimated_ns = launch->belief.ns;
@@ -302,13 +138,13 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
     bool in_turn = PEEK(gate->contended) || PEEK(gate->shared);
     if (launch->met_cap && !in_turn && allowed_ns > share_ns / 2)
         allowed_ns = share_ns / 2;
-    uint64_t flying_ns = booked(gate, thread, &full);
+    uint64_t flying_ns = inflight_booked(gate, thread, &full);
     next_ns = 0;
     if (PEEK(gate->contended) || launch->belief.measure || full ||
         flying_ns > allowed_ns) /* a query costs as much as many launches */
-        flying_ns = inflight(gate, thread, now_ns, &next_ns);
+        flying_ns = inflight_of(gate, thread, now_ns, &next_ns);
     if (flying_ns > allowed_ns) {
-        cut_all(thread, now_ns);
+        launch_cut_all(thread, now_ns);
         launch->met_cap = thread->met_cap = true;
         if (!in_turn) {
             *sleep = flying_ns - (allowed_ns < share_ns / 2 ? allowed_ns : share_ns / 2);
@@ -325,7 +161,7 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
         return WAIT_AT_GATE;
     }
     if (launch->belief.wild && !wild_may_go(gate, lane, &launch->belief, now_ns)) {
-        cut_all(thread, now_ns);
+        launch_cut_all(thread, now_ns);
         return wait_for_wild(lane, in_turn, flying_ns, now_ns, sleep);
     }
     uint64_t chunk_ns = share_ns / CHUNKS_PER_CAP > SHORTEST_CHUNK_NS ? share_ns / CHUNKS_PER_CAP : SHORTEST_CHUNK_NS;
@@ -347,7 +183,7 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
     thread->room_ns = launch->belief.measure || own_event || room_ns < 0 || gate_mode == GATE_FENCED ? -1 : room_ns;
     thread->after = launch->belief.measure || own_event || room_ns <= 0;
 
-    enter(thread);
+    launch_enter(thread);
     if (__atomic_load_n(&gate->ticket, __ATOMIC_RELAXED) != ticket ||
         __atomic_load_n(thread->page_word, __ATOMIC_RELAXED) != thread->epoch) {
         POKE(thread->inside, 0);
@@ -356,76 +192,8 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
     }
     if (PEEK(gate->launched_epoch) != thread->epoch)
         POKE(gate->launched_epoch, thread->epoch);
-    count(gate, lane, launch);
+    launch_count(gate, lane, launch);
     return GO;
-}
-
-/* Let the device hold the launch (ahead.h). True where the thread is inside. */
-static bool go_ahead(
-    struct gate *gate, struct gate_thread *thread, struct lane *lane, const struct launch *launch, uint64_t now_ns) {
-    uint64_t ticket;
-
-    if (!may_be_held(gate, lane, launch))
-        return false;
-    bool open = gate_is_open(gate, &ticket);
-    if (!open)
-        sched_yield(); /* whoever works for the tenant that has the card comes first, where processors are few */
-    if (!ahead_hold(gate, thread, lane, launch->belief.ns, now_ns))
-        return false;
-    __atomic_store_n(&thread->gate, gate, __ATOMIC_RELEASE);
-    enter(thread);
-    if (!ahead_is_held(lane) && !gate_is_open(gate, &ticket)) { /* it was let go, and the gate is closed again */
-        POKE(thread->inside, 0);
-        ahead_unhold(gate, lane, launch->belief.ns);
-        return false;
-    }
-    if (lane->launched == lane->cut) {
-        begin_chunk(lane, launch, now_ns);
-        POKE(lane->open_held, lane->held);
-    }
-    count(gate, lane, launch);
-    thread->lane = thread->held_lane = lane;
-    thread->met_cap |= open;
-    thread->room_ns = -1;
-    thread->after = false;
-    return true;
-}
-
-/* Sleep until something changes of what is held on this gate: until the newest of it is let go, or the next. */
-static void await(struct gate *gate, struct gate_thread *thread, struct lane *lane, const struct launch *launch) {
-    struct timespec pause = {.tv_sec = 0, .tv_nsec = AWAIT_NS};
-    uint64_t ticket;
-
-    if (!gate_is_open(gate, &ticket) && !__atomic_load_n(&gate->free, __ATOMIC_ACQUIRE)) {
-        gate_wait(gate, thread, lane, launch);
-        return;
-    }
-    __atomic_add_fetch(&gate->awaiting, 1, __ATOMIC_SEQ_CST);
-    uint32_t wake = __atomic_load_n(&gate->wake, __ATOMIC_SEQ_CST);
-    ahead_call_for(gate, !launch);
-    ahead_pump(gate, gate_now());
-    if (launch ? !may_be_held(gate, lane, launch) && ahead_holds(gate) : ahead_is_held(lane))
-        syscall(SYS_futex, &gate->wake, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, wake, &pause, NULL, 0);
-    __atomic_sub_fetch(&gate->awaiting, 1, __ATOMIC_SEQ_CST);
-}
-
-/* Something is held on this gate. True where the launch went to it; else it was waited for a moment. */
-static bool join_held(
-    struct gate *gate, struct gate_thread *thread, struct lane *lane, const struct launch *launch, uint64_t now_ns) {
-    ahead_pump(gate, now_ns);
-    if (!ahead_holds(gate))
-        return false;
-    if (go_ahead(gate, thread, lane, launch, now_ns))
-        return true;
-    bool other =
-        !launch->is_kernel || launch->belief.measure || launch->belief.wild || !ahead_in_stream(gate, thread, lane);
-    if (other)
-        ahead_bar(gate, true);
-    cut_all(thread, now_ns);
-    await(gate, thread, lane, launch);
-    if (other)
-        ahead_bar(gate, false);
-    return false;
 }
 
 void gate_host_is_back(void) {
@@ -442,22 +210,6 @@ void gate_host_is_back(void) {
     if (thread->met_cap)
         ahead_host_was_away(gate, now_ns);
     thread->met_cap = false;
-}
-
-bool gate_await_held(void) {
-    struct lane *lane = gate_self->held_lane;
-
-    if (!lane)
-        return true;
-    int saved = errno, cancel = cancel_hold();
-    while (ahead_is_held(lane) && !agent_lost() && !agent_closed())
-        await(&gates[lane->ordinal], gate_self, lane, NULL);
-    bool released = !ahead_is_held(lane);
-    if (released)
-        gate_self->held_lane = NULL;
-    cancel_release(cancel);
-    errno = saved;
-    return released || !agent_closed();
 }
 
 static bool stream_captures(CUstream stream) {
@@ -512,20 +264,20 @@ static enum gate_answer begin(CUstream stream, uint64_t key, uint64_t family, ui
     bool pends = false;
     enum gate_answer answer = GATE_NOT_OURS;
     while (!__atomic_load_n(&gate->free, __ATOMIC_ACQUIRE)) {
-        bool held = ahead_holds(gate);
+        bool held = segments_held(gate);
         enum verdict verdict = held ? WAIT_AT_GATE : try(gate, thread, lane, &launch, now_ns, &sleep);
         if (verdict == GO) {
             thread->after |= thread->tell_agent;
             answer = GATE_PASSED;
             break;
         }
-        if (held ? join_held(gate, thread, lane, &launch, now_ns)
-                 : verdict != LOOK_AGAIN && go_ahead(gate, thread, lane, &launch, now_ns)) {
+        if (held ? held_join(gate, thread, lane, &launch, now_ns)
+                 : verdict != LOOK_AGAIN && held_go(gate, thread, lane, &launch, now_ns)) {
             answer = GATE_PASSED;
             break;
         }
         if (!held && verdict == WAIT_AT_GATE) {
-            gate_wait(gate, thread, lane, &launch);
+            held_wait(gate, thread, lane, &launch);
         } else if (!held) {
             if (!pends) /* from here to its launch it counts as one that wants to go on */
                 __atomic_add_fetch(&gate->pending, 1, __ATOMIC_SEQ_CST);

@@ -18,9 +18,6 @@ enum gate_answer { GATE_NOT_OURS, GATE_PASSED, GATE_REFUSED };
 /* What gate_begin and gate_end do, in full. Errno is kept. */
 enum gate_answer gate_begin_slow(CUstream stream, uint64_t key, uint64_t family, uint64_t guess_ns);
 void gate_end_slow(struct gate_thread *thread);
-/* What this thread launched last may be held by the device until the gate opens: wait for that. False: what the gate needs
- * cannot be had (agent.h). Errno is kept. */
-bool gate_await_held(void);
 /* The calling thread comes to the library again: was it away for so long that the card may have run dry (ahead.h)? */
 void gate_host_is_back(void);
 

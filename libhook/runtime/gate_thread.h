@@ -41,18 +41,19 @@ struct gate_thread {
     struct lane *wait_lane; /* while it waits at a gate: where its launch is to go */
     uint64_t left_ns; /* when it came back from here or from a wait for the device; its own */
     bool met_cap; /* ... and since it was away last it launched so much that it met the cap */
-    struct lane *held_lane; /* where a launch of its was held by the device last (ahead.h) */
+    struct lane *held_lane; /* where a launch of its was held by the device last (segments.h) */
     uint64_t seen[WIRE_MAX_DEVICES]; /* the ticket under which it was counted as active, per gate */
 };
 
 #pragma GCC visibility push(hidden)
 
-/* The calling thread's, in which no key is found before it was enrolled. */
+/* The calling thread's, in which no key is found before it was enrolled (gate_enrol.h). */
 extern __thread struct gate_thread *gate_self __attribute__((tls_model("initial-exec")));
 
-struct gate_thread *gate_enrol(void);  /* the calling thread's, made at its first call; NULL: no memory */
+bool gate_thread_is_enrolled(void);
 struct gate_thread *gate_threads(void); /* all, as a list that grows at its head only */
-void gate_threads_start(void);          /* once per process image: from here on it is seen when a thread ends */
+void gate_threads_push(struct gate_thread *thread);
+void gate_thread_leave(void); /* the calling thread has none any more */
 void gate_threads_reset_after_fork(void); /* in the child: no thread but this one, which is not enrolled */
 
 #pragma GCC visibility pop

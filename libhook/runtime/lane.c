@@ -7,10 +7,12 @@
 #include <sys/mman.h>
 
 #include "libhook/driver/real.h"
-#include "libhook/runtime/ahead.h"
 #include "libhook/runtime/belief.h"
 #include "libhook/runtime/cancel.h"
+#include "libhook/runtime/captures.h"
 #include "libhook/runtime/gate.h"
+#include "libhook/runtime/gate_thread.h"
+#include "libhook/runtime/overlap.h"
 #include "libhook/runtime/visit.h"
 
 /* Of foreign_event and what is known of it, among the threads that keep the agent out: several may begin captures, end

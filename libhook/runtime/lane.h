@@ -20,27 +20,13 @@
 
 #include "libhook/core/peek.h"
 #include "libhook/driver/cuda_types.h"
-#include "libhook/runtime/ahead.h"
+#include "libhook/runtime/chunk.h"
+#include "libhook/runtime/segments.h"
 
 #define LANE_CHUNKS 64
 
 struct gate;
 struct gate_thread;
-
-struct chunk {
-    CUevent event;
-    uint64_t key; /* 0: launches of several kinds */
-    uint64_t estimated_ns;
-    uint64_t most_ns;   /* of a wild launch (belief.h): what it may take; else 0 */
-    uint64_t wanted_ns; /* when the program wanted to launch the first of it */
-    uint64_t first_ns;  /* when it did */
-    uint64_t cut_ns;    /* when the event was recorded */
-    uint64_t from;      /* `launched` before the first of it */
-    uint32_t launches;
-    uint32_t held;      /* 0, or the number of the segment that it was held in (ahead.h) */
-    bool unknown;       /* nothing was known of its length: no telling what is left of it */
-    bool alone;         /* events stand directly before and after: its length is the launch's */
-};
 
 enum lane_state { LANE_FREE, LANE_LIVE, LANE_LOST };
 
@@ -70,7 +56,7 @@ struct lane {
     bool based;           /* base_event ended at base_ns */
     CUevent base_event;
     uint64_t base_ns;
-    uint32_t base_held;   /* ... or when that segment was let go (ahead.h), if that was later */
+    uint32_t base_held;   /* ... or when that segment was let go (segments.h), if that was later */
     uint64_t end_ns;      /* of the last chunk reaped */
     uint64_t blind_ns;    /* an event could not be recorded: the work should be over by then */
     bool unconfirmed;     /* ... and that is all we know */
@@ -82,7 +68,7 @@ struct lane {
     uint64_t foreign_ns;   /* when that was */
     uint64_t clean_mark;   /* `launched` when all was seen finished */
     uint64_t clean_ns;     /* ... and when what was open then was over */
-    uint32_t held; /* number of the last segment that was held here (ahead.h); the owner's */
+    uint32_t held; /* number of the last segment that was held here (segments.h); the owner's */
     uint64_t seen_from,
         seen_ns; /* of the chunk that begins there, so much is accounted already: an open one's beginning */
 };
@@ -109,9 +95,16 @@ static inline uint64_t lane_inflight(const struct lane *lane) {
     return PEEK(lane->open_ns) + PEEK(lane->ring_ns);
 }
 
+/* Is what was launched there last held by the device? */
+static inline bool lane_is_held(const struct lane *lane) {
+    uint32_t held = PEEK(lane->held);
+
+    return held && !segments_is_released(lane->ordinal, held);
+}
+
 /* From when on the device may have worked on what was launched at `first_ns` and held in that segment. */
 static inline uint64_t lane_began(int ordinal, uint64_t first_ns, uint32_t held) {
-    uint64_t released_ns = held ? ahead_released_ns(ordinal, held) : 0;
+    uint64_t released_ns = held ? segments_released_ns(ordinal, held) : 0;
     return first_ns > released_ns ? first_ns : released_ns;
 }
 

@@ -7,7 +7,7 @@
 #define SPAN_NS 2000000ull /* of the card's work for each look: half a dozen chunks on a busy card */
 
 void overlap_learn(struct gate *gate, uint64_t believed_ns) {
-    struct overlap *overlap = &gate->overlap;
+    __typeof__(gate->overlap) *overlap = &gate->overlap;
     struct burst burst;
 
     believed_ns += __atomic_fetch_add(&overlap->believed_ns, believed_ns, __ATOMIC_RELAXED);
@@ -35,36 +35,4 @@ uint64_t overlap_of(const struct gate *gate, uint64_t sum_ns, uint64_t most_ns) 
     uint64_t beside_ns = sum_ns * OVERLAP_ONE / (OVERLAP_ONE + (uint64_t)PEEK(gate->overlap.more));
 
     return beside_ns > most_ns ? beside_ns : most_ns;
-}
-
-/* What this lane has in flight, less what must be over of it by now. */
-static uint64_t left_of(const struct gate *gate, const struct lane *lane, uint64_t now_ns) {
-    uint64_t pushed = PEEK(lane->pushed), popped = PEEK(lane->popped), end_ns = PEEK(lane->end_ns);
-    uint64_t left_ns = lane_inflight(lane);
-
-    if (!left_ns || PEEK(lane->clean_mark) == PEEK(lane->launched))
-        return 0;
-    const struct chunk *head = &lane->ring[popped % LANE_CHUNKS];
-    uint64_t start_ns = pushed != popped ? lane_began(gate->ordinal, PEEK(head->first_ns), PEEK(head->held))
-                                         : lane_began(gate->ordinal, PEEK(lane->open_first_ns), PEEK(lane->open_held));
-    start_ns = start_ns > end_ns ? start_ns : end_ns;
-    uint64_t gone_ns = now_ns > start_ns ? now_ns - start_ns : 0;
-    return left_ns > gone_ns ? left_ns - gone_ns : 0;
-}
-
-uint64_t overlap_others(const struct gate *gate, const struct gate_thread *self, uint64_t now_ns) {
-    uint64_t sum_ns = 0, most_ns = 0;
-
-    for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next) {
-        if (thread == self)
-            continue;
-        for (struct lane *lane = __atomic_load_n(&thread->lanes, __ATOMIC_ACQUIRE); lane; lane = lane->next) {
-            if (&gates[PEEK(lane->ordinal)] != gate || __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) != LANE_LIVE)
-                continue;
-            uint64_t ns = left_of(gate, lane, now_ns);
-            sum_ns += ns;
-            most_ns = ns > most_ns ? ns : most_ns;
-        }
-    }
-    return overlap_of(gate, sum_ns, most_ns);
 }

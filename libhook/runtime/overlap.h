@@ -14,15 +14,8 @@
 #include <stdint.h>
 
 struct gate;
-struct gate_thread;
 
 #define OVERLAP_ONE 1024
-
-struct overlap { /* zero: nothing is known, and nothing overlaps */
-    uint64_t believed_ns; /* of what is over since the last look; atomic */
-    uint64_t worked_ns;   /* burst.total_busy_ns at the last look */
-    uint32_t more;        /* how many launches run at once, beyond the first, in parts of OVERLAP_ONE */
-};
 
 #pragma GCC visibility push(hidden)
 
@@ -31,9 +24,6 @@ void overlap_learn(struct gate *gate, uint64_t believed_ns);
 
 /* The card's time for what is in flight: `sum_ns` on all lanes, `most_ns` of it on one. */
 uint64_t overlap_of(const struct gate *gate, uint64_t sum_ns, uint64_t most_ns);
-
-/* The card's time for what other threads have in flight on this gate, as far as it should not be over by now. */
-uint64_t overlap_others(const struct gate *gate, const struct gate_thread *self, uint64_t now_ns);
 
 #pragma GCC visibility pop
 

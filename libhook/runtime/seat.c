@@ -4,8 +4,12 @@
 #include <sched.h>
 #include <string.h>
 
-#include "libhook/runtime/ahead.h"
+#include "libhook/runtime/gate_open.h"
+#include "libhook/runtime/gate_thread.h"
+#include "libhook/runtime/lane.h"
 #include "libhook/runtime/log.h"
+#include "libhook/runtime/overlap.h"
+#include "libhook/runtime/segments.h"
 
 /* The word of a gate that is open whatever the daemon's page says: the valve of another gate. */
 static const uint64_t ADMIT_WORD = UINT64_MAX - 1;
@@ -58,7 +62,7 @@ static bool probe(struct seat *seat, enum lane_look how, uint64_t now_ns, uint64
     for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next)
         for (struct lane *lane = __atomic_load_n(&thread->lanes, __ATOMIC_ACQUIRE); lane; lane = lane->next) {
             struct lane_probe one;
-            if (&gates[PEEK(lane->ordinal)] != seat->gate || ahead_is_held(lane)) /* what is held has not begun */
+            if (&gates[PEEK(lane->ordinal)] != seat->gate || lane_is_held(lane)) /* what is held has not begun */
                 continue;
             uint64_t estimated_ns = lane_inflight(lane), open_ns = PEEK(lane->open_ns);
             uint64_t from = __atomic_load_n(&lane->cut, __ATOMIC_ACQUIRE);
@@ -267,7 +271,7 @@ static void observe(struct seat *seat, const struct seat_world *world, uint64_t 
     view->connected = world->connected;
     view->pending = __atomic_load_n(&gate->pending, __ATOMIC_SEQ_CST);
     view->waiting = __atomic_load_n(&gate->waiting, __ATOMIC_SEQ_CST);
-    bool holds = ahead_holds(gate);
+    bool holds = segments_held(gate);
     if (token->state < TOKEN_OPEN) {
         view->waiting += holds;
         return;
@@ -276,17 +280,17 @@ static void observe(struct seat *seat, const struct seat_world *world, uint64_t 
     view->page_agrees = wire_page_load_epoch(world->page->map, seat->slot) == token->epoch;
     view->shut = __atomic_load_n(&gate->shut, __ATOMIC_SEQ_CST);
     if (token->state >= TOKEN_CLOSING && now_ns > token->closed_ns + HELD_MOST_NS)
-        ahead_release(gate); /* a thread stands in the driver for it, or the context is broken */
+        segments_release(gate); /* a thread stands in the driver for it, or the context is broken */
     if (token->state == TOKEN_CLOSING) {
         view->inside = gate_inside(gate);
         if (view->inside)
             return;
     }
     if (token->state == TOKEN_OPEN || token->state == TOKEN_VALVE)
-        seat->pump_ns = ahead_pump(gate, now_ns);
-    if (ahead_holds(gate)) { /* the driver is not to be asked now */
-        struct ahead_look look;
-        ahead_look(gate, now_ns, &look);
+        seat->pump_ns = segments_pump(gate, now_ns);
+    if (segments_held(gate)) { /* the driver is not to be asked now */
+        struct segments_look look;
+        segments_look(gate, now_ns, &look);
         view->drained = look.drained;
         view->inflight_ns = look.inflight_ns;
         end_ns = look.end_ns;
@@ -330,7 +334,7 @@ static uint32_t renewal_flags(const struct token *token, uint64_t now_ns) {
 static uint64_t pump_due(const struct seat *seat, uint64_t now_ns, uint64_t deadline_ns) {
     uint64_t wait_ns = seat->pump_ns, least_ns = seat->token.cap_ns / 4;
 
-    if (!ahead_holds(seat->gate) || wait_ns == UINT64_MAX)
+    if (!segments_held(seat->gate) || wait_ns == UINT64_MAX)
         return deadline_ns;
     wait_ns = wait_ns > least_ns ? wait_ns : least_ns;
     return deadline_ns < now_ns + wait_ns ? deadline_ns : now_ns + wait_ns;
@@ -362,7 +366,7 @@ uint64_t seat_step(struct seat *seat, const struct seat_world *world, uint64_t n
             __atomic_store_n(&seat->gate->shut, 0, __ATOMIC_SEQ_CST);
         }
         if (actions & TOKEN_ADMIT) {
-            ahead_release(seat->gate);
+            segments_release(seat->gate);
             __atomic_add_fetch(&seat->gate->valves, 1, __ATOMIC_RELAXED);
             gate_open(seat->gate, token->epoch, &seat->valve_word, token->cap_ns, UINT64_MAX, true);
         }
@@ -381,7 +385,7 @@ uint64_t seat_step(struct seat *seat, const struct seat_world *world, uint64_t n
     *admit |= token->state == TOKEN_VALVE;
     uint64_t deadline_ns = seat->kept.epoch && seat->kept_ns < token->deadline_ns ? seat->kept_ns : token->deadline_ns;
     /* A thread that sleeps on the page lets go what the device holds; there may be none. */
-    if (seat->prepared.epoch && ahead_holds(seat->gate) && deadline_ns > now_ns + LOOK_AT_PAGE_NS)
+    if (seat->prepared.epoch && segments_held(seat->gate) && deadline_ns > now_ns + LOOK_AT_PAGE_NS)
         deadline_ns = now_ns + LOOK_AT_PAGE_NS;
     if (token->state == TOKEN_OPEN || token->state == TOKEN_VALVE)
         deadline_ns = pump_due(seat, now_ns, deadline_ns);
@@ -389,7 +393,7 @@ uint64_t seat_step(struct seat *seat, const struct seat_world *world, uint64_t n
 }
 
 void seat_admit(struct seat *seat) {
-    if (!seat->managed || seat->token.state >= TOKEN_OPEN || !(PEEK(seat->gate->waiting) || ahead_holds(seat->gate)))
+    if (!seat->managed || seat->token.state >= TOKEN_OPEN || !(PEEK(seat->gate->waiting) || segments_held(seat->gate)))
         return;
     __atomic_add_fetch(&seat->gate->valves, 1, __ATOMIC_RELAXED);
     gate_open(seat->gate, ADMIT_WORD, &ADMIT_WORD, seat->token.cap_ns ? seat->token.cap_ns : 1000000, UINT64_MAX, true);

@@ -6,7 +6,13 @@
 #include "libhook/driver/real.h"
 #include "libhook/runtime/agent_kick.h"
 #include "libhook/runtime/ahead.h"
+#include "libhook/runtime/captures.h"
+#include "libhook/runtime/context.h"
 #include "libhook/runtime/gate.h"
+#include "libhook/runtime/gate_slow.h"
+#include "libhook/runtime/gate_thread.h"
+#include "libhook/runtime/held.h"
+#include "libhook/runtime/lane.h"
 #include "libhook/runtime/log.h"
 #include "libhook/runtime/visit.h"
 
@@ -111,7 +117,7 @@ bool watch_stream_pausing(CUstream stream) {
 
     if (!lane)
         return true;
-    if (!gate_await_held())
+    if (!held_await())
         return false;
     int saved = errno;
     CUcontext context = context_current()->context;
@@ -147,7 +153,7 @@ static void cover_default_streams(void) {
 }
 
 bool watch_capture_beginning(void) {
-    if (!gate_await_held())
+    if (!held_await())
         return false;
     int saved = errno; /* other streams may join by waiting for the capture's events: all lanes get theirs now */
     for (struct lane *lane = gate_self->lanes; lane; lane = lane->next)
@@ -178,7 +184,7 @@ void watch_stream_ending(CUstream stream) {
 
     if (lane_is_default(stream))
         return; /* the default streams are not destroyed */
-    gate_await_held();
+    held_await();
     for (struct lane *lane = gate_self->lanes; lane; lane = lane->next)
         if (lane->stream == stream && live(lane))
             lane_cut(lane, gate_now());
@@ -200,7 +206,7 @@ void watch_stream_ending(CUstream stream) {
 }
 
 bool watch_contexts_hold(void) {
-    if (!gate_await_held())
+    if (!held_await())
         return false;
     visit_keep_agent_out();
     return true;

@@ -10,12 +10,6 @@ from libhook.build import ROOT
 INCLUDE = re.compile(r'^#include "libhook/(.+)\.[ch]"', re.M)
 # Each is a set of units that reach each other today; it may lose units, and gain none.
 DEBTS = [
-    {"driver/real", "driver/rows"},
-    {"hooks/entry", "hooks/opened"},
-    {
-        "runtime/agent", "runtime/agent_memory", "runtime/ahead", "runtime/belief", "runtime/gate", "runtime/gate_slow",
-        "runtime/gate_thread", "runtime/lane", "runtime/overlap", "runtime/seat",
-    },
     {
         "sim/driver/capture", "sim/driver/event", "sim/driver/event_shared", "sim/driver/front", "sim/driver/graph",
         "sim/driver/host", "sim/driver/op", "sim/driver/pool", "sim/driver/queue", "sim/driver/stream",

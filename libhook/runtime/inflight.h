@@ -1,0 +1,29 @@
+/*
+ * inflight.h - how much of the card's time is in flight on a gate, by what is believed of launches.
+ */
+#ifndef GEMINI_RUNTIME_INFLIGHT_H
+#define GEMINI_RUNTIME_INFLIGHT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct chunk;
+struct gate;
+struct gate_thread;
+struct lane;
+
+#pragma GCC visibility push(hidden)
+
+/* For how long this chunk, which is first on its lane, has been running. */
+uint64_t inflight_gone_ns(const struct lane *lane, const struct chunk *head, uint64_t now_ns);
+/* What the thread, which is the calling one, has in flight, less what the first chunk must have done of itself by now. Asks
+ * the driver what is over. */
+uint64_t inflight_of(struct gate *gate, struct gate_thread *thread, uint64_t now_ns, uint64_t *until_next_ns);
+/* The same by our own books, without asking: never less. `full`: a ring is filling up. */
+uint64_t inflight_booked(const struct gate *gate, const struct gate_thread *thread, bool *full);
+/* What other threads have in flight, as far as it should not be over by now. */
+uint64_t inflight_of_others(const struct gate *gate, const struct gate_thread *self, uint64_t now_ns);
+
+#pragma GCC visibility pop
+
+#endif

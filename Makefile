@@ -82,10 +82,11 @@ frameworks: build ## published frameworks with and without Gemini on a simulated
 pictures: build e2e-setup ## docs/pictures anew: every panel of the dashboards, from a run under a real Prometheus
 	@GEMINI_PICTURES=docs/pictures $(BIN)/python -m pytest -q -m e2e tests/e2e/test_observability.py
 
-lint: build ## ruff, mypy, import rules, clang-format, how long sentences are
+lint: build ## ruff, mypy, import rules, circles, clang-format, how long sentences are
 	@echo "  LINT ruff"; $(BIN)/ruff check -q . && $(BIN)/ruff format -q --check --diff .
 	@echo "  LINT mypy"; $(BIN)/mypy --no-error-summary $(PY_DIRS)
 	@mkdir -p build; echo "  LINT import rules"; $(BIN)/lint-imports --no-cache > build/imports.log || { cat build/imports.log; exit 1; }
+	@echo "  LINT circles"; $(BIN)/python -m pytest -q tests/libhook/test_circles.py tests/test_bench_and_tests.py > build/circles.log || { cat build/circles.log; exit 1; }
 	@echo "  LINT clang-format"; $(BIN)/clang-format --dry-run -Werror $(C_FILES)
 	@echo "  LINT prose"; $(BIN)/python -m tests.docs.readable
 

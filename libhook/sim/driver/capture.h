@@ -10,12 +10,6 @@
 #include "libhook/sim/driver/op.h"
 #include "libhook/sim/driver/stream.h"
 
-/* The nodes that the next one of a stream will depend on. */
-struct node_set {
-    size_t count;
-    struct CUgraphNode_st *node[];
-};
-
 void capture_free_tips(struct node_set **tips);
 
 /* The work goes into the graph in the place of the device. */

@@ -12,6 +12,7 @@
 #include "libhook/sim/driver/heap.h"
 #include "libhook/sim/driver/host.h"
 #include "libhook/sim/driver/queue.h"
+#include "libhook/sim/driver/op_run.h"
 
 struct end {
     char *start;

@@ -21,6 +21,7 @@
 #include "libhook/sim/driver/slab.h"
 #include "libhook/sim/driver/strict.h"
 #include "libhook/sim/model/machine.h"
+#include "libhook/sim/model/seat.h"
 
 enum { LIMITS = 16, STACK = 32, DEAD = 0xdead };
 

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "libhook/sim/driver/event.h"
+#include "libhook/sim/driver/event_mark.h"
 #include "libhook/sim/driver/host.h"
 
 enum { PAGE = 4096, SLOTS = 1 << 20, LOOK_NS = 50 * 1000, MAGIC = 0x47494d45 };

@@ -1,7 +1,9 @@
 /* Executable graphs: instantiated, updated, launched. */
 #include <stdlib.h>
 
+#include "libhook/sim/driver/capture.h"
 #include "libhook/sim/driver/graph.h"
+#include "libhook/sim/driver/op_run.h"
 
 static CUresult exec_of(CUgraphExec handle, struct CUgraphExec_st **out) {
     INIT();
@@ -165,7 +167,7 @@ static CUresult launch(CUgraphExec handle, CUstream stream_handle, bool per_thre
     if (stream_capturing(stream)) /* captured as a child graph */
         return capture_op(stream, &(struct op){.type = CU_GRAPH_NODE_TYPE_GRAPH, .graph = exec->graph});
     TRY(capture_check_legacy(stream));
-    return graph_run(stream, exec->order, exec->count);
+    return op_run_graph(stream, exec->order, exec->count);
 }
 
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {

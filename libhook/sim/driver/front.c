@@ -54,7 +54,7 @@ static void sleep_until(uint32_t seen, uint64_t until_ns) {
 static bool look(const struct engine_unmet *unmet, uint32_t *low) {
     uint32_t count = unmet->count < UNMET ? unmet->count : UNMET;
     for (uint32_t i = count; i-- > 0;)
-        if (words_look_here(&driver.seat, &unmet->first[i], low))
+        if (words_look_here(driver.seat.owner, &unmet->first[i], low))
             return true;
     return false;
 }
@@ -114,12 +114,19 @@ static void *work(void *unused) {
     return NULL;
 }
 
+/* The thread looks at once. */
+static void kick(void) {
+    atomic_fetch_add(&kicks, 1);
+    syscall(SYS_futex, &kicks, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1);
+}
+
 CUresult front_start(void) {
     pthread_t thread_id;
     sigset_t all, before;
     if (atomic_load_explicit(&front_used, memory_order_acquire))
         return CUDA_SUCCESS;
     pthread_mutex_lock(&lock);
+    queue_value_came = kick;
     if (!started) {
         sigfillset(&all); /* the program's signals are its own threads' matter */
         pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -131,11 +138,6 @@ CUresult front_start(void) {
     atomic_store_explicit(&front_used, started, memory_order_release);
     pthread_mutex_unlock(&lock);
     return started ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-void front_kick(void) {
-    atomic_fetch_add(&kicks, 1);
-    syscall(SYS_futex, &kicks, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1);
 }
 
 bool front_outstanding_slow(void) {

@@ -15,9 +15,6 @@
 /* Before the first value: the thread. */
 CUresult front_start(void);
 
-/* A value is new in a queue that had none: the thread looks at once. */
-void front_kick(void);
-
 extern _Atomic bool front_used; /* a value was ever pushed */
 bool front_outstanding_slow(void);
 static inline bool front_outstanding(void) {

@@ -9,7 +9,6 @@
 #ifndef GEMINI_SIM_GRAPH_H
 #define GEMINI_SIM_GRAPH_H
 
-#include "libhook/sim/driver/capture.h"
 #include "libhook/sim/driver/op.h"
 
 struct CUgraphNode_st {
@@ -40,12 +39,22 @@ struct CUgraphExec_st {
     unsigned long long flags;
 };
 
+/* The nodes that the next one of a stream will depend on. */
+struct node_set {
+    size_t count;
+    struct CUgraphNode_st *node[];
+};
+
 struct CUgraph_st *graph_make(void);
 void graph_end(struct CUgraph_st *graph);
+void graph_end_node(struct CUgraphNode_st *node);
 
 /* Add a node; the operation is copied. */
 CUresult graph_add(struct CUgraph_st *graph, const struct op *op, struct CUgraphNode_st *const *needs, size_t count,
     struct CUgraphNode_st **out);
+/* An own copy of what an operation points to; and the end of it. */
+CUresult op_keep(struct op *to, const struct op *from);
+void op_drop(struct op *op);
 CUresult graph_need(struct CUgraphNode_st *node, struct CUgraphNode_st *on);
 CUresult graph_clone(const struct CUgraph_st *graph, struct CUgraph_st **out);
 
@@ -54,9 +63,6 @@ struct CUgraphNode_st **graph_order(struct CUgraph_st *graph);
 
 /* Is `node` among what one of `from` depends on, or one of them itself? */
 bool graph_reaches(struct CUgraph_st *graph, const struct node_set *from, const struct CUgraphNode_st *node);
-
-/* Without driver.lock: append all of it to a stream that does not capture. */
-CUresult graph_run(struct CUstream_st *stream, struct CUgraphNode_st *const *order, size_t count);
 
 /* Handles. */
 CUresult graph_of(CUgraph handle, struct CUgraph_st **out);

@@ -11,6 +11,7 @@
 #include "libhook/sim/driver/host.h"
 #include "libhook/sim/driver/module.h"
 #include "libhook/sim/driver/queue.h"
+#include "libhook/sim/driver/op_run.h"
 #include "libhook/sim/model/roofline.h"
 
 /* Argument number i, 8 bytes of it, wherever the launch put it. */

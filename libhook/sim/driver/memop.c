@@ -5,6 +5,7 @@
 #include "libhook/sim/driver/front.h"
 #include "libhook/sim/driver/heap.h"
 #include "libhook/sim/driver/queue.h"
+#include "libhook/sim/driver/op_run.h"
 
 _Static_assert(CU_STREAM_WAIT_VALUE_EQ == (int)SIM_WORD_EQUAL && CU_STREAM_WAIT_VALUE_AND == (int)SIM_WORD_AND &&
                    CU_STREAM_WAIT_VALUE_NOR == (int)SIM_WORD_NOR,

@@ -31,16 +31,6 @@ struct op {
     };
 };
 
-/* Into the stream: captured if it is capturing, else run. */
-CUresult op_submit(struct CUstream_st *stream, const struct op *op);
-
-/* Run in a stream that does not capture. */
-CUresult op_run(struct CUstream_st *stream, const struct op *op);
-
-/* An own copy of what the operation points to, for graphs; and the end of it. */
-CUresult op_keep(struct op *to, const struct op *from);
-void op_drop(struct op *op);
-
 /* launch.c: fill in facts and time from a function (or kernel) handle and the launch's arguments. */
 CUresult op_kernel_resolve(struct op_kernel *kernel);
 

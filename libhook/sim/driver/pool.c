@@ -6,7 +6,6 @@
  */
 #include "libhook/sim/driver/pool.h"
 
-#include "libhook/sim/driver/capture.h"
 #include "libhook/sim/driver/heap.h"
 
 enum { GRAIN = 512 };
@@ -155,7 +154,7 @@ void pool_ran(CUdeviceptr pointer, bool live) {
     heap_update(pointer, &block);
 }
 
-static CUresult pool_of(CUmemoryPool handle, struct CUmemPoolHandle_st **out) {
+CUresult pool_of(CUmemoryPool handle, struct CUmemPoolHandle_st **out) {
     INIT();
     NEED(slab_has(SLAB_POOL, handle), CUDA_ERROR_INVALID_VALUE);
     *out = handle;
@@ -202,13 +201,9 @@ CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props) {
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* What is still held in it goes with its free, as documented. */
-CUresult cuMemPoolDestroy(CUmemoryPool handle) {
-    struct CUmemPoolHandle_st *pool;
+CUresult pool_end(struct CUmemPoolHandle_st *pool) {
     struct block block;
-    TRY(pool_of(handle, &pool));
     NEED(pool != default_pool[pool->device], CUDA_ERROR_INVALID_VALUE);
-    TRY(capture_guard());
     for (uint64_t at = 0; heap_next(at, &block); at = block.address + 1)
         if (block.of == pool)
             heap_give(block.address, &block);
@@ -297,62 +292,4 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool handle, CUmem
     NEED(device_exists(location->id), CUDA_ERROR_INVALID_DEVICE);
     *flags = pool->access & 1u << location->id ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     return CUDA_SUCCESS;
-}
-
-static CUresult take(CUdeviceptr *out, size_t bytes, CUmemoryPool handle, CUstream stream_handle, bool per_thread) {
-    struct CUmemPoolHandle_st *pool = handle;
-    struct CUstream_st *stream;
-    NEED(out && bytes, CUDA_ERROR_INVALID_VALUE);
-    TRY(stream_of(stream_handle, per_thread, &stream));
-    if (!pool)
-        TRY(cuDeviceGetMemPool(&pool, stream->ctx->device));
-    NEED(slab_has(SLAB_POOL, pool), CUDA_ERROR_INVALID_VALUE);
-    if (stream_capturing(stream)) {
-        struct op op = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
-
-            .alloc = {.poolProps = pool->props, .bytesize = bytes}};
-        if (!pool->host)
-            TRY(pool_of_graphs(pool->device, &pool));
-        TRY(pool_take(pool, stream->ctx, bytes, &op.alloc.dptr));
-        *out = op.alloc.dptr;
-        return capture_op(stream, &op);
-    }
-    TRY(capture_check_legacy(stream));
-    NEED(bytes < VAST_BYTES, vast());
-    return pool_take(pool, stream->ctx, bytes, out);
-}
-
-CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream) {
-    return take(pointer, bytes, NULL, stream, false);
-}
-
-CUresult cuMemAllocAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUstream stream) {
-    return take(pointer, bytes, NULL, stream, true);
-}
-
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream) {
-    NEED(pool, CUDA_ERROR_INVALID_VALUE);
-    return take(pointer, bytes, pool, stream, false);
-}
-
-CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream) {
-    NEED(pool, CUDA_ERROR_INVALID_VALUE);
-    return take(pointer, bytes, pool, stream, true);
-}
-
-static CUresult give(CUdeviceptr pointer, CUstream handle, bool per_thread) {
-    struct CUstream_st *stream;
-    TRY(stream_of(handle, per_thread, &stream));
-    if (stream_capturing(stream))
-        return capture_op(stream, &(struct op){.type = CU_GRAPH_NODE_TYPE_MEM_FREE, .free = pointer});
-    TRY(capture_check_legacy(stream));
-    return pool_give(pointer);
-}
-
-CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream) {
-    return give(pointer, stream, false);
-}
-
-CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream) {
-    return give(pointer, stream, true);
 }

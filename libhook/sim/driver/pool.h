@@ -24,6 +24,10 @@ static inline void pool_trim_all(void) {
         pool_trim_all_slow();
 }
 
+CUresult pool_of(CUmemoryPool handle, struct CUmemPoolHandle_st **out);
+/* What is still held in it goes with its free, as documented. Not the default pool. */
+CUresult pool_end(struct CUmemPoolHandle_st *pool);
+
 /* Memory from the pool, at once; and back. */
 CUresult pool_take(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx, size_t bytes, CUdeviceptr *out);
 CUresult pool_give(CUdeviceptr pointer);

@@ -1,7 +1,6 @@
 #include "libhook/sim/driver/queue.h"
 
-#include "libhook/sim/driver/event.h"
-#include "libhook/sim/driver/front.h"
+#include "libhook/sim/driver/event_mark.h"
 #include "libhook/sim/model/words.h"
 
 static struct queue queues[SIM_QUEUES];
@@ -98,6 +97,8 @@ void queue_leave(struct CUstream_st *stream) {
     stream->queue = NULL;
 }
 
+void (*queue_value_came)(void);
+
 void queue_end_context(const struct CUctx_st *ctx) {
     for (uint32_t i = 0; i < made; i++)
         if (queues[i].ctx == ctx)
@@ -122,7 +123,7 @@ static uint64_t append(struct queue *q, const struct work *work) {
     }
     struct sim_entry *entry = &q->ring->entry[index % SIM_RING];
     if (entry->kind == SIM_EVENT)
-        event_keep_time(q->number, entry);
+        event_mark_keep_time(q->number, entry);
     entry->kind = work->kind;
     entry->kernels = work->kernels;
     entry->duration_ns = work->duration_ns;
@@ -133,7 +134,7 @@ static uint64_t append(struct queue *q, const struct work *work) {
     uint64_t by_ns;
     if (value) {
         entry->unmet =
-            work->kind == SIM_VALUE_WAIT && !words_look(&driver.seat, driver.seat.owner, entry, &known, &by_ns);
+            work->kind == SIM_VALUE_WAIT && !words_look(&driver.seat.owner, driver.seat.owner, entry, &known, &by_ns);
         first = sim_value_comes(&driver.seat, q->number, index);
     }
     atomic_store_explicit(&entry->done, SIM_PENDING | index, memory_order_relaxed);
@@ -142,7 +143,7 @@ static uint64_t append(struct queue *q, const struct work *work) {
     q->tail = index + 1;
     atomic_store_explicit(&q->ring->tail, index + 1, memory_order_release);
     if (first)
-        front_kick();
+        queue_value_came();
     return index;
 }
 

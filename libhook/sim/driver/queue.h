@@ -45,6 +45,7 @@ void queue_wait_entry(uint32_t queue, uint64_t index);
 
 /* When did this SIM_EVENT entry retire? Only for entries that have, and are not yet overwritten: 0 if unknown. */
 uint64_t queue_event_ns(uint32_t queue, uint64_t index);
+extern void (*queue_value_came)(void); /* a value is new in a queue that had none; set before the first is pushed */
 bool queue_values_outstanding(void); /* a wait for a value, or a write of one, in any of ours */
 struct sim_entry *queue_entry(uint32_t queue, uint64_t index);
 

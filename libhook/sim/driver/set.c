@@ -8,6 +8,7 @@
 #include "libhook/sim/driver/heap.h"
 #include "libhook/sim/driver/host.h"
 #include "libhook/sim/driver/queue.h"
+#include "libhook/sim/driver/op_run.h"
 
 static size_t rows(const CUDA_MEMSET_NODE_PARAMS *set) {
     return set->height ? set->height : 1;

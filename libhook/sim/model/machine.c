@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "libhook/sim/model/words.h"
+#include "libhook/sim/model/clock.h"
 
 /* Of one made by another build, in which a field may lie elsewhere, nothing may be read. */
 static uint64_t magic_of_this_build(void) {
@@ -171,8 +171,7 @@ static int enter(const char *path, const struct sim_spec *spec, uint32_t given, 
 }
 
 /* A seat of its own for this process; also after a death that nobody has noticed yet. */
-static int claim(struct sim_seat *seat) {
-    struct sim_machine *machine = seat->machine;
+static int claim(struct sim_machine *machine, int *number, uint64_t *owner_out) {
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < SIM_PROCESSES; i++) {
             struct sim_process *process = &machine->process[i];
@@ -182,8 +181,8 @@ static int claim(struct sim_seat *seat) {
                 continue;
             uint64_t started = start_time(getpid());
             atomic_store(&process->start_time, started == UNKNOWN_TIME ? 0 : started);
-            seat->number = i;
-            seat->owner = owner;
+            *number = i;
+            *owner_out = owner;
             return 0;
         }
         for (int i = 0; i < SIM_PROCESSES; i++) {
@@ -195,16 +194,14 @@ static int claim(struct sim_seat *seat) {
     return -EUSERS;
 }
 
-int sim_sit(struct sim_seat *seat, const char *text, bool make, char *why, size_t why_size) {
+int machine_join(const char *text, bool make, struct sim_machine **machine, int *number, uint64_t *owner, char *why,
+    size_t why_size) {
     struct sim_spec spec;
     uint32_t given;
     char path[160], lock[176];
     int error = sim_spec_parse(text, &spec, &given, why, why_size);
     if (error)
         return error;
-    memset(seat, 0, sizeof(*seat));
-    seat->number = -1;
-    pthread_mutex_init(&seat->mutex, NULL);
     if (for_all(&spec))
         snprintf(path, sizeof(path), "/dev/shm/gemini-sim-all-%s", spec.id);
     else
@@ -214,53 +211,12 @@ int sim_sit(struct sim_seat *seat, const char *text, bool make, char *why, size_
     int lock_fd = make ? open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
     for (int i = 0; lock_fd >= 0 && flock(lock_fd, LOCK_EX | LOCK_NB) && i < 200; i++)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    error = enter(path, &spec, given, make, &seat->machine);
+    error = enter(path, &spec, given, make, machine);
     if (!error)
-        error = claim(seat);
+        error = claim(*machine, number, owner);
     if (lock_fd >= 0)
         close(lock_fd);
-    if (error) {
+    if (error)
         snprintf(why, why_size, "%s: %s", path, strerror(-error));
-        goto out;
-    }
-    seat->work = calloc(2, sizeof(*seat->work));
-    seat->engine = malloc(sizeof(*seat->engine));
-    if (!seat->work || !seat->engine) {
-        error = -ENOMEM;
-        goto out;
-    }
-    seat->ahead = seat->work + 1;
-    seat->engine->look = words_look;
-    seat->engine->looker = seat;
-    return 0;
-out:
-    sim_rise(seat);
     return error;
-}
-
-static int leave(struct sim_state *state, void *owner) {
-    engine_remove_owner(state, *(uint64_t *)owner);
-    return 0;
-}
-
-void sim_rise(struct sim_seat *seat) {
-    if (seat->machine && seat->number >= 0) {
-        uint64_t owner = seat->owner;
-        if (seat->engine && seat->work)
-            sim_commit(seat, leave, &owner);
-        machine_free_seat(&seat->machine->process[seat->number], owner);
-    }
-    sim_forget(seat);
-}
-
-void sim_forget(struct sim_seat *seat) {
-    for (int i = 0; i < SIM_PROCESSES; i++)
-        if (seat->watch[i].owner)
-            close(seat->watch[i].pidfd);
-    if (seat->machine)
-        munmap(seat->machine, sizeof(*seat->machine));
-    free(seat->work);
-    free(seat->engine);
-    memset(seat, 0, sizeof(*seat));
-    seat->number = -1;
 }

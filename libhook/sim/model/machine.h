@@ -1,10 +1,15 @@
 /*
- * machine.h - where the shared machine lives, and who is alive. Used by seat.c only.
+ * machine.h - where the shared machine lives, and who is alive.
  */
 #ifndef GEMINI_SIM_MACHINE_H
 #define GEMINI_SIM_MACHINE_H
 
-#include "libhook/sim/model/seat.h"
+#include "libhook/sim/model/engine.h"
+
+/* Map the machine that `text` (GEMINI_SIM) describes, as sim_sit says (seat.h), and take a seat at it for this process.
+ * Returns 0 or -errno and a line in `why`; what was mapped or taken until then is the caller's to give back. */
+int machine_join(const char *text, bool make, struct sim_machine **machine, int *number, uint64_t *owner, char *why,
+    size_t why_size);
 
 /* Does the process of this seat still exist, and is it no other one with its pid? */
 bool machine_same_process(struct sim_process *process);

@@ -6,44 +6,23 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "libhook/sim/model/clock.h"
 #include "libhook/sim/model/machine.h"
 #include "libhook/sim/model/words.h"
 
 enum {
     ALIVE_CHECK_NS = 1000 * 1000,   /* how often the machine looks for the dead */
     UNWATCH_NS = 1000 * 1000 * 1000,/* how often a process lets go of those that others found */
-    SPIN_NS = 5 * 1000,             /* a sleeper is woken late by about as much on a quiet machine */
     LOOK_AGAIN_NS = 2 * 1000 * 1000,/* the others may die: sleep no longer than this while they have work */
     UNKNOWN_NS = 50 * 1000,         /* between looks at work whose end nobody knows */
 };
-
-uint64_t sim_now(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-void sim_sleep(uint64_t until_ns) {
-    static _Thread_local bool precise;
-    if (!precise) {
-        prctl(PR_SET_TIMERSLACK, 1);
-        precise = true;
-    }
-    if (until_ns > sim_now() + SPIN_NS) {
-        uint64_t wake_ns = until_ns - SPIN_NS;
-        struct timespec at = {(time_t)(wake_ns / 1000000000u), (long)(wake_ns % 1000000000u)};
-        while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
-            ;
-    }
-    while (sim_now() < until_ns)
-        __builtin_ia32_pause();
-}
 
 /* Copy the used parts only. The source may change under our hands: the counts are bounded, the caller checks later. */
 static void copy_state(struct sim_state *to, const struct sim_state *from) {
@@ -279,7 +258,7 @@ static void look_ahead(const struct sim_seat *seat) {
             if (entry->kind != SIM_VALUE_WAIT || !entry->unmet || entry->duration_ns)
                 continue;
             if (atomic_load_explicit(&entry->index, memory_order_acquire) != at ||
-                !words_look(seat, seat->owner, entry, &known, &by_ns))
+                !words_look(&seat->owner, seat->owner, entry, &known, &by_ns))
                 break; /* those behind it are likely not either */
             __atomic_store_n(&entry->duration_ns, by_ns, __ATOMIC_RELEASE);
         }
@@ -329,4 +308,50 @@ bool sim_wait(struct sim_seat *seat, uint32_t queue, uint64_t index, uint64_t pa
         end_ns = end_ns < limit ? end_ns : limit;
         sim_sleep(end_ns < give_up_ns ? end_ns : give_up_ns);
     }
+}
+
+/* ---- sitting down and rising ---- */
+
+int sim_sit(struct sim_seat *seat, const char *text, bool make, char *why, size_t why_size) {
+    memset(seat, 0, sizeof(*seat));
+    seat->number = -1;
+    pthread_mutex_init(&seat->mutex, NULL);
+    int error = machine_join(text, make, &seat->machine, &seat->number, &seat->owner, why, why_size);
+    if (error)
+        goto out;
+    seat->work = calloc(2, sizeof(*seat->work));
+    seat->engine = malloc(sizeof(*seat->engine));
+    if (!seat->work || !seat->engine) {
+        error = -ENOMEM;
+        goto out;
+    }
+    seat->ahead = seat->work + 1;
+    seat->engine->look = words_look;
+    seat->engine->looker = &seat->owner;
+    return 0;
+out:
+    sim_rise(seat);
+    return error;
+}
+
+void sim_rise(struct sim_seat *seat) {
+    if (seat->machine && seat->number >= 0) {
+        uint64_t owner = seat->owner;
+        if (seat->engine && seat->work)
+            sim_commit(seat, remove_all, &owner);
+        machine_free_seat(&seat->machine->process[seat->number], owner);
+    }
+    sim_forget(seat);
+}
+
+void sim_forget(struct sim_seat *seat) {
+    for (int i = 0; i < SIM_PROCESSES; i++)
+        if (seat->watch[i].owner)
+            close(seat->watch[i].pidfd);
+    if (seat->machine)
+        munmap(seat->machine, sizeof(*seat->machine));
+    free(seat->work);
+    free(seat->engine);
+    memset(seat, 0, sizeof(*seat));
+    seat->number = -1;
 }

@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 
+#include "libhook/sim/model/clock.h"
 #include "libhook/sim/model/engine.h"
 
 struct sim_seat {
@@ -44,8 +45,6 @@ void sim_leave(struct sim_seat *seat);
 /* In a forked child: forget the parent's seat without touching what is shared. */
 void sim_forget(struct sim_seat *seat);
 
-uint64_t sim_now(void);
-
 /* Bring the state to now, apply `change` to it (may be NULL) and commit. `change` may run more than once, each time on
  * a fresh copy, and must touch nothing but the state and `argument`. What it returns comes back; not 0: without its
  * changes. It may keep what it reads. */
@@ -73,8 +72,5 @@ uint64_t sim_next_value(struct sim_seat *seat, struct engine_unmet *unmet);
 
 /* Sleep until it has. With `patience_ns` not 0, give up after that long. Returns whether it has. */
 bool sim_wait(struct sim_seat *seat, uint32_t queue, uint64_t index, uint64_t patience_ns);
-
-/* Sleep until `until_ns`, exactly: the last microseconds are spun away. */
-void sim_sleep(uint64_t until_ns);
 
 #endif

@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <sys/uio.h>
 
+#include "libhook/sim/model/clock.h"
+
 /* The eight bytes around it in one piece: the kernel copies them by whole words, fewer by bytes. 0 or an errno. */
 static int read_from(uint64_t owner, uint64_t address, uint64_t *value) {
     int errors = errno;
@@ -18,16 +20,15 @@ static int read_from(uint64_t owner, uint64_t address, uint64_t *value) {
     return error;
 }
 
-static bool load(
-    const struct sim_seat *seat, uint64_t owner, uint64_t address, uint32_t how, uint64_t *value, bool *known) {
+static bool load(uint64_t self, uint64_t owner, uint64_t address, uint32_t how, uint64_t *value, bool *known) {
     *known = true;
-    if (owner != seat->owner || how & SIM_WORD_STRANGE) {
+    if (owner != self || how & SIM_WORD_STRANGE) {
         int error = read_from(owner, address, value);
         if (!error && !(how & SIM_WORD_WIDE))
             *value = (uint32_t)(*value >> (address & 4) * 8);
         if (!error)
             return true;
-        if (owner != seat->owner || error == EFAULT) /* else a sandbox forbids the call */
+        if (owner != self || error == EFAULT) /* else a sandbox forbids the call */
             return *known = false;
     }
     *value = how & SIM_WORD_WIDE ? __atomic_load_n((uint64_t *)address, __ATOMIC_ACQUIRE)
@@ -47,17 +48,17 @@ static bool meets(const struct sim_entry *wait, uint64_t is) {
     }
 }
 
-bool words_look(const void *seat, uint64_t owner, const struct sim_entry *wait, bool *known, uint64_t *by_ns) {
+bool words_look(const void *self, uint64_t owner, const struct sim_entry *wait, bool *known, uint64_t *by_ns) {
     uint64_t is;
-    bool met = load(seat, owner, wait->arg, wait->peers, &is, known) && meets(wait, is);
+    bool met = load(*(const uint64_t *)self, owner, wait->arg, wait->peers, &is, known) && meets(wait, is);
     *by_ns = sim_now();
     return met;
 }
 
-bool words_look_here(const struct sim_seat *seat, const struct sim_entry *wait, uint32_t *low) {
+bool words_look_here(uint64_t self, const struct sim_entry *wait, uint32_t *low) {
     uint64_t is = 0;
     bool known;
-    bool met = load(seat, seat->owner, wait->arg, wait->peers, &is, &known) && meets(wait, is);
+    bool met = load(self, self, wait->arg, wait->peers, &is, &known) && meets(wait, is);
     *low = (uint32_t)is;
     return met;
 }

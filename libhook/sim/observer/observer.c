@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "libhook/sim/model/machine.h"
+#include "libhook/sim/model/seat.h"
 
 struct observer {
     struct sim_seat seat;

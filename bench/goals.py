@@ -92,6 +92,7 @@ GOALS: dict[str, Goal] = {
     "hostbound.native": Goal(18, "device busy / native slicing's", 0.97, at_least=True),
     "hostbound.ideal": Goal(18, "device busy / ideal scheduler's", 0.95, at_least=True),
     "hostbound.part": Goal(18, "each tenant beside a busy one / ideal scheduler's", 0.95, at_least=True),
+    "hostbound.wait": Goal(18, "iteration of one kernel beside a busy one, p50 / native slicing's", 1.0),
     "torch.native": Goal(19, "sum of rates / native slicing's", 0.97, at_least=True),
     "torch.turn": Goal(19, "sum of rates / alone in turn, the card is the bottleneck", 0.97, at_least=True),
     "torch.share": Goal(19, "share of the card's busy time off by, the card is the bottleneck", 1.0, "pp"),

@@ -194,6 +194,9 @@ def judge(case: str, hosts: tuple[Host, ...], runs: Runs) -> Iterable[Claim]:
     if BUSY in hosts:
         least = [min(one["parts_by_ideal"]) for one in runs[GEMINI]]
         yield claim("hostbound.part", float(np.median(least)), case)
+        if hosts[0].sync_every == 1:
+            waits = {arm: float(np.median([one["iteration_ms"][0]["p50"] for one in runs[arm]])) for arm in runs}
+            yield claim("hostbound.wait", waits[GEMINI] / waits[NONE], case)
 
 
 def main() -> int:

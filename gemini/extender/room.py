@@ -92,6 +92,7 @@ class Rooms:
         self._cluster = cluster
         self._known: dict[str, Room] = {}
         self._requests: dict[str, dict[str, Fraction]] = {}
+        self._last: tuple[tuple[str, ...], dict[str, Fraction]] = ((), {})
 
     def kind(self, pod: str) -> Hashable:
         return tuple(sorted(self._asked(pod).items()))
@@ -101,10 +102,19 @@ class Rooms:
         if room is None:
             here = (self._cluster.pods[uid] for uid in self._cluster.on_node.get(node, ()))
             room = self._known[node] = Room(self._cluster, node, here)
-        total: dict[str, Fraction] = {}
-        for pod in pods:
-            _add(total, self._asked(pod))
+        total = self._total(tuple(pods))
         return room.has(total)
+
+    def _total(self, pods: tuple[str, ...]) -> Mapping[str, Fraction]:
+        """What all of these ask for: the same pods are looked for on one node after another, or with one more."""
+        known, total = self._last
+        if known != pods:
+            more = pods[len(known) :] if pods[: len(known)] == known else pods
+            total = dict(total) if len(more) < len(pods) else {}
+            for pod in more:
+                _add(total, self._asked(pod))
+            self._last = (pods, total)
+        return total
 
     def _asked(self, pod: str) -> dict[str, Fraction]:
         if pod not in self._requests:

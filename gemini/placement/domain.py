@@ -248,7 +248,7 @@ class _Across:
             range(len(self.asks)), key=lambda i: (len(able[i].intersection(nodes)), -time_of([self.asks[i]]), i)
         )
         found: dict[int, Placement] = {}
-        used = [placement.node for placement in self.members.placed]
+        used = [placement.node for placement in self.members.placed if placement.node in set(nodes)]
         if not self._member(order, 0, nodes, able, used, found):
             return None
         together: dict[str, list[int]] = defaultdict(list)
@@ -267,7 +267,7 @@ class _Across:
         if at == len(order):
             return True
         i = order[at]
-        candidates = [node for node in dict.fromkeys((*used, *nodes)) if node in able[i] and node in nodes]
+        candidates = [node for node in dict.fromkeys((*used, *nodes)) if node in able[i]]
         if at and self.kinds[order[at - 1]] == self.kinds[i]:
             before = found[order[at - 1]].node
             candidates = candidates[candidates.index(before) :] if before in candidates else candidates

@@ -12,6 +12,7 @@ for the same are interchangeable: they take their sets in ascending order.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,7 +21,7 @@ import numpy as np
 
 from gemini.placement.allocate import Allocator, Choice
 from gemini.placement.book import Book
-from gemini.placement.model import GPU, Ask, Placement, Role
+from gemini.placement.model import GPU, Ask, Placement, Role, Want
 from gemini.placement.scan import Overlay, fit
 from gemini.placement.shape import CORE, SetTable
 
@@ -58,10 +59,13 @@ def place_group(
         nodes = [name for name in nodes if name in among]
     for ask in {kind_of(ask): ask for ask in asks}.values():
         nodes = allocator.possible(ask, nodes)
-    nodes = [name for name in nodes if _has_time(book, name, asks)]
+    time = time_of(asks)
+    nodes = [name for name in nodes if not time or free_time(book, name) >= time]
     order = {name: i for i, name in enumerate(nodes)}
+    wanted = _wanted(asks)
     searches = sorted(
-        (_Search(allocator, asks, name, placed, budget) for name in nodes), key=lambda s: (-s.bound, order[s.node])
+        (_Search(allocator, asks, wanted, name, placed, budget) for name in nodes),
+        key=lambda s: (-s.bound, order[s.node]),
     )
     by_uuid = any(w.uuids or w.excluded for ask in asks for t in ask.tenants for w in t.wants)
     best: _Search | None = None
@@ -92,12 +96,6 @@ def connectedness(book: Book, node: str, minors: Sequence[int]) -> int:
     shape = at[0].shape
     columns = [shape.minors.index(m) for m in minors if m in shape.minors]
     return sum(int(shape.pair[a, b]) for i, a in enumerate(columns) for b in columns[i + 1 :])
-
-
-def _has_time(book: Book, node: str, asks: Sequence[Ask]) -> bool:
-    """Whether the free time of all cards of a node is as much as the members ask for."""
-    asked = time_of(asks)
-    return not asked or free_time(book, node) >= asked
 
 
 def time_of(asks: Sequence[Ask]) -> int:
@@ -142,6 +140,11 @@ def state_of(book: Book, name: str) -> Any:
     return tuple(parts)
 
 
+def _wanted(asks: Sequence[Ask]) -> Counter[tuple[Want, Role]]:
+    """What members want of gpus, and how often."""
+    return Counter((want, t.role) for ask in asks for t in ask.tenants for want in t.wants if want.type == GPU)
+
+
 @dataclass
 class _Reach:
     """The sets of cards that a group could hold at best on a node."""
@@ -161,12 +164,14 @@ class _Search:
     """One node."""
 
     def __init__(
-        self, allocator: Allocator, asks: Sequence[Ask], node: str, placed: Sequence[Placement], budget: Budget
-    ) -> None:
-        self.allocator, self.asks, self.node, self.budget = allocator, asks, node, budget
+        self, allocator: Allocator, asks: Sequence[Ask], wanted: Counter[tuple[Want, Role]], node: str,
+        placed: Sequence[Placement], budget: Budget,
+    ) -> None:  # fmt: skip
+        self.allocator, self.asks, self.wanted, self.node, self.budget = allocator, asks, wanted, node, budget
         self.held = {minor for p in placed for minor in cards_of(p)}
         self.found: tuple[Choice, ...] = ()
         self.key: tuple[Any, ...] = ()
+        self.minors: tuple[tuple[int, ...], ...] = ()  # of what was found
         self.connected = -1
         self.tried = 0
         self.reach = self._reach()
@@ -186,12 +191,9 @@ class _Search:
         able = np.zeros(block.shape.count, dtype=bool)
         able[self._columns(self.held)] = True
         size = len(self.held)
-        for ask in self.asks:
-            for tenant in ask.tenants:
-                for want in tenant.wants:
-                    if want.type == GPU:
-                        able |= fit(book, block, np.array([row]), want, tenant.role, Overlay(), False).fits[0]
-                        size += want.count
+        for (want, role), many in self.wanted.items():
+            able |= fit(book, block, np.array([row]), want, role, Overlay(), False).fits[0]
+            size += want.count * many
         table = block.shape.sets(min(size, int(able.sum())))
         return _Reach(None, None) if table is None else _Reach(table, able[table.members].all(axis=1))
 
@@ -225,7 +227,9 @@ class _Search:
     def _compare(self, choices: list[Choice], cards: set[int]) -> None:
         self.tried += 1
         connected = connectedness(self.allocator.book, self.node, sorted(cards))
+        if self.found and connected < self.connected:
+            return
         minors = tuple(cards_of(choice.placement) for choice in choices)
         key = (-connected, self.allocator.sum_up(self.asks[0], choices))
-        if not self.found or (*key, minors) < (*self.key, tuple(cards_of(c.placement) for c in self.found)):
-            self.found, self.key, self.connected = tuple(choices), key, connected
+        if not self.found or (*key, minors) < (*self.key, self.minors):
+            self.found, self.key, self.minors, self.connected = tuple(choices), key, minors, connected

@@ -72,10 +72,12 @@ def _some(connection: socket.socket) -> bytes:
 
 
 @contextmanager
-def server(nodes: int, cards: int, pods: int) -> Iterator[int]:
+def server(nodes: int, cards: int, pods: int, *more: str) -> Iterator[int]:
     """The extender in a process of its own; its port."""
     words = [sys.executable, "-m", "bench.extender.served", f"--nodes={nodes}", f"--cards={cards}", f"--pods={pods}"]
-    process = subprocess.Popen([*words, "--policies=binpack"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
+    process = subprocess.Popen(
+        [*words, "--policies=binpack", *more], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
+    )
     try:
         assert process.stdout is not None
         line = process.stdout.readline()

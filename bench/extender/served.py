@@ -6,7 +6,7 @@ Everything is the product's but the API server, which is a dictionary here: row 
 all core is held by bound pods before it starts. Prints its URL, then serves until its standard input ends.
 Besides the product's own paths: GET /bench/handled gives and forgets (start_ns, ns) of each call of the filter handler,
 bytes of the request to bytes of the answer; GET /bench/bound gives the records of all that was bound; POST
-/bench/nothing is answered as the verbs are, with nothing.
+/bench/nothing is answered as the verbs are, with nothing. GET /bench/another makes a pod of the crowd's anew.
 """
 
 from __future__ import annotations
@@ -38,6 +38,12 @@ Object = dict[str, Any]
 GIB = 2**30
 MEMORY = {0: 80 * GIB, 1: 141 * GIB}  # two makes of card, by node
 SHARES = (10, 20, 30, 50, 70, 100)
+CROWDS = {  # name -> members of a group, how many more it waits for, the level of the cluster that it is held to
+    "one group": (10_000, 0, None),
+    "one of it is missing": (10_000, 1, None),
+    "400 that differ": (400, 0, "cluster"),
+    "groups of four": (4, 0, None),
+}
 
 
 def node_name(n: int) -> str:
@@ -82,6 +88,23 @@ def pod(i: int) -> Object:
     }  # fmt: skip
     spec = {"containers": [container], "schedulerName": "default-scheduler", "priority": 0}
     return {"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
+
+
+def crowded(i: int, crowd: str, pods: int) -> Object:
+    """The i-th pod of a namespace whose groups find no room. `crowd`: a row of CROWDS."""
+    size, missing, level = CROWDS[crowd]
+    size = min(size, pods)
+    share = f"{51 + i % 9}%" if level else "100%"
+    given = pod(i)
+    given["metadata"] |= {"name": f"crowd-{i}", "namespace": "crowd", "uid": f"crowd-{i}"}
+    given["metadata"]["annotations"] = {
+        names.GPU_REQUEST: share, names.POD_GROUP: f"g{i // size}", names.POD_GROUP_SIZE: str(size + missing),
+    } | ({names.GROUP_REQUIRED: level} if level else {})  # fmt: skip
+    if level is None:  # of four of these there is no room on any node
+        given["metadata"]["annotations"] |= {names.GPU_COUNT: "8"}
+    amounts = {names.RESOURCE_CORE: "800" if level is None else share.removesuffix("%")}
+    given["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
+    return given
 
 
 def held(n: int, minor: int, core: int) -> Object:
@@ -162,7 +185,7 @@ class Store:
         return []
 
     async def drop_lease(self, namespace: str, name: str, version: str | None = None) -> None:
-        raise NotImplementedError
+        self._leases.pop(name, None)
 
     async def put_lease(self, namespace: str, name: str, metadata: Object) -> str:
         known = self._leases.get(name)
@@ -199,6 +222,8 @@ async def serve(args: argparse.Namespace) -> None:
     store = Store(cluster)
     for i in range(args.pods):
         store.create(orjson.loads(orjson.dumps(pod(i))))
+    for i in range(args.crowd_pods):
+        store.create(crowded(i, args.crowd, args.crowd_pods))
     service = Service(cluster, store, time.monotonic_ns, time.time_ns, "bench", "bench")
     synced = {kind: asyncio.Event() for kind in KINDS}
     for event in synced.values():
@@ -214,9 +239,22 @@ async def serve(args: argparse.Namespace) -> None:
         records = [[p["spec"]["nodeName"], p["metadata"]["annotations"][names.ALLOCATION]] for p in store.bound]
         return web.Response(body=orjson.dumps(records))
 
+    async def another(_: web.Request) -> web.Response:
+        given = crowded(0, args.crowd, args.crowd_pods)
+        given["metadata"]["uid"] += f"-{time.monotonic_ns()}"
+        cluster.apply(POD, "ADDED", given)
+        cluster.apply(POD, "DELETED", given)
+        return web.Response()
+
+    async def sweep() -> None:
+        while True:
+            await asyncio.sleep(1)
+            await service.sweep()
+
     application = app.application()
     application.router.add_get("/bench/handled", handled)
     application.router.add_get("/bench/bound", bound)
+    application.router.add_get("/bench/another", another)
     gc.collect()
     gc.freeze()  # as the program does once everything was listed
     verbs = {**app.verbs(), "/bench/nothing": lambda body: (200, b"{}")}
@@ -224,7 +262,9 @@ async def serve(args: argparse.Namespace) -> None:
         print(url.rpartition(":")[2], flush=True)
         ended = asyncio.Event()
         asyncio.get_running_loop().add_reader(sys.stdin.fileno(), ended.set)
+        sweeping = asyncio.get_running_loop().create_task(sweep())
         await ended.wait()
+        sweeping.cancel()
 
 
 def main() -> int:
@@ -232,6 +272,8 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--cards", type=int, default=8)
     parser.add_argument("--pods", type=int, default=1000)
+    parser.add_argument("--crowd", choices=CROWDS, default="one group")
+    parser.add_argument("--crowd-pods", type=int, default=0, help="of a namespace whose groups find no room")
     parser.add_argument("--policies", default="", help=f"some of {', '.join(POLICIES)}")
     args = parser.parse_args()
     heap.keep_freed()  # as the program does

@@ -3,22 +3,26 @@
 A group's cards are chosen when the last of its members asks to be filtered, for all members at once, on one node or on
 several of the domain that it wishes for, held for 30 s, and given back together. None is bound before all have come to
 be (gather.py); a group of which one did not come rests, and says which. With several replicas the group's lease says
-who chose, and what: the second takes it over.
+who chose, and what: the second takes it over. A look at a group takes time, of which each namespace has a part alone
+(ration.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
+from weakref import WeakValueDictionary
 
+from gemini.extender.asked import FEW, Asked
 from gemini.extender.codec import NO_ROOM
 from gemini.extender.gather import PATIENCE_SECONDS, Gathering
 from gemini.extender.grouplease import FIRST_REST, LONGEST_REST, GroupState, GroupStore, Rest
 from gemini.extender.ledger import ROUNDS, Promise, Stale
 from gemini.extender.podview import PodView
 from gemini.extender.promises import Promises, Verdict
+from gemini.extender.ration import Kept, Ration
 from gemini.extender.reserve import GROUP_NS, SECOND, GroupKey
 from gemini.extender.room import Rooms
 from gemini.kube import names
@@ -26,13 +30,12 @@ from gemini.kube.client import ApiFault, Refused
 from gemini.kube.group import differing
 from gemini.placement.book import Overbooked
 from gemini.placement.domain import Members, place_within
-from gemini.placement.group import Budget
+from gemini.placement.group import Budget, kind_of
 from gemini.placement.model import NODE_LEVEL, Ask, Placement
 from gemini.placement.reasons import Reason
 
-FEW = 99  # nodes: of 100 that would do or more kube-scheduler asks about a part alone
-ASKED_NS = 60 * SECOND  # for so long a member is taken to be able to go where it could
 AVOID_NS = 300 * SECOND  # a node where a group did not come together is left to others for so long, if there are any
+LOOKED_AT = 16  # members of which one is sought that finds no node by itself: each costs as much as a pod of no group
 NAMED = 4  # members that a text names
 LONGEST_SAID = 300  # characters of kube-scheduler's own words
 Alone = Callable[[PodView, Sequence[str]], Verdict]  # what filter would say of the pod by itself
@@ -46,9 +49,11 @@ class Groups:
         self.cluster = promises.cluster
         self.store = GroupStore(promises.kubernetes, promises.leases)
         self._gathering = Gathering(promises, self.store, self._failed, patience)
-        self._placing = asyncio.Lock()
-        self._endless: dict[GroupKey, int] = {}  # groups that are not searched for, until when
-        self._asked: dict[str, tuple[frozenset[str], int]] = {}  # uid -> where it may go, said until
+        self._placing: WeakValueDictionary[GroupKey, asyncio.Lock] = WeakValueDictionary()
+        self._ration = Ration(promises.clock_ns)
+        self._refused, self._too_few = Kept[Verdict](promises.clock_ns), Kept[str](promises.clock_ns)
+        self._endless: dict[GroupKey, tuple[int, int]] = {}  # groups, by their turn, not searched for until when
+        self._asked = Asked(promises.clock_ns)
         self._avoid: dict[tuple[GroupKey, str], int] = {}  # nodes where a group did not come together, until when
         self._rests: dict[GroupKey, int] = {}  # groups whose members are to be woken, from when (wall clock)
 
@@ -56,14 +61,14 @@ class Groups:
         """Places the pod's group and reserves for all members; None: done. Else why not."""
         key = pod.group
         assert key is not None
-        async with self._placing:
-            if effect and len(asked) <= FEW:
-                self._note(pod.uid, asked)
+        async with self._placing.setdefault(key, asyncio.Lock()):
+            if effect:
+                self._asked.note(pod, asked)
             for _ in range(ROUNDS):
                 try:
                     if pod.uid in self.cluster.reservations and not (effect and await self._moves(key, pod, asked)):
                         return None
-                    return await self._try(key, pod, asked, effect)
+                    return await (self._try(key, pod, asked) if effect else self._try_out(key, pod, asked))
                 except (Stale, Overbooked):
                     self._drop(key)
                 except Refused as error:
@@ -75,23 +80,59 @@ class Groups:
                     return Verdict([], {}, error=str(error))
             return self._busy(key, asked)
 
-    async def _try(self, key: GroupKey, pod: PodView, asked: Sequence[str], effect: bool) -> Verdict | None:
-        """As place does. Raises Stale, Overbooked, ApiFault."""
+    async def _try(self, key: GroupKey, pod: PodView, asked: Sequence[str]) -> Verdict | None:
+        """As place does. What another replica has chosen is the pod's whether or not it may be looked at again here.
+        Raises Stale, Overbooked, ApiFault."""
+        assert pod.spec is not None
+        size, now = pod.spec.ask.group_size, self._now(key)
+        if (text := self._too_few.of(key, (now, size))) is not None:
+            return _everywhere(asked, Reason.GROUP_INCOMPLETE, text)
+        known = self._refused.of(key, self._mark(pod, asked))
+        may = known is None and self._ration.may(key, now)
+        few = self.cluster.groups.count(key) + (pod.uid not in self.cluster.pods) < size
+        state = GroupState() if may and few else await self.store.read(key)
+        if not may and not self._is_chosen(pod, state):
+            return known if known is not None else self._in_turn(key, asked)
+        began_ns, now = self._promises.clock_ns(), self._now(key)
+        found = self._look(key, pod, asked, state, True)
+        if isinstance(found, Verdict):
+            self._ration.refused(key, now, self._promises.clock_ns() - began_ns)
+        if found is None or isinstance(found, Verdict):
+            return found
+        by_node, ledger = _by_node(found), self._promises.ledger
+        marks = {node: ledger.mark(node) if ledger is not None else 0 for node in by_node}
+        self.cluster.reservations.put_all(found, self._promises.clock_ns() + GROUP_NS, key)
+        await self._publish(key, state, by_node, marks)
+        return None
+
+    async def _try_out(self, key: GroupKey, pod: PodView, asked: Sequence[str]) -> Verdict | None:
+        """What _try would say, without effect. Raises ApiFault."""
+        found = self._look(key, pod, asked, await self.store.read(key), False)
+        if found is None or isinstance(found, Verdict):
+            return found
+        node = next((one.node for one in found if one.pod == pod.uid), found[0].node)
+        why = (Reason.GROUP_PLACED.text, f"the group would go to {', '.join(_by_node(found))}")
+        return Verdict([n for n in asked if n == node], {n: why for n in asked if n != node})
+
+    def _look(
+        self, key: GroupKey, pod: PodView, asked: Sequence[str], state: GroupState, effect: bool
+    ) -> Verdict | list[Placement] | None:
+        """What the group may be given, or why nothing. None: the pod has what another replica has chosen."""
         assert pod.spec is not None
         waiting, running = self.cluster.members(key)
         if pod.uid not in {p.uid for p in waiting}:
             waiting.append(pod)
         size = pod.spec.ask.group_size
         if (differs := _disagreement(pod, waiting)) is not None:
-            return Verdict([], dict.fromkeys(asked, (Reason.INVALID.text, differs)))
+            return _everywhere(asked, Reason.INVALID, differs)
         if len(waiting) + len(running) < size:
             text = self._incomplete(key, len(waiting) + len(running), size)
-            return Verdict([], dict.fromkeys(asked, (Reason.GROUP_INCOMPLETE.text, text)))
+            self._too_few.keep(key, (self._now(key), size), text)
+            return _everywhere(asked, Reason.GROUP_INCOMPLETE, text)
         chosen = [pod, *(p for p in waiting if p.uid != pod.uid)][: max(1, size - len(running))]
         chosen.sort(key=lambda p: p.order)
-        state = await self.store.read(key)
         if (rest := self._resting(state, chosen)) is not None:
-            return Verdict([], dict.fromkeys(asked, (Reason.GROUP_RESTS.text, rest)))
+            return _everywhere(asked, Reason.GROUP_RESTS, rest)
         if effect and self._agreed(key, state, chosen):
             return None if pod.uid in self.cluster.reservations else self._busy(key, asked)
         if effect:
@@ -99,35 +140,43 @@ class Groups:
         if any(one.uid in self.cluster.reservations for one in chosen):
             return self._busy(key, asked)
         with self.cluster.fenced(*chosen):
-            placements = self._place(chosen, running, self._among(chosen, asked))
-        if placements is None:
-            return self._no_room(pod, chosen, running, asked)
-        by_node: dict[str, list[Placement]] = defaultdict(list)
-        for placement in placements:
-            by_node[placement.node].append(placement)
-        if not effect:
-            node = next((one.node for one in placements if one.pod == pod.uid), placements[0].node)
-            why = (Reason.GROUP_PLACED.text, f"the group would go to {', '.join(by_node)}")
-            return Verdict([n for n in asked if n == node], {n: why for n in asked if n != node})
-        ledger = self._promises.ledger
-        marks = {node: ledger.mark(node) if ledger is not None else 0 for node in by_node}
-        self.cluster.reservations.put_all(placements, self._promises.clock_ns() + GROUP_NS, key)
-        await self._publish(key, state, by_node, marks)
-        return None
+            found = self._place(chosen, running, self._asked.among(chosen, asked))
+        if found is not None:
+            return found
+        verdict = self._no_room(pod, chosen, running, asked)
+        self._refused.keep(key, self._mark(pod, asked), verdict)
+        return verdict
 
-    # ---- where members may go
+    # ---- what was found before
 
-    def _note(self, uid: str, asked: Sequence[str]) -> None:
-        now_ns = self._promises.clock_ns()
-        if len(self._asked) > 1_000:
-            self._asked = {of: told for of, told in self._asked.items() if told[1] > now_ns}
-        self._asked[uid] = (frozenset(asked), now_ns + ASKED_NS)
+    def _now(self, key: GroupKey) -> Hashable:
+        """The same as long as nothing has changed that could give the group room."""
+        return self.cluster.chances, self.cluster.groups.turn(key), self._asked.turn(key), self._is_endless(key)
 
-    def _among(self, chosen: Sequence[PodView], asked: Sequence[str]) -> list[frozenset[str]]:
-        """The nodes that kube-scheduler would give each of the members, as far as it has asked."""
-        now_ns, here = self._promises.clock_ns(), frozenset(asked)
-        told = (self._asked.get(one.uid, (here, 0)) for one in chosen)
-        return [nodes if until_ns > now_ns else here for nodes, until_ns in told]
+    def _is_endless(self, key: GroupKey) -> bool:
+        until_ns, turn = self._endless.get(key, (0, 0))
+        return until_ns > self._promises.clock_ns() and turn == self.cluster.groups.turn(key)  # of the same pods
+
+    def _mark(self, pod: PodView, asked: Sequence[str]) -> Hashable:
+        """Equal for members that are answered alike. None: nobody else is answered as this one is, for it was asked
+        about a part of the nodes, another each time."""
+        assert pod.spec is not None
+        assert pod.group is not None
+        if len(asked) > FEW:
+            return None
+        surplus = (
+            self.cluster.groups.count(pod.group) > pod.spec.ask.group_size
+        )  # then each is looked at with other members
+        return self._now(pod.group), frozenset(asked), kind_of(pod.spec.ask), pod.priority, surplus and pod.uid
+
+    @staticmethod
+    def _is_chosen(pod: PodView, state: GroupState) -> bool:
+        return any(promise.placement.pod == pod.uid for promise in state.promises)
+
+    def _in_turn(self, key: GroupKey, asked: Sequence[str]) -> Verdict:
+        text = f"group {key[1]} waits for its turn: groups of namespace {key[0]} that found no room took much of the"
+        text += " extender's time; let fewer of its pods wait at once, as a queue (Kueue) does"
+        return _everywhere(asked, Reason.GROUP_RESTS, text)
 
     async def _moves(self, key: GroupKey, pod: PodView, asked: Sequence[str]) -> bool:
         """Whether the group is given back, for the node that was chosen is none for this pod. Where kube-scheduler asks
@@ -205,6 +254,15 @@ class Groups:
         for key in [key for key, until_ns in self._rests.items() if until_ns <= now_ns]:
             del self._rests[key]
             self.cluster.stir()
+        clock_ns = self._promises.clock_ns()
+        self._avoid = {of: until_ns for of, until_ns in self._avoid.items() if until_ns > clock_ns}
+        over = [key for key, (until_ns, _) in self._endless.items() if until_ns <= clock_ns]
+        for key in over:
+            del self._endless[key]
+        if self._ration.due() or over:
+            self.cluster.stir()
+        for kept in (self._refused, self._too_few, self._asked):
+            kept.sweep()
         await self.store.sweep(now_ns)
 
     # ---- choosing
@@ -217,12 +275,10 @@ class Groups:
         to no end, and to nothing, is not begun again for a while: everybody waits for it."""
         key, now, budget = chosen[0].group, self._promises.clock_ns(), Budget()
         assert key is not None
-        self._endless = {of: until for of, until in self._endless.items() if until > now}
-        if key in self._endless:
+        if self._is_endless(key):
             return None
         asks = tuple(p.spec.ask for p in chosen if p.spec is not None)
-        self._avoid = {of: until for of, until in self._avoid.items() if until > now}
-        bad = {node for of, node in self._avoid if of == key}
+        bad = {node for (of, node), until_ns in self._avoid.items() if of == key and until_ns > now}
         better, rooms = [nodes - bad for nodes in among], Rooms(self.cluster)
         tries: list[tuple[Sequence[frozenset[str]], Rooms | None]] = [(better, rooms), (better, None)]
         if bad:
@@ -233,7 +289,7 @@ class Groups:
             if found is not None:
                 return found
             if budget.left <= 0:
-                self._endless[key] = now + GROUP_NS
+                self._endless[key] = (now + GROUP_NS, self.cluster.groups.turn(key))
                 break
         return None
 
@@ -246,9 +302,9 @@ class Groups:
         text = f"no room for all {pod.spec.ask.group_size} pods of group {pod.group[1]} together{_where(pod.spec.ask)}"
         if running:
             text += f" (others of it run on {', '.join(sorted({one.node for one in running})[:NAMED])})"
-        if pod.spec.ask.required == NODE_LEVEL and not frozenset.intersection(*self._among(chosen, asked)):
+        if pod.spec.ask.required == NODE_LEVEL and not frozenset.intersection(*self._asked.among(chosen, asked)):
             text += ": kube-scheduler has no node that all of them may go to"
-        for one in chosen:
+        for one in chosen[:LOOKED_AT]:
             if one.uid != pod.uid and not self._alone(one, asked).passed:
                 text += f": {one.name} finds none by itself"
                 break
@@ -263,7 +319,7 @@ class Groups:
 
     def _busy(self, key: GroupKey, asked: Sequence[str]) -> Verdict:
         text = f"group {key[1]} is being placed by another replica; this pod is tried again"
-        return Verdict([], dict.fromkeys(asked, (Reason.GROUP_BUSY.text, text)))
+        return _everywhere(asked, Reason.GROUP_BUSY, text)
 
     def _agreed(self, key: GroupKey, state: GroupState, chosen: Sequence[PodView]) -> bool:
         """Takes over what another replica has chosen for these pods, if it did and time is not up."""
@@ -309,6 +365,17 @@ class Groups:
             rest = Rest(0, state.rest.seconds if state.rest is not None else 0, (), why) if why else state.rest
             await self.store.write(key, replace(state, until_ns=0, arrived={}, rest=rest))
         self._gathering.kick(key)
+
+
+def _everywhere(asked: Sequence[str], reason: Reason, text: str) -> Verdict:
+    return Verdict([], dict.fromkeys(asked, (reason.text, text)))
+
+
+def _by_node(placements: Sequence[Placement]) -> dict[str, list[Placement]]:
+    found: dict[str, list[Placement]] = defaultdict(list)
+    for placement in placements:
+        found[placement.node].append(placement)
+    return found
 
 
 def _disagreement(pod: PodView, others: Sequence[PodView]) -> str | None:

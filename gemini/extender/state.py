@@ -22,6 +22,7 @@ from typing import Any
 
 from gemini.extender.foreign import ForeignCards, discard
 from gemini.extender.kept import kept_budget
+from gemini.extender.members import MemberIndex
 from gemini.extender.podview import PodView, mapping, view_of
 from gemini.extender.reserve import GroupKey, Reservations
 from gemini.kube import names
@@ -60,7 +61,8 @@ class Cluster:
         self.budgets: dict[str, dict[str, dict[str, Any]]] = {}  # by namespace and name
         self.on_node: dict[str, set[str]] = defaultdict(set)  # uids of all pods that are bound and not gone
         self.nominated: set[str] = set()  # uids of waiting pods that preempted
-        self._groups: dict[GroupKey, set[str]] = defaultdict(set)
+        self.groups = MemberIndex()
+        self._stirs = self._shifts = 0
         self._versions: dict[tuple[str, str], int] = {}
         self._come: dict[str, int] = defaultdict(int)  # how far the watch of each kind has come, as a resourceVersion
         self.claims: dict[str, Claim] = {}  # by uid; those that have devices of ours
@@ -114,6 +116,7 @@ class Cluster:
     def _take(self, kind: str, key: str, given: dict[str, Any]) -> None:
         if kind == NODE:
             before = self._offered(key)
+            self._shifts += _labels(self.nodes.get(key)) != _labels(given)
             self.nodes[key] = given
             self._put_node(key)
             if set(before or ()) != set(self._offered(key) or ()):
@@ -164,11 +167,16 @@ class Cluster:
     def releases(self) -> int:
         """Grows whenever something was given back, a node has become another, or a group has another member: who waits
         may have room now."""
-        return self._releases + self.reservations.releases + self.foreign.releases
+        return self._releases + self._stirs + self.reservations.releases + self.foreign.releases
+
+    @property
+    def chances(self) -> int:
+        """Grows whenever a group that was refused could be placed now, though its members are the same."""
+        return self.releases - self._stirs + self._shifts
 
     def stir(self) -> None:
         """Has those who wait asked about again, though nothing was given back."""
-        self._releases += 1
+        self._stirs += 1
 
     def _release(self, key: str) -> None:
         self._releases += self.book.release(key)
@@ -242,6 +250,7 @@ class Cluster:
 
     def _put_pod(self, pod: PodView) -> None:
         known = self.pods.get(pod.uid)
+        self._shifts += known is not None and known.nominated not in (None, pod.nominated)
         self._unlink(pod.uid)
         self.pods[pod.uid] = pod
         if pod.node is not None or pod.gone:
@@ -249,8 +258,8 @@ class Cluster:
             self.on_settled(pod.uid)
         if pod.node is not None and not pod.gone:
             self.on_node[pod.node].add(pod.uid)
+        self.groups.become(known, pod)
         if pod.group is not None:
-            self._groups[pod.group].add(pod.uid)
             counts = pod.waits and not pod.gated
             self._releases += counts and (known is None or known.gated)  # the others may have waited for this one
         if pod.nominated is not None:
@@ -279,6 +288,8 @@ class Cluster:
             self.reservations.settle(pod.resize.key)
         self._unlink(uid)
         self.pods.pop(uid, None)
+        self.groups.become(pod, None)
+        self._shifts += pod is not None and pod.nominated is not None
         if pod is not None and pod.node is not None:
             self.foreign.settle(pod.node, uid)  # what was reported counts until the reporter takes it back
 
@@ -289,8 +300,6 @@ class Cluster:
         self.nominated.discard(uid)
         if old.node is not None:
             discard(self.on_node, old.node, uid)
-        if old.group is not None:
-            discard(self._groups, old.group, uid)
 
     # ---- claims
 
@@ -348,13 +357,16 @@ class Cluster:
         """A group's waiting pods that kube-scheduler may place, oldest first, and what those that run (or are being
         bound) hold. One whose cards are held for the group as a whole waits: they may be given back yet."""
         waiting: list[PodView] = []
-        held: list[Placement] = []
-        for pod in sorted((self.pods[uid] for uid in self._groups.get(group, ())), key=lambda p: p.order):
-            holding = self.book.holdings.get(pod.uid)
-            if holding is not None and self._runs(pod.uid):
-                held.append(holding.placement)
+        running: list[PodView] = []
+        for uid in self.groups.uids(group):
+            pod = self.pods[uid]
+            if uid in self.book.holdings and self._runs(uid):
+                running.append(pod)
             elif pod.waits and not pod.gated:
                 waiting.append(pod)
+        running.sort(key=lambda p: p.order)
+        waiting.sort(key=lambda p: p.order)
+        held = [self.book.holdings[pod.uid].placement for pod in running]
         return waiting, held
 
     def _runs(self, uid: str) -> bool:
@@ -364,7 +376,7 @@ class Cluster:
 
     def spread(self, group: GroupKey) -> bool:
         """Whether a group's pods hold cards on several nodes."""
-        holding = (self.book.holdings.get(uid) for uid in self._groups.get(group, ()) if self._runs(uid))
+        holding = (self.book.holdings.get(uid) for uid in self.groups.uids(group) if self._runs(uid))
         return len({held.placement.node for held in holding if held is not None}) > 1
 
     def domain_of(self, node: str, level: str) -> str:
@@ -373,7 +385,7 @@ class Cluster:
 
     def gated(self, group: GroupKey) -> list[str]:
         """The names of a group's pods that are behind a scheduling gate."""
-        pods = (self.pods[uid] for uid in self._groups.get(group, ()))
+        pods = (self.pods[uid] for uid in self.groups.uids(group))
         return sorted(pod.name for pod in pods if pod.waits and pod.gated)
 
     @contextmanager
@@ -421,7 +433,7 @@ class Cluster:
         holdings = {
             key: self.book.holdings[key] for key in ours if key in self.book.holdings and key not in self.reservations
         }
-        groups = {key: frozenset(uids) for key, uids in self._groups.items() if uids}
+        groups = dict(self.groups.items())
         on_node = {name: frozenset(uids) for name, uids in self.on_node.items() if uids}
         pods = {uid: replace(pod, object={}) for uid, pod in self.pods.items()}
         nodes = {node.name: node for node in self.book.nodes()}  # with health and cordons
@@ -429,6 +441,10 @@ class Cluster:
             "cards": self.book.snapshot(), "holdings": holdings, "groups": groups, "on_node": on_node, "pods": pods,
             "nodes": nodes, "budgets": self.budgets, "nominated": self.nominated,
         }  # fmt: skip
+
+
+def _labels(node: Mapping[str, Any] | None) -> Any:
+    return mapping(mapping(node).get("metadata")).get("labels")
 
 
 def key_of(kind: str, given: object) -> str | None:

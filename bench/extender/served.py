@@ -155,9 +155,6 @@ class Store:
     async def answer_claim(self, given: Object) -> Object:
         raise Refused(404, "there are no claims")
 
-    async def resizes(self) -> list[Object]:
-        return []
-
     async def resize(self, namespace: str, name: str) -> Object:
         raise Refused(404, f"there is no Resize {name}")
 

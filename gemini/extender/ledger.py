@@ -26,7 +26,7 @@ from typing import Any, Protocol
 from gemini.extender.reserve import BIND_NS
 from gemini.kube import names
 from gemini.kube.claim import PREFIX
-from gemini.kube.client import Refused
+from gemini.kube.client import ApiFault, Refused, is_unknown
 from gemini.placement.model import GROWTH, Grant, Placement, Role
 
 ENTRIES = f"{names.DOMAIN}/promises"
@@ -89,7 +89,7 @@ class Store(Protocol):
 
     async def claims_on(self, node: str) -> tuple[list[dict[str, Any]], int]: ...
 
-    async def resizes(self) -> list[dict[str, Any]]: ...
+    async def resize(self, namespace: str, name: str) -> dict[str, Any]: ...
 
 
 class Owner(Protocol):
@@ -305,8 +305,8 @@ class Ledger:
         """Takes in the lease and then the node's pods and claims, in this order."""
         lease = await self._store.lease(self._namespace, NODE_LEASE.format(node))
         page.sorts |= _sorts_in(lease)
-        resizes = await self._store.resizes() if RESIZES in page.sorts else []
         pods, pods_version = await self._store.pods_on(node)
+        resizes = await self._resizes_of(pods) if RESIZES in page.sorts else []
         claims, claims_version = await self._store.claims_on(node) if CLAIMS in page.sorts else ([], 0)
         self._take_in(page, lease, (pods_version, claims_version))
         self._read_anew(page)
@@ -315,6 +315,21 @@ class Ledger:
         self._owner.see_claims(claims)
         self._owner.see_resizes(resizes)
         self._owner.adopt(node, self._theirs(page))
+
+    async def _resizes_of(self, pods: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Those of pods with a record, one by one: of all of the cluster anybody may make ever so many."""
+        named = [pod.get("metadata") or {} for pod in pods]
+        recorded = [one for one in named if names.ALLOCATION in (one.get("annotations") or {})]
+        found = await asyncio.gather(*(self._resize_of(one) for one in recorded))
+        return [one for one in found if one is not None]
+
+    async def _resize_of(self, metadata: dict[str, Any]) -> dict[str, Any] | None:
+        try:
+            return await self._store.resize(str(metadata.get("namespace", "")), str(metadata.get("name", "")))
+        except ApiFault as error:
+            if is_unknown(error):
+                return None
+            raise
 
     def _take_in(self, page: _Page, lease: dict[str, Any] | None, as_of: tuple[int, int]) -> None:
         found = {} if lease is None else {(p.placement.pod, p.by): p for p in read_entries(lease)}

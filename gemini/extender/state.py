@@ -245,8 +245,9 @@ class Cluster:
             self.reservations.settle(resize.key)  # it stands in what the pod holds by now, or came to nothing
 
     def unbooked(self) -> list[Resize]:
-        """Those whose wish has not been answered."""
-        return [resize for resize in self.resizes.values() if resize.waiting]
+        """Those whose wish has not been answered, oldest first. Of pods that are not there anybody may make ever so
+        many: those are never looked at."""
+        return [self.resizes[name] for name in self._asked]
 
     def _put_pod(self, pod: PodView) -> None:
         known = self.pods.get(pod.uid)
@@ -278,6 +279,10 @@ class Cluster:
                 self.book.place(wanted, strict=False, initialized=pod.initialized)
         if pod.node is not None:
             self.foreign.settle(pod.node, pod.uid)
+        if pod.resize is not None and pod.resize.waiting:
+            self._asked[pod.full_name] = None
+        else:
+            self._asked.pop(pod.full_name, None)
 
     def _drop_pod(self, uid: str) -> None:
         self.reservations.settle(uid)
@@ -290,6 +295,8 @@ class Cluster:
         self.pods.pop(uid, None)
         self.groups.become(pod, None)
         self._shifts += pod is not None and pod.nominated is not None
+        if pod is not None:
+            self._asked.pop(pod.full_name, None)
         if pod is not None and pod.node is not None:
             self.foreign.settle(pod.node, uid)  # what was reported counts until the reporter takes it back
 

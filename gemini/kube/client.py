@@ -294,15 +294,6 @@ class Client:
         metadata = given["metadata"]
         return await self.call("PUT", f"{_claim_path(metadata['namespace'], metadata['name'])}/status", given)
 
-    async def resizes(self) -> list[Object]:
-        """All Resizes, by a read that has seen every write answered before; none where nobody has defined them."""
-        try:
-            return (await self.all_of("Resize"))[0]
-        except ApiFault as error:
-            if is_unknown(error):
-                return []
-            raise
-
     async def resize(self, namespace: str, name: str) -> Object:
         return await self.get(resize_path(namespace, name))
 

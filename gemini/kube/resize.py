@@ -24,6 +24,7 @@ from gemini.placement.model import GPU, GROWTH, WHOLE, Grant, Placement, Role
 MOST_BYTES = 2**50
 
 
+_KEPT = ("namespace", "name", "uid", "resourceVersion")
 @dataclass(frozen=True, slots=True)
 class Amounts:
     """Of each card: percent of its time, promised and at most, and bytes."""
@@ -60,7 +61,8 @@ class Resize:
     enforced: Amounts | None
     settled: bool
     waits: str
-    object: Mapping[str, Any]
+    node: str  # whose the pod is, as the extender says; empty: it has said nothing yet
+    object: Mapping[str, Any]  # what tells it from others: who makes one may write ever so much into the rest
     stranger: bool = False  # its status is of another pod, and says nothing
 
     @property
@@ -116,7 +118,8 @@ def read_resize(given: Mapping[str, Any]) -> Resize | None:
         enforced=_amounts(status.get("enforced")),
         settled=status.get("settled") is True,
         waits=str(status.get("waits") or ""),
-        object=given,
+        node=str(status.get("node") or ""),
+        object={"metadata": {key: metadata[key] for key in _KEPT if key in metadata}},
         stranger=stranger,
     )
 

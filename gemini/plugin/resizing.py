@@ -52,8 +52,10 @@ class Resizing:
                 await asyncio.wait_for(self._woken.wait(), None if done else AGAIN_SECONDS)
 
     async def carry_out(self) -> bool:
-        """Whether nothing is left to do. Raises DaemonFault, Refusal, ApiFault."""
+        """Whether nothing is left to do. What fails for one pod keeps no other from its share; the first such fault is
+        raised when all have had their turn: DaemonFault, Refusal, ApiFault."""
         done = True
+        fault: Exception | None = None
         for pod in list(self._view.pods.values()):
             resize = self._view.resize_of(pod)
             if resize is None or resize.booked is None or (resize.settled and resize.enforced == resize.booked):
@@ -65,9 +67,14 @@ class Resizing:
                     done &= await self._one(pod, resize)
                 except Refused as error:
                     if error.status not in (404, 409):
-                        raise
+                        fault = fault or error
+                        continue
                     await self._read(resize)
                     done = False
+                except (DaemonFault, Refusal, ApiFault) as error:
+                    fault = fault or error
+        if fault is not None:
+            raise fault
         return done
 
     async def _one(self, pod: PodClaims, resize: Resize) -> bool:

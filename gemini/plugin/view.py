@@ -57,7 +57,7 @@ class View:
         self.node, self.kind, self.kubernetes, self.kubelet, self.types = node, kind, kubernetes, kubelet, types
         self.cards: dict[str, Card] = {}
         self.pods: dict[str, PodClaims] = {}
-        self.resizes: dict[str, Resize] = {}  # by the full name of the pod, of any node
+        self.resizes: dict[str, Resize] = {}  # by the full name of the pod, of this node
         self.changed: Callable[[], None] = lambda: None
         self.resized: Callable[[], None] = lambda: None
 
@@ -69,7 +69,8 @@ class View:
                 self._put_device(device)
             return
         if kind == RESIZE:
-            self.resizes = {one.pod: one for given in objects if (one := read_resize(given)) is not None}
+            read = (read_resize(given) for given in objects)
+            self.resizes = {one.pod: one for one in read if one is not None and one.node == self.node}
             self.resized()
             return
         listed = {pod["metadata"]["uid"]: pod for pod in objects}
@@ -117,17 +118,20 @@ class View:
         self.pods[uid] = claims
 
     def put_resize(self, given: Mapping[str, Any], deleted: bool = False) -> None:
-        """One that is older than what our own write answered is passed over."""
+        """One that is older than what our own write answered is passed over, and one of another node: whoever may make
+        them makes ever so many."""
         fresh = read_resize(given)
         if fresh is None:
             return
         known = self.resizes.get(fresh.pod)
         if known is not None and _version(known.object) > _version(given):
             return
-        if not deleted:
+        if not deleted and fresh.node == self.node:
             self.resizes[fresh.pod] = fresh
         elif known is not None and known.own == fresh.own:
             del self.resizes[fresh.pod]
+        else:
+            return
         self.resized()
 
     def resize_of(self, pod: PodClaims) -> Resize | None:

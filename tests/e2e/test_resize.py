@@ -141,6 +141,45 @@ def test_each_writes_its_own_part_of_a_resize_and_nothing_else(
     plane.api.wait_gone(f"{path}/p")  # by Kubernetes' own collector
 
 
+def test_a_resize_is_small_and_one_pods(plane: Plane, namespace: str, guarded: None, own_nodes: list[str]) -> None:
+    """Each replica of the extender, and each node's plugin, hears of all of the cluster."""
+    path, editor = RESIZES.format(namespace), Api(plane.server, plane.authority.client_context(EDITOR, ()))
+    pod = {"metadata": {"name": "p", "uid": "0b1c2d3e-0000-4000-8000-000000000000"}}
+    made = resize(pod, WISH)
+    owner = made["metadata"]["ownerReferences"][0]
+
+    def told(**metadata: object) -> str:
+        body = {**made, "metadata": {**made["metadata"], **metadata}}
+        return _refused(lambda: editor.call("POST", path, body, {"dryRun": "All"}))
+
+    until(lambda: "one pod's" in told(ownerReferences=[]), "the API server knows the policy")
+    other = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "x"}
+    for owners in ([owner, other], [other], [{**owner, "name": "q"}], [{**owner, "uid": "x" * 65}]):
+        assert "one pod's" in told(ownerReferences=owners), owners
+    for much in (
+        {"labels": {f"k{i}": "" for i in range(17)}},
+        {"annotations": {f"k{i}": "" for i in range(17)}},
+        {"annotations": {"k": "x" * 2049}},
+        {"finalizers": [f"a.b/{i}" for i in range(5)]},
+    ):
+        assert "at most 16 labels, 16 annotations of 2,048 characters" in told(**much), much
+    few = {"labels": {f"k{i}": "" for i in range(16)}, "annotations": {f"k{i}": "x" * 2048 for i in range(16)}}
+    assert told(**few) == ""
+    with plane.nodes(1) as (node,):
+        spec = {"nodeName": node, "containers": [{"name": "main", "image": "x"}], "terminationGracePeriodSeconds": 0}
+        there = plane.api.post(f"/api/v1/namespaces/{namespace}/pods", {"metadata": {"name": "p"}, "spec": spec})
+        editor.post(path, resize(there, WISH))
+        with pytest.raises(ApiError, match="at most 16 labels"):
+            editor.patch(f"{path}/p", {"metadata": few | {"labels": {f"k{i}": "" for i in range(17)}}})
+        done = ""
+        for manager in range(9):
+            applied = {**resize(there, WISH), "spec": {"request": 30, "limit": 60, "memory": (4 + manager) * GIB}}
+            words = ("apply", "--server-side", "--force-conflicts", f"--field-manager=m{manager}", "-f", "-")
+            config = ("--kubeconfig", str(plane.kubeconfig(EDITOR)), "-n", namespace)
+            done += plane.kubectl(*config, *words, text=json.dumps(applied), check=False).stderr
+        assert "8 field managers" in done
+
+
 def _refused(do: Callable[[], object]) -> str:
     try:
         do()

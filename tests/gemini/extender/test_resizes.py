@@ -4,16 +4,18 @@ of what is booked and what the node enforces, whoever ends when."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import random
+import tracemalloc
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from gemini.extender.reserve import BIND_NS
-from gemini.extender.state import POD, RESIZE
+from gemini.extender.state import POD, RESIZE, Cluster
 from gemini.kube.client import Refused, Unanswered
 from gemini.kube.resize import Amounts, read_resize
 from tests.gemini.extender.world import GIB, Replica, World, pod_object
@@ -211,6 +213,89 @@ def test_growth_that_a_quota_would_not_see_is_refused(
         await answer(replica)
         refused = made.resized("p").get("refused", "")
         assert refused.startswith(f"{by} counts what the pod's own resources name") if by else refused == ""
+
+    run(talk)
+
+
+def stranger(number: int, fill: int = 0) -> dict[str, Any]:
+    """A wish for a pod that is not there, with so many labels."""
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": f"s{number}", "uid": f"uid-s{number}"}
+    labels = {f"k{i}": "x" * 60 for i in range(fill)}
+    metadata = {
+        "name": f"s{number}", "namespace": "evil", "uid": f"evil{number}", "generation": 1, "labels": labels,
+        "ownerReferences": [owner], "resourceVersion": str(number + 1),
+    }  # fmt: skip
+    return {"metadata": metadata, "spec": Amounts(10, 10, GIB).written()}
+
+
+def test_wishes_for_pods_that_are_not_there_are_not_looked_at_again_and_again() -> None:
+    """Each was a task of the loop at each change of any Resize, and each second."""
+    made = world()
+    replica = Replica(made)
+
+    async def talk() -> None:
+        await place(made, replica, "p", gpu_request="0.5")
+        for number in range(1000):
+            replica.cluster.apply(RESIZE, "ADDED", stranger(number))
+        assert not replica.cluster.unbooked()
+        before = len(asyncio.all_tasks())
+        replica.service.resizes.kick()
+        assert len(asyncio.all_tasks()) == before
+        made.wish("p", 60, 4 * GIB)
+        await answer(replica)
+        assert made.resized("p")["booked"]["request"] == 60
+        made.wish("late", 60, 4 * GIB)  # whose pod is seen after it
+        await answer(replica)
+        await place(made, replica, "late", gpu_request="0.2")
+        await answer(replica)
+        assert "no room" in made.resized("late")["refused"]
+
+    run(talk)
+
+
+def test_large_resizes_take_little_memory() -> None:
+    """A hundred of 1.2 MB, which any editor of a namespace could make, took more than that of each replica, and of the
+    device plugin of each node."""
+    cluster, text, ten = Cluster([]), json.dumps(stranger(0, fill=13_000)), 10
+    tracemalloc.start()
+    try:
+        for i in range(ten):
+            given = json.loads(text)
+            given["metadata"] |= {"uid": f"u{i}", "resourceVersion": str(i + 1)}
+            given["metadata"]["ownerReferences"][0]["uid"] = f"pod{i}"
+            cluster.apply(RESIZE, "ADDED", given)
+        del given
+        gc.collect()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(cluster.resizes) == ten
+    assert held < ten * (1 << 20) / 8
+
+
+def test_a_lease_that_another_replica_wrote_has_the_resizes_of_its_nodes_pods_read_and_no_others() -> None:
+    """All of the cluster were read at each such binding; who may make them makes ever so many."""
+    made = world()
+    replica, other = Replica(made), Replica(made, "other")
+
+    async def talk() -> None:
+        await place(made, replica, "p", gpu_request="0.3")
+        other.watch()
+        made.wish("p", 50, 4 * GIB)
+        await answer(replica)
+        asked: list[str] = []
+        real = made.resize
+
+        async def resize(namespace: str, name: str) -> dict[str, Any]:
+            asked.append(f"{namespace}/{name}")
+            return await real(namespace, name)
+
+        made.resize = resize  # type: ignore[method-assign]
+        for number in range(50):
+            made.put(RESIZE, stranger(number))
+        pod = made.put(POD, pod_object("q", gpu_request="0.6", gpu_memory="1Gi"))
+        assert await other.bind(pod, "n1") != "", "the other has not seen by its watch that p counts with more"
+        assert set(asked) == {"ns/p"}
 
     run(talk)
 

@@ -149,10 +149,6 @@ class World:
         await self._maybe_lost()  # done, but nobody hears of it
         return copy.deepcopy(written)
 
-    async def resizes(self) -> list[Object]:
-        await self._maybe_lost()
-        return copy.deepcopy([o for (k, _), o in self.objects.items() if k == RESIZE])
-
     async def resize(self, namespace: str, name: str) -> Object:
         await self._maybe_lost()
         return copy.deepcopy(self._resize(namespace, name))

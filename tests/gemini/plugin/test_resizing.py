@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gemini.kube.client import ApiFault
+from gemini.kube.client import ApiFault, Unanswered
 from gemini.kube.resize import Amounts, Resize, read_resize
 from gemini.plugin.daemon import DaemonFault
 from gemini.plugin.view import Refusal
@@ -156,6 +156,39 @@ def test_a_resize_of_another_namespace_that_names_the_pod_is_none_of_its(rig: Ri
     rig.api.seen("Resize", "ADDED", other)
     assert carry_out(rig)
     assert gives(rig, tenant) == RECORD
+
+
+def test_resizes_of_other_nodes_pods_are_not_kept(rig: Rig) -> None:
+    """Each node hears of all of the cluster, of which an editor makes as many as he likes."""
+    begin(rig)
+    rig.api.resize_to("p", LARGE)
+    carry_out(rig)
+    for name in ("elsewhere", "unanswered"):
+        rig.api.resize_to(name, LARGE, **({"node": "m"} if name == "elsewhere" else {"pod": "of another", "node": "n"}))
+    rig.call(settle())
+    assert [one.name for one in rig.view.resizes.values()] == ["p"]
+    rig.stop_plugin()
+    rig.start_plugin()
+    assert [one.name for one in rig.view.resizes.values()] == ["p"]
+
+
+def test_a_pod_of_which_nothing_can_be_written_keeps_no_other_from_its_share(rig: Rig) -> None:
+    """Such as one whose Resize is as large as the API server takes, so that the node's word does not fit in."""
+    tenants = {name: begin(rig, name) for name in ("stuck", "other")}
+    real = rig.api.answer_resize
+
+    async def too_large(namespace: str, name: str, version: str, status: Object) -> Object:
+        if name == "stuck":
+            raise Unanswered("500: etcdserver: request is too large")
+        return await real(namespace, name, version, status)
+
+    rig.api.answer_resize = too_large  # type: ignore[method-assign]
+    for name in tenants:
+        rig.api.resize_to(name, SMALL)
+    with pytest.raises(Unanswered, match="too large"):
+        carry_out(rig)
+    assert now(rig, "other").settled
+    assert gives(rig, tenants["other"]) == SMALL
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -164,6 +164,9 @@ class Store:
     async def quotas(self, namespace: str) -> list[Object]:
         return []
 
+    async def limit_ranges(self, namespace: str) -> list[Object]:
+        return []
+
     async def bind(self, namespace: str, name: str, uid: str, node: str, annotations: dict[str, str]) -> None:
         known = self.pods[name]
         if known["spec"].get("nodeName"):

@@ -24,7 +24,7 @@ from gemini.extender.reserve import BIND_NS
 from gemini.extender.state import RESIZE
 from gemini.kube import names
 from gemini.kube.client import ApiFault, Object, Refused
-from gemini.kube.resize import Resize, counted, growth, held, pod_of, resizable
+from gemini.kube.resize import Resize, bounded, counted, growth, held, pod_of, resizable
 from gemini.placement.book import Book, Overbooked
 from gemini.placement.explain import format_bytes
 from gemini.placement.model import GPU, Placement
@@ -93,6 +93,10 @@ class Resizes:
                     "create the pod anew with the larger share, which is counted then, or ask for no more than it has"
                 )
                 await self._write(resize, f"{by} counts what the pod's own resources name, and this is more; {mend}")
+                return
+            ranges = await self._promises.kubernetes.limit_ranges(pod.namespace)
+            if by := bounded(pod.base, resize.wanted, self._sizes(pod.node), ranges):
+                await self._write(resize, f"{by}; ask for no more")
                 return
             refusal_or_none = await self._promise(resize)
             if refusal_or_none is not None:
@@ -180,6 +184,10 @@ class Resizes:
         pod = self.cluster.pods.get(resize.uid)
         return pod if pod is not None and pod.full_name == resize.pod else None
 
+    def _sizes(self, node: str) -> dict[int, int]:
+        known = self.cluster.book.node(node)
+        return {one.minor: one.memory for one in known.devices if one.type == GPU} if known is not None else {}
+
     def _left(self, resize: Resize, had: object) -> None:
         """The promise stands in what the pod holds now; its entry goes with the lease's next write."""
         pod = self._pod(resize)
@@ -239,6 +247,8 @@ def _no_room(book: Book, pod: PodView, more: Placement) -> str:
         if grant.type == GPU and card is not None and (GPU, grant.minor) in used:
             core, memory = used[GPU, grant.minor][:2]
             most.append((grant.core + max(0, card.core - core), grant.memory + max(0, card.memory - memory)))
+    if not most:
+        return f"no room: the pod's cards on {more.node} are not there any more; create the pod anew"
     core, memory = min(one[0] for one in most), min(one[1] for one in most)
     has = f"a request of {core / 100:g} and {format_bytes(memory)} at most"
     return f"no room: the pod's card on {more.node} has {has} for it; ask for no more, or make room there"

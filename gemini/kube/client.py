@@ -305,6 +305,9 @@ class Client:
     async def quotas(self, namespace: str) -> list[Object]:
         return (await self._pages(f"/api/v1/namespaces/{quote(namespace)}/resourcequotas", {}))[0]
 
+    async def limit_ranges(self, namespace: str) -> list[Object]:
+        return (await self._pages(f"/api/v1/namespaces/{quote(namespace)}/limitranges", {}))[0]
+
     async def wake(self, stamp: str) -> None:
         """Makes kube-scheduler look again at pods that an extender refused: any event of an object that it watches
         does, so one that is ours and means nothing else is changed, our DeviceClass."""

@@ -19,7 +19,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gemini.kube import names
+from gemini.kube.quantity import parse_quantity
 from gemini.placement.model import GPU, GROWTH, WHOLE, Grant, Placement, Role
+from gemini.units import BadValue
 
 MOST_BYTES = 2**50
 
@@ -192,6 +194,41 @@ def counted(pod: Mapping[str, Any], record: Placement, wanted: Amounts, quotas: 
                 name = _mapping(quota.get("metadata")).get("name", "")
                 return f"the ResourceQuota {name} ({key})"
     return ""
+
+
+def bounded(record: Placement, wanted: Amounts, sizes: Mapping[int, int], ranges: Iterable[Mapping[str, Any]]) -> str:
+    """Which LimitRange lets nobody ask for so much, where the wish is above what the pod's own resources name, and of
+    what. `sizes`: bytes of the node's cards, by minor. Empty: none. As with a new pod, what is on all of its cards
+    counts."""
+    own = cards(record)
+    grows = {
+        "gpu-core": any(wanted.request > grant.core for grant in own),
+        "gpu-mem": any(wanted.memory > grant.memory for grant in own),
+    }
+    percent = sum(-(-wanted.memory * WHOLE // sizes[g.minor]) if sizes.get(g.minor) else WHOLE for g in own)
+    asked = {
+        "gpu-core": wanted.request * len(own), "gpu-memory": wanted.memory * len(own), "gpu-memory-ratio": percent,
+        "gpu": max(wanted.request * len(own), percent),
+    }  # fmt: skip
+    for one in ranges:
+        limits = _mapping(one.get("spec")).get("limits")
+        for limit in limits if isinstance(limits, list) else ():
+            for key, most in _mapping(_mapping(limit).get("max")).items():
+                kind = key.partition("/")[2]
+                grown = any(grows.values()) if kind == "gpu" else any(kind.startswith(k) and grows[k] for k in grows)
+                if kind in asked and grown and not _fits(asked[kind], most):
+                    name = _mapping(one.get("metadata")).get("name", "")
+                    return (
+                        f"the LimitRange {name} lets nobody have more than {most} of {key}, and this is {asked[kind]}"
+                    )
+    return ""
+
+
+def _fits(amount: int, most: object) -> bool:
+    try:
+        return amount <= parse_quantity(most)
+    except BadValue:
+        return False
 
 
 def _amounts(given: object) -> Amounts | None:

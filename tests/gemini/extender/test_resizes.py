@@ -217,6 +217,40 @@ def test_growth_that_a_quota_would_not_see_is_refused(
     run(talk)
 
 
+@pytest.mark.parametrize(
+    ("most", "wished", "by"),
+    [
+        ({"gemini.io/gpu-core": "60"}, (61, 4), "60 of gemini.io/gpu-core, and this is 61"),
+        ({"gemini.io/gpu-core": "60"}, (60, 8), None),
+        ({"gemini.io/gpu-core": "20"}, (40, 8), None),  # no more than the pod has
+        ({"gemini.io/gpu-memory": "6Gi"}, (50, 7), f"6Gi of gemini.io/gpu-memory, and this is {7 * GIB}"),
+        ({"gemini.io/gpu-memory": "6Gi"}, (90, 4), None),
+        ({"gemini.io/gpu-memory-ratio": "40"}, (50, 7), "40 of gemini.io/gpu-memory-ratio, and this is 44"),
+        ({"gemini.io/gpu": "60"}, (61, 4), "60 of gemini.io/gpu, and this is 61"),
+        ({"gemini.io/gpu-core": "many"}, (51, 4), "many of gemini.io/gpu-core, and this is 51"),
+        ({"cpu": "1"}, (90, 8), None),
+    ],
+)
+def test_growth_past_what_a_limit_range_lets_a_pod_have_is_refused(
+    most: dict[str, str], wished: tuple[int, int], by: str | None
+) -> None:
+    """Its maximum holds when a pod is created, of resources that stay what they are."""
+    made = world()
+    replica = Replica(made)
+    limit = {"type": "Container", "max": most}
+    made.limits_of["ns"] = [{"metadata": {"name": "l"}, "spec": {"limits": [{"type": "Pod"}, limit]}}]
+
+    async def talk() -> None:
+        await place(made, replica, "p", gpu_request="0.5")
+        made.wish("p", wished[0], wished[1] * GIB)
+        await answer(replica)
+        refused = made.resized("p").get("refused", "")
+        assert refused == (f"the LimitRange l lets nobody have more than {by}; ask for no more" if by else "")
+        assert ("booked" in made.resized("p")) == (by is None)
+
+    run(talk)
+
+
 def stranger(number: int, fill: int = 0) -> dict[str, Any]:
     """A wish for a pod that is not there, with so many labels."""
     owner = {"apiVersion": "v1", "kind": "Pod", "name": f"s{number}", "uid": f"uid-s{number}"}

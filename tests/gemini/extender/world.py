@@ -76,6 +76,7 @@ class World:
         self.shares = 0
         self.woken = 0
         self.quotas_of: dict[str, list[Object]] = {}
+        self.limits_of: dict[str, list[Object]] = {}
 
     # ---- as a test uses it
 
@@ -173,6 +174,10 @@ class World:
     async def quotas(self, namespace: str) -> list[Object]:
         await self._maybe_lost()
         return copy.deepcopy(self.quotas_of.get(namespace, []))
+
+    async def limit_ranges(self, namespace: str) -> list[Object]:
+        await self._maybe_lost()
+        return copy.deepcopy(self.limits_of.get(namespace, []))
 
     async def bind(self, namespace: str, name: str, uid: str, node: str, annotations: dict[str, str]) -> None:
         await self._maybe_lost()

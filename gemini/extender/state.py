@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 from gemini.extender.foreign import ForeignCards, discard
@@ -30,7 +31,7 @@ from gemini.kube.claim import PREFIX, Claim, grants_of, read_claim
 from gemini.kube.device import Reported, cordoned, read_device
 from gemini.kube.group import domain
 from gemini.kube.quantity import version_number
-from gemini.kube.resize import Resize, pod_of, read_resize, uid_of
+from gemini.kube.resize import Amounts, Resize, pod_of, read_resize, uid_of
 from gemini.placement.allocate import Allocator
 from gemini.placement.book import Book
 from gemini.placement.model import Placement
@@ -70,6 +71,8 @@ class Cluster:
         self._claims_on: dict[str, set[str]] = defaultdict(set)  # node -> uids
         self.resizes: dict[str, Resize] = {}  # by the full name of the pod
         self._resized: dict[str, str] = {}  # uid of the Resize itself -> its pod
+        self._left: dict[str, Resize] = {}  # those that went before their pods, as they were
+        self._asked: dict[str, None] = {}  # those of resizes that wait for an answer, and whose pod is known
         self._releases = 0
         self.on_settled: Callable[[str], None] = lambda uid: None  # told of pods that are seen bound, or gone
         self._ended: dict[str, None] = {}  # uids of deleted pods, oldest first: a read may still show one of them
@@ -210,7 +213,7 @@ class Cluster:
         """A pod object as we see it."""
         node = mapping(given.get("spec")).get("nodeName")
         seen = view_of(given, self.pods, self.types, self._offered(node) if isinstance(node, str) else None)
-        return seen.on(self._reported(seen.node), self.resizes.get(seen.full_name))
+        return seen.on(self._reported(seen.node), self.resize_of(seen))
 
     def _offered(self, node: str) -> Mapping[str, Any] | None:
         """The resources that the node has, or had since its kubelet began; None: not known."""
@@ -224,25 +227,47 @@ class Cluster:
         """The node's cards may have other minors now, or others their minors."""
         for uid in sorted(self.on_node.get(node, ())):
             known = self.pods[uid]
-            if (fresh := known.on(self._reported(node), self.resizes.get(known.full_name))) is not known:
+            if (fresh := known.on(self._reported(node), self.resize_of(known))) is not known:
                 self._put_pod(fresh)
 
     def _put_resize(self, own: str, resize: Resize | None) -> None:
-        """`own`: the uid of the object itself; one that is gone leaves its pod what the record says."""
+        """`own`: the uid of the object itself."""
         before = self._resized.pop(own, None)
         known = None if before is None else self.resizes.get(before)
         if known is not None and known.own == own:
             del self.resizes[known.pod]
+            if resize is None:
+                self._keep(known)
         if resize is not None:
             self._resized[own] = resize.pod
             self.resizes[resize.pod] = resize
         for uid in {one.uid for one in (known, resize) if one is not None}:
             if (pod := self.pods.get(uid)) is not None:
-                fresh = pod.on(self._reported(pod.node), self.resizes.get(pod.full_name))
+                fresh = pod.on(self._reported(pod.node), self.resize_of(pod))
                 if fresh is not pod:
                     self._put_pod(fresh)
         if resize is not None and not resize.waiting:
             self.reservations.settle(resize.key)  # it stands in what the pod holds by now, or came to nothing
+
+    def _keep(self, known: Resize) -> None:
+        """A Resize goes with its pod. Who deletes a pod in the foreground has it go at once, and the pod when its
+        programs have ended, as late as the pod says: until then it counts with what it was given."""
+        pod, counted = self.pods.get(known.uid), self._amounts_left(known)
+        if counted is not None and pod is not None and not pod.gone and pod.full_name == known.pod:
+            self._left[known.pod] = replace(known, answered=known.generation, enforced=counted)
+
+    def _amounts_left(self, known: Resize) -> Amounts | None:
+        left = self._left.get(known.pod)
+        before = None if left is None else left.enforced
+        said = [one for one in (known.booked, known.enforced, before) if one is not None]
+        return reduce(Amounts.most, said) if said else None
+
+    def resize_of(self, pod: PodView) -> Resize | None:
+        """What the pod counts by, besides its record."""
+        now, left = self.resizes.get(pod.full_name), self._left.get(pod.full_name)
+        if now is None or left is None:
+            return now or left
+        return now if now.enforced is not None else replace(now, enforced=left.enforced)
 
     def unbooked(self) -> list[Resize]:
         """Those whose wish has not been answered, oldest first. Of pods that are not there anybody may make ever so
@@ -254,6 +279,10 @@ class Cluster:
         self._shifts += known is not None and known.nominated not in (None, pod.nominated)
         self._unlink(pod.uid)
         self.pods[pod.uid] = pod
+        if pod.resize is not None and pod.resize.waiting:
+            self._asked[pod.full_name] = None
+        else:
+            self._asked.pop(pod.full_name, None)
         if pod.node is not None or pod.gone:
             self.reservations.settle(pod.uid, pod.placement if pod.holds else None)
             self.on_settled(pod.uid)
@@ -279,10 +308,6 @@ class Cluster:
                 self.book.place(wanted, strict=False, initialized=pod.initialized)
         if pod.node is not None:
             self.foreign.settle(pod.node, pod.uid)
-        if pod.resize is not None and pod.resize.waiting:
-            self._asked[pod.full_name] = None
-        else:
-            self._asked.pop(pod.full_name, None)
 
     def _drop_pod(self, uid: str) -> None:
         self.reservations.settle(uid)
@@ -297,6 +322,7 @@ class Cluster:
         self._shifts += pod is not None and pod.nominated is not None
         if pod is not None:
             self._asked.pop(pod.full_name, None)
+            self._left.pop(pod.full_name, None)
         if pod is not None and pod.node is not None:
             self.foreign.settle(pod.node, uid)  # what was reported counts until the reporter takes it back
 

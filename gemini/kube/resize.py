@@ -24,9 +24,9 @@ from gemini.placement.model import GPU, GROWTH, WHOLE, Grant, Placement, Role
 from gemini.units import BadValue
 
 MOST_BYTES = 2**50
-
-
 _KEPT = ("namespace", "name", "uid", "resourceVersion")
+
+
 @dataclass(frozen=True, slots=True)
 class Amounts:
     """Of each card: percent of its time, promised and at most, and bytes."""

@@ -180,6 +180,37 @@ def test_a_resize_is_small_and_one_pods(plane: Plane, namespace: str, guarded: N
         assert "8 field managers" in done
 
 
+def test_a_pod_that_is_deleted_in_the_foreground_counts_with_what_it_was_given(
+    plane: Plane, namespace: str, crd: None
+) -> None:
+    """Kubernetes' own collector deletes its Resize at once, and the pod's programs go on as long as the pod says."""
+    path, wishes = f"/api/v1/namespaces/{namespace}/pods", RESIZES.format(namespace)
+    with nodes_with_cards(plane, 1, 1, capacity={CORE: "1000"}), gemini(plane) as url:
+
+        def used() -> tuple[int, int]:
+            with urllib.request.urlopen(f"{url}/state", timeout=60) as answer:
+                (card,) = json.loads(answer.read())["nodes"][0]["devices"]
+            return held(card)
+
+        plane.api.post(path, sharepod("p", gpu_request="0.1", gpu_memory="8Gi"))
+        pod = plane.api.wait_one(f"{path}/p", condition("Ready"))
+        owners = resize(pod, Amounts(90, 100, 70 * GIB))
+        owners["metadata"]["ownerReferences"][0]["blockOwnerDeletion"] = True
+        plane.api.post(wishes, owners)
+        plane.api.wait_one(f"{wishes}/p", lambda one: "booked" in (one.get("status") or {}))
+        until(lambda: used() == (90, 70 * GIB), "the book counts more")
+        plane.api.patch(f"{path}/p", {"metadata": {"finalizers": ["a.test/its-programs-go-on"]}})
+        foreground = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground"}
+        plane.api.call("DELETE", f"{path}/p", foreground)
+        plane.api.wait_gone(f"{wishes}/p")
+        plane.api.post(path, sharepod("q", gpu_request="0.2", gpu_memory="1Gi"))
+        pending = plane.api.wait_one(f"{path}/q", lambda one: "InsufficientCore" in json.dumps(one.get("status") or {}))
+        assert "nodeName" not in pending["spec"]
+        assert used() == (90, 70 * GIB)
+        plane.api.patch(f"{path}/p", {"metadata": {"finalizers": None}})
+        plane.api.wait_one(f"{path}/q", condition("Ready"))
+
+
 def _refused(do: Callable[[], object]) -> str:
     try:
         do()

@@ -251,6 +251,38 @@ def test_growth_past_what_a_limit_range_lets_a_pod_have_is_refused(
     run(talk)
 
 
+def test_a_pod_whose_resize_went_before_it_counts_with_what_it_was_given() -> None:
+    """Kubernetes' own collector deletes it so where the pod is deleted in the foreground; the pod's programs go on for
+    as long as the pod says. Another wish for it, which has no status yet, changes nothing of that."""
+    made = world()
+    replica = Replica(made)
+
+    async def talk() -> None:
+        await place(made, replica, "p", gpu_request="0.2")
+        made.wish("p", 90, 12 * GIB)
+        await answer(replica)
+        enforce(made, "p")
+        pod = made.pod_of("uid-p")
+        pod["metadata"]["deletionTimestamp"] = "2026-11-26T00:00:00Z"
+        made.put(POD, pod)
+        made.delete(RESIZE, "resize-uid-p")
+        await answer(replica)
+        assert used(replica) == (90, 12 * GIB)
+        stored = made.wish("p", 10, GIB)
+        await answer(replica)
+        assert used(replica) == (90, 12 * GIB)
+        assert stored["metadata"]["generation"] == 1
+        made.delete(RESIZE, "resize-uid-p")
+        made.put(POD, {**made.pod_of("uid-p"), "status": {"phase": "Running"}})
+        await answer(replica)
+        assert used(replica) == (90, 12 * GIB)
+        made.delete(POD, "uid-p")
+        await answer(replica)
+        assert used(replica) == (0, 0)
+
+    run(talk)
+
+
 def stranger(number: int, fill: int = 0) -> dict[str, Any]:
     """A wish for a pod that is not there, with so many labels."""
     owner = {"apiVersion": "v1", "kind": "Pod", "name": f"s{number}", "uid": f"uid-s{number}"}

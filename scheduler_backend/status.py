@@ -159,7 +159,7 @@ def _token(server: Server, index: int) -> dict[str, Any]:
     return {
         "holder": machine.holder.name if machine.holder is not None else None,
         "epoch": machine.epoch,
-        "contended": machine.contended,
+        "contended": machine.grant.contended,
         "waiting": [seat.name for seat in machine.waiting.values()],
         "unheard": len(machine.restart.unheard),
     }

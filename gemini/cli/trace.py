@@ -66,7 +66,7 @@ def trace_events(path: Path) -> Iterator[dict[str, Any]]:
         holders = [(machine.holder, machine) for machine in node.machines]
         exporter.begins_with(
             {client: tenant for client, (tenant, _) in node.clients.items()},
-            {(seat.name, machine.gpu): machine.granted_ns for seat, machine in holders if seat is not None},
+            {(seat.name, machine.gpu): machine.grant.granted_ns for seat, machine in holders if seat is not None},
         )
     return exporter.events(entries)
 

@@ -8,6 +8,8 @@ way, work that outlived a lease.
 from __future__ import annotations
 
 from scheduler_backend.core import events as ev
+from scheduler_backend.core.context import Context
+from scheduler_backend.core.current_grant import CurrentGrant
 from scheduler_backend.core.fair_clock import FairClock
 from scheduler_backend.core.message_delay import MessageDelay, excess_ns
 from scheduler_backend.core.moves import Epochs
@@ -27,30 +29,12 @@ class Accounts:
     """One GPU's token and its tenants' books. `epochs` numbers grants; it is the node's, for epochs never repeat."""
 
     def __init__(self, gpu: int, policy: Policy, epochs: Epochs, now_ns: int = 0) -> None:
-        self.gpu = gpu
         self.policy = policy
-        self.now_ns = now_ns
+        self.context = Context(gpu, policy, epochs, now_ns)
         self.tenants = Tenants(policy)
         self.clock = FairClock(policy, self.tenants)
-        # the token
-        self.holder: Seat | None = None
-        self.epoch = 0  # of the last grant
-        self.granted_ns = 0
-        self.hop_ns = 0  # what its messages take, there and back
-        self.charge_from_ns = 0  # when the grant had come there (see _measure_hop)
-        self.quota_until_ns = 0
-        self.closing_ns = 0  # when it was asked back
-        self.contended = False  # the grant is one of those that end
-        self.cap_ns = 0
-        self.settled_until_ns = 0  # the quota whose prolongation has been decided
-        self.silent = 0  # prolongations since the last sign of life
-        self.free_since_ns = now_ns
+        self.grant = CurrentGrant(self.context)
         self.delay = MessageDelay(policy)
-        self._joins: dict[int, int] = {}  # client -> how often it came back to this grant
-        self._busy_ns = 0  # what the clients of this grant reported
-        self._untold = False  # ... and one of them did not
-        self._launches = 0
-        # after a restart
         self.restart = RestartBarrier()
         self.plan = HandoverPlan(gpu, epochs)
         self.reservation = GangReservation()
@@ -64,15 +48,13 @@ class Accounts:
         self.seeing = False  # ... to be seen alone; it lags behind nothing
         self.weigh_until_ns = 0  # until then the card is to say what each used (witness.py)
         self.measuring = False  # all have turns, so that duties are known
-        self._epochs = epochs
-        self._actions: list[ev.Action] = []
 
     def _advance(self, now_ns: int) -> None:
         """Charge the holder for the time since the last event; move the virtual now on, but not over gaps."""
-        begin_ns = max(self.now_ns, self.charge_from_ns)
+        begin_ns = max(self.context.now_ns, self.grant.charge_from_ns)
         held_ns = now_ns - begin_ns
-        self.now_ns = now_ns
-        holder = self.holder
+        self.context.now_ns = now_ns
+        holder = self.grant.holder
         if held_ns <= 0:
             return
         if holder is None:
@@ -96,9 +78,8 @@ class Accounts:
         and all others would have a claim to them.
         """
         leases = [member.lease_until_ns for member in holder.members.values() if member.standing is Standing.HOLDS]
-        unseen_ns = max(0, self.now_ns - max(begin_ns, *leases))
-        self.charge_from_ns += unseen_ns
-        self.hop_ns += unseen_ns
+        unseen_ns = max(0, self.context.now_ns - max(begin_ns, *leases))
+        self.grant.pass_unseen(unseen_ns)
         return unseen_ns
 
     @staticmethod
@@ -121,7 +102,7 @@ class Accounts:
         if held_ns > 0:
             if self.is_limited(seat) and seat.duty.believed and not self.tenants.is_full():
                 held_ns = min(held_ns, event.busy_ns or held_ns)
-            self.delay.observe(seat.name, span_ns, held_ns, self.contended)
+            self.delay.observe(seat.name, span_ns, held_ns, self.grant.contended)
 
     def _charge_use(self, seat: Seat, busy_ns: int) -> None:
         """A grant is over in which it used so much, by its word; 0: it does not say. Where limits leave the card idle
@@ -138,7 +119,7 @@ class Accounts:
         unused_ns = max(unused_ns, -self.policy.hop_alone_most_ns)  # below 0: it worked while its time passed for a hop
         seat.credit += unused_ns * WHOLE_PPM
         seat.unused_ns += unused_ns
-        self.weigh_until_ns = self.now_ns + WEIGH_NS
+        self.weigh_until_ns = self.context.now_ns + WEIGH_NS
 
     def _charge_jump(self, seat: Seat) -> None:
         """It took the token from a holder that goes on after it: two hand-overs that are nobody's but its own.
@@ -147,7 +128,7 @@ class Accounts:
         a tenth of a millisecond, hundreds a second, took a fifth of the card for 0.06 of it.
         """
         seat.jumped = False
-        self.clock.charge(seat, excess_ns(self.hop_ns, seat.held_ns))
+        self.clock.charge(seat, excess_ns(self.grant.hop_ns, seat.held_ns))
 
     def _charge_stray(self, seat: Seat, member: Member, busy_ns: int, held_ns: int) -> None:
         """Who overran is charged on while the token is elsewhere; who lost its lease, for the work it then reports.
@@ -157,10 +138,10 @@ class Accounts:
         """
         if not member.stray_since_ns and not busy_ns:
             return  # it says nothing yet
-        begin_ns, end_ns, most_ns = member.lease_until_ns, self.now_ns, busy_ns
+        begin_ns, end_ns, most_ns = member.lease_until_ns, self.context.now_ns, busy_ns
         if member.stray_since_ns:
-            begin_ns, most_ns = member.stray_since_ns, self.now_ns - member.stray_since_ns
-            member.stray_since_ns = self.now_ns
+            begin_ns, most_ns = member.stray_since_ns, self.context.now_ns - member.stray_since_ns
+            member.stray_since_ns = self.context.now_ns
         elif held_ns:
             end_ns = min(end_ns, member.granted_ns + held_ns)
         begin_ns = max(begin_ns, seat.strayed_until_ns)
@@ -175,14 +156,14 @@ class Accounts:
     def usage_ns(self, name: str, now_ns: int) -> tuple[int, int]:
         """Held time of a tenant up to now: of all time, and within the last window."""
         seat = self.tenants.seats[name]
-        running_ns = max(0, now_ns - max(self.now_ns, self.charge_from_ns)) if seat is self.holder else 0
+        running_ns = self.grant.unseen_ns(seat, now_ns)
         return seat.window.total_ns + running_ns, min(seat.window.used_ns(now_ns) + running_ns, self.policy.window_ns)
 
     def debt_ns(self, name: str, now_ns: int) -> int:
         """How long from now on a tenant waits at most until it is owed something, and its bucket is full again: what it
         has had before it was its. Were all of the GPU promised to somebody else who wants it, so long; else shorter."""
         seat = self.tenants.seats[name]
-        unseen_ns = max(0, now_ns - max(self.now_ns, self.charge_from_ns)) if seat is self.holder else 0
+        unseen_ns = self.grant.unseen_ns(seat, now_ns)
         for member in seat.with_standing(Standing.STRAY):
             if member.stray_since_ns:
                 unseen_ns = max(unseen_ns, now_ns - member.stray_since_ns)

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+from scheduler_backend.core.context import Context
+from scheduler_backend.core.current_grant import CurrentGrant
 from scheduler_backend.core.events import Prepare
 from scheduler_backend.core.fair_clock import FairClock
 from scheduler_backend.core.policy import HANDOVER_NS, ORDERINGS, SCALE, Policy, moved_on, pick, virtual
@@ -30,21 +32,14 @@ TOLD_AHEAD: Final = 8
 class Books(Protocol):
     """What of the token machine is looked at here; nothing of it is changed."""
 
-    gpu: int
     policy: Policy
-    now_ns: int
-    epoch: int
+    context: Context
     tenants: Tenants
-    charge_from_ns: int
-    quota_until_ns: int
-    contended: bool
+    grant: CurrentGrant
     reservation: GangReservation
-    holder: Seat | None
     sharing: dict[str, Seat]
     clock: FairClock
 
-    @property
-    def lead_ns(self) -> int: ...
     def need_ns(self, seat: Seat) -> int: ...
     def barred(self) -> bool: ...
     def held_up(self) -> bool: ...
@@ -54,8 +49,8 @@ class Books(Protocol):
 
 def next_order(machine: Books) -> Prepare | None:
     """The order for the next hand-over, its epoch still 0; None: there is none that is certain."""
-    holder = machine.holder
-    if holder is None or machine.barred() or not (machine.contended or holder.state is State.CLOSING):
+    holder = machine.grant.holder
+    if holder is None or machine.barred() or not (machine.grant.contended or holder.state is State.CLOSING):
         return None
     if machine.reservation.gang or holder.gang or machine.held_up():
         return None
@@ -63,12 +58,12 @@ def next_order(machine: Books) -> Prepare | None:
     if len(holds) != 1 or holds[0].again:
         return None
     closing = holder.state is State.CLOSING
-    end_ns = machine.now_ns if closing else max(machine.now_ns, machine.quota_until_ns)
+    end_ns = machine.context.now_ns if closing else max(machine.context.now_ns, machine.grant.quota_until_ns)
     following = _following(machine, holder, end_ns)
-    wanting_from_ns = 0 if closing else end_ns - machine.lead_ns  # earlier, it would be picked again
+    wanting_from_ns = 0 if closing else end_ns - machine.grant.lead_ns  # earlier, it would be picked again
     if following is None:
         wanting_from_ns = NEVER_NS
-        end_ns = machine.now_ns
+        end_ns = machine.context.now_ns
         ready = machine.tenants.ready()
         following, _ = pick_at(machine, holder, ready, end_ns)
     if following is None or following.gang:
@@ -79,10 +74,10 @@ def next_order(machine: Books) -> Prepare | None:
     lease_ns = quota_ns + margin_ns if contended else max(policy.alone_lease_ns, quota_ns + margin_ns)
     waits = following.with_standing(Standing.WAITS)
     return Prepare(
-        machine.gpu,
+        machine.context.gpu,
         holds[0].client,
         holder.name,
-        machine.epoch,
+        machine.grant.epoch,
         following.name,
         _told_ahead(waits),
         0,
@@ -105,18 +100,18 @@ def orders_behind(machine: Books, order: Prepare) -> list[Prepare]:
     Only where that is sure enough: everybody has a request, no limit binds, nobody comes before others, each turn's
     holder is one process and another one than all before it (who holds cannot be told of a grant to come).
     """
-    holder, policy = machine.holder, machine.policy
+    holder, policy = machine.grant.holder, machine.policy
     assert holder is not None
     if order.not_before_ns or order.wanting_from_ns in (0, NEVER_NS) or not ORDERINGS[policy.ordering].plans_ahead:
         return []
     for seat in machine.tenants.seats.values():
         if not seat.request_ppm or seat.limit_ppm < WHOLE_PPM or seat.latency or seat.gang:
             return []
-    at_ns = max(machine.now_ns, machine.quota_until_ns)
-    left_ns = at_ns - min(at_ns, max(machine.now_ns, machine.charge_from_ns))
+    at_ns = max(machine.context.now_ns, machine.grant.quota_until_ns)
+    left_ns = at_ns - min(at_ns, max(machine.context.now_ns, machine.grant.charge_from_ns))
     active_ppm, arrived = machine.clock.active_ppm(), machine.tenants.arrivals + 1
     waiting = list(machine.tenants.waiting.values())
-    held = [_Turn(holder, left_ns, max(0, at_ns - machine.charge_from_ns), at_ns, arrived)]
+    held = [_Turn(holder, left_ns, max(0, at_ns - machine.grant.charge_from_ns), at_ns, arrived)]
     virtual_now = machine.clock.virtual_now + left_ns * SCALE // active_ppm
     virtual_now = moved_on([*waiting, holder], virtual_now, policy)
     found: list[Prepare] = []
@@ -135,7 +130,7 @@ def orders_behind(machine: Books, order: Prepare) -> list[Prepare]:
             break
         waits = first.with_standing(Standing.WAITS)
         order = Prepare(
-            machine.gpu,
+            machine.context.gpu,
             order.clients[0],
             order.tenant,
             0,
@@ -209,7 +204,7 @@ def _following(machine: Books, holder: Seat, end_ns: int) -> Seat | None:
     if not rivals:
         return None
     # Where its limit will bind, the holder is no rival: it would rest first.
-    left_ns = end_ns - machine.now_ns
+    left_ns = end_ns - machine.context.now_ns
     left_ppm = WHOLE_PPM - holder.limit_ppm
     if not left_ppm or holder.credit_ns - left_ns * left_ppm // WHOLE_PPM >= machine.need_ns(holder):
         rivals = [*rivals, holder]
@@ -221,11 +216,11 @@ def pick_at(machine: Books, holder: Seat, rivals: list[Seat], end_ns: int) -> tu
     """Who is picked among `rivals` at `end_ns` if the holder (which may be one of them) has held until then and is
     back; and how far the virtual now jumps forward at that grant, beyond what it moves on until then.
     """
-    left_ns = end_ns - min(end_ns, max(machine.now_ns, machine.charge_from_ns))
+    left_ns = end_ns - min(end_ns, max(machine.context.now_ns, machine.grant.charge_from_ns))
     virtual_end = machine.clock.virtual_now
     if holder.request_ppm:
         virtual_end += left_ns * SCALE // machine.clock.active_ppm()
-    turn = _Turn(holder, left_ns, max(0, end_ns - machine.charge_from_ns), end_ns, machine.tenants.arrivals + 1)
+    turn = _Turn(holder, left_ns, max(0, end_ns - machine.grant.charge_from_ns), end_ns, machine.tenants.arrivals + 1)
     first, virtual_then = pick(rivals, virtual_end, machine.policy, end_ns, machine.tenants.others)
     turn.undo()
     return first, virtual_then - virtual_end

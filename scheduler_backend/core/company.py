@@ -28,7 +28,7 @@ class Company(Tenure):
             self.favoured, self.seeing, self.measuring = "", False, False
             return 0
         fresh_until_ns = self._fresh_until_ns() if self._is_allowed() else 0
-        self.measuring = fresh_until_ns <= self.now_ns
+        self.measuring = fresh_until_ns <= self.context.now_ns
         if self.measuring:
             if self.seeing:
                 self._see_another_time()
@@ -47,7 +47,7 @@ class Company(Tenure):
             spent_ns = self.spent_at_ns(seat)
             if self._stands_back(seat) or seat.name not in self.host_bound:
                 self.move(seat, Close(ev.PREEMPT))
-            elif spent_ns and spent_ns <= self.now_ns:
+            elif spent_ns and spent_ns <= self.context.now_ns:
                 self.move(seat, Close(ev.LIMIT))
             else:
                 again_ns = earliest(again_ns, spent_ns)
@@ -61,7 +61,7 @@ class Company(Tenure):
                 again_ns = earliest(again_ns, self.spent_at_ns(seat))
             elif seat.state is State.WAITING:
                 self.move(seat, Pause())
-        holder = self.holder
+        holder = self.grant.holder
         if holder is not None and holder.state is State.HOLDING and self.favoured not in ("", BUSY, holder.name):
             self.move(holder, Recall(ev.PREEMPT))
         return earliest(again_ns, earliest(fresh_until_ns, self.favoured_until_ns if self.favoured else 0))
@@ -76,7 +76,7 @@ class Company(Tenure):
             return False
         for seat in self.tenants.seats.values():
             limited = self.is_limited(seat) and not (policy.shared_limits and seat.name in self.host_bound)
-            limited = limited and (seat.state is not State.IDLE or seat.seen_ns >= self.now_ns - LIMITED_NS)
+            limited = limited and (seat.state is not State.IDLE or seat.seen_ns >= self.context.now_ns - LIMITED_NS)
             if seat.members and (limited or seat.gang or seat.together):
                 return False
             if seat.latency and seat.state is not State.IDLE:
@@ -91,7 +91,9 @@ class Company(Tenure):
         between turns; of an endless grant beside others it would get nothing.
         """
         wants = (
-            [*self.tenants.waiting.values(), self.holder] if self.holder is not None else self.tenants.waiting.values()
+            [*self.tenants.waiting.values(), self.grant.holder]
+            if self.grant.holder is not None
+            else self.tenants.waiting.values()
         )
         return any(not seat.request_ppm and seat.name not in self.host_bound for seat in wants)
 
@@ -101,7 +103,7 @@ class Company(Tenure):
     def _fresh_until_ns(self) -> int:
         """Until when all duties are known; of those that are there now."""
         active, period_ns = self._active(), self._period_ns()
-        return min((seat.duty.turns_until_ns(period_ns) for seat in active), default=self.now_ns + period_ns)
+        return min((seat.duty.turns_until_ns(period_ns) for seat in active), default=self.context.now_ns + period_ns)
 
     def _period_ns(self) -> int:
         """How often each is measured: what that costs all others is the same however many they are."""
@@ -125,11 +127,11 @@ class Company(Tenure):
                     unknown.append((seat.duty.alone_until_ns(period_ns), seat.name))
         if any(seat.name not in self.host_bound for seat in self._active()):
             lags.append((self.busy_lag_ns(), BUSY))
-        due_ns, alone = min(unknown, default=(self.now_ns, ""))
+        due_ns, alone = min(unknown, default=(self.context.now_ns, ""))
         if self.favoured:
             ahead_ns = next((ahead_ns for ahead_ns, name in lags if name == self.favoured), 0)
             unseen = any(name == self.favoured and self._is_unseen(self.tenants.seats[name]) for _, name in unknown)
-            if (unseen if self.seeing else ahead_ns < 0) and self.now_ns < self.favoured_until_ns:
+            if (unseen if self.seeing else ahead_ns < 0) and self.context.now_ns < self.favoured_until_ns:
                 return
             if self.seeing:
                 self._see_another_time()
@@ -137,9 +139,9 @@ class Company(Tenure):
         ahead_ns, name = min(lags, default=(0, ""))
         company = len(lags) > 1 or any(other != name for other in self.sharing)  # also one that says that it rests
         if company and ahead_ns < -self.policy.shared_lag_ns:
-            self.favoured, self.favoured_until_ns = name, self.now_ns + FAVOUR_NS
-        elif len(lags) > 1 and due_ns < self.now_ns:
-            self.favoured, self.seeing, self.favoured_until_ns = alone, True, self.now_ns + FAVOUR_NS
+            self.favoured, self.favoured_until_ns = name, self.context.now_ns + FAVOUR_NS
+        elif len(lags) > 1 and due_ns < self.context.now_ns:
+            self.favoured, self.seeing, self.favoured_until_ns = alone, True, self.context.now_ns + FAVOUR_NS
 
     def _see_another_time(self) -> None:
         """The one that was to be seen alone may not have been: its time was over, somebody came between, or it left. It
@@ -148,9 +150,9 @@ class Company(Tenure):
         seat = self.tenants.seats.get(self.favoured)
         if seat is not None and self._is_unseen(seat):
             if seat.quiet:
-                seat.duty.put_off(self.now_ns)
+                seat.duty.put_off(self.context.now_ns)
             else:
-                seat.duty.measured_ns = self.now_ns
+                seat.duty.measured_ns = self.context.now_ns
 
     def _is_unseen(self, seat: Seat) -> bool:
         """Was the favoured one not seen alone since it is favoured? When it is due for that again does not matter: that

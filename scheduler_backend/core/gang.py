@@ -88,7 +88,7 @@ class Gangs:
             gang.regarded = several
             gang.parts = {gpu for gpu in gang.gpus if several and self._holds(gang, gpu)}
             gang.taken_ns = self._now_ns
-            gang.until_ns = max((self._machines[gpu].quota_until_ns for gpu in gang.parts), default=0)
+            gang.until_ns = max((self._machines[gpu].grant.quota_until_ns for gpu in gang.parts), default=0)
             self._changed = gang
             for gpu in gang.gpus:
                 seat = self._seat(gang, gpu)
@@ -103,7 +103,7 @@ class Gangs:
             self._changed = None
         for machine in self._machines:
             if machine.reservation.forget_passed():  # perhaps they may run now
-                self._direct(machine.gpu, _nothing)
+                self._direct(machine.context.gpu, _nothing)
         for _ in range(4 * len(self._machines) + 4):
             if not self._step():
                 return
@@ -170,7 +170,7 @@ class Gangs:
         """Does it wait at a GPU that it can not join at once?"""
         for gpu in lacking:
             machine, seat = self._machines[gpu], self._seat(gang, gpu)
-            if seat.throttled or machine.holder is not None or machine.barred():
+            if seat.throttled or machine.grant.holder is not None or machine.barred():
                 return True
             if seat.together and gang.until_ns - self._now_ns < machine.policy.join_least_ns:
                 return True
@@ -201,7 +201,7 @@ class Gangs:
             return False
         machines = [self._machines[gpu] for gpu in gang.wanted]
         return not any(
-            machine.holder is not None or machine.reservation.gang or machine.barred() for machine in machines
+            machine.grant.holder is not None or machine.reservation.gang or machine.barred() for machine in machines
         )
 
     def _fair(self, gang: Gang, gpu: int) -> bool:
@@ -210,8 +210,8 @@ class Gangs:
         if machine.reservation.nominee is seat:
             return True
         rivals = [other for other in self._rivals(gang, gpu) if other.request_ppm]
-        if machine.holder is not None and machine.holder is not seat and machine.holder.request_ppm:
-            rivals.append(machine.holder)
+        if machine.grant.holder is not None and machine.grant.holder is not seat and machine.grant.holder.request_ppm:
+            rivals.append(machine.grant.holder)
         if not seat.request_ppm:
             return not rivals
         return seat.clock <= machine.clock.virtual_now or not rivals
@@ -219,7 +219,7 @@ class Gangs:
     def _assemble(self, gang: Gang) -> bool:
         """Take all, or claim all."""
         machines = {gpu: self._machines[gpu] for gpu in gang.wanted}
-        busy = [gpu for gpu, machine in machines.items() if machine.holder is not None or machine.barred()]
+        busy = [gpu for gpu, machine in machines.items() if machine.grant.holder is not None or machine.barred()]
         if not busy and not any(self._urgent(gang, gpu) for gpu in machines):
             self._take(gang)
             return True
@@ -231,8 +231,8 @@ class Gangs:
                 machine.reservation.keep(gang.name)
         for gpu in busy:
             machine = machines[gpu]
-            holder = machine.holder
-            if holder is not None and holder.state is State.HOLDING and not machine.contended:
+            holder = machine.grant.holder
+            if holder is not None and holder.state is State.HOLDING and not machine.grant.contended:
                 self._direct(gpu, self._recaller(gpu, holder, ev.NEWCOMER))
                 return True
         end_ns = max((self._end_ns(machines[gpu]) for gpu in busy), default=self._now_ns)
@@ -250,7 +250,7 @@ class Gangs:
     def _keep(self, gang: Gang, gpu: int, machine: Residents, end_ns: int) -> bool:
         """A free token waits for the others; meanwhile somebody may run, if there is time."""
         policy, now_ns = machine.policy, self._now_ns
-        patience_ns = max(gang.since_ns, machine.free_since_ns) + policy.quota_ns - now_ns
+        patience_ns = max(gang.since_ns, machine.grant.free_since_ns) + policy.quota_ns - now_ns
         room_ns = end_ns - now_ns
         if patience_ns <= 0:
             room_ns = max(room_ns, policy.quota_ns)
@@ -317,21 +317,21 @@ class Gangs:
                 self._charge(gang, machine)
                 machine.reservation.release()
                 released = True
-                self._direct(machine.gpu, _nothing)
+                self._direct(machine.context.gpu, _nothing)
         return released
 
     def _charge(self, gang: Gang, machine: Residents) -> None:
         """For the time that a token was kept for a gang which held others: nobody else could have it."""
         seat = machine.tenants.seats.get(gang.name)
-        if gang.parts and machine.reservation.gang == gang.name and machine.holder is None and seat is not None:
-            kept_ns = self._now_ns - max(machine.free_since_ns, gang.taken_ns)
+        if gang.parts and machine.reservation.gang == gang.name and machine.grant.holder is None and seat is not None:
+            kept_ns = self._now_ns - max(machine.grant.free_since_ns, gang.taken_ns)
             machine.clock.charge(seat, max(0, kept_ns))
 
     def _pass_over(self, machine: Residents) -> bool:
         """The gang that was picked there may not run now: the next is picked."""
-        if machine.holder is not None or not machine.reservation.pass_over():
+        if machine.grant.holder is not None or not machine.reservation.pass_over():
             return False
-        self._direct(machine.gpu, _nothing)
+        self._direct(machine.context.gpu, _nothing)
         return True
 
     # --- looks ------------------------------------------------------------------------------------------------------
@@ -339,7 +339,7 @@ class Gangs:
         return self._machines[gpu].tenants.seats[gang.name]
 
     def _holds(self, gang: Gang, gpu: int) -> bool:
-        return self._machines[gpu].holder is self._seat(gang, gpu)
+        return self._machines[gpu].grant.holder is self._seat(gang, gpu)
 
     def _waits(self, gang: Gang, gpu: int) -> bool:
         return self._seat(gang, gpu).state is State.WAITING
@@ -354,10 +354,10 @@ class Gangs:
 
     def _end_ns(self, machine: Residents) -> int:
         """When its holder should be done."""
-        holder = machine.holder
+        holder = machine.grant.holder
         if holder is None or holder.state is State.CLOSING:
             return self._now_ns
-        return max(self._now_ns, machine.quota_until_ns)
+        return max(self._now_ns, machine.grant.quota_until_ns)
 
     def _taker(self, gang: Gang, gpu: int, quota_ns: int) -> Callable[[], None]:
         machine, seat = self._machines[gpu], self._seat(gang, gpu)
@@ -392,7 +392,7 @@ class Gangs:
         for machine in self._machines:
             if machine.reservation.gang:
                 gang = self.gangs[machine.reservation.gang]
-                assert gang.parts or gang.since_ns >= 0, f"{gang.name} claims GPU {machine.gpu} for nothing"
+                assert gang.parts or gang.since_ns >= 0, f"{gang.name} claims GPU {machine.context.gpu} for nothing"
 
 
 def _nothing() -> None:

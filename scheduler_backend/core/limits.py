@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from scheduler_backend.core.accounts import Accounts
 from scheduler_backend.core.policy import virtual
-from scheduler_backend.core.quota import BRIEF_DIVISOR, is_brief
-from scheduler_backend.core.seat import Member, Seat, Standing, State
+from scheduler_backend.core.seat import Seat, State
 from scheduler_backend.core.tenant import WHOLE_PPM
 
 
@@ -24,7 +23,7 @@ class Limits(Accounts):
         for, and a smooth pace matters: steps so long that it pauses for about alone_stall_ns.
         """
         policy = self.policy
-        others, _ = self.tenants.company(seat, self.now_ns)
+        others, _ = self.tenants.company(seat, self.context.now_ns)
         if others:
             waits_ns = policy.quota_ns * 11 // 10
             need_ns = waits_ns * WHOLE_PPM // (WHOLE_PPM + others * seat.limit_ppm)
@@ -41,17 +40,17 @@ class Limits(Accounts):
         """Decide anew whether the tenant must rest."""
         if seat.limit_ppm >= WHOLE_PPM:
             if seat.throttled:
-                seat.wait_from(self.now_ns)
+                seat.wait_from(self.context.now_ns)
             seat.throttled, seat.resume_ns = False, 0
             return
         depth_ns, need_ns = self._bucket(seat)
-        seat.fill(self.now_ns, depth_ns)
+        seat.fill(self.context.now_ns, depth_ns)
         # Grants are made to end when somebody has rested enough, and drain a little before their end: then is enough.
         early = self.policy.resume_early_ns * seat.limit_ppm if seat.throttled else 0
         rested = seat.credit >= need_ns * WHOLE_PPM - early
         if seat.throttled and rested and seat.state is State.WAITING:
             self.clock.catch_up(seat)
-            seat.wait_from(self.now_ns)
+            seat.wait_from(self.context.now_ns)
         seat.throttled = not rested
         seat.resume_ns = 0 if rested else seat.full_enough_ns(need_ns)
         if not rested:
@@ -64,26 +63,7 @@ class Limits(Accounts):
         """
         for seat in self.tenants.seats.values():
             if seat.limit_ppm < WHOLE_PPM:
-                seat.credit -= self.hop_ns * seat.limit_ppm
-
-    @property
-    def lead_ns(self) -> int:
-        """So long before its quota ends the holder is prolonged, if at all: before its gate closes, for that closes
-        when what is in flight fills the rest.
-        """
-        policy = self.policy
-        flights = [self._flight_ns(member) for member in self._holding()]
-        siblings_ns = sum(flights) - min(flights, default=0)
-        return policy.extend_lead_ns + siblings_ns + (max(0, self.cap_ns - policy.cap_ns) if self.contended else 0)
-
-    def _holding(self) -> list[Member]:
-        """The processes that hold the grant together."""
-        return self.holder.with_standing(Standing.HOLDS) if self.holder is not None else []
-
-    def _flight_ns(self, member: Member) -> int:
-        """What a process may have in flight when its gate closes."""
-        cap_ns = min(self.cap_ns, self.policy.cap_ns)
-        return min(cap_ns, self.cap_ns // BRIEF_DIVISOR) if is_brief(member.bursts.burst_ns, self.cap_ns) else cap_ns
+                seat.credit -= self.grant.hop_ns * seat.limit_ppm
 
     def quota_from(self, seat: Seat, contended: bool, start_ns: int) -> int:
         """The quota of a grant that begins then: its bursts, what its limit allows, until who rests at one is back."""
@@ -104,7 +84,7 @@ class Limits(Accounts):
         cut each other short in turn, and hand-overs took three times as much of the card. One that would have to wait
         on even so is not worth a drain.
         """
-        ahead_ns = max(0, start_ns - self.now_ns) if seat is self.holder else 0
+        ahead_ns = max(0, start_ns - self.context.now_ns) if seat is self.grant.holder else 0
         for other in self.tenants.waiting.values():
             if not other.throttled or not other.request_ppm:
                 continue

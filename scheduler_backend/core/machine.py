@@ -43,24 +43,23 @@ class TokenMachine(Residents):
     # --- the way in -------------------------------------------------------------------------------------------------
     def handle(self, event: ev.Event, now_ns: int) -> list[ev.Action]:
         """Take one event; returns what to do, in order. Raises RemoteProtocolError: the client's fault."""
-        actions: list[ev.Action] = []
-        self._actions = actions
-        now_ns = max(now_ns, self.now_ns)
+        actions = self.context.begin()
+        now_ns = max(now_ns, self.context.now_ns)
         self._meter(now_ns)
         self._advance(now_ns)
         kind = type(event)
         if kind is ev.TokenAsked or kind is ev.TokenReturned or kind is ev.TokenRenewed or kind is ev.Used:
             self._message(event)
             if kind is ev.TokenReturned and event.followed:  # type: ignore[union-attr]
-                actions.append(ev.WakeAt(self.now_ns))  # should nothing follow, for once
+                actions.append(ev.WakeAt(self.context.now_ns))  # should nothing follow, for once
                 return actions
         elif kind is ev.Carried:
             self._carried(event)  # type: ignore[arg-type]
             if event.followed:  # type: ignore[union-attr]
-                actions.append(ev.WakeAt(self.now_ns))  # should nothing follow, for once
+                actions.append(ev.WakeAt(self.context.now_ns))  # should nothing follow, for once
                 return actions
         elif kind is ev.Tick:
-            self._lapse_leases()  # by the clock alone: a message that is being read may be followed by the very renewal
+            self._lapse_leases()  # by the clock alone: a message that is read may be followed by the very renewal
         else:
             _NODE_EVENTS[kind](self, event)
             if kind is ev.TenantAdded or kind is ev.TenantChanged or kind is ev.TenantRemoved:
@@ -71,9 +70,8 @@ class TokenMachine(Residents):
 
     def direct(self, do: Callable[[], None], now_ns: int) -> list[ev.Action]:
         """Do this and settle; for who has all machines in view."""
-        actions: list[ev.Action] = []
-        self._actions = actions
-        now_ns = max(now_ns, self.now_ns)
+        actions = self.context.begin()
+        now_ns = max(now_ns, self.context.now_ns)
         self._meter(now_ns)
         self._advance(now_ns)
         do()
@@ -83,12 +81,12 @@ class TokenMachine(Residents):
     def _message(self, event: Any) -> None:
         seat = self.tenants.by_client.get(event.client)
         if seat is None:
-            raise ev.RemoteProtocolError(f"client {event.client} has not said Hello for GPU {self.gpu}")
+            raise ev.RemoteProtocolError(f"client {event.client} has not said Hello for GPU {self.context.gpu}")
         kind = type(event)
-        if kind is not ev.TokenAsked and not 0 < event.epoch <= self._epochs.last:
-            raise ev.RemoteProtocolError(f"epoch {event.epoch} was never granted on GPU {self.gpu}")
+        if kind is not ev.TokenAsked and not 0 < event.epoch <= self.context.epochs.last:
+            raise ev.RemoteProtocolError(f"epoch {event.epoch} was never granted on GPU {self.context.gpu}")
         member = seat.members[event.client]
-        seat.seen_ns = member.heard_ns = self.now_ns
+        seat.seen_ns = member.heard_ns = self.context.now_ns
         if member.standing is Standing.STRAY and not (kind is ev.TokenReturned and event.epoch == member.epoch):
             self._charge_stray(seat, member, 0, 0)  # a Return of its epoch says more
         if kind is ev.TokenAsked or kind is ev.TokenReturned:
@@ -99,11 +97,11 @@ class TokenMachine(Residents):
     def _settle(self) -> None:
         """The next holder, preemption, prolongation; then when to come back."""
         for seat in self.tenants.waiting.values():
-            if seat.throttled and seat.resume_ns - self.policy.resume_early_ns <= self.now_ns:
+            if seat.throttled and seat.resume_ns - self.policy.resume_early_ns <= self.context.now_ns:
                 self._throttle(seat)
         wake_ns = self._share()
         self.reservation.nominee = None
-        if self.holder is None and not self.reservation.gang and not self.barred() and not self.held_up():
+        if self.grant.holder is None and not self.reservation.gang and not self.barred() and not self.held_up():
             ready = [
                 seat
                 for seat in self.tenants.waiting.values()
@@ -112,19 +110,21 @@ class TokenMachine(Residents):
             if self.sharing:  # best effort runs when nobody else can
                 ready = [seat for seat in ready if seat.request_ppm]
             if ready:
-                first, virtual_now = pick(ready, self.clock.virtual_now, self.policy, self.now_ns, self.tenants.others)
+                first, virtual_now = pick(
+                    ready, self.clock.virtual_now, self.policy, self.context.now_ns, self.tenants.others
+                )
                 assert first is not None
                 if first.gang:
                     self.reservation.nominee = first
                 else:
                     self.clock.jump_to(virtual_now)
                     self.move(first, Take())
-        if self.holder is not None:
-            if self.holder.state is State.HOLDING:
+        if self.grant.holder is not None:
+            if self.grant.holder.state is State.HOLDING:
                 wake_ns = earliest(wake_ns, self._preempt())
-            if self.holder.state is State.HOLDING:
-                wake_ns = earliest(wake_ns, self._look_ahead(self.holder))
-            wake_ns = earliest(wake_ns, self._deadline(self.holder))
+            if self.grant.holder.state is State.HOLDING:
+                wake_ns = earliest(wake_ns, self._look_ahead(self.grant.holder))
+            wake_ns = earliest(wake_ns, self._deadline(self.grant.holder))
         elif self.barred():
             wake_ns = self.restart.until_ns
         else:
@@ -134,25 +134,25 @@ class TokenMachine(Residents):
         if self.sharing:
             wake_ns = earliest(wake_ns, self._deadline_shared())
         self._prepare()
-        self._actions.append(ev.WakeAt(wake_ns))
+        self.context.do(ev.WakeAt(wake_ns))
 
     def _prepare(self) -> None:
         """Say who is next, and who after that, as far as it is certain enough to be carried out without asking."""
-        order = self.plan.put(next_order(self), self._actions)
+        order = self.plan.put(next_order(self), self.context.actions)
         if order is not None:
-            self.plan.put_behind(order, orders_behind(self, order), self._actions)
+            self.plan.put_behind(order, orders_behind(self, order), self.context.actions)
 
     def _carried(self, event: ev.Carried) -> None:
         """The prepared hand-over happened; all that came before it has been handled."""
-        order = self.plan.carry_out(event, self.now_ns)
-        assert self.holder is not None
+        order = self.plan.carry_out(event, self.context.now_ns)
+        assert self.grant.holder is not None
         for seat in self.tenants.waiting.values():
-            if seat.throttled and seat.resume_ns - self.policy.resume_early_ns <= self.now_ns:
+            if seat.throttled and seat.resume_ns - self.policy.resume_early_ns <= self.context.now_ns:
                 self._throttle(seat)
-        holder = self.holder
+        holder = self.grant.holder
         self.move(holder, Drained())
         ready = self.tenants.ready()
-        if self.now_ns < order.wanting_from_ns:
+        if self.context.now_ns < order.wanting_from_ns:
             holder.returning = False  # it wants no more, or there would be no hand-over
         elif holder.returning:  # it counts as one that waits, as it does where its Return is heard first
             ready.append(holder)
@@ -160,6 +160,26 @@ class TokenMachine(Residents):
         self.move(self.tenants.seats[order.tenant], Take(order.epoch, order.quota_ns))
 
     # --- for those outside ------------------------------------------------------------------------------------------
+    @property
+    def gpu(self) -> int:
+        """Its number on the node."""
+        return self.context.gpu
+
+    @property
+    def now_ns(self) -> int:
+        """The time of its last event."""
+        return self.context.now_ns
+
+    @property
+    def holder(self) -> Seat | None:
+        """The tenant that holds the token."""
+        return self.grant.holder
+
+    @property
+    def epoch(self) -> int:
+        """The number of the last grant."""
+        return self.grant.epoch
+
     @property
     def seats(self) -> dict[str, Seat]:
         """Its tenants, by name."""
@@ -182,18 +202,29 @@ class TokenMachine(Residents):
 
     def parts(self) -> tuple[Any, ...]:
         """Its parts, each of which owns its data; for who keeps or restores all of it (snapshot.py)."""
-        return (self.tenants, self.clock, self.delay, self.restart, self.reservation, self.plan)
+        return (
+            self.context,
+            self.tenants,
+            self.clock,
+            self.grant,
+            self.delay,
+            self.restart,
+            self.reservation,
+            self.plan,
+        )
 
     # --- proof ------------------------------------------------------------------------------------------------------
     def check(self) -> None:
         """Assert the invariants; for tests and the debug flag."""
         holding = [seat for seat in self.tenants.seats.values() if seat.state in (State.HOLDING, State.CLOSING)]
-        assert holding == ([self.holder] if self.holder else []), "the holder is the one tenant that holds"
+        assert holding == ([self.grant.holder] if self.grant.holder else []), "the holder is the one tenant that holds"
         for seat in self.tenants.seats.values():
             holds = seat.with_standing(Standing.HOLDS)
             shares = seat.state in (State.SHARED, State.LEAVING)
-            assert bool(holds) == (seat is self.holder or shares), f"{seat.name}: {len(holds)} hold; {seat.tell()}"
-            epoch = seat.shared_epoch if shares else self.epoch
+            assert bool(holds) == (seat is self.grant.holder or shares), (
+                f"{seat.name}: {len(holds)} hold; {seat.tell()}"
+            )
+            epoch = seat.shared_epoch if shares else self.grant.epoch
             assert all(member.epoch == epoch for member in holds), f"{seat.name} holds an old epoch"
             assert (seat.name in self.sharing) == shares, f"{seat.name} is not where it runs beside others"
             assert (seat.name in self.paused) == (seat.state is State.PAUSED), f"{seat.name} is not where it pauses"
@@ -204,7 +235,7 @@ class TokenMachine(Residents):
                 assert seat.with_standing(Standing.WAITS), f"{seat.name} waits for nobody"
             elif seat.state is State.IDLE:
                 assert not seat.with_standing(Standing.WAITS), f"{seat.name} was forgotten; {seat.tell()}"
-            used_ns = seat.window.used_ns(self.now_ns)
+            used_ns = seat.window.used_ns(self.context.now_ns)
             assert 0 <= used_ns <= self.policy.window_ns, f"{seat.name} used {used_ns} ns of its window"
             assert all(self.tenants.by_client[client] is seat for client in seat.members), "a client of two tenants"
         assert sum(seat.request_ppm for seat in self.tenants.seats.values()) <= WHOLE_PPM, (
@@ -212,7 +243,7 @@ class TokenMachine(Residents):
         )
         beside = self.favoured in ("", BUSY) or self.favoured in self.sharing or self.favoured in self.paused
         assert beside, f"others make room for {self.favoured}, which is not there"
-        if self.holder is None and not self.restart.unheard:
+        if self.grant.holder is None and not self.restart.unheard:
             idle = bool(self.reservation.gang) or all(
                 seat.throttled or seat.gang for seat in self.tenants.waiting.values()
             )

@@ -14,7 +14,7 @@ class Residents(Company):
     """The events that are no message about a token."""
 
     def _tenant_added(self, event: ev.TenantAdded) -> None:
-        seat = Seat(event.spec, self.policy, self.now_ns)
+        seat = Seat(event.spec, self.policy, self.context.now_ns)
         self.clock.place(seat)
         self.tenants.add(seat)
 
@@ -30,20 +30,25 @@ class Residents(Company):
         """Another weight, from now on."""
         more = request_ppm > seat.request_ppm
         self.clock.reweigh(seat, request_ppm)
-        seat.wait_from(self.now_ns if more else seat.ready_since_ns)  # a greater promise holds from now on
+        seat.wait_from(self.context.now_ns if more else seat.ready_since_ns)  # a greater promise holds from now on
 
     def _tenant_changed(self, event: ev.TenantChanged) -> None:
         spec: TenantSpec = event.spec
         seat = self.tenants.seats[spec.name]
         if seat.limit_ppm < WHOLE_PPM:
-            seat.fill(self.now_ns, self._bucket(seat)[0])
-        seat.filled_ns = self.now_ns
+            seat.fill(self.context.now_ns, self._bucket(seat)[0])
+        seat.filled_ns = self.context.now_ns
         seat.best_effort = not spec.request_ppm
         seat.limit_ppm, seat.latency = spec.limit_ppm, spec.latency
         if spec.request_ppm:  # else its weight follows, with all others' (_share_free)
             self._weigh(seat, spec.request_ppm)
         self._throttle(seat)
-        if self.holder is seat and seat.state is State.HOLDING and not self.contended and spec.limit_ppm < WHOLE_PPM:
+        if (
+            self.grant.holder is seat
+            and seat.state is State.HOLDING
+            and not self.grant.contended
+            and spec.limit_ppm < WHOLE_PPM
+        ):
             self.move(seat, Recall(ev.LIMIT))
 
     def _tenant_removed(self, event: ev.TenantRemoved) -> None:
@@ -51,17 +56,17 @@ class Residents(Company):
         self.delay.forget(event.name)
         self.host_bound.discard(event.name)
         for client in list(seat.members):
-            self._actions.append(ev.Revoke(client, self.gpu, seat.members[client].epoch, ev.SHUTDOWN))
+            self.context.do(ev.Revoke(client, self.context.gpu, seat.members[client].epoch, ev.SHUTDOWN))
             self._client_died(ev.ClientDied(client))
 
     def _client_joined(self, event: ev.ClientJoined) -> None:
         seat = self.tenants.seats[event.tenant]
-        epoch = dict(event.held).get(self.gpu, 0)
+        epoch = dict(event.held).get(self.context.gpu, 0)
         known = seat.members.get(event.client)
-        seat.seen_ns = self.now_ns
+        seat.seen_ns = self.context.now_ns
         if known is not None and known.standing is Standing.STRAY and known.epoch == epoch:
             self._charge_stray(seat, known, 0, 0)
-            self._actions.append(ev.Revoke(event.client, self.gpu, epoch, ev.LEASE))
+            self.context.do(ev.Revoke(event.client, self.context.gpu, epoch, ev.LEASE))
             return
         if known is not None and not (known.standing is Standing.HOLDS and known.epoch == epoch):
             self._client_died(ev.ClientDied(event.client))  # what it held before is not held any more
@@ -70,28 +75,28 @@ class Residents(Company):
             known.base_ns, known.used_ns = -1, 0
             self._extend_shared(seat, known)
             if seat.state is State.LEAVING:
-                self._actions.append(ev.Revoke(event.client, self.gpu, seat.shared_epoch, ev.PREEMPT))
+                self.context.do(ev.Revoke(event.client, self.context.gpu, seat.shared_epoch, ev.PREEMPT))
             return
         if known is not None:
             self._extend(known)
-            if self.closing_ns:
-                self._actions.append(ev.Revoke(event.client, self.gpu, self.epoch, ev.PREEMPT))
+            if self.grant.closing_ns:
+                self.context.do(ev.Revoke(event.client, self.context.gpu, self.grant.epoch, ev.PREEMPT))
             return
         member = self.tenants.join(seat, event.client)
         if epoch:
             member.epoch = epoch
-            member.granted_ns = member.lease_until_ns = self.now_ns  # when, is not known
+            member.granted_ns = member.lease_until_ns = self.context.now_ns  # when, is not known
             seat.stray(member)
-            self._actions.append(ev.Revoke(event.client, self.gpu, epoch, ev.LEASE))
+            self.context.do(ev.Revoke(event.client, self.context.gpu, epoch, ev.LEASE))
         else:
             self.restart.hear(event.client)
         for other in self.tenants.waiting.values():
             if other.throttled:
                 self._throttle(other)  # beside others the pace is another
-        holder = self.holder
-        if holder is not None and holder is not seat and holder.state is State.HOLDING and not self.contended:
+        holder = self.grant.holder
+        if holder is not None and holder is not seat and holder.state is State.HOLDING and not self.grant.contended:
             self._shape(holder)  # a newcomer must not wait for a long queue of kernels
-            self.quota_until_ns = min(self.quota_until_ns, self.now_ns + self.policy.quota_ns)
+            self.grant.quota_until_ns = min(self.grant.quota_until_ns, self.context.now_ns + self.policy.quota_ns)
             for held in holder.with_standing(Standing.HOLDS):
                 self._extend(held)
 

@@ -35,7 +35,7 @@ class Rows(Sharing):
     def move(self, seat: Seat, event: Any) -> None:
         """Take the row of this event, or of this move of our own."""
         row = TRANSITIONS.get((seat.state, type(event)))
-        seat.story.append((self.now_ns, seat.state, event))
+        seat.story.append((self.context.now_ns, seat.state, event))
         if row is None:
             raise InvalidTransition(f"{seat.name}: {type(event).__name__} while {seat.state.value}: {seat.tell()}")
         row.run(self, seat, event)
@@ -46,7 +46,7 @@ class Rows(Sharing):
     def _ask_first(self, seat: Seat, event: ev.TokenAsked) -> None:
         """a process wants to launch"""
         if seat.alone_epoch > 0:
-            seat.duty.rest(self.now_ns - seat.rested_ns)
+            seat.duty.rest(self.context.now_ns - seat.rested_ns)
         self._want(seat, seat.members[event.client])
         seat.woken = True
         self.clock.catch_up(seat)
@@ -79,9 +79,9 @@ class Rows(Sharing):
         if member.standing is not Standing.HOLDS or member.epoch != event.epoch:
             self._renew_stale(seat, event)
             return
-        self.silent = 0
+        self.grant.silent = 0
         if not event.draining and seat.limit_ppm >= WHOLE_PPM and not self._shape(seat):
-            self.quota_until_ns = self.now_ns + self.policy.alone_quota_ns
+            self.grant.quota_until_ns = self.context.now_ns + self.policy.alone_quota_ns
         self._extend(member, draining=event.draining)
         if event.draining:
             self._admit(seat, event)
@@ -104,11 +104,11 @@ class Rows(Sharing):
         if event.foreseen:
             return
         for member in seat.with_standing(Standing.WAITS):
-            self._grant(member, self._holding(), joined=True, admitted=True)
+            self._grant(member, self.grant.holding(), joined=True, admitted=True)
 
     def _renew_stale(self, seat: Seat, event: ev.TokenRenewed) -> None:
         """what it thinks it holds is gone: say so again"""
-        self._actions.append(ev.Revoke(event.client, self.gpu, event.epoch, ev.LEASE))
+        self.context.do(ev.Revoke(event.client, self.context.gpu, event.epoch, ev.LEASE))
 
     def _return(self, seat: Seat, event: ev.TokenReturned) -> None:
         """a process has drained; the last one ends the grant"""
@@ -116,11 +116,10 @@ class Rows(Sharing):
         if member.standing is not Standing.HOLDS or member.epoch != event.epoch:
             self._return_late(seat, event)
             return
-        self._busy_ns += event.busy_ns
-        self._launches += event.launches
-        self._measure(seat, event, self.now_ns - member.granted_ns)
-        self._use_rest(seat, member, event, self.now_ns - self.granted_ns)
-        self._measure_hop(seat, self.now_ns - member.granted_ns, event)
+        self.grant.report(event.busy_ns, event.launches)
+        self._measure(seat, event, self.context.now_ns - member.granted_ns)
+        self._use_rest(seat, member, event, self.context.now_ns - self.grant.granted_ns)
+        self._measure_hop(seat, self.context.now_ns - member.granted_ns, event)
         member.standing = Standing.WAITS if event.want_more or member.asks_again else Standing.QUIET
         member.asks_again = False
         self._after_hold(seat)
@@ -135,7 +134,7 @@ class Rows(Sharing):
             member.standing = Standing.QUIET
             self.restart.hear(event.client)
         elif member.epoch == event.epoch and event.launches:  # what was not known when its grant was charged
-            self._actions.append(ev.Charged(seat.name, self.gpu, event.epoch, 0, 0, event.busy_ns, event.launches))
+            self.context.do(ev.Charged(seat.name, self.context.gpu, event.epoch, 0, 0, event.busy_ns, event.launches))
         if member.epoch == event.epoch and member.span_ns:
             self._measure(seat, event, member.span_ns)
             self._use_rest(seat, member, event, member.span_ns)
@@ -162,7 +161,7 @@ class Rows(Sharing):
     def _left_holder(self, seat: Seat, event: ev.ClientDied) -> None:
         """a process of the holder died: nothing of it runs any more"""
         del seat.members[event.client]
-        self._untold = True
+        self.grant.untold = True
         self._after_hold(seat)
 
     def _return_shared(self, seat: Seat, event: ev.TokenReturned) -> None:
@@ -178,13 +177,13 @@ class Rows(Sharing):
     def _lapse_shared(self, seat: Seat, event: Lapse) -> None:
         """a lease ran out: the process is dead, frozen or cut off"""
         self._stray_shared(seat, event.client, 0)
-        self._actions.append(ev.LeaseLost(seat.name, event.client, self.gpu, seat.shared_epoch))
+        self.context.do(ev.LeaseLost(seat.name, event.client, self.context.gpu, seat.shared_epoch))
         self._after_shared(seat)
 
     def _overrun_shared(self, seat: Seat, event: Overrun) -> None:
         """it lives and does not drain: it is charged on, and others go on without it"""
-        self._stray_shared(seat, event.client, self.now_ns)
-        self._actions.append(ev.Overran(seat.name, event.client, self.gpu, seat.shared_epoch))
+        self._stray_shared(seat, event.client, self.context.now_ns)
+        self.context.do(ev.Overran(seat.name, event.client, self.context.gpu, seat.shared_epoch))
         self._after_shared(seat)
 
     def _stray_shared(self, seat: Seat, client: int, since_ns: int) -> None:
@@ -193,45 +192,43 @@ class Rows(Sharing):
         seat.stray(member, since_ns=since_ns)
         if asked_again and not since_ns:
             member.standing = Standing.WAITS
-        self._actions.append(ev.Revoke(client, self.gpu, seat.shared_epoch, ev.LEASE))
+        self.context.do(ev.Revoke(client, self.context.gpu, seat.shared_epoch, ev.LEASE))
 
     # --- moves of our own -------------------------------------------------------------------------------------------
     def _take(self, seat: Seat, event: Take) -> None:
         """it is next"""
-        now_ns = self.now_ns
+        now_ns = self.context.now_ns
         if seat.limit_ppm < WHOLE_PPM:
             seat.fill(now_ns, self._bucket(seat)[0])
         del self.tenants.waiting[seat.name]
-        self.holder = seat
-        self.epoch = event.epoch or self._epochs.take()
-        seat.alone_epoch = 0 if self.sharing else self.epoch
-        self.granted_ns = now_ns
+        epoch = event.epoch or self.context.epochs.take()
+        seat.alone_epoch = 0 if self.sharing else epoch
         seat.counted_ns = 0
-        self._shape(seat)
-        quota_ns = event.quota_ns or self.quota_from(seat, self.contended, now_ns)
-        self.quota_until_ns = now_ns + quota_ns
-        self.hop_ns = self.delay.uncharged_ns(seat.name, quota_ns, seat.held_ns, self.contended)
-        self.charge_from_ns = now_ns + self.hop_ns
-        if self.contended and self.tenants.is_full():
+        contended = self._shape(seat)
+        quota_ns = event.quota_ns or self.quota_from(seat, contended, now_ns)
+        self.grant.begin(seat, epoch, quota_ns, self.delay.uncharged_ns(seat.name, quota_ns, seat.held_ns, contended))
+        if contended and self.tenants.is_full():
             self._hold_back()
-        self.closing_ns = self.settled_until_ns = self.silent = 0
-        self._busy_ns = self._launches = 0
-        self._untold = False
-        self._joins.clear()
         seat.woken = False
         seat.state = State.HOLDING
-        self._actions.append(ev.Page(seat.name, self.gpu, self.epoch))
+        self.context.do(ev.Page(seat.name, self.context.gpu, self.grant.epoch))
         waits = seat.with_standing(Standing.WAITS)
         for member in waits:
             self._grant(member, waits, joined=False)
-        self._actions.append(
-            ev.Handed(seat.name, self.gpu, self.epoch, now_ns - seat.waiting_since_ns, now_ns - self.free_since_ns)
+        self.context.do(
+            ev.Handed(
+                seat.name,
+                self.context.gpu,
+                self.grant.epoch,
+                now_ns - seat.waiting_since_ns,
+                now_ns - self.grant.free_since_ns,
+            )
         )
 
     def _drained(self, seat: Seat, event: Drained) -> None:
         """it said so on the short way, and the token went on by the order that was prepared"""
         (member,) = seat.with_standing(Standing.HOLDS)
-        member.span_ns = self.now_ns - member.granted_ns
+        member.span_ns = self.context.now_ns - member.granted_ns
         member.standing = Standing.WAITS if member.asks_again else Standing.QUIET
         member.asks_again = False
         self._after_hold(seat)
@@ -241,18 +238,17 @@ class Rows(Sharing):
     def _prolong(self, seat: Seat, event: Prolong) -> None:
         """it would be picked again: no drain, no gap"""
         self._shape(seat)
-        self.quota_until_ns += event.quota_ns
-        self.silent += 1
+        self.grant.prolong(event.quota_ns)
         for member in seat.with_standing(Standing.HOLDS):
             self._extend(member)
 
     def _recall(self, seat: Seat, event: Recall) -> None:
         """somebody is owed more, or may not wait"""
         seat.state = State.CLOSING
-        self.closing_ns = self.now_ns
+        self.grant.closing_ns = self.context.now_ns
         for member in seat.with_standing(Standing.HOLDS):
-            member.lease_until_ns = min(member.lease_until_ns, self.now_ns + self._closing_lease_ns())
-            self._actions.append(ev.Revoke(member.client, self.gpu, self.epoch, event.reason))
+            member.lease_until_ns = min(member.lease_until_ns, self.context.now_ns + self.grant.closing_lease_ns())
+            self.context.do(ev.Revoke(member.client, self.context.gpu, self.grant.epoch, event.reason))
 
     def _lapse(self, seat: Seat, event: Lapse) -> None:
         """a lease ran out: the process is dead, frozen or cut off"""
@@ -261,18 +257,18 @@ class Rows(Sharing):
         seat.stray(member)
         if asked_again:
             member.standing = Standing.WAITS
-        self._actions.append(ev.LeaseLost(seat.name, event.client, self.gpu, self.epoch))
-        self._actions.append(ev.Revoke(event.client, self.gpu, self.epoch, ev.LEASE))
-        self._untold = True
+        self.context.do(ev.LeaseLost(seat.name, event.client, self.context.gpu, self.grant.epoch))
+        self.context.do(ev.Revoke(event.client, self.context.gpu, self.grant.epoch, ev.LEASE))
+        self.grant.untold = True
         self._after_hold(seat)
 
     def _overrun(self, seat: Seat, event: Overrun) -> None:
         """it lives and does not drain: it is charged on, and the next is granted anyway"""
         member = seat.members[event.client]
-        seat.stray(member, since_ns=self.now_ns)
-        self._actions.append(ev.Overran(seat.name, event.client, self.gpu, self.epoch))
-        self._actions.append(ev.Revoke(event.client, self.gpu, self.epoch, ev.LEASE))
-        self._untold = True
+        seat.stray(member, since_ns=self.context.now_ns)
+        self.context.do(ev.Overran(seat.name, event.client, self.context.gpu, self.grant.epoch))
+        self.context.do(ev.Revoke(event.client, self.context.gpu, self.grant.epoch, ev.LEASE))
+        self.grant.untold = True
         self._after_hold(seat)
 
 

@@ -44,7 +44,7 @@ class Sharing(Grants):
     # --- accounts ---------------------------------------------------------------------------------------------------
     def rests(self, seat: Seat) -> bool:
         """Does it run beside others and has used nothing lately? It says so, or it may not know how to."""
-        if seat.name not in self.sharing or self.now_ns - seat.reported_ns <= QUIET_NS:
+        if seat.name not in self.sharing or self.context.now_ns - seat.reported_ns <= QUIET_NS:
             return False
         return self.speaks(seat)
 
@@ -59,14 +59,14 @@ class Sharing(Grants):
 
     def _meter(self, now_ns: int) -> None:
         """Each is owed its part of the time since the last event, while somebody runs beside others."""
-        span_ns = min(now_ns - self.now_ns, STALL_NS)
+        span_ns = min(now_ns - self.context.now_ns, STALL_NS)
         alone = self._alone()
         if alone is not None and span_ns > 0:
-            alone.metered_ns += now_ns - self.now_ns
-            alone.counted_ns += now_ns - self.now_ns
+            alone.metered_ns += now_ns - self.context.now_ns
+            alone.counted_ns += now_ns - self.context.now_ns
         if span_ns <= 0 or self.seeing:
             return  # to see one alone is nobody's time, or the others would be owed it and run alone in their turn
-        if not (self.sharing or self.paused) and (self.holder is None or not self.host_bound):
+        if not (self.sharing or self.paused) and (self.grant.holder is None or not self.host_bound):
             return  # in turns what lies between two of them is nobody's
         whole_ppm = busy_ppm = 0
         bound: list[Seat] = []
@@ -106,7 +106,10 @@ class Sharing(Grants):
         """How far the busy ones are ahead; below 0: they lag, or one of them does by more than its turns explain."""
         lags = [
             seat.ahead_ns + seat.quota_ns
-            for seat in (*self.tenants.waiting.values(), *([self.holder] if self.holder is not None else []))
+            for seat in (
+                *self.tenants.waiting.values(),
+                *([self.grant.holder] if self.grant.holder is not None else []),
+            )
             if seat.request_ppm and seat.name not in self.host_bound
         ]
         return min([self.busy_ahead_ns, *lags])
@@ -114,8 +117,8 @@ class Sharing(Grants):
     def _alone(self) -> Seat | None:
         """Who has the card alone, so that what it got is the time itself, whatever it says."""
         if not self.sharing:
-            return self.holder
-        if self.holder is not None or len(self.sharing) > 1:
+            return self.grant.holder
+        if self.grant.holder is not None or len(self.sharing) > 1:
             return None
         return next(iter(self.sharing.values()))
 
@@ -131,17 +134,17 @@ class Sharing(Grants):
 
     def _use(self, seat: Seat, used_ns: int) -> None:
         """Charge what it used beside others; no more than the card could give it since its grant began."""
-        used_ns = min(used_ns, self.now_ns - seat.shared_since_ns - seat.used_ns)
+        used_ns = min(used_ns, self.context.now_ns - seat.shared_since_ns - seat.used_ns)
         seat.quiet = used_ns <= 0
         if used_ns > 0:
             seat.used_ns += used_ns
-            seat.reported_ns = self.now_ns
+            seat.reported_ns = self.context.now_ns
         if self.is_limited(seat):
             depth_ns = self._bucket(seat)[0]
-            seat.fill(max(seat.filled_ns, self.now_ns - QUIET_NS), depth_ns)
+            seat.fill(max(seat.filled_ns, self.context.now_ns - QUIET_NS), depth_ns)
             seat.drain(max(0, used_ns))  # it was used while the bucket filled, so what flowed in lately had room
-            seat.fill(self.now_ns, depth_ns)
-        seat.spend(self.now_ns)
+            seat.fill(self.context.now_ns, depth_ns)
+        seat.spend(self.context.now_ns)
 
     def rests_at_limit(self, seat: Seat) -> bool:
         """Would it run beside others if its bucket held enough?"""
@@ -152,10 +155,10 @@ class Sharing(Grants):
         if not self.is_limited(seat):
             return 0
         depth_ns, need_ns = self._bucket(seat)
-        seat.fill(self.now_ns, depth_ns)
+        seat.fill(self.context.now_ns, depth_ns)
         seat.spent = seat.spent or seat.credit <= 0
         at_ns = seat.full_enough_ns(need_ns)
-        if seat.spent and at_ns > self.now_ns:
+        if seat.spent and at_ns > self.context.now_ns:
             return at_ns
         seat.spent = False
         return 0
@@ -195,7 +198,7 @@ class Sharing(Grants):
         an equal part.
         """
         several = max(1, len(seat.with_standing(Standing.HOLDS)))
-        alone_ns = min(self.now_ns - member.used_at_ns, seat.metered_ns - member.metered_ns)
+        alone_ns = min(self.context.now_ns - member.used_at_ns, seat.metered_ns - member.metered_ns)
         used_alone_ns = alone_ns * seat.duty.ppm // WHOLE_PPM if seat.name in self.host_bound else alone_ns
         return max(0, used_ns - used_alone_ns // several), max(0, free_ns - alone_ns) // several
 
@@ -210,12 +213,12 @@ class Sharing(Grants):
         if first:
             member.base_ns = event.busy_ns
         used_ns = max(0, event.busy_ns - member.base_ns - member.used_ns)
-        free_ns = self.now_ns - member.used_at_ns - max(0, event.waited_ns - member.waited_ns)
+        free_ns = self.context.now_ns - member.used_at_ns - max(0, event.waited_ns - member.waited_ns)
         beside = self._beside(seat, member, used_ns, 0 if first or not used_ns else max(0, free_ns))
         if seat.name in self.host_bound and not first:
             self._idle(seat, member, used_ns, free_ns)
         member.used_ns += used_ns
-        member.waited_ns, member.used_at_ns, member.metered_ns = event.waited_ns, self.now_ns, seat.metered_ns
+        member.waited_ns, member.used_at_ns, member.metered_ns = event.waited_ns, self.context.now_ns, seat.metered_ns
         return used_ns, *beside
 
     def _idle(self, seat: Seat, member: Member, used_ns: int, free_ns: int) -> None:
@@ -238,7 +241,7 @@ class Sharing(Grants):
             return
         held_ns = min(event.held_ns, span_ns) if event.held_ns or not event.busy_ns else span_ns
         together = sum(1 for member in seat.members.values() if member.epoch == event.epoch)
-        seat.duty.observe(event.busy_ns, held_ns // max(1, together), self.now_ns)
+        seat.duty.observe(event.busy_ns, held_ns // max(1, together), self.context.now_ns)
         self._sort(seat)
 
     def _weighed(self, event: ev.Weighed) -> None:
@@ -248,7 +251,7 @@ class Sharing(Grants):
             return
         for member in seat.with_standing(Standing.STRAY):
             self._charge_stray(seat, member, 0, 0)
-        total_ns = self.usage_ns(seat.name, self.now_ns)[0] + seat.stray_ns - seat.unused_ns
+        total_ns = self.usage_ns(seat.name, self.context.now_ns)[0] + seat.stray_ns - seat.unused_ns
         seat.duty.weigh(event.card_ns, total_ns - seat.weighed_ns, event.span_ns)
         seat.weighed_ns = total_ns
         self._sort(seat)
@@ -257,7 +260,7 @@ class Sharing(Grants):
         """Its duty may have changed."""
         if seat.duty.host_bound:
             self.host_bound.add(seat.name)
-            self.weigh_until_ns = self.now_ns + WEIGH_NS
+            self.weigh_until_ns = self.context.now_ns + WEIGH_NS
         else:
             self.host_bound.discard(seat.name)
 
@@ -266,7 +269,7 @@ class Sharing(Grants):
         """More than the card's own slice, or who waits for that runs dry in it; but one of class latency that comes
         back waits for what is in flight, and who has the card to itself until then need not wait for slices.
         """
-        if not self.tenants.has_latency(self.now_ns):
+        if not self.tenants.has_latency(self.context.now_ns):
             return self.policy.cap_shared_ns
         return self.policy.cap_ns if len(self.sharing) > 1 else self.policy.cap_prompt_ns
 
@@ -277,14 +280,14 @@ class Sharing(Grants):
         member.standing = Standing.HOLDS
         member.epoch = seat.shared_epoch
         member.again = member.asks_again = False
-        member.granted_ns = self.now_ns
-        member.lease_until_ns = self.now_ns + lease_ns
+        member.granted_ns = self.context.now_ns
+        member.lease_until_ns = self.context.now_ns + lease_ns
         member.base_ns, member.used_ns, member.alone, member.alone_ppm = -1, 0, False, -1
-        member.used_at_ns, member.metered_ns = self.now_ns, seat.metered_ns
+        member.used_at_ns, member.metered_ns = self.context.now_ns, seat.metered_ns
         quota_ns = policy.valve_ns if admitted else lease_ns
         cap_ns, epoch = self._cap_shared_ns(), seat.shared_epoch
-        self._actions.append(
-            ev.Grant(member.client, self.gpu, epoch, quota_ns, lease_ns, cap_ns, admitted, joined, True)
+        self.context.do(
+            ev.Grant(member.client, self.context.gpu, epoch, quota_ns, lease_ns, cap_ns, admitted, joined, True)
         )
 
     def _extend_shared(self, seat: Seat, member: Member) -> None:
@@ -292,10 +295,10 @@ class Sharing(Grants):
         lease_ns = policy.shared_lease_ns
         if seat.state is State.LEAVING:
             lease_ns = policy.lease_margin_ns + policy.cap_shared_ns
-        member.lease_until_ns = self.now_ns + lease_ns
+        member.lease_until_ns = self.context.now_ns + lease_ns
         cap_ns = self._cap_shared_ns()
-        self._actions.append(
-            ev.Extend(member.client, self.gpu, seat.shared_epoch, lease_ns, lease_ns, cap_ns, False, True)
+        self.context.do(
+            ev.Extend(member.client, self.context.gpu, seat.shared_epoch, lease_ns, lease_ns, cap_ns, False, True)
         )
 
     def _leave_turns(self, seat: Seat) -> None:
@@ -313,20 +316,26 @@ class Sharing(Grants):
         """A process stopped; if it was the last, the grant is over, and the tenant stands where all others do."""
         if seat.with_standing(Standing.HOLDS):
             return
-        seat.spend(self.now_ns)
-        self._actions.append(ev.Page(seat.name, self.gpu, 0))
-        self._actions.append(
+        seat.spend(self.context.now_ns)
+        self.context.do(ev.Page(seat.name, self.context.gpu, 0))
+        self.context.do(
             ev.Charged(
-                seat.name, self.gpu, seat.shared_epoch, seat.used_ns, 0, seat.shared_busy_ns, seat.shared_launches
+                seat.name,
+                self.context.gpu,
+                seat.shared_epoch,
+                seat.used_ns,
+                0,
+                seat.shared_busy_ns,
+                seat.shared_launches,
             )
         )
         del self.sharing[seat.name]
-        if not self.sharing and self.holder is None:
-            self.free_since_ns = self.now_ns
+        if not self.sharing and self.grant.holder is None:
+            self.grant.free_since_ns = self.context.now_ns
         self._come_to_turns(seat)
         seat.steady = max(seat.steady, self.clock.steady)
         if seat.shared_closing_ns:
-            self._charge_late(seat, self.now_ns - seat.shared_closing_ns - self.policy.cap_shared_ns)
+            self._charge_late(seat, self.context.now_ns - seat.shared_closing_ns - self.policy.cap_shared_ns)
         if seat.with_standing(Standing.WAITS):
             self._wait(seat)
         else:
@@ -355,38 +364,40 @@ class Sharing(Grants):
         self.paused.pop(seat.name, None)
         seat.spent = False
         self.sharing[seat.name] = seat
-        if self.holder is not None and self.holder.alone_epoch > 0:
-            self.holder.alone_epoch = COMPANY_CAME
-            for member in self.holder.with_standing(Standing.HOLDS):
+        if self.grant.holder is not None and self.grant.holder.alone_epoch > 0:
+            self.grant.holder.alone_epoch = COMPANY_CAME
+            for member in self.grant.holder.with_standing(Standing.HOLDS):
                 member.base_ns, member.used_ns = -1, 0
-                if self.holder.state is State.HOLDING:
+                if self.grant.holder.state is State.HOLDING:
                     self._extend(member)  # it is to say what it uses from here on
-        seat.shared_epoch = self._epochs.take()
-        seat.shared_since_ns = seat.reported_ns = seat.window_from_ns = self.now_ns
+        seat.shared_epoch = self.context.epochs.take()
+        seat.shared_since_ns = seat.reported_ns = seat.window_from_ns = self.context.now_ns
         seat.used_ns = seat.spent_ns = seat.shared_busy_ns = seat.shared_launches = 0
         seat.shared_closing_ns = 0
         seat.woken = seat.quiet = False
         seat.state = State.SHARED
-        self._actions.append(ev.Page(seat.name, self.gpu, seat.shared_epoch))
+        self.context.do(ev.Page(seat.name, self.context.gpu, seat.shared_epoch))
         for member in seat.with_standing(Standing.WAITS):
             self._grant_shared(seat, member, joined=False)
-        if len(self.sharing) == 2 and self.tenants.has_latency(self.now_ns):  # the other's cap was that of one alone
+        if len(self.sharing) == 2 and self.tenants.has_latency(
+            self.context.now_ns
+        ):  # the other's cap was that of one alone
             for other in self.sharing.values():
                 if other is not seat and other.state is State.SHARED:
                     for member in other.with_standing(Standing.HOLDS):
                         self._extend_shared(other, member)
-        wait_ns = self.now_ns - seat.waiting_since_ns
-        self._actions.append(ev.Handed(seat.name, self.gpu, seat.shared_epoch, wait_ns, wait_ns))
+        wait_ns = self.context.now_ns - seat.waiting_since_ns
+        self.context.do(ev.Handed(seat.name, self.context.gpu, seat.shared_epoch, wait_ns, wait_ns))
 
     def _close_shared(self, seat: Seat, event: Close) -> None:
         """others come first: it drains"""
         seat.state = State.LEAVING
-        seat.shared_closing_ns = self.now_ns
+        seat.shared_closing_ns = self.context.now_ns
         seat.spent = event.reason == ev.LIMIT
         for member in seat.with_standing(Standing.HOLDS):
             lease_ns = self.policy.lease_margin_ns + self.policy.cap_shared_ns
-            member.lease_until_ns = min(member.lease_until_ns, self.now_ns + lease_ns)
-            self._actions.append(ev.Revoke(member.client, self.gpu, seat.shared_epoch, event.reason))
+            member.lease_until_ns = min(member.lease_until_ns, self.context.now_ns + lease_ns)
+            self.context.do(ev.Revoke(member.client, self.context.gpu, seat.shared_epoch, event.reason))
 
     def _pause(self, seat: Seat, event: Pause) -> None:
         """it would run beside others, but one of them lags, or it rests at its limit"""
@@ -414,16 +425,16 @@ class Sharing(Grants):
                 for waits in seat.with_standing(Standing.WAITS):  # as in rows.py: the valve between processes
                     self._grant_shared(seat, waits, joined=True, admitted=True)
         else:
-            self._actions.append(ev.Revoke(event.client, self.gpu, event.epoch, ev.LEASE))
+            self.context.do(ev.Revoke(event.client, self.context.gpu, event.epoch, ev.LEASE))
 
     def _used(self, seat: Seat, event: ev.Used) -> None:
         """it says what it used"""
         member = seat.members[event.client]
         since_ns, alone = member.used_at_ns, seat is self._alone()
-        whole = seat.metered_ns - member.metered_ns >= self.now_ns - since_ns  # nobody came and went in between
+        whole = seat.metered_ns - member.metered_ns >= self.context.now_ns - since_ns  # nobody came and went in between
         used_ns, beside_ns, got_ns = self._used_since(seat, event)
-        if alone and member.alone and whole and self.now_ns - since_ns >= ALONE_LEAST_NS:
-            member.alone_ppm = used_ns * WHOLE_PPM // (self.now_ns - since_ns)
+        if alone and member.alone and whole and self.context.now_ns - since_ns >= ALONE_LEAST_NS:
+            member.alone_ppm = used_ns * WHOLE_PPM // (self.context.now_ns - since_ns)
             self._see_alone(seat, used_ns)
         else:
             member.alone_ppm = -1
@@ -433,16 +444,16 @@ class Sharing(Grants):
 
     def _see_alone(self, seat: Seat, used_ns: int) -> None:
         """One of its processes has told of a time in which the tenant had the card alone: all of them together."""
-        since_ns = self.now_ns - QUIET_NS
+        since_ns = self.context.now_ns - QUIET_NS
         holds = [member for member in seat.with_standing(Standing.HOLDS) if member.used_at_ns >= since_ns]
         if used_ns and all(member.alone_ppm >= 0 for member in holds):
-            seat.duty.observe_alone(sum(member.alone_ppm for member in holds), self.now_ns)
+            seat.duty.observe_alone(sum(member.alone_ppm for member in holds), self.context.now_ns)
             self._sort(seat)
 
     def _used_held(self, seat: Seat, event: ev.Used) -> None:
         """it says what it used beside others"""
         _, used_ns, got_ns = self._used_since(seat, event)
-        self._use_held(seat, used_ns, got_ns, self.now_ns - self.granted_ns)
+        self._use_held(seat, used_ns, got_ns, self.context.now_ns - self.grant.granted_ns)
 
     def _used_else(self, seat: Seat, event: ev.Used) -> None:
         """its grant is over"""

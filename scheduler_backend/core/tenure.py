@@ -23,12 +23,8 @@ class Tenure(Rows):
     """Recall, prolongation, leases."""
 
     # --- leases -----------------------------------------------------------------------------------------------------
-    def _overrun_at_ns(self) -> int:
-        end_ns = min(self.quota_until_ns, self.closing_ns) if self.closing_ns else self.quota_until_ns
-        return end_ns + self.policy.overrun_ns
-
     def _lapse_leases(self) -> None:
-        holder, now_ns = self.holder, self.now_ns
+        holder, now_ns = self.grant.holder, self.context.now_ns
         for seat in list(self.sharing.values()):
             overrun_ns = seat.shared_closing_ns + self.policy.overrun_ns
             for member in seat.with_standing(Standing.HOLDS):
@@ -41,13 +37,13 @@ class Tenure(Rows):
         for member in holder.with_standing(Standing.HOLDS):
             if member.lease_until_ns <= now_ns:
                 self.move(holder, Lapse(member.client))
-        if self.holder is holder and now_ns >= self._overrun_at_ns():
+        if self.grant.holder is holder and now_ns >= self.grant.overrun_at_ns():
             for member in holder.with_standing(Standing.HOLDS):
                 self.move(holder, Overrun(member.client))
 
     def _deadline(self, holder: Seat) -> int:
         leases = (member.lease_until_ns for member in holder.members.values() if member.standing is Standing.HOLDS)
-        return min(self._overrun_at_ns(), *leases)
+        return min(self.grant.overrun_at_ns(), *leases)
 
     def _deadline_shared(self) -> int:
         """The same of those that run beside others; 0: there are none."""
@@ -62,10 +58,10 @@ class Tenure(Rows):
     # --- asked back -------------------------------------------------------------------------------------------------
     def _preempt(self) -> int:
         """Ask the token back where somebody who waits should have it; else returns when to look again (0: no need)."""
-        holder = self.holder
+        holder = self.grant.holder
         assert holder is not None
-        now_ns = self.now_ns
-        if not self.policy.preemption or (self.contended and now_ns >= self.quota_until_ns):
+        now_ns = self.context.now_ns
+        if not self.policy.preemption or (self.grant.contended and now_ns >= self.grant.quota_until_ns):
             return 0
         again_ns = 0
         for seat in self.tenants.waiting.values():
@@ -73,14 +69,14 @@ class Tenure(Rows):
                 continue
             reason = 0
             if seat.gang:  # it is decided with all its GPUs in view
-                reason = ev.NEWCOMER if not self.contended and seat.woken else 0
-            elif holder.gang and self.contended and now_ns < holder.preempted_ns + self.policy.quota_ns:
+                reason = ev.NEWCOMER if not self.grant.contended and seat.woken else 0
+            elif holder.gang and self.grant.contended and now_ns < holder.preempted_ns + self.policy.quota_ns:
                 again_ns = earliest(again_ns, holder.preempted_ns + self.policy.quota_ns)  # not twice within a quota
             elif not seat.request_ppm:
-                reason = ev.NEWCOMER if not holder.request_ppm and not self.contended else 0
+                reason = ev.NEWCOMER if not holder.request_ppm and not self.grant.contended else 0
             elif not holder.request_ppm:
                 reason = ev.PREEMPT if seat.woken else 0
-            elif not self.contended and seat.woken:
+            elif not self.grant.contended and seat.woken:
                 reason = ev.NEWCOMER
             elif seat.latency and not holder.latency:
                 owed = eligible(seat, self.clock.virtual_now, self.policy.latency_ahead_ns)
@@ -105,7 +101,7 @@ class Tenure(Rows):
         From a holder past now, which has had what it was owed, or from one that is less far behind by four fifths of a
         quota of the other's: both may be owed something, for who pauses keeps up to a quota of it.
         """
-        left_ns = self.quota_until_ns - self.now_ns
+        left_ns = self.grant.quota_until_ns - self.context.now_ns
         if seat.clock > self.clock.virtual_now or seat.finish >= holder.clock + virtual(left_ns, holder.request_ppm):
             return 0
         clearly = virtual(self.policy.quota_ns * 4 // 5, seat.request_ppm)
@@ -117,32 +113,35 @@ class Tenure(Rows):
             if active_ppm <= holder.request_ppm:
                 return 0
             past_ns = behind * holder.request_ppm * active_ppm // (SCALE * (active_ppm - holder.request_ppm)) + 1
-        at_ns = max(self.now_ns + min(past_ns, fairer_ns), self.granted_ns + self.policy.preempt_after_ns)
-        return at_ns if at_ns < self.quota_until_ns else 0
+        at_ns = max(self.context.now_ns + min(past_ns, fairer_ns), self.grant.granted_ns + self.policy.preempt_after_ns)
+        return at_ns if at_ns < self.grant.quota_until_ns else 0
 
     # --- prolonged --------------------------------------------------------------------------------------------------
     def _look_ahead(self, holder: Seat) -> int:
         """Shortly before the quota ends: prolong the holder if it would be picked again. Returns when to look."""
         policy = self.policy
-        look_ns = self.quota_until_ns - self.lead_ns
-        if self.settled_until_ns == self.quota_until_ns or look_ns - self.granted_ns < policy.extend_lead_ns:
-            return 0
-        if self.now_ns < look_ns:
-            if self._surely_next(holder):
-                self.settled_until_ns = self.quota_until_ns
-                return 0
-            return look_ns
-        self.settled_until_ns = self.quota_until_ns
-        left_ns = self.quota_until_ns - self.now_ns
+        look_ns = self.grant.quota_until_ns - self.grant.lead_ns
         if (
-            left_ns <= 0
-            or self.silent >= policy.extend_silent
-            or self.reservation.gang
-            or (holder.gang and self.contended)
+            self.grant.settled_until_ns == self.grant.quota_until_ns
+            or look_ns - self.grant.granted_ns < policy.extend_lead_ns
         ):
             return 0
-        quota_ns = holder.quota_ns if self.contended or self._limited() else policy.alone_quota_ns
-        if self._limited():
+        if self.context.now_ns < look_ns:
+            if self._surely_next(holder):
+                self.grant.settled_until_ns = self.grant.quota_until_ns
+                return 0
+            return look_ns
+        self.grant.settled_until_ns = self.grant.quota_until_ns
+        left_ns = self.grant.quota_until_ns - self.context.now_ns
+        if (
+            left_ns <= 0
+            or self.grant.silent >= policy.extend_silent
+            or self.reservation.gang
+            or (holder.gang and self.grant.contended)
+        ):
+            return 0
+        quota_ns = holder.quota_ns if self.grant.contended or self.grant.is_limited() else policy.alone_quota_ns
+        if self.grant.is_limited():
             credit_ns = holder.credit_ns - left_ns * (WHOLE_PPM - holder.limit_ppm) // WHOLE_PPM
             quota_ns = min(quota_ns, credit_ns)
             if quota_ns < policy.quota_ns // 2:
@@ -150,20 +149,20 @@ class Tenure(Rows):
         rivals = [
             seat
             for seat in self.tenants.waiting.values()
-            if not seat.throttled or seat.resume_ns <= self.quota_until_ns
+            if not seat.throttled or seat.resume_ns <= self.grant.quota_until_ns
         ]
-        again, jump = pick_at(self, holder, [*rivals, holder], self.quota_until_ns)
+        again, jump = pick_at(self, holder, [*rivals, holder], self.grant.quota_until_ns)
         if again is not holder:
             return 0
         self.clock.jump_to(self.clock.virtual_now + jump)
-        self.move(holder, Prolong(self._until_resumed(holder, quota_ns, self.quota_until_ns)))
-        return self.quota_until_ns - self.lead_ns
+        self.move(holder, Prolong(self._until_resumed(holder, quota_ns, self.grant.quota_until_ns)))
+        return self.grant.quota_until_ns - self.grant.lead_ns
 
     def _surely_next(self, holder: Seat) -> bool:
         """Will somebody who waits now be picked before the holder when the quota ends, whoever else comes?"""
         if not ORDERINGS[self.policy.ordering].plans_ahead:
             return False
-        left_ns = self.quota_until_ns - self.now_ns
+        left_ns = self.grant.quota_until_ns - self.context.now_ns
         if not holder.request_ppm:
             return any(seat.request_ppm and not seat.throttled for seat in self.tenants.waiting.values())
         virtual_end = self.clock.virtual_now + left_ns * SCALE // self.clock.active_ppm()

@@ -213,7 +213,7 @@ class Library(Daemon):
         if lane.running_since_ns >= 0:
             end_ns = self._kernel_end(process, lane, self.now_ns)  # the one that runs
             if not at_once:  # and what was launched behind it, within the cap
-                left_ns = max(0, self.now_ns + self.node.machines[gpu].cap_ns - end_ns)
+                left_ns = max(0, self.now_ns + self.node.machines[gpu].grant.cap_ns - end_ns)
                 kernel_ns = process.program.kernel_ns
                 end_ns = min(end_ns + left_ns // kernel_ns * kernel_ns, lane.running_since_ns + lane.left_ns)
         self._drain_until(process, gpu, lane, end_ns)

@@ -104,7 +104,7 @@ def test_a_later_part_replays_and_tells_who_held_where_it_begins(
     assert chrome_schema.check(document) > 50
     node = trace.node_of(path, head)
     assert node.machines[0].holder is not None
-    granted_us = (node.machines[0].granted_ns - head["started_ns"]) / 1e3
+    granted_us = (node.machines[0].grant.granted_ns - head["started_ns"]) / 1e3
     begins = [event["ts"] for event in document["traceEvents"] if event["name"] == "token" and event["pid"] == 1]
     assert min(begins) == granted_us
     assert main(["trace", "plot", str(path), "--out", str(tmp_path / "x.png"), "--seconds", "0.1"]) == 0

@@ -112,12 +112,12 @@ def test_busy_tenants_keep_their_shares_by_orders_alone():
     held = {"a": 0, "b": 0}
     clients = {"a": 1, "b": 2}
     for _ in range(600):
-        bench.at(max(bench.now_ns, bench.machine.quota_until_ns) / MS)  # with its prolongations on the way
-        if bench.now_ns < bench.machine.quota_until_ns:
+        bench.at(max(bench.now_ns, bench.machine.grant.quota_until_ns) / MS)  # with its prolongations on the way
+        if bench.now_ns < bench.machine.grant.quota_until_ns:
             continue
         name, epoch = bench.holder, bench.machine.epoch
         assert name is not None
-        before_ns = bench.machine.granted_ns
+        before_ns = bench.machine.grant.granted_ns
         if bench.machine.prepared:
             carried(bench)
             bench.do(ev.TokenReturned(clients[name], 0, epoch, True))
@@ -186,7 +186,7 @@ def test_an_order_keeps_its_epoch_when_only_its_condition_changes():
         assert bench.now_ns < 200 * MS, "b's turn never came"
         bench.at(bench.now_ns / MS + 1)
         bench.do(ev.TokenRenewed(1, 0, bench.machine.epoch))
-    assert bench.machine.prepared == first._replace(wanting_from_ns=bench.machine.quota_until_ns - 2 * MS)
+    assert bench.machine.prepared == first._replace(wanting_from_ns=bench.machine.grant.quota_until_ns - 2 * MS)
     carried(bench)
     assert bench.holder == "b"
 

@@ -67,7 +67,7 @@ def test_a_gang_waits_until_all_its_tokens_are_free_and_then_has_all() -> None:
     assert bench.node.machines[0].reservation.gang == "g"
     assert bench.at(10).back(2, 1) == [("Grant", 3, 0), ("Grant", 3, 1)]
     one, other = bench.node.machines[0], bench.node.machines[1]
-    assert one.quota_until_ns == other.quota_until_ns
+    assert one.grant.quota_until_ns == other.grant.quota_until_ns
 
 
 def test_while_it_assembles_others_run_no_longer_than_until_the_last_holder_is_done() -> None:
@@ -77,7 +77,7 @@ def test_while_it_assembles_others_run_no_longer_than_until_the_last_holder_is_d
     bench.ask(3, 0)
     bench.ask(3, 1)
     assert bench.at(5).back(1, 0, more=True) == [("Grant", 1, 0)]
-    assert bench.node.machines[0].quota_until_ns == bench.node.machines[1].quota_until_ns
+    assert bench.node.machines[0].grant.quota_until_ns == bench.node.machines[1].grant.quota_until_ns
 
 
 def test_a_kept_token_is_idle_for_one_quota_at_most() -> None:
@@ -130,9 +130,9 @@ def test_a_gang_is_not_preempted_twice_within_a_quota() -> None:
     assert bench.at(4).back(2, 1) == [("Grant", 1, 0), ("Grant", 1, 1)]
     assert bench.at(5).ask(2, 1) == []
     bench.at(12.9)
-    assert not bench.node.machines[1].closing_ns
+    assert not bench.node.machines[1].grant.closing_ns
     bench.at(13)
-    assert bench.node.machines[1].closing_ns
+    assert bench.node.machines[1].grant.closing_ns
 
 
 def test_of_two_gangs_that_lack_the_same_gpu_the_one_that_waits_longest_has_the_claim() -> None:

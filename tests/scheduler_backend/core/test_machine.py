@@ -149,13 +149,13 @@ def test_alone_what_messages_take_is_not_charged_to_the_limit():
     bench.ask(1)
     assert bench.holder == "a", "the bucket holds a step from the start"
     began_ms = bench.now_ns / MS
-    quota_ms = (bench.machine.quota_until_ns - bench.now_ns) / MS
+    quota_ms = (bench.machine.grant.quota_until_ns - bench.now_ns) / MS
     end_ms = began_ms + quota_ms + 0.2  # 0.2 ms on the way
     (charged,) = of(bench.at(end_ms).do(ev.TokenReturned(1, 0, 1, True, held_ns=round(quota_ms * MS))), ev.Charged)
     assert charged.held_ns == pytest.approx((quota_ms + 0.2) * MS, abs=2)  # not known yet
     start_ms = bench.wake_ns / MS
     bench.at(start_ms)
-    quota_ms = (bench.machine.quota_until_ns - bench.now_ns) / MS
+    quota_ms = (bench.machine.grant.quota_until_ns - bench.now_ns) / MS
     bench.at(start_ms + quota_ms + 0.2)
     (charged,) = of(bench.do(ev.TokenReturned(1, 0, 2, True, held_ns=1)), ev.Charged)  # a lie gains little
     assert charged.held_ns == pytest.approx(quota_ms * MS, abs=2)
@@ -171,7 +171,7 @@ def test_alone_a_client_that_lies_about_its_messages_passes_its_limit_by_little(
     began_ns, held_ns = bench.now_ns, 0
     while bench.now_ns < began_ns + 4_000 * MS:
         start_ns = bench.now_ns
-        bench.at(bench.machine.quota_until_ns / MS + 1.5)
+        bench.at(bench.machine.grant.quota_until_ns / MS + 1.5)
         held_ns += bench.now_ns - start_ns
         bench.do(ev.TokenReturned(1, 0, bench.machine.epoch, True, busy_ns=bench.now_ns - start_ns, held_ns=1))
         while bench.machine.holder is None:
@@ -189,7 +189,7 @@ def test_alone_a_limit_is_charged_what_was_used_where_the_card_can_bear_that_out
             if bench.machine.holder is None:
                 bench.at(bench.wake_ns / MS)
         start_ns = bench.now_ns
-        bench.at(bench.machine.quota_until_ns / MS)
+        bench.at(bench.machine.grant.quota_until_ns / MS)
         held_ns += bench.now_ns - start_ns
         said_ns = (bench.now_ns - start_ns) * 85 // 100
         bench.do(ev.TokenReturned(1, 0, bench.machine.epoch, True, busy_ns=said_ns, launches=9))
@@ -209,7 +209,7 @@ def test_alone_the_messages_of_those_who_idle_make_no_difference():
         for _ in range(12):
             while bench.machine.holder is None:
                 bench.at(bench.wake_ns / MS)
-            granted_ns, quota_ns = bench.now_ns, bench.machine.quota_until_ns - bench.now_ns
+            granted_ns, quota_ns = bench.now_ns, bench.machine.grant.quota_until_ns - bench.now_ns
             bench.at((granted_ns + quota_ns) / MS + 0.7)
             done = bench.do(ev.TokenReturned(1, 0, bench.machine.epoch, True, held_ns=quota_ns))
         return quota_ns + round(0.7 * MS) - of(done, ev.Charged)[0].held_ns
@@ -224,8 +224,8 @@ def turns(bench: Bench, number: int) -> list[tuple[str, int]]:
     while len(found) < number:
         holder = bench.machine.holder
         assert holder is not None
-        bench.at(max(bench.now_ns, bench.machine.quota_until_ns) / MS + 0.2)
-        held_ns = bench.now_ns - bench.machine.granted_ns - 200_000
+        bench.at(max(bench.now_ns, bench.machine.grant.quota_until_ns) / MS + 0.2)
+        held_ns = bench.now_ns - bench.machine.grant.granted_ns - 200_000
         (client,) = holder.members
         done = bench.do(ev.TokenReturned(client, 0, bench.machine.epoch, True, held_ns=held_ns))
         found.append((holder.name, of(done, ev.Charged)[0].held_ns - held_ns))
@@ -329,13 +329,13 @@ def test_one_that_is_always_busy_keeps_its_turns_beside_siblings_that_speak_of_s
     bench.at(9).back(1, more=True)
     assert bench.holder == "b"
     bench.back(2)
-    assert (bench.holder, bench.machine.quota_until_ns) == ("a", 18 * MS)
+    assert (bench.holder, bench.machine.grant.quota_until_ns) == ("a", 18 * MS)
     forgotten_ms = 9 + Policy().company_ns / MS
     bench.at(20).back(1)
     bench.at(forgotten_ms + 20).ask(2)  # a's busy one has been silent for so long
     bench.ask(11, burst_ms=0.05)
     bench.back(2)
-    assert (bench.holder, bench.machine.quota_until_ns - bench.now_ns) == ("a", Policy().least_quota_ns)
+    assert (bench.holder, bench.machine.grant.quota_until_ns - bench.now_ns) == ("a", Policy().least_quota_ns)
 
 
 def several(*, limit: float = 1.0, others: int = 1) -> Bench:
@@ -358,7 +358,7 @@ def test_several_processes_are_told_so_much_less_that_all_their_caps_fit_into_th
         (1, 7 * MS, MS), (11, 7 * MS, MS), (12, 7 * MS, MS)
     ]  # fmt: skip
     assert {grant.lease_ns for grant in grants} == {39 * MS}
-    assert bench.machine.quota_until_ns == 18 * MS
+    assert bench.machine.grant.quota_until_ns == 18 * MS
 
 
 def test_siblings_with_brief_bursts_are_told_of_as_much_less_as_they_can_have_in_flight():
@@ -408,7 +408,7 @@ def test_several_processes_that_would_be_picked_again_are_prolonged_before_they_
     assert not extended
     extended = of(bench.at(closes_ns / MS).ticked, ev.Extend)
     assert [each.client for each in extended] == [1, 11, 12]
-    assert {each.quota_ns for each in extended} == {bench.machine.quota_until_ns - 5 * MS - 2 * MS}
+    assert {each.quota_ns for each in extended} == {bench.machine.grant.quota_until_ns - 5 * MS - 2 * MS}
 
 
 def test_a_limit_holds_for_several_processes_alone():
@@ -420,7 +420,7 @@ def test_a_limit_holds_for_several_processes_alone():
 
 def test_several_processes_without_an_end_have_the_whole_of_it():
     bench = several(others=0)
-    assert bench.machine.quota_until_ns == 50 * MS
+    assert bench.machine.grant.quota_until_ns == 50 * MS
     bench.do(ev.ClientJoined("a", 13, (0,)))
     (grant,) = of(bench.ask(13), ev.Grant)
     assert (grant.quota_ns, grant.cap_ns) == (50 * MS, 20 * MS)
@@ -550,7 +550,7 @@ def test_a_limit_throttles_and_the_bucket_brings_it_back():
     bench.ask(1)
     at_ms = 0.0
     while at_ms < 2000:
-        quota_ms = (bench.machine.quota_until_ns - bench.now_ns) / MS
+        quota_ms = (bench.machine.grant.quota_until_ns - bench.now_ns) / MS
         at_ms += quota_ms
         held += quota_ms
         bench.at(at_ms).back(1, more=True)

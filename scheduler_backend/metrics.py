@@ -149,7 +149,7 @@ def achieved(server: Server, tenant: str, gpu: int) -> float:
     machine = server.node.machines[gpu]
     now_ns = time.monotonic_ns()
     window_ns = min(machine.policy.window_ns, max(1, now_ns - server.started_ns))
-    return min(1.0, machine.usage_ns(tenant, now_ns)[1] / window_ns)
+    return min(1.0, machine.charges.usage_ns(tenant, now_ns)[1] / window_ns)
 
 
 def owed(server: Server, tenant: str, gpu: int) -> float:
@@ -170,7 +170,7 @@ def missed(server: Server, tenant: str, gpu: int) -> float:
 
 def held_ns(server: Server, tenant: str, gpu: int) -> int:
     """Held time up to now."""
-    return server.node.machines[gpu].usage_ns(tenant, time.monotonic_ns())[0]
+    return server.node.machines[gpu].charges.usage_ns(tenant, time.monotonic_ns())[0]
 
 
 _SEAT = ("tenant", "gpu")
@@ -211,7 +211,7 @@ METRICS: tuple[Row, ...] = (
         _quantiles(lambda s, t, g: s.tallies[t, g].overuse)),
     Row("gemini_holding", _G, "1 while it holds the token.", _SEAT, _holding),
     Row("gemini_beside", _G, "1 while it runs beside others, without the token.", _SEAT,
-        _seats(lambda s, t, g: t in s.node.machines[g].sharing)),
+        _seats(lambda s, t, g: t in s.node.machines[g].beside.sharing)),
     Row("gemini_duty_ratio", _G, "GPU time worked / held, over turns with nobody beside it; 0 is unknown.", _SEAT,
         _seats(lambda s, t, g: s.node.machines[g].seats[t].duty.ppm / 1e6)),
     Row("gemini_memory_bytes", _G, "Bytes it holds on the GPU, credit included.", _SEAT,

@@ -208,7 +208,7 @@ class Server(Intake):
     def debt_ns(self, name: str) -> int:
         """How long it takes until a tenant has paid for what it had of any GPU before it was its."""
         now_ns = time.monotonic_ns()
-        return max(self.node.machines[gpu].debt_ns(name, now_ns) for gpu in self.node.tenants[name].gpus)
+        return max(self.node.machines[gpu].charges.debt_ns(name, now_ns) for gpu in self.node.tenants[name].gpus)
 
     def stop_tenant(self, name: str) -> None:
         """Close a tenant's sockets; its clients hear a Revoke and then find nobody."""
@@ -253,7 +253,7 @@ class Server(Intake):
         wanted = {
             machine.gpu: [seat.name for seat in machine.seats.values() if seat.members]
             for machine in self.node.machines
-            if machine.host_bound or machine.weigh_until_ns > now_ns
+            if machine.beside.host_bound or machine.charges.weigh_until_ns > now_ns
         }
         self._weighing = self.loop.create_task(self._witness.weigh(wanted))
 

@@ -13,11 +13,9 @@ PACKAGES = ("gemini", "libhook", "scheduler_backend")
 DEBTS = {
     "Api": "Client",
     "Company": "Tenure",
-    "Grants": "Limits",
     "Handovers": "Outbox",
     "Intake": "Presence",
     "Library": "Daemon",
-    "Limits": "Accounts",
     "Presence": "Handovers",
     "Residents": "Company",
     "Rows": "Sharing",

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+from scheduler_backend.core.beside import Beside
 from scheduler_backend.core.context import Context
 from scheduler_backend.core.current_grant import CurrentGrant
 from scheduler_backend.core.events import Prepare
 from scheduler_backend.core.fair_clock import FairClock
+from scheduler_backend.core.limits import Limits
 from scheduler_backend.core.policy import HANDOVER_NS, ORDERINGS, SCALE, Policy, moved_on, pick, virtual
 from scheduler_backend.core.quota import is_brief
 from scheduler_backend.core.reservation import GangReservation
@@ -37,14 +39,12 @@ class Books(Protocol):
     tenants: Tenants
     grant: CurrentGrant
     reservation: GangReservation
-    sharing: dict[str, Seat]
+    beside: Beside
+    limits: Limits
     clock: FairClock
 
-    def need_ns(self, seat: Seat) -> int: ...
     def barred(self) -> bool: ...
-    def held_up(self) -> bool: ...
     def shape_of(self, seat: Seat) -> tuple[bool, int]: ...
-    def quota_from(self, seat: Seat, contended: bool, start_ns: int) -> int: ...
 
 
 def next_order(machine: Books) -> Prepare | None:
@@ -52,7 +52,7 @@ def next_order(machine: Books) -> Prepare | None:
     holder = machine.grant.holder
     if holder is None or machine.barred() or not (machine.grant.contended or holder.state is State.CLOSING):
         return None
-    if machine.reservation.gang or holder.gang or machine.held_up():
+    if machine.reservation.gang or holder.gang or machine.beside.holds_up():
         return None
     holds = holder.with_standing(Standing.HOLDS)
     if len(holds) != 1 or holds[0].again:
@@ -69,7 +69,7 @@ def next_order(machine: Books) -> Prepare | None:
     if following is None or following.gang:
         return None
     contended, cap_ns = machine.shape_of(following)
-    quota_ns = machine.quota_from(following, contended, end_ns)
+    quota_ns = machine.limits.quota_from(following, contended, end_ns)
     margin_ns, policy = machine.policy.lease_margin_ns, machine.policy
     lease_ns = quota_ns + margin_ns if contended else max(policy.alone_lease_ns, quota_ns + margin_ns)
     waits = following.with_standing(Standing.WAITS)
@@ -88,7 +88,7 @@ def next_order(machine: Books) -> Prepare | None:
         following.resume_ns - machine.policy.resume_early_ns if following.throttled else 0,
         wanting_from_ns,
         brief=_brief(waits, cap_ns),
-        shared=bool(machine.sharing),
+        shared=bool(machine.beside.sharing),
         more=max(0, len(waits) - TOLD_AHEAD),
     )
 
@@ -137,7 +137,7 @@ def orders_behind(machine: Books, order: Prepare) -> list[Prepare]:
             first.name,
             _told_ahead(waits),
             0,
-            quota_ns := machine.quota_from(first, contended, at_ns),
+            quota_ns := machine.limits.quota_from(first, contended, at_ns),
             quota_ns + policy.lease_margin_ns,
             cap_ns,
             contended,
@@ -206,7 +206,7 @@ def _following(machine: Books, holder: Seat, end_ns: int) -> Seat | None:
     # Where its limit will bind, the holder is no rival: it would rest first.
     left_ns = end_ns - machine.context.now_ns
     left_ppm = WHOLE_PPM - holder.limit_ppm
-    if not left_ppm or holder.credit_ns - left_ns * left_ppm // WHOLE_PPM >= machine.need_ns(holder):
+    if not left_ppm or holder.credit_ns - left_ns * left_ppm // WHOLE_PPM >= machine.limits.need_ns(holder):
         rivals = [*rivals, holder]
     first, _ = pick_at(machine, holder, rivals, end_ns)
     return None if first is holder else first

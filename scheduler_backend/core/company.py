@@ -8,10 +8,10 @@ tenant runs alone until it has caught up, those that are not host-bound run with
 from __future__ import annotations
 
 from scheduler_backend.core import events as ev
+from scheduler_backend.core.beside import BUSY
 from scheduler_backend.core.moves import Admit, Close, Compete, Pause, Recall
 from scheduler_backend.core.policy import MS, ORDERINGS
 from scheduler_backend.core.seat import Seat, State
-from scheduler_backend.core.sharing import BUSY
 from scheduler_backend.core.tenure import Tenure, earliest
 
 FAVOUR_NS = 50 * MS  # after which another that lags has its turn
@@ -24,47 +24,51 @@ class Company(Tenure):
 
     def _share(self) -> int:
         """Admit, close and pause; returns when to look again (0: no need)."""
-        if not (self.host_bound or self.sharing or self.paused):
-            self.favoured, self.seeing, self.measuring = "", False, False
+        if self.beside.is_idle():
+            self.beside.favour_nobody()
+            self.beside.measuring = False
             return 0
         fresh_until_ns = self._fresh_until_ns() if self._is_allowed() else 0
-        self.measuring = fresh_until_ns <= self.context.now_ns
-        if self.measuring:
-            if self.seeing:
+        self.beside.measuring = fresh_until_ns <= self.context.now_ns
+        if self.beside.measuring:
+            if self.beside.seeing:
                 self._see_another_time()
-            self.favoured, self.seeing = "", False
-            for seat in list(self.sharing.values()):
+            self.beside.favour_nobody()
+            for seat in list(self.beside.sharing.values()):
                 if seat.state is State.SHARED:
                     self.move(seat, Close(ev.NEWCOMER))
-            for seat in list(self.paused.values()):
+            for seat in list(self.beside.paused.values()):
                 self.move(seat, Compete())
             return 0
         self._favour()
         again_ns = 0
-        for seat in list(self.sharing.values()):
+        for seat in list(self.beside.sharing.values()):
             if seat.state is not State.SHARED:
                 continue
             spent_ns = self.spent_at_ns(seat)
-            if self._stands_back(seat) or seat.name not in self.host_bound:
+            if self.beside.stands_back(seat.name) or seat.name not in self.beside.host_bound:
                 self.move(seat, Close(ev.PREEMPT))
             elif spent_ns and spent_ns <= self.context.now_ns:
                 self.move(seat, Close(ev.LIMIT))
             else:
                 again_ns = earliest(again_ns, spent_ns)
-        for seat in [*self.tenants.waiting.values(), *self.paused.values()]:
-            if seat.name not in self.host_bound:
+        for seat in [*self.tenants.waiting.values(), *self.beside.paused.values()]:
+            if seat.name not in self.beside.host_bound:
                 continue
             rested_ns = self.rested_at_ns(seat)
             again_ns = earliest(again_ns, rested_ns)
-            if not rested_ns and not self._stands_back(seat):
+            if not rested_ns and not self.beside.stands_back(seat.name):
                 self.move(seat, Admit())
                 again_ns = earliest(again_ns, self.spent_at_ns(seat))
             elif seat.state is State.WAITING:
                 self.move(seat, Pause())
         holder = self.grant.holder
-        if holder is not None and holder.state is State.HOLDING and self.favoured not in ("", BUSY, holder.name):
+        for_one = self.beside.favoured != BUSY
+        if holder is not None and holder.state is State.HOLDING and for_one and self.beside.stands_back(holder.name):
             self.move(holder, Recall(ev.PREEMPT))
-        return earliest(again_ns, earliest(fresh_until_ns, self.favoured_until_ns if self.favoured else 0))
+        return earliest(
+            again_ns, earliest(fresh_until_ns, self.beside.favoured_until_ns if self.beside.favoured else 0)
+        )
 
     def _is_allowed(self) -> bool:
         """Not while a tenant of class latency wants to run: it is let in before all others, and has the card alone. Nor
@@ -75,7 +79,7 @@ class Company(Tenure):
         if not policy.shared or not ORDERINGS[policy.ordering].shares or self.reservation.gang or self.barred():
             return False
         for seat in self.tenants.seats.values():
-            limited = self.is_limited(seat) and not (policy.shared_limits and seat.name in self.host_bound)
+            limited = seat.is_limited and not (policy.shared_limits and seat.name in self.beside.host_bound)
             limited = limited and (seat.state is not State.IDLE or seat.seen_ns >= self.context.now_ns - LIMITED_NS)
             if seat.members and (limited or seat.gang or seat.together):
                 return False
@@ -95,7 +99,7 @@ class Company(Tenure):
             if self.grant.holder is not None
             else self.tenants.waiting.values()
         )
-        return any(not seat.request_ppm and seat.name not in self.host_bound for seat in wants)
+        return any(not seat.request_ppm and seat.name not in self.beside.host_bound for seat in wants)
 
     def _active(self) -> list[Seat]:
         return [seat for seat in self.tenants.seats.values() if seat.state is not State.IDLE and seat.request_ppm]
@@ -109,9 +113,6 @@ class Company(Tenure):
         """How often each is measured: what that costs all others is the same however many they are."""
         return max(self.policy.measure_every_ns, self.policy.measure_every_ns * len(self._active()) // 2)
 
-    def _stands_back(self, seat: Seat) -> bool:
-        return self.favoured not in ("", seat.name)
-
     def _favour(self) -> None:
         """Whom the others make room for: who lags most, until it has caught up; else one that is to be seen alone. Each
         for so long at a time.
@@ -119,35 +120,39 @@ class Company(Tenure):
         lags: list[tuple[int, str]] = []
         unknown: list[tuple[int, str]] = []
         period_ns = self._period_ns()
-        waiting = [seat for seat in self.tenants.waiting.values() if seat.name in self.host_bound]
-        for seat in (*self.sharing.values(), *self.paused.values(), *waiting):
+        waiting = [seat for seat in self.tenants.waiting.values() if seat.name in self.beside.host_bound]
+        for seat in (*self.beside.sharing.values(), *self.beside.paused.values(), *waiting):
             if not self.rests(seat) and not self.rests_at_limit(seat):
                 lags.append((seat.ahead_ns, seat.name))
                 if self.speaks(seat) and not seat.quiet:  # one that does nothing just now would show nothing
                     unknown.append((seat.duty.alone_until_ns(period_ns), seat.name))
-        if any(seat.name not in self.host_bound for seat in self._active()):
+        if any(seat.name not in self.beside.host_bound for seat in self._active()):
             lags.append((self.busy_lag_ns(), BUSY))
         due_ns, alone = min(unknown, default=(self.context.now_ns, ""))
-        if self.favoured:
-            ahead_ns = next((ahead_ns for ahead_ns, name in lags if name == self.favoured), 0)
-            unseen = any(name == self.favoured and self._is_unseen(self.tenants.seats[name]) for _, name in unknown)
-            if (unseen if self.seeing else ahead_ns < 0) and self.context.now_ns < self.favoured_until_ns:
+        if self.beside.favoured:
+            ahead_ns = next((ahead_ns for ahead_ns, name in lags if name == self.beside.favoured), 0)
+            unseen = any(
+                name == self.beside.favoured and self._is_unseen(self.tenants.seats[name]) for _, name in unknown
+            )
+            if (unseen if self.beside.seeing else ahead_ns < 0) and self.context.now_ns < self.beside.favoured_until_ns:
                 return
-            if self.seeing:
+            if self.beside.seeing:
                 self._see_another_time()
-            self.favoured, self.seeing = "", False
+            self.beside.favour_nobody()
         ahead_ns, name = min(lags, default=(0, ""))
-        company = len(lags) > 1 or any(other != name for other in self.sharing)  # also one that says that it rests
+        company = len(lags) > 1 or any(
+            other != name for other in self.beside.sharing
+        )  # also one that says that it rests
         if company and ahead_ns < -self.policy.shared_lag_ns:
-            self.favoured, self.favoured_until_ns = name, self.context.now_ns + FAVOUR_NS
+            self.beside.favour(name, self.context.now_ns + FAVOUR_NS)
         elif len(lags) > 1 and due_ns < self.context.now_ns:
-            self.favoured, self.seeing, self.favoured_until_ns = alone, True, self.context.now_ns + FAVOUR_NS
+            self.beside.favour(alone, self.context.now_ns + FAVOUR_NS, seeing=True)
 
     def _see_another_time(self) -> None:
         """The one that was to be seen alone may not have been: its time was over, somebody came between, or it left. It
         has no more of the others' time for that before all are due again, or who comes and goes would have all of it.
         """
-        seat = self.tenants.seats.get(self.favoured)
+        seat = self.tenants.seats.get(self.beside.favoured)
         if seat is not None and self._is_unseen(seat):
             if seat.quiet:
                 seat.duty.put_off(self.context.now_ns)
@@ -158,4 +163,4 @@ class Company(Tenure):
         """Was the favoured one not seen alone since it is favoured? When it is due for that again does not matter: that
         is another time as others come and go, and who does so would have it begin anew each time.
         """
-        return seat.duty.measured_ns < self.favoured_until_ns - FAVOUR_NS
+        return seat.duty.measured_ns < self.beside.favoured_until_ns - FAVOUR_NS

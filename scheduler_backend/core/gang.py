@@ -259,7 +259,7 @@ class Gangs:
             first, virtual_now = pick(ready, machine.clock.virtual_now, policy, now_ns, machine.tenants.others)
             assert first is not None
             machine.clock.jump_to(virtual_now)
-            quota_ns = min(room_ns, machine.quota_from(first, True, now_ns))
+            quota_ns = min(room_ns, machine.limits.quota_from(first, True, now_ns))
             self._direct(gpu, self._mover(machine, first, quota_ns))
             return True
         until_ns = now_ns + patience_ns if patience_ns > 0 else 0
@@ -290,8 +290,8 @@ class Gangs:
         quotas = []
         for gpu in waits:
             seats[gpu].together = together
-            quotas.append(self._machines[gpu].quota_from(seats[gpu], together, self._now_ns))
-        limited = any(self._machines[gpu].is_limited(seats[gpu]) for gpu in waits)
+            quotas.append(self._machines[gpu].limits.quota_from(seats[gpu], together, self._now_ns))
+        limited = any(seats[gpu].is_limited for gpu in waits)
         quota_ns = min(quotas) if limited else max(quotas)
         gang.since_ns = -1
         gang.parts = set(waits)

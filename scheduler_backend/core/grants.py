@@ -9,14 +9,41 @@ from collections.abc import Sequence
 from typing import Final
 
 from scheduler_backend.core import events as ev
+from scheduler_backend.core.beside import Beside
+from scheduler_backend.core.charges import Charges
+from scheduler_backend.core.context import Context
+from scheduler_backend.core.current_grant import CurrentGrant
+from scheduler_backend.core.fair_clock import FairClock
 from scheduler_backend.core.limits import Limits
+from scheduler_backend.core.message_delay import MessageDelay
+from scheduler_backend.core.moves import Epochs
+from scheduler_backend.core.plan import HandoverPlan
+from scheduler_backend.core.policy import Policy
+from scheduler_backend.core.reservation import GangReservation
+from scheduler_backend.core.restart import RestartBarrier
 from scheduler_backend.core.seat import Member, Seat, Standing
+from scheduler_backend.core.tenants import Tenants
 
 JOINS_MOST: Final = 8  # of one contended grant; each costs two messages, and a tenant has 1000 a second
 
 
-class Grants(Limits):
+class Grants:
     """Grants and the places of tenants."""
+
+    def __init__(self, gpu: int, policy: Policy, epochs: Epochs, now_ns: int = 0) -> None:
+        self.policy = policy
+        self.context = Context(gpu, policy, epochs, now_ns)
+        self.tenants = Tenants(policy)
+        self.clock = FairClock(policy, self.tenants)
+        self.grant = CurrentGrant(self.context)
+        self.delay = MessageDelay(policy)
+        self.restart = RestartBarrier()
+        self.plan = HandoverPlan(gpu, epochs)
+        self.reservation = GangReservation()
+        self.beside = Beside()
+        self.charges = Charges(self.context, self.tenants, self.clock, self.grant, self.delay)
+        self.limits = Limits(self.context, self.tenants, self.clock, self.grant)
+        self.busy_ahead_ns = 0  # as Seat.ahead_ns, of all that are not host-bound together (sharing.py)
 
     # --- the grant --------------------------------------------------------------------------------------------------
     def shape_of(self, seat: Seat) -> tuple[bool, int]:
@@ -52,7 +79,7 @@ class Grants(Limits):
         left_ns, cap_ns = self.policy.valve_ns, self.grant.cap_ns
         if not admitted:
             left_ns, cap_ns = self.grant.part_of(member, self.grant.quota_until_ns - self.context.now_ns, ends, among)
-        shared = bool(self.sharing)
+        shared = bool(self.beside.sharing)
         self.context.do(
             ev.Grant(member.client, self.context.gpu, self.grant.epoch, left_ns, lease_ns, cap_ns, ends, joined, shared)
         )
@@ -81,7 +108,7 @@ class Grants(Limits):
         left_ns = 0 if closing else max(0, self.grant.quota_until_ns - self.context.now_ns)
         left_ns, cap_ns = self.grant.part_of(member, left_ns, ends, self.grant.holding())
         member.lease_until_ns = self.context.now_ns + lease_ns
-        shared = bool(self.sharing)
+        shared = bool(self.beside.sharing)
         self.context.do(
             ev.Extend(member.client, self.context.gpu, self.grant.epoch, left_ns, lease_ns, cap_ns, ends, shared)
         )
@@ -95,11 +122,11 @@ class Grants(Limits):
 
     def _wait(self, seat: Seat) -> None:
         self.tenants.wait(seat, self.context.now_ns)
-        self._throttle(seat)
+        self.limits.throttle(seat)
 
     def _rest(self, seat: Seat) -> None:
         self.tenants.rest(seat, self.context.now_ns)
-        self.paused.pop(seat.name, None)
+        self.beside.paused.pop(seat.name, None)
 
     def _after_hold(self, seat: Seat) -> None:
         """A process of the holder stopped holding; if it was the last, the grant is over."""
@@ -107,8 +134,8 @@ class Grants(Limits):
             return
         held_ns = seat.held_ns = self.grant.charged_ns
         if seat.jumped:
-            self._charge_jump(seat)
-        self._charge_use(seat, self.grant.reported_ns)
+            self.charges.charge_jump(seat)
+        self.charges.charge_use(seat, self.grant.reported_ns)
         overuse_ns = max(0, self.context.now_ns - self.grant.quota_until_ns - self.grant.hop_ns)
         self.context.do(ev.Page(seat.name, self.context.gpu, 0))
         self.context.do(
@@ -127,7 +154,7 @@ class Grants(Limits):
             self._wait(seat)
         else:
             self._rest(seat)
-            self._throttle(seat)
+            self.limits.throttle(seat)
 
     def barred(self) -> bool:
         """May nothing be granted, for those of before a restart have not been heard?"""

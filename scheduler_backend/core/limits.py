@@ -5,16 +5,26 @@ The bucket itself stands in seat.py; here is how deep it is and how much must be
 
 from __future__ import annotations
 
-from scheduler_backend.core.accounts import Accounts
+from scheduler_backend.core.context import Context
+from scheduler_backend.core.current_grant import CurrentGrant
+from scheduler_backend.core.fair_clock import FairClock
 from scheduler_backend.core.policy import virtual
 from scheduler_backend.core.seat import Seat, State
 from scheduler_backend.core.tenant import WHOLE_PPM
+from scheduler_backend.core.tenants import Tenants
 
 
-class Limits(Accounts):
-    """Rests and quotas."""
+class Limits:
+    """Of one GPU: rests and quotas. Writes the buckets of the tenants' seats, and whether they rest."""
 
-    def _bucket(self, seat: Seat) -> tuple[int, int]:
+    def __init__(self, context: Context, tenants: Tenants, clock: FairClock, grant: CurrentGrant) -> None:
+        self.context = context
+        self.policy = context.policy
+        self.tenants = tenants
+        self.clock = clock
+        self.grant = grant
+
+    def bucket(self, seat: Seat) -> tuple[int, int]:
         """Depth of its bucket, and how much must be in it before a throttled tenant may run again.
 
         Beside others: who idles may save one quota; who waits a tenth more, or a wait would cost it its share, and
@@ -34,16 +44,16 @@ class Limits(Accounts):
 
     def need_ns(self, seat: Seat) -> int:
         """What must be in its bucket for it to go on."""
-        return self._bucket(seat)[1]
+        return self.bucket(seat)[1]
 
-    def _throttle(self, seat: Seat) -> None:
+    def throttle(self, seat: Seat) -> None:
         """Decide anew whether the tenant must rest."""
         if seat.limit_ppm >= WHOLE_PPM:
             if seat.throttled:
                 seat.wait_from(self.context.now_ns)
             seat.throttled, seat.resume_ns = False, 0
             return
-        depth_ns, need_ns = self._bucket(seat)
+        depth_ns, need_ns = self.bucket(seat)
         seat.fill(self.context.now_ns, depth_ns)
         # Grants are made to end when somebody has rested enough, and drain a little before their end: then is enough.
         early = self.policy.resume_early_ns * seat.limit_ppm if seat.throttled else 0
@@ -56,7 +66,7 @@ class Limits(Accounts):
         if not rested:
             seat.wait_from(seat.resume_ns)
 
-    def _hold_back(self) -> None:
+    def hold_back(self) -> None:
         """A hand-over is nobody's time: beside others a limit is a part of the time that is held, as a share is. So
         nothing flows into the buckets meanwhile. Who paid for his own hand-overs instead paid for more than his part of
         them where his turns are short, or where turns alternate with those of one that owns more.
@@ -69,16 +79,16 @@ class Limits(Accounts):
         """The quota of a grant that begins then: its bursts, what its limit allows, until who rests at one is back."""
         quota_ns = seat.quota_ns
         if seat.limit_ppm < WHOLE_PPM:
-            depth_ns = self._bucket(seat)[0]
+            depth_ns = self.bucket(seat)[0]
             if not contended:
                 quota_ns = depth_ns
             filled = seat.credit + max(0, start_ns - seat.filled_ns) * seat.limit_ppm
             quota_ns = min(quota_ns, max(1, min(depth_ns, filled // WHOLE_PPM)))
         elif not contended:
             quota_ns = self.policy.alone_quota_ns
-        return self._until_resumed(seat, quota_ns, start_ns)
+        return self.until_resumed(seat, quota_ns, start_ns)
 
-    def _until_resumed(self, seat: Seat, quota_ns: int, start_ns: int) -> int:
+    def until_resumed(self, seat: Seat, quota_ns: int, start_ns: int) -> int:
         """No longer than until a tenant has rested enough at its limit that would come then: a wait could cost it its
         share. Half a quota at least, for its bucket has room for so much of a wait: cut to the shortest quota, grants
         cut each other short in turn, and hand-overs took three times as much of the card. One that would have to wait

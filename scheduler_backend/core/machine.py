@@ -28,11 +28,11 @@ from typing import Any
 
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.ahead import next_order, orders_behind
+from scheduler_backend.core.beside import BUSY
 from scheduler_backend.core.moves import Drained, Take
 from scheduler_backend.core.policy import moved_on, pick
 from scheduler_backend.core.residents import Residents
 from scheduler_backend.core.seat import Seat, Standing, State
-from scheduler_backend.core.sharing import BUSY
 from scheduler_backend.core.tenant import WHOLE_PPM
 from scheduler_backend.core.tenure import earliest
 
@@ -46,7 +46,7 @@ class TokenMachine(Residents):
         actions = self.context.begin()
         now_ns = max(now_ns, self.context.now_ns)
         self._meter(now_ns)
-        self._advance(now_ns)
+        self.charges.advance(now_ns, self.beside.sharing)
         kind = type(event)
         if kind is ev.TokenAsked or kind is ev.TokenReturned or kind is ev.TokenRenewed or kind is ev.Used:
             self._message(event)
@@ -73,7 +73,7 @@ class TokenMachine(Residents):
         actions = self.context.begin()
         now_ns = max(now_ns, self.context.now_ns)
         self._meter(now_ns)
-        self._advance(now_ns)
+        self.charges.advance(now_ns, self.beside.sharing)
         do()
         self._settle()
         return actions
@@ -88,7 +88,7 @@ class TokenMachine(Residents):
         member = seat.members[event.client]
         seat.seen_ns = member.heard_ns = self.context.now_ns
         if member.standing is Standing.STRAY and not (kind is ev.TokenReturned and event.epoch == member.epoch):
-            self._charge_stray(seat, member, 0, 0)  # a Return of its epoch says more
+            self.charges.charge_stray(seat, member, 0, 0)  # a Return of its epoch says more
         if kind is ev.TokenAsked or kind is ev.TokenReturned:
             seat.observe(member, event.burst_ns, event.gap_ns)
         self.move(seat, event)
@@ -98,16 +98,16 @@ class TokenMachine(Residents):
         """The next holder, preemption, prolongation; then when to come back."""
         for seat in self.tenants.waiting.values():
             if seat.throttled and seat.resume_ns - self.policy.resume_early_ns <= self.context.now_ns:
-                self._throttle(seat)
+                self.limits.throttle(seat)
         wake_ns = self._share()
         self.reservation.nominee = None
-        if self.grant.holder is None and not self.reservation.gang and not self.barred() and not self.held_up():
+        if self.grant.holder is None and not self.reservation.gang and not self.barred() and not self.beside.holds_up():
             ready = [
                 seat
                 for seat in self.tenants.waiting.values()
                 if not seat.throttled and seat.name not in self.reservation.passed
             ]
-            if self.sharing:  # best effort runs when nobody else can
+            if self.beside.sharing:  # best effort runs when nobody else can
                 ready = [seat for seat in ready if seat.request_ppm]
             if ready:
                 first, virtual_now = pick(
@@ -131,7 +131,7 @@ class TokenMachine(Residents):
             for seat in self.tenants.waiting.values():
                 wake_ns = earliest(wake_ns, seat.resume_ns)
             wake_ns = earliest(wake_ns, self.reservation.until_ns)
-        if self.sharing:
+        if self.beside.sharing:
             wake_ns = earliest(wake_ns, self._deadline_shared())
         self._prepare()
         self.context.do(ev.WakeAt(wake_ns))
@@ -148,7 +148,7 @@ class TokenMachine(Residents):
         assert self.grant.holder is not None
         for seat in self.tenants.waiting.values():
             if seat.throttled and seat.resume_ns - self.policy.resume_early_ns <= self.context.now_ns:
-                self._throttle(seat)
+                self.limits.throttle(seat)
         holder = self.grant.holder
         self.move(holder, Drained())
         ready = self.tenants.ready()
@@ -207,6 +207,8 @@ class TokenMachine(Residents):
             self.tenants,
             self.clock,
             self.grant,
+            self.charges,
+            self.beside,
             self.delay,
             self.restart,
             self.reservation,
@@ -226,8 +228,10 @@ class TokenMachine(Residents):
             )
             epoch = seat.shared_epoch if shares else self.grant.epoch
             assert all(member.epoch == epoch for member in holds), f"{seat.name} holds an old epoch"
-            assert (seat.name in self.sharing) == shares, f"{seat.name} is not where it runs beside others"
-            assert (seat.name in self.paused) == (seat.state is State.PAUSED), f"{seat.name} is not where it pauses"
+            assert (seat.name in self.beside.sharing) == shares, f"{seat.name} is not where it runs beside others"
+            assert (seat.name in self.beside.paused) == (seat.state is State.PAUSED), (
+                f"{seat.name} is not where it pauses"
+            )
             assert (seat.name in self.tenants.waiting) == (seat.state is State.WAITING), (
                 f"{seat.name} is not where it waits"
             )
@@ -241,16 +245,17 @@ class TokenMachine(Residents):
         assert sum(seat.request_ppm for seat in self.tenants.seats.values()) <= WHOLE_PPM, (
             "more is promised than there is"
         )
-        beside = self.favoured in ("", BUSY) or self.favoured in self.sharing or self.favoured in self.paused
-        assert beside, f"others make room for {self.favoured}, which is not there"
+        beside = self.beside
+        there = beside.favoured in ("", BUSY) or beside.favoured in beside.sharing or beside.favoured in beside.paused
+        assert there, f"others make room for {beside.favoured}, which is not there"
         if self.grant.holder is None and not self.restart.unheard:
             idle = bool(self.reservation.gang) or all(
                 seat.throttled or seat.gang for seat in self.tenants.waiting.values()
             )
             idle = (
                 idle
-                or self.held_up()
-                or (bool(self.sharing) and not any(s.request_ppm for s in self.tenants.waiting.values()))
+                or self.beside.holds_up()
+                or (bool(self.beside.sharing) and not any(s.request_ppm for s in self.tenants.waiting.values()))
             )
             assert idle, "the token is idle and somebody may run"
 

@@ -36,13 +36,13 @@ class Residents(Company):
         spec: TenantSpec = event.spec
         seat = self.tenants.seats[spec.name]
         if seat.limit_ppm < WHOLE_PPM:
-            seat.fill(self.context.now_ns, self._bucket(seat)[0])
+            seat.fill(self.context.now_ns, self.limits.bucket(seat)[0])
         seat.filled_ns = self.context.now_ns
         seat.best_effort = not spec.request_ppm
         seat.limit_ppm, seat.latency = spec.limit_ppm, spec.latency
         if spec.request_ppm:  # else its weight follows, with all others' (_share_free)
             self._weigh(seat, spec.request_ppm)
-        self._throttle(seat)
+        self.limits.throttle(seat)
         if (
             self.grant.holder is seat
             and seat.state is State.HOLDING
@@ -54,7 +54,7 @@ class Residents(Company):
     def _tenant_removed(self, event: ev.TenantRemoved) -> None:
         seat = self.tenants.remove(event.name)
         self.delay.forget(event.name)
-        self.host_bound.discard(event.name)
+        self.beside.forget(event.name)
         for client in list(seat.members):
             self.context.do(ev.Revoke(client, self.context.gpu, seat.members[client].epoch, ev.SHUTDOWN))
             self._client_died(ev.ClientDied(client))
@@ -65,7 +65,7 @@ class Residents(Company):
         known = seat.members.get(event.client)
         seat.seen_ns = self.context.now_ns
         if known is not None and known.standing is Standing.STRAY and known.epoch == epoch:
-            self._charge_stray(seat, known, 0, 0)
+            self.charges.charge_stray(seat, known, 0, 0)
             self.context.do(ev.Revoke(event.client, self.context.gpu, epoch, ev.LEASE))
             return
         if known is not None and not (known.standing is Standing.HOLDS and known.epoch == epoch):
@@ -92,7 +92,7 @@ class Residents(Company):
             self.restart.hear(event.client)
         for other in self.tenants.waiting.values():
             if other.throttled:
-                self._throttle(other)  # beside others the pace is another
+                self.limits.throttle(other)  # beside others the pace is another
         holder = self.grant.holder
         if holder is not None and holder is not seat and holder.state is State.HOLDING and not self.grant.contended:
             self._shape(holder)  # a newcomer must not wait for a long queue of kernels
@@ -107,7 +107,7 @@ class Residents(Company):
             seat.returning = False
             member = seat.members[event.client]
             if member.standing is Standing.STRAY:
-                self._charge_stray(seat, member, 0, 0)
+                self.charges.charge_stray(seat, member, 0, 0)
             if member.standing is not Standing.HOLDS and seat.state not in (State.IDLE, State.WAITING, State.PAUSED):
                 del seat.members[event.client]
             else:

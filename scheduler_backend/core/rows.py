@@ -119,7 +119,7 @@ class Rows(Sharing):
         self.grant.report(event.busy_ns, event.launches)
         self._measure(seat, event, self.context.now_ns - member.granted_ns)
         self._use_rest(seat, member, event, self.context.now_ns - self.grant.granted_ns)
-        self._measure_hop(seat, self.context.now_ns - member.granted_ns, event)
+        self.charges.measure_delay(seat, self.context.now_ns - member.granted_ns, event)
         member.standing = Standing.WAITS if event.want_more or member.asks_again else Standing.QUIET
         member.asks_again = False
         self._after_hold(seat)
@@ -130,7 +130,7 @@ class Rows(Sharing):
         """the grant was over already: charge what it reports; its wish counts"""
         member = seat.members[event.client]
         if member.standing is Standing.STRAY and member.epoch == event.epoch:
-            self._charge_stray(seat, member, event.busy_ns, event.held_ns)
+            self.charges.charge_stray(seat, member, event.busy_ns, event.held_ns)
             member.standing = Standing.QUIET
             self.restart.hear(event.client)
         elif member.epoch == event.epoch and event.launches:  # what was not known when its grant was charged
@@ -138,10 +138,10 @@ class Rows(Sharing):
         if member.epoch == event.epoch and member.span_ns:
             self._measure(seat, event, member.span_ns)
             self._use_rest(seat, member, event, member.span_ns)
-            self._measure_hop(seat, member.span_ns, event)
-            self._charge_use(seat, event.busy_ns)
+            self.charges.measure_delay(seat, member.span_ns, event)
+            self.charges.charge_use(seat, event.busy_ns)
             if seat.state is State.WAITING:
-                self._throttle(seat)
+                self.limits.throttle(seat)
             member.span_ns = 0
         returning, seat.returning = seat.returning, False
         if event.want_more and member.standing in (Standing.QUIET, Standing.STRAY):
@@ -199,16 +199,16 @@ class Rows(Sharing):
         """it is next"""
         now_ns = self.context.now_ns
         if seat.limit_ppm < WHOLE_PPM:
-            seat.fill(now_ns, self._bucket(seat)[0])
+            seat.fill(now_ns, self.limits.bucket(seat)[0])
         del self.tenants.waiting[seat.name]
         epoch = event.epoch or self.context.epochs.take()
-        seat.alone_epoch = 0 if self.sharing else epoch
+        seat.alone_epoch = 0 if self.beside.sharing else epoch
         seat.counted_ns = 0
         contended = self._shape(seat)
-        quota_ns = event.quota_ns or self.quota_from(seat, contended, now_ns)
+        quota_ns = event.quota_ns or self.limits.quota_from(seat, contended, now_ns)
         self.grant.begin(seat, epoch, quota_ns, self.delay.uncharged_ns(seat.name, quota_ns, seat.held_ns, contended))
         if contended and self.tenants.is_full():
-            self._hold_back()
+            self.limits.hold_back()
         seat.woken = False
         seat.state = State.HOLDING
         self.context.do(ev.Page(seat.name, self.context.gpu, self.grant.epoch))

@@ -144,6 +144,11 @@ class Seat:
         return self.request_ppm or WHOLE_PPM
 
     @property
+    def is_limited(self) -> bool:
+        """Has it a limit below the whole?"""
+        return self.limit_ppm < WHOLE_PPM
+
+    @property
     def quota_ns(self) -> int:
         """What it would be granted while others may come, before its limit is looked at."""
         policy = self.policy

@@ -24,7 +24,6 @@ from __future__ import annotations
 from typing import Any
 
 from scheduler_backend.core import events as ev
-from scheduler_backend.core.accounts import WEIGH_NS
 from scheduler_backend.core.grants import Grants
 from scheduler_backend.core.moves import Admit, Close, Compete, Pause
 from scheduler_backend.core.policy import MS, virtual
@@ -35,7 +34,6 @@ QUIET_NS = 25 * MS  # without a word of use for so long its program rests, and i
 COMPANY_CAME = -1  # in the place of Seat.alone_epoch: it was alone when its grant began
 ALONE_LEAST_NS = 5 * MS  # between two words that say what it uses alone; they come each 10 ms
 STALL_NS = 50 * MS  # of a time without events, no more is counted: the daemon itself stood still
-BUSY = "*"  # in the place of a tenant's name, which it cannot be: all that are not host-bound
 
 
 class Sharing(Grants):
@@ -44,7 +42,7 @@ class Sharing(Grants):
     # --- accounts ---------------------------------------------------------------------------------------------------
     def rests(self, seat: Seat) -> bool:
         """Does it run beside others and has used nothing lately? It says so, or it may not know how to."""
-        if seat.name not in self.sharing or self.context.now_ns - seat.reported_ns <= QUIET_NS:
+        if seat.name not in self.beside.sharing or self.context.now_ns - seat.reported_ns <= QUIET_NS:
             return False
         return self.speaks(seat)
 
@@ -53,20 +51,18 @@ class Sharing(Grants):
         """Has one of its processes said what it uses, under its grant beside others?"""
         return any(member.base_ns >= 0 for member in seat.with_standing(Standing.HOLDS))
 
-    def held_up(self) -> bool:
-        """May nobody take the free token: one runs alone without it, or those that run beside others still drain?"""
-        return self.favoured not in ("", BUSY) or (self.measuring and bool(self.sharing))
-
     def _meter(self, now_ns: int) -> None:
         """Each is owed its part of the time since the last event, while somebody runs beside others."""
         span_ns = min(now_ns - self.context.now_ns, STALL_NS)
-        alone = self._alone()
+        alone = self.beside.alone(self.grant.holder)
         if alone is not None and span_ns > 0:
             alone.metered_ns += now_ns - self.context.now_ns
             alone.counted_ns += now_ns - self.context.now_ns
-        if span_ns <= 0 or self.seeing:
+        if span_ns <= 0 or self.beside.seeing:
             return  # to see one alone is nobody's time, or the others would be owed it and run alone in their turn
-        if not (self.sharing or self.paused) and (self.grant.holder is None or not self.host_bound):
+        if not (self.beside.sharing or self.beside.paused) and (
+            self.grant.holder is None or not self.beside.host_bound
+        ):
             return  # in turns what lies between two of them is nobody's
         whole_ppm = busy_ppm = 0
         bound: list[Seat] = []
@@ -74,7 +70,7 @@ class Sharing(Grants):
         for seat in self.tenants.seats.values():
             if seat.state is State.IDLE or not seat.request_ppm:
                 continue
-            if seat.name not in self.host_bound:
+            if seat.name not in self.beside.host_bound:
                 busy.append(seat)
                 busy_ppm += seat.request_ppm
             elif self.rests(seat) or self.rests_at_limit(seat):
@@ -94,7 +90,7 @@ class Sharing(Grants):
         if not busy:
             self.busy_ahead_ns = 0
             return
-        got_ns = span_ns if alone is not None and alone.name not in self.host_bound else 0
+        got_ns = span_ns if alone is not None and alone.name not in self.beside.host_bound else 0
         ahead_ns = self.busy_ahead_ns + got_ns - span_ns * busy_ppm // whole_ppm
         self.busy_ahead_ns = self._within(ahead_ns, part_ppm=busy_ppm * WHOLE_PPM // most_ppm)
 
@@ -110,17 +106,9 @@ class Sharing(Grants):
                 *self.tenants.waiting.values(),
                 *([self.grant.holder] if self.grant.holder is not None else []),
             )
-            if seat.request_ppm and seat.name not in self.host_bound
+            if seat.request_ppm and seat.name not in self.beside.host_bound
         ]
         return min([self.busy_ahead_ns, *lags])
-
-    def _alone(self) -> Seat | None:
-        """Who has the card alone, so that what it got is the time itself, whatever it says."""
-        if not self.sharing:
-            return self.grant.holder
-        if self.grant.holder is not None or len(self.sharing) > 1:
-            return None
-        return next(iter(self.sharing.values()))
 
     def _within(self, ahead_ns: int, turn_ns: int = 0, part_ppm: int = WHOLE_PPM) -> int:
         """No surplus is paid back, and no lag is remembered for long; but that of a turn, where it comes in turns.
@@ -139,8 +127,8 @@ class Sharing(Grants):
         if used_ns > 0:
             seat.used_ns += used_ns
             seat.reported_ns = self.context.now_ns
-        if self.is_limited(seat):
-            depth_ns = self._bucket(seat)[0]
+        if seat.is_limited:
+            depth_ns = self.limits.bucket(seat)[0]
             seat.fill(max(seat.filled_ns, self.context.now_ns - QUIET_NS), depth_ns)
             seat.drain(max(0, used_ns))  # it was used while the bucket filled, so what flowed in lately had room
             seat.fill(self.context.now_ns, depth_ns)
@@ -152,9 +140,9 @@ class Sharing(Grants):
 
     def rested_at_ns(self, seat: Seat) -> int:
         """When there is enough in the bucket to run beside others, for one that found it empty; 0: now."""
-        if not self.is_limited(seat):
+        if not seat.is_limited:
             return 0
-        depth_ns, need_ns = self._bucket(seat)
+        depth_ns, need_ns = self.limits.bucket(seat)
         seat.fill(self.context.now_ns, depth_ns)
         seat.spent = seat.spent or seat.credit <= 0
         at_ns = seat.full_enough_ns(need_ns)
@@ -166,7 +154,7 @@ class Sharing(Grants):
     def spent_at_ns(self, seat: Seat) -> int:
         """When the bucket of one that runs beside others is empty, if it goes on as it does alone; 0: never."""
         above_ppm = seat.duty.ppm - seat.limit_ppm
-        if not self.is_limited(seat) or (above_ppm <= 0 and seat.credit > 0):
+        if not seat.is_limited or (above_ppm <= 0 and seat.credit > 0):
             return 0
         return seat.filled_ns + max(0, seat.credit) // max(1, above_ppm)
 
@@ -178,7 +166,7 @@ class Sharing(Grants):
         """What the holder used while others ran beside it: no more than its turn took, for it is counted as what all
         got that are not host-bound.
         """
-        if seat.name not in self.host_bound:
+        if seat.name not in self.beside.host_bound:
             got_ns = min(max(got_ns, used_ns), max(0, held_ns - seat.counted_ns))
             seat.counted_ns += got_ns
             self.busy_ahead_ns = self._within(self.busy_ahead_ns + got_ns)
@@ -199,7 +187,7 @@ class Sharing(Grants):
         """
         several = max(1, len(seat.with_standing(Standing.HOLDS)))
         alone_ns = min(self.context.now_ns - member.used_at_ns, seat.metered_ns - member.metered_ns)
-        used_alone_ns = alone_ns * seat.duty.ppm // WHOLE_PPM if seat.name in self.host_bound else alone_ns
+        used_alone_ns = alone_ns * seat.duty.ppm // WHOLE_PPM if seat.name in self.beside.host_bound else alone_ns
         return max(0, used_ns - used_alone_ns // several), max(0, free_ns - alone_ns) // several
 
     def _used_since(self, seat: Seat, event: ev.Used) -> tuple[int, int, int]:
@@ -215,7 +203,7 @@ class Sharing(Grants):
         used_ns = max(0, event.busy_ns - member.base_ns - member.used_ns)
         free_ns = self.context.now_ns - member.used_at_ns - max(0, event.waited_ns - member.waited_ns)
         beside = self._beside(seat, member, used_ns, 0 if first or not used_ns else max(0, free_ns))
-        if seat.name in self.host_bound and not first:
+        if seat.name in self.beside.host_bound and not first:
             self._idle(seat, member, used_ns, free_ns)
         member.used_ns += used_ns
         member.waited_ns, member.used_at_ns, member.metered_ns = event.waited_ns, self.context.now_ns, seat.metered_ns
@@ -250,19 +238,17 @@ class Sharing(Grants):
         if seat is None:
             return
         for member in seat.with_standing(Standing.STRAY):
-            self._charge_stray(seat, member, 0, 0)
-        total_ns = self.usage_ns(seat.name, self.context.now_ns)[0] + seat.stray_ns - seat.unused_ns
+            self.charges.charge_stray(seat, member, 0, 0)
+        total_ns = self.charges.usage_ns(seat.name, self.context.now_ns)[0] + seat.stray_ns - seat.unused_ns
         seat.duty.weigh(event.card_ns, total_ns - seat.weighed_ns, event.span_ns)
         seat.weighed_ns = total_ns
         self._sort(seat)
 
     def _sort(self, seat: Seat) -> None:
         """Its duty may have changed."""
+        self.beside.sort(seat)
         if seat.duty.host_bound:
-            self.host_bound.add(seat.name)
-            self.weigh_until_ns = self.context.now_ns + WEIGH_NS
-        else:
-            self.host_bound.discard(seat.name)
+            self.charges.weigh()
 
     # --- grants -----------------------------------------------------------------------------------------------------
     def _cap_shared_ns(self) -> int:
@@ -271,7 +257,7 @@ class Sharing(Grants):
         """
         if not self.tenants.has_latency(self.context.now_ns):
             return self.policy.cap_shared_ns
-        return self.policy.cap_ns if len(self.sharing) > 1 else self.policy.cap_prompt_ns
+        return self.policy.cap_ns if len(self.beside.sharing) > 1 else self.policy.cap_prompt_ns
 
     def _grant_shared(self, seat: Seat, member: Member, *, joined: bool, admitted: bool = False) -> None:
         """`admitted`: the grant is to be over, and it is let in for a sibling that does not drain."""
@@ -329,8 +315,8 @@ class Sharing(Grants):
                 seat.shared_launches,
             )
         )
-        del self.sharing[seat.name]
-        if not self.sharing and self.grant.holder is None:
+        self.beside.leave(seat)
+        if not self.beside.sharing and self.grant.holder is None:
             self.grant.free_since_ns = self.context.now_ns
         self._come_to_turns(seat)
         seat.steady = max(seat.steady, self.clock.steady)
@@ -361,9 +347,8 @@ class Sharing(Grants):
         if seat.state is State.WAITING:
             self._leave_turns(seat)
         self.tenants.waiting.pop(seat.name, None)
-        self.paused.pop(seat.name, None)
         seat.spent = False
-        self.sharing[seat.name] = seat
+        self.beside.enter(seat)
         if self.grant.holder is not None and self.grant.holder.alone_epoch > 0:
             self.grant.holder.alone_epoch = COMPANY_CAME
             for member in self.grant.holder.with_standing(Standing.HOLDS):
@@ -379,10 +364,10 @@ class Sharing(Grants):
         self.context.do(ev.Page(seat.name, self.context.gpu, seat.shared_epoch))
         for member in seat.with_standing(Standing.WAITS):
             self._grant_shared(seat, member, joined=False)
-        if len(self.sharing) == 2 and self.tenants.has_latency(
+        if len(self.beside.sharing) == 2 and self.tenants.has_latency(
             self.context.now_ns
         ):  # the other's cap was that of one alone
-            for other in self.sharing.values():
+            for other in self.beside.sharing.values():
                 if other is not seat and other.state is State.SHARED:
                     for member in other.with_standing(Standing.HOLDS):
                         self._extend_shared(other, member)
@@ -403,12 +388,12 @@ class Sharing(Grants):
         """it would run beside others, but one of them lags, or it rests at its limit"""
         self._leave_turns(seat)
         del self.tenants.waiting[seat.name]
-        self.paused[seat.name] = seat
+        self.beside.paused[seat.name] = seat
         seat.state = State.PAUSED
 
     def _compete(self, seat: Seat, event: Compete) -> None:
         """all have turns again"""
-        del self.paused[seat.name]
+        del self.beside.paused[seat.name]
         self._come_to_turns(seat)
         self._wait(seat)
 
@@ -430,7 +415,7 @@ class Sharing(Grants):
     def _used(self, seat: Seat, event: ev.Used) -> None:
         """it says what it used"""
         member = seat.members[event.client]
-        since_ns, alone = member.used_at_ns, seat is self._alone()
+        since_ns, alone = member.used_at_ns, seat is self.beside.alone(self.grant.holder)
         whole = seat.metered_ns - member.metered_ns >= self.context.now_ns - since_ns  # nobody came and went in between
         used_ns, beside_ns, got_ns = self._used_since(seat, event)
         if alone and member.alone and whole and self.context.now_ns - since_ns >= ALONE_LEAST_NS:

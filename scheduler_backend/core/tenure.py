@@ -25,7 +25,7 @@ class Tenure(Rows):
     # --- leases -----------------------------------------------------------------------------------------------------
     def _lapse_leases(self) -> None:
         holder, now_ns = self.grant.holder, self.context.now_ns
-        for seat in list(self.sharing.values()):
+        for seat in list(self.beside.sharing.values()):
             overrun_ns = seat.shared_closing_ns + self.policy.overrun_ns
             for member in seat.with_standing(Standing.HOLDS):
                 if member.lease_until_ns <= now_ns:
@@ -48,7 +48,7 @@ class Tenure(Rows):
     def _deadline_shared(self) -> int:
         """The same of those that run beside others; 0: there are none."""
         at_ns = 0
-        for seat in self.sharing.values():
+        for seat in self.beside.sharing.values():
             if seat.state is State.LEAVING:
                 at_ns = earliest(at_ns, seat.shared_closing_ns + self.policy.overrun_ns)
             for member in seat.with_standing(Standing.HOLDS):
@@ -155,7 +155,7 @@ class Tenure(Rows):
         if again is not holder:
             return 0
         self.clock.jump_to(self.clock.virtual_now + jump)
-        self.move(holder, Prolong(self._until_resumed(holder, quota_ns, self.grant.quota_until_ns)))
+        self.move(holder, Prolong(self.limits.until_resumed(holder, quota_ns, self.grant.quota_until_ns)))
         return self.grant.quota_until_ns - self.grant.lead_ns
 
     def _surely_next(self, holder: Seat) -> bool:

@@ -137,10 +137,10 @@ class AnyOrder(RuleBasedStateMachine):
         for spec in self.node.tenants.values():
             for gpu in spec.gpus:
                 machine = self.node.machines[gpu]
-                holds = spec.name in machine.sharing or (
+                holds = spec.name in machine.beside.sharing or (
                     machine.holder is not None and machine.holder.name == spec.name
                 )
-                AnyOrder.beside += len(machine.sharing)
+                AnyOrder.beside += len(machine.beside.sharing)
                 assert bool(self.pages.get((spec.name, gpu), 0)) == holds, "the page shows what is true"
 
     def any_client(self, data: st.DataObject) -> Client:

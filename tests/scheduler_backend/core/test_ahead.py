@@ -217,7 +217,7 @@ def test_one_that_comes_by_an_order_before_its_bucket_is_full_enough_has_rested_
     bench.ask(2)
     a = bench.machine.seats["a"]
     bench.at(9).do(ev.Tick())
-    a.credit, a.filled_ns = bench.machine.need_ns(a) * 1_000_000 - 4 * MS * a.limit_ppm, bench.now_ns
+    a.credit, a.filled_ns = bench.machine.limits.need_ns(a) * 1_000_000 - 4 * MS * a.limit_ppm, bench.now_ns
     bench.back(1, more=True)
     order = bench.machine.prepared
     assert order is not None

@@ -97,7 +97,7 @@ def test_who_strayed_and_wants_more_joins_what_its_tenant_has_beside_others():
 def test_beside_a_tenant_of_many_processes_all_have_turns():
     world = with_processes(PROCESSES_MOST + 1, "many", 0.5, 0.5, ("a", 0.5, 0.45))
     world.go(1000)
-    assert not world.machine.sharing
+    assert not world.machine.beside.sharing
     world.do(ev.ClientDied(1))
     del world.programs[1]
     world.until({"a": State.SHARED, "many": State.SHARED})
@@ -128,7 +128,7 @@ def test_what_was_used_in_a_turn_that_was_handed_on_without_asking_counts_with_i
         world.go(0.5)
         assert world.now_ns < until_ns
         holder, order = machine.holder, machine.prepared
-        if holder is None or order is None or not machine.sharing or world.now_ns < order.wanting_from_ns:
+        if holder is None or order is None or not machine.beside.sharing or world.now_ns < order.wanting_from_ns:
             continue
         program = next(program for program in world.programs.values() if program.name == holder.name)
         if holder.alone_epoch == 0 and machine.busy_ahead_ns < 0 and holder.members[program.number].base_ns >= 0:

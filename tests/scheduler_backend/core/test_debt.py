@@ -51,7 +51,7 @@ class Anew:
             held_ns = world.now_ns - program.granted_ns
             world.do(ev.TokenReturned(self._number, 0, epoch, True, busy_ns=held_ns, launches=1, held_ns=held_ns))
         if world.now_ns >= self._born_ns + EVERY_MS * MS:
-            self._paid_ns = world.now_ns + world.machine.debt_ns("x", world.now_ns)
+            self._paid_ns = world.now_ns + world.machine.charges.debt_ns("x", world.now_ns)
             world.do(ev.TenantRemoved("x"))
             self._had, self._program = self.had_ns, None
             del world.programs[self._number]
@@ -77,4 +77,4 @@ def test_one_that_has_the_card_to_itself_owes_nothing() -> None:
         if program.name == "b":
             program.rests = True
     world.go(3000)
-    assert world.machine.debt_ns("a", world.now_ns) < 50 * MS
+    assert world.machine.charges.debt_ns("a", world.now_ns) < 50 * MS

@@ -194,7 +194,7 @@ def test_alone_a_limit_is_charged_what_was_used_where_the_card_can_bear_that_out
         said_ns = (bench.now_ns - start_ns) * 85 // 100
         bench.do(ev.TokenReturned(1, 0, bench.machine.epoch, True, busy_ns=said_ns, launches=9))
     assert held_ns / bench.now_ns == pytest.approx(most, rel=0.03)
-    assert (bench.machine.weigh_until_ns > bench.now_ns) == judged  # the card is asked
+    assert (bench.machine.charges.weigh_until_ns > bench.now_ns) == judged  # the card is asked
 
 
 def test_alone_the_messages_of_those_who_idle_make_no_difference():
@@ -272,7 +272,7 @@ def test_a_grant_ends_when_somebody_has_rested_at_its_limit_but_half_a_quota_is_
     bench.ask(2)
     a = bench.machine.seats["a"]
     bench.at(9).do(ev.Tick())
-    a.credit = bench.machine.need_ns(a) * 1_000_000 - round(rests_ms * MS) * a.limit_ppm
+    a.credit = bench.machine.limits.need_ns(a) * 1_000_000 - round(rests_ms * MS) * a.limit_ppm
     a.filled_ns = bench.now_ns
     (grant,) = of(bench.back(1, more=True), ev.Grant)
     assert bench.holder == "b"
@@ -649,7 +649,7 @@ def test_while_the_daemon_itself_stood_still_nobody_is_charged_and_nobody_earns_
     (charged,) = of(bench.back(1, more=True), ev.Charged)
     assert charged.held_ns == lease_ns
     assert charged.overuse_ns == Policy().lease_margin_ns
-    assert bench.machine.usage_ns("a", bench.now_ns)[0] == lease_ns
+    assert bench.machine.charges.usage_ns("a", bench.now_ns)[0] == lease_ns
     assert bench.machine.clock.virtual_now == virtual(lease_ns, 1_000_000)
 
 

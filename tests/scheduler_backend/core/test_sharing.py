@@ -233,7 +233,7 @@ def test_one_with_little_to_do_leaves_a_busy_one_the_rest(every_ms: int, burst_m
     server = world.programs[1]
     server.burst_ns, server.every_ns = round(burst_ms * MS), every_ms * MS
     world.go(4000)
-    assert "server" in world.machine.host_bound
+    assert "server" in world.machine.beside.host_bound
     parts = world.go(8000)
     assert parts["server"] == pytest.approx(burst_ms / every_ms, rel=0.01)
     assert sum(parts.values()) > 0.993
@@ -406,7 +406,7 @@ def test_one_that_rests_is_owed_nothing_meanwhile():
     world.go(400)
     world.programs[1].rests = True
     world.go(90)  # no round of measuring comes in so short a time
-    assert world.machine.favoured != "a"
+    assert world.machine.beside.favoured != "a"
 
 
 def test_what_a_liar_says_that_it_did_not_use_costs_others_no_more_than_their_promise():
@@ -470,21 +470,21 @@ def test_a_lease_that_runs_out_beside_others_strays():
 def test_used_time_stands_in_the_window_once():
     world = World(("a", 0.5, 0.45), ("b", 0.5, 0.45))
     world.go(300)
-    before, _ = world.machine.usage_ns("a", world.now_ns)
+    before, _ = world.machine.charges.usage_ns("a", world.now_ns)
     parts = world.go(150)
-    after, _ = world.machine.usage_ns("a", world.now_ns)
+    after, _ = world.machine.charges.usage_ns("a", world.now_ns)
     assert (after - before) / (150 * MS) == pytest.approx(parts["a"], abs=0.08)
 
 
 def test_who_is_favoured_and_goes_for_good_leaves_no_mark_behind():
     world = World(("a", 0.5, 0.45), ("busy", 0.5, 1.0))
-    while world.machine.favoured != "a":
+    while world.machine.beside.favoured != "a":
         world.go(0.5)
         assert world.now_ns < 5000 * MS
     del world.programs[1]
     world.do(ev.TenantRemoved("a"))
     world.go(100)
-    assert world.machine.favoured == ""
+    assert world.machine.beside.favoured == ""
     assert world.go(500)["busy"] > 0.9
 
 
@@ -673,7 +673,7 @@ def test_two_words_close_together_do_not_say_what_it_uses_alone():
         program.total_ns += 50 * MS
         world._say(program)
     assert world.machine.seats["a"].duty.host_bound
-    assert world.machine.weigh_until_ns > world.now_ns + 50_000 * MS
+    assert world.machine.charges.weigh_until_ns > world.now_ns + 50_000 * MS
 
 
 def test_a_turn_was_no_longer_than_it_was_seen_and_one_of_unknown_length_counts():
@@ -686,7 +686,7 @@ def test_a_turn_was_no_longer_than_it_was_seen_and_one_of_unknown_length_counts(
             back(program)
             return
         epoch, program.epoch = program.epoch, 0
-        low = not world.machine.sharing and not world.machine.seats["liar"].duty.blocks
+        low = not world.machine.beside.sharing and not world.machine.seats["liar"].duty.blocks
         held_ns = 26 * MS if low else 0
         world.do(ev.TokenReturned(3, 0, epoch, True, busy_ns=0 if low else MS, launches=1, held_ns=held_ns))
 

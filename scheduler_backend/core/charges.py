@@ -1,6 +1,6 @@
-"""What everyone is charged: the token's state and the clocks, and how time moves them.
+"""What each tenant of one GPU is charged: how time that passes moves clocks, windows and buckets.
 
-Nothing here decides anything. `_advance` runs before each event: it charges the holder for the time since the last one
+Nothing here decides anything. `advance` runs before each event: it charges the holder for the time since the last one
 and moves the virtual now on, but not over gaps. The other charges are for what was not seen in time: messages on their
 way, work that outlived a lease.
 """
@@ -12,11 +12,6 @@ from scheduler_backend.core.context import Context
 from scheduler_backend.core.current_grant import CurrentGrant
 from scheduler_backend.core.fair_clock import FairClock
 from scheduler_backend.core.message_delay import MessageDelay, excess_ns
-from scheduler_backend.core.moves import Epochs
-from scheduler_backend.core.plan import HandoverPlan
-from scheduler_backend.core.policy import Policy
-from scheduler_backend.core.reservation import GangReservation
-from scheduler_backend.core.restart import RestartBarrier
 from scheduler_backend.core.seat import Member, Seat, Standing
 from scheduler_backend.core.tenant import WHOLE_PPM
 from scheduler_backend.core.tenants import Tenants
@@ -25,32 +20,24 @@ WEIGH_NS = 60_000_000_000  # for so long after a tenant's word counted the card 
 USED_DIVISOR = 2  # at least this part of what it held counts as used, whatever it says
 
 
-class Accounts:
-    """One GPU's token and its tenants' books. `epochs` numbers grants; it is the node's, for epochs never repeat."""
+class Charges:
+    """Of one GPU. Writes the clocks, windows and buckets of the tenants' seats."""
 
-    def __init__(self, gpu: int, policy: Policy, epochs: Epochs, now_ns: int = 0) -> None:
-        self.policy = policy
-        self.context = Context(gpu, policy, epochs, now_ns)
-        self.tenants = Tenants(policy)
-        self.clock = FairClock(policy, self.tenants)
-        self.grant = CurrentGrant(self.context)
-        self.delay = MessageDelay(policy)
-        self.restart = RestartBarrier()
-        self.plan = HandoverPlan(gpu, epochs)
-        self.reservation = GangReservation()
-        # beside the token (sharing.py)
-        self.host_bound: set[str] = set()  # tenants whose duty is low
-        self.sharing: dict[str, Seat] = {}  # of these, those that run beside others
-        self.paused: dict[str, Seat] = {}  # ... and those that would
-        self.busy_ahead_ns = 0  # as Seat.ahead_ns, of all that are not host-bound together
-        self.favoured = ""  # who lags runs without company: a tenant, or BUSY
-        self.favoured_until_ns = 0
-        self.seeing = False  # ... to be seen alone; it lags behind nothing
+    def __init__(
+        self, context: Context, tenants: Tenants, clock: FairClock, grant: CurrentGrant, delay: MessageDelay
+    ) -> None:
+        self.context = context
+        self.policy = context.policy
+        self.tenants = tenants
+        self.clock = clock
+        self.grant = grant
+        self.delay = delay
         self.weigh_until_ns = 0  # until then the card is to say what each used (witness.py)
-        self.measuring = False  # all have turns, so that duties are known
 
-    def _advance(self, now_ns: int) -> None:
-        """Charge the holder for the time since the last event; move the virtual now on, but not over gaps."""
+    def advance(self, now_ns: int, sharing: dict[str, Seat]) -> None:
+        """Charge the holder for the time since the last event; move the virtual now on, but not over gaps. Where nobody
+        holds the token the time is that of `sharing`, which run beside each other.
+        """
         begin_ns = max(self.context.now_ns, self.grant.charge_from_ns)
         held_ns = now_ns - begin_ns
         self.context.now_ns = now_ns
@@ -58,8 +45,8 @@ class Accounts:
         if held_ns <= 0:
             return
         if holder is None:
-            if self.sharing and not self.tenants.waiting:
-                self.clock.advance_beside(self.sharing.values(), min(held_ns, self.policy.shared_lease_ns))
+            if sharing and not self.tenants.waiting:
+                self.clock.advance_beside(sharing.values(), min(held_ns, self.policy.shared_lease_ns))
             return
         if held_ns > self.policy.lease_margin_ns:
             held_ns -= self._unseen(holder, begin_ns)
@@ -82,12 +69,7 @@ class Accounts:
         self.grant.pass_unseen(unseen_ns)
         return unseen_ns
 
-    @staticmethod
-    def is_limited(seat: Seat) -> bool:
-        """Has it a limit below the whole?"""
-        return seat.limit_ppm < WHOLE_PPM
-
-    def _measure_hop(self, seat: Seat, span_ns: int, event: ev.TokenReturned) -> None:
+    def measure_delay(self, seat: Seat, span_ns: int, event: ev.TokenReturned) -> None:
         """What lies between our view of a grant, `span_ns`, and the client's own (receipt to drain confirmed): two
         messages.
 
@@ -100,18 +82,18 @@ class Accounts:
         """
         held_ns = event.held_ns
         if held_ns > 0:
-            if self.is_limited(seat) and seat.duty.believed and not self.tenants.is_full():
+            if seat.is_limited and seat.duty.believed and not self.tenants.is_full():
                 held_ns = min(held_ns, event.busy_ns or held_ns)
             self.delay.observe(seat.name, span_ns, held_ns, self.grant.contended)
 
-    def _charge_use(self, seat: Seat, busy_ns: int) -> None:
+    def charge_use(self, seat: Seat, busy_ns: int) -> None:
         """A grant is over in which it used so much, by its word; 0: it does not say. Where limits leave the card idle
         a limit is a part of the card, for nobody else wants what passes while its messages are on their way or its
         threads lack a processor. So its bucket loses what it used, and not what it held.
 
         Only as long as the card bears its word out (witness.py), and half of what it held is charged in any case.
         """
-        if not (busy_ns and self.is_limited(seat) and self.policy.shared_limits and seat.duty.believed):
+        if not (busy_ns and seat.is_limited and self.policy.shared_limits and seat.duty.believed):
             return
         if self.tenants.is_full():
             return
@@ -119,9 +101,13 @@ class Accounts:
         unused_ns = max(unused_ns, -self.policy.hop_alone_most_ns)  # below 0: it worked while its time passed for a hop
         seat.credit += unused_ns * WHOLE_PPM
         seat.unused_ns += unused_ns
+        self.weigh()
+
+    def weigh(self) -> None:
+        """Have the card say what each tenant uses, for some time from now on."""
         self.weigh_until_ns = self.context.now_ns + WEIGH_NS
 
-    def _charge_jump(self, seat: Seat) -> None:
+    def charge_jump(self, seat: Seat) -> None:
         """It took the token from a holder that goes on after it: two hand-overs that are nobody's but its own.
 
         What they take beyond the part of its grant that may pass for messages' time is charged to its clock: turns of
@@ -130,7 +116,7 @@ class Accounts:
         seat.jumped = False
         self.clock.charge(seat, excess_ns(self.grant.hop_ns, seat.held_ns))
 
-    def _charge_stray(self, seat: Seat, member: Member, busy_ns: int, held_ns: int) -> None:
+    def charge_stray(self, seat: Seat, member: Member, busy_ns: int, held_ns: int) -> None:
         """Who overran is charged on while the token is elsewhere; who lost its lease, for the work it then reports.
 
         No time is charged twice: not that in its lease, nor that of a sibling that strayed too, nor that in which its
@@ -168,7 +154,7 @@ class Accounts:
             if member.stray_since_ns:
                 unseen_ns = max(unseen_ns, now_ns - member.stray_since_ns)
         ahead_ns = self.clock.ahead_ns(seat, unseen_ns)
-        if not self.is_limited(seat):
+        if not seat.is_limited:
             return max(0, ahead_ns)
         lacks = (self.policy.quota_ns + unseen_ns) * WHOLE_PPM - seat.credit
         return max(0, ahead_ns, lacks // seat.limit_ppm - (now_ns - seat.filled_ns))

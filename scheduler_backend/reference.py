@@ -60,14 +60,13 @@ MEANINGS = {  # of the constants of the policy
     "cap_shared_ns": "of work in flight of one who runs beside others",
     "recall_ns": "that a refusal of memory waits for what siblings do not use",
 }
-ROWS = [Path(__file__).parent / "core" / name for name in ("rows.py", "sharing.py")]
+ROWS = Path(__file__).parent / "core" / "rows.py"
 
 
 @functools.cache
 def _docstrings() -> dict[str, str]:
     """What each row does, from the source: what is compiled of it has no docstrings."""
-    nodes = (node for path in ROWS for node in ast.walk(ast.parse(path.read_text())))
-    methods = (node for node in nodes if isinstance(node, ast.FunctionDef))
+    methods = (node for node in ast.walk(ast.parse(ROWS.read_text())) if isinstance(node, ast.FunctionDef))
     return {method.name: " ".join((ast.get_docstring(method) or "").split()) for method in methods}
 
 

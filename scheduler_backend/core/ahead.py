@@ -17,6 +17,7 @@ from scheduler_backend.core.context import Context
 from scheduler_backend.core.current_grant import CurrentGrant
 from scheduler_backend.core.events import Prepare
 from scheduler_backend.core.fair_clock import FairClock
+from scheduler_backend.core.grants import Grants
 from scheduler_backend.core.limits import Limits
 from scheduler_backend.core.policy import HANDOVER_NS, ORDERINGS, SCALE, Policy, moved_on, pick, virtual
 from scheduler_backend.core.quota import is_brief
@@ -41,10 +42,10 @@ class Books(Protocol):
     reservation: GangReservation
     beside: Beside
     limits: Limits
+    grants: Grants
     clock: FairClock
 
     def barred(self) -> bool: ...
-    def shape_of(self, seat: Seat) -> tuple[bool, int]: ...
 
 
 def next_order(machine: Books) -> Prepare | None:
@@ -68,7 +69,7 @@ def next_order(machine: Books) -> Prepare | None:
         following, _ = pick_at(machine, holder, ready, end_ns)
     if following is None or following.gang:
         return None
-    contended, cap_ns = machine.shape_of(following)
+    contended, cap_ns = machine.grants.shape_of(following)
     quota_ns = machine.limits.quota_from(following, contended, end_ns)
     margin_ns, policy = machine.policy.lease_margin_ns, machine.policy
     lease_ns = quota_ns + margin_ns if contended else max(policy.alone_lease_ns, quota_ns + margin_ns)
@@ -125,7 +126,7 @@ def orders_behind(machine: Books, order: Prepare) -> list[Prepare]:
         first, virtual_now = pick(rivals, virtual_now, policy, at_ns, machine.tenants.others)
         if first is None or first not in waiting:
             break
-        contended, cap_ns = machine.shape_of(first)
+        contended, cap_ns = machine.grants.shape_of(first)
         if not contended:
             break
         waits = first.with_standing(Standing.WAITS)

@@ -45,7 +45,7 @@ class Company(Tenure):
         for seat in list(self.beside.sharing.values()):
             if seat.state is not State.SHARED:
                 continue
-            spent_ns = self.spent_at_ns(seat)
+            spent_ns = self.promises.spent_at_ns(seat)
             if self.beside.stands_back(seat.name) or seat.name not in self.beside.host_bound:
                 self.move(seat, Close(ev.PREEMPT))
             elif spent_ns and spent_ns <= self.context.now_ns:
@@ -55,11 +55,11 @@ class Company(Tenure):
         for seat in [*self.tenants.waiting.values(), *self.beside.paused.values()]:
             if seat.name not in self.beside.host_bound:
                 continue
-            rested_ns = self.rested_at_ns(seat)
+            rested_ns = self.promises.rested_at_ns(seat)
             again_ns = earliest(again_ns, rested_ns)
             if not rested_ns and not self.beside.stands_back(seat.name):
                 self.move(seat, Admit())
-                again_ns = earliest(again_ns, self.spent_at_ns(seat))
+                again_ns = earliest(again_ns, self.promises.spent_at_ns(seat))
             elif seat.state is State.WAITING:
                 self.move(seat, Pause())
         holder = self.grant.holder
@@ -87,7 +87,7 @@ class Company(Tenure):
                 return False
             if len(seat.members) > PROCESSES_MOST and seat.state is not State.IDLE:
                 return False
-        alone = sum(not self.rests(seat) for seat in self._active()) < 2
+        alone = sum(not self.promises.rests(seat) for seat in self._active()) < 2
         return not alone or not self._has_a_filler()
 
     def _has_a_filler(self) -> bool:
@@ -122,12 +122,12 @@ class Company(Tenure):
         period_ns = self._period_ns()
         waiting = [seat for seat in self.tenants.waiting.values() if seat.name in self.beside.host_bound]
         for seat in (*self.beside.sharing.values(), *self.beside.paused.values(), *waiting):
-            if not self.rests(seat) and not self.rests_at_limit(seat):
+            if not self.promises.rests(seat) and not self.promises.rests_at_limit(seat):
                 lags.append((seat.ahead_ns, seat.name))
-                if self.speaks(seat) and not seat.quiet:  # one that does nothing just now would show nothing
+                if self.promises.speaks(seat) and not seat.quiet:  # one that does nothing just now would show nothing
                     unknown.append((seat.duty.alone_until_ns(period_ns), seat.name))
         if any(seat.name not in self.beside.host_bound for seat in self._active()):
-            lags.append((self.busy_lag_ns(), BUSY))
+            lags.append((self.promises.busy_lag_ns(), BUSY))
         due_ns, alone = min(unknown, default=(self.context.now_ns, ""))
         if self.beside.favoured:
             ahead_ns = next((ahead_ns for ahead_ns, name in lags if name == self.beside.favoured), 0)

@@ -286,7 +286,7 @@ class Gangs:
         seats = {gpu: self._seat(gang, gpu) for gpu in gpus}
         for seat in seats.values():
             seat.together = False
-        together = any(self._machines[gpu].shape_of(seats[gpu])[0] for gpu in gpus)
+        together = any(self._machines[gpu].grants.shape_of(seats[gpu])[0] for gpu in gpus)
         quotas = []
         for gpu in waits:
             seats[gpu].together = together

@@ -1,4 +1,4 @@
-"""The parts that moves are made of: a grant's shape and lease, what its clients are told, and where a tenant waits.
+"""Grants of the token: how they look, what the holder's processes are told of them, and where a tenant goes after one.
 
 Nothing here decides who is next or when a grant ends.
 """
@@ -13,14 +13,7 @@ from scheduler_backend.core.beside import Beside
 from scheduler_backend.core.charges import Charges
 from scheduler_backend.core.context import Context
 from scheduler_backend.core.current_grant import CurrentGrant
-from scheduler_backend.core.fair_clock import FairClock
 from scheduler_backend.core.limits import Limits
-from scheduler_backend.core.message_delay import MessageDelay
-from scheduler_backend.core.moves import Epochs
-from scheduler_backend.core.plan import HandoverPlan
-from scheduler_backend.core.policy import Policy
-from scheduler_backend.core.reservation import GangReservation
-from scheduler_backend.core.restart import RestartBarrier
 from scheduler_backend.core.seat import Member, Seat, Standing
 from scheduler_backend.core.tenants import Tenants
 
@@ -28,22 +21,24 @@ JOINS_MOST: Final = 8  # of one contended grant; each costs two messages, and a 
 
 
 class Grants:
-    """Grants and the places of tenants."""
+    """Of one GPU: grants of the token, and the places of its tenants."""
 
-    def __init__(self, gpu: int, policy: Policy, epochs: Epochs, now_ns: int = 0) -> None:
-        self.policy = policy
-        self.context = Context(gpu, policy, epochs, now_ns)
-        self.tenants = Tenants(policy)
-        self.clock = FairClock(policy, self.tenants)
-        self.grant = CurrentGrant(self.context)
-        self.delay = MessageDelay(policy)
-        self.restart = RestartBarrier()
-        self.plan = HandoverPlan(gpu, epochs)
-        self.reservation = GangReservation()
-        self.beside = Beside()
-        self.charges = Charges(self.context, self.tenants, self.clock, self.grant, self.delay)
-        self.limits = Limits(self.context, self.tenants, self.clock, self.grant)
-        self.busy_ahead_ns = 0  # as Seat.ahead_ns, of all that are not host-bound together (sharing.py)
+    def __init__(
+        self,
+        context: Context,
+        tenants: Tenants,
+        grant: CurrentGrant,
+        limits: Limits,
+        charges: Charges,
+        beside: Beside,
+    ) -> None:
+        self.context = context
+        self.policy = context.policy
+        self.tenants = tenants
+        self.grant = grant
+        self.limits = limits
+        self.charges = charges
+        self.beside = beside
 
     # --- the grant --------------------------------------------------------------------------------------------------
     def shape_of(self, seat: Seat) -> tuple[bool, int]:
@@ -57,11 +52,12 @@ class Grants:
             return contended, policy.cap_latency_ns if seat.latency else policy.cap_ns
         return False, policy.cap_alone_ns
 
-    def _shape(self, seat: Seat) -> bool:
+    def shape(self, seat: Seat) -> bool:
+        """Let the current grant look as its would now; returns whether it ends."""
         self.grant.contended, self.grant.cap_ns = self.shape_of(seat)
         return self.grant.contended
 
-    def _grant(self, member: Member, among: Sequence[Member], *, joined: bool, admitted: bool = False) -> None:
+    def give(self, member: Member, among: Sequence[Member], *, joined: bool, admitted: bool = False) -> None:
         """Tell one process, `among` those that hold now; `admitted`: the quota is over, or was, and it is let in for a
         sibling that does not drain.
         """
@@ -84,7 +80,7 @@ class Grants:
             ev.Grant(member.client, self.context.gpu, self.grant.epoch, left_ns, lease_ns, cap_ns, ends, joined, shared)
         )
 
-    def _join(self, seat: Seat, member: Member) -> bool:
+    def join(self, seat: Seat, member: Member) -> bool:
         """Give one more process what is left of the quota once the others' work in flight is done; whether it is
         worth it. Who comes and goes all the time would be most of what the daemon hears: where the grant ends soon
         anyway, only so many joins are. Each process has an equal part of them: one that always has work must not find
@@ -98,10 +94,11 @@ class Grants:
         if self.grant.quota_until_ns - self.context.now_ns - flight_ns < self.policy.join_least_ns:
             return False
         self.grant.joins[member.client] = joins + 1
-        self._grant(member, holds, joined=True)
+        self.give(member, holds, joined=True)
         return True
 
-    def _extend(self, member: Member, *, draining: bool = False) -> None:
+    def extend(self, member: Member, *, draining: bool = False) -> None:
+        """Tell a process that holds of its lease, and of what is left of the quota."""
         closing = draining or self.grant.closing_ns > 0
         lease_ns = self.grant.closing_lease_ns() if closing else self.grant.lease_ns()
         ends = self.grant.contended or self.grant.is_limited()
@@ -114,21 +111,23 @@ class Grants:
         )
 
     # --- where a tenant stands --------------------------------------------------------------------------------------
-    def _want(self, seat: Seat, member: Member) -> None:
+    def want(self, seat: Seat, member: Member) -> None:
         """The tenant joins the waiting."""
         seat.returning = False
         member.standing = Standing.WAITS
-        self._wait(seat)
+        self.wait(seat)
 
-    def _wait(self, seat: Seat) -> None:
+    def wait(self, seat: Seat) -> None:
+        """It waits from now on, and rests where its bucket is empty."""
         self.tenants.wait(seat, self.context.now_ns)
         self.limits.throttle(seat)
 
-    def _rest(self, seat: Seat) -> None:
+    def rest(self, seat: Seat) -> None:
+        """It wants nothing any more, whether it waited or paused."""
         self.tenants.rest(seat, self.context.now_ns)
         self.beside.paused.pop(seat.name, None)
 
-    def _after_hold(self, seat: Seat) -> None:
+    def after_hold(self, seat: Seat) -> None:
         """A process of the holder stopped holding; if it was the last, the grant is over."""
         if seat.with_standing(Standing.HOLDS):
             return
@@ -151,11 +150,7 @@ class Grants:
         )
         self.grant.end()
         if seat.with_standing(Standing.WAITS):
-            self._wait(seat)
+            self.wait(seat)
         else:
-            self._rest(seat)
+            self.rest(seat)
             self.limits.throttle(seat)
-
-    def barred(self) -> bool:
-        """May nothing be granted, for those of before a restart have not been heard?"""
-        return self.restart.is_up(self.context.now_ns)

@@ -45,7 +45,7 @@ class TokenMachine(Residents):
         """Take one event; returns what to do, in order. Raises RemoteProtocolError: the client's fault."""
         actions = self.context.begin()
         now_ns = max(now_ns, self.context.now_ns)
-        self._meter(now_ns)
+        self.promises.meter(now_ns)
         self.charges.advance(now_ns, self.beside.sharing)
         kind = type(event)
         if kind is ev.TokenAsked or kind is ev.TokenReturned or kind is ev.TokenRenewed or kind is ev.Used:
@@ -72,11 +72,14 @@ class TokenMachine(Residents):
         """Do this and settle; for who has all machines in view."""
         actions = self.context.begin()
         now_ns = max(now_ns, self.context.now_ns)
-        self._meter(now_ns)
+        self.promises.meter(now_ns)
         self.charges.advance(now_ns, self.beside.sharing)
         do()
         self._settle()
         return actions
+
+    def _weighed(self, event: ev.Weighed) -> None:
+        self.promises.weigh(event)
 
     def _message(self, event: Any) -> None:
         seat = self.tenants.by_client.get(event.client)
@@ -209,6 +212,7 @@ class TokenMachine(Residents):
             self.grant,
             self.charges,
             self.beside,
+            self.promises,
             self.delay,
             self.restart,
             self.reservation,

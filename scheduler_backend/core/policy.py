@@ -53,7 +53,7 @@ class Policy(NamedTuple):
     alone_stall_ns: int = 12 * MS  # a limited tenant alone runs and pauses in steps of about this
     hop_most_ns: int = 500_000  # of the messages' time that is not charged
     hop_alone_most_ns: int = 1 * MS  # the same of a limited tenant alone: nobody else waits, the daemon sleeps deeper
-    shared: bool = True  # host-bound tenants run beside others (sharing.py)
+    shared: bool = True  # host-bound tenants run beside others (company.py)
     shared_limits: bool = True  # those with a limit, too; off where no card says what a process uses
     measure_every_ns: int = 1000 * MS  # a duty is measured anew, or up to a fourth as often (duty.py)
     shared_lag_ns: int = 8 * MS  # who lags by more runs alone; words of use come each 10 ms
@@ -91,7 +91,7 @@ class Ordering(NamedTuple):
     bounded: nobody waits without bound (see _comes_too_late).
     wakes_preempt: a tenant that wakes up with something owed takes the token from a holder that has had its part.
     plans_ahead: who is next is decided while the holder still runs, and hand-overs behind it in a row.
-    shares: host-bound tenants run beside others (sharing.py), which virtual time keeps to their promises.
+    shares: host-bound tenants run beside others (company.py), which virtual time keeps to their promises.
     """
 
     key: Callable[[Waiting], tuple[int, ...]]

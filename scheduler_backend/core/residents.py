@@ -73,12 +73,12 @@ class Residents(Company):
             known = None
         if known is not None and seat.state in BESIDE:
             known.base_ns, known.used_ns = -1, 0
-            self._extend_shared(seat, known)
+            self.shared.extend(seat, known)
             if seat.state is State.LEAVING:
                 self.context.do(ev.Revoke(event.client, self.context.gpu, seat.shared_epoch, ev.PREEMPT))
             return
         if known is not None:
-            self._extend(known)
+            self.grants.extend(known)
             if self.grant.closing_ns:
                 self.context.do(ev.Revoke(event.client, self.context.gpu, self.grant.epoch, ev.PREEMPT))
             return
@@ -95,10 +95,10 @@ class Residents(Company):
                 self.limits.throttle(other)  # beside others the pace is another
         holder = self.grant.holder
         if holder is not None and holder is not seat and holder.state is State.HOLDING and not self.grant.contended:
-            self._shape(holder)  # a newcomer must not wait for a long queue of kernels
+            self.grants.shape(holder)  # a newcomer must not wait for a long queue of kernels
             self.grant.quota_until_ns = min(self.grant.quota_until_ns, self.context.now_ns + self.policy.quota_ns)
             for held in holder.with_standing(Standing.HOLDS):
-                self._extend(held)
+                self.grants.extend(held)
 
     def _client_died(self, event: ev.ClientDied) -> None:
         self.restart.hear(event.client)

@@ -10,11 +10,20 @@ from __future__ import annotations
 from typing import Any
 
 from scheduler_backend.core import events as ev
+from scheduler_backend.core.beside import Beside
+from scheduler_backend.core.charges import Charges
+from scheduler_backend.core.context import Context
+from scheduler_backend.core.current_grant import CurrentGrant
+from scheduler_backend.core.fair_clock import FairClock
+from scheduler_backend.core.grants import Grants
+from scheduler_backend.core.limits import Limits
+from scheduler_backend.core.message_delay import MessageDelay
 from scheduler_backend.core.moves import (
     Admit,
     Close,
     Compete,
     Drained,
+    Epochs,
     InvalidTransition,
     Lapse,
     Overrun,
@@ -24,13 +33,42 @@ from scheduler_backend.core.moves import (
     Row,
     Take,
 )
+from scheduler_backend.core.plan import HandoverPlan
+from scheduler_backend.core.policy import Policy
+from scheduler_backend.core.promises import Promises
+from scheduler_backend.core.reservation import GangReservation
+from scheduler_backend.core.restart import RestartBarrier
 from scheduler_backend.core.seat import Seat, Standing, State
-from scheduler_backend.core.sharing import Sharing
+from scheduler_backend.core.shared_grants import SharedGrants
 from scheduler_backend.core.tenant import WHOLE_PPM
+from scheduler_backend.core.tenants import Tenants
 
 
-class Rows(Sharing):
+class Rows:
     """The rows, and the one way to take them."""
+
+    def __init__(self, gpu: int, policy: Policy, epochs: Epochs, now_ns: int = 0) -> None:
+        self.policy = policy
+        self.context = Context(gpu, policy, epochs, now_ns)
+        self.tenants = Tenants(policy)
+        self.clock = FairClock(policy, self.tenants)
+        self.grant = CurrentGrant(self.context)
+        self.delay = MessageDelay(policy)
+        self.restart = RestartBarrier()
+        self.plan = HandoverPlan(gpu, epochs)
+        self.reservation = GangReservation()
+        self.beside = Beside()
+        self.charges = Charges(self.context, self.tenants, self.clock, self.grant, self.delay)
+        self.limits = Limits(self.context, self.tenants, self.clock, self.grant)
+        self.grants = Grants(self.context, self.tenants, self.grant, self.limits, self.charges, self.beside)
+        self.promises = Promises(self.context, self.tenants, self.grant, self.limits, self.charges, self.beside)
+        self.shared = SharedGrants(
+            self.context, self.tenants, self.clock, self.grant, self.grants, self.beside, self.promises
+        )
+
+    def barred(self) -> bool:
+        """May nothing be granted, for those of before a restart have not been heard?"""
+        return self.restart.is_up(self.context.now_ns)
 
     def move(self, seat: Seat, event: Any) -> None:
         """Take the row of this event, or of this move of our own."""
@@ -47,7 +85,7 @@ class Rows(Sharing):
         """a process wants to launch"""
         if seat.alone_epoch > 0:
             seat.duty.rest(self.context.now_ns - seat.rested_ns)
-        self._want(seat, seat.members[event.client])
+        self.grants.want(seat, seat.members[event.client])
         seat.woken = True
         self.clock.catch_up(seat)
 
@@ -58,7 +96,7 @@ class Rows(Sharing):
     def _ask_join(self, seat: Seat, event: ev.TokenAsked) -> None:
         """a process joins what is left of the grant; one that holds already is told again"""
         member = seat.members[event.client]
-        if self._join(seat, member):
+        if self.grants.join(seat, member):
             return
         if member.standing is Standing.HOLDS:
             member.asks_again = True
@@ -80,9 +118,9 @@ class Rows(Sharing):
             self._renew_stale(seat, event)
             return
         self.grant.silent = 0
-        if not event.draining and seat.limit_ppm >= WHOLE_PPM and not self._shape(seat):
+        if not event.draining and seat.limit_ppm >= WHOLE_PPM and not self.grants.shape(seat):
             self.grant.quota_until_ns = self.context.now_ns + self.policy.alone_quota_ns
-        self._extend(member, draining=event.draining)
+        self.grants.extend(member, draining=event.draining)
         if event.draining:
             self._admit(seat, event)
 
@@ -90,7 +128,7 @@ class Rows(Sharing):
         """it drains still: only its lease is prolonged; where that was not foreseen siblings that wait are let in"""
         member = seat.members[event.client]
         if member.standing is Standing.HOLDS and member.epoch == event.epoch:
-            self._extend(member, draining=True)
+            self.grants.extend(member, draining=True)
             self._admit(seat, event)
         else:
             self._renew_stale(seat, event)
@@ -104,7 +142,7 @@ class Rows(Sharing):
         if event.foreseen:
             return
         for member in seat.with_standing(Standing.WAITS):
-            self._grant(member, self.grant.holding(), joined=True, admitted=True)
+            self.grants.give(member, self.grant.holding(), joined=True, admitted=True)
 
     def _renew_stale(self, seat: Seat, event: ev.TokenRenewed) -> None:
         """what it thinks it holds is gone: say so again"""
@@ -117,14 +155,14 @@ class Rows(Sharing):
             self._return_late(seat, event)
             return
         self.grant.report(event.busy_ns, event.launches)
-        self._measure(seat, event, self.context.now_ns - member.granted_ns)
-        self._use_rest(seat, member, event, self.context.now_ns - self.grant.granted_ns)
+        self.promises.measure(seat, event, self.context.now_ns - member.granted_ns)
+        self.promises.use_rest(seat, member, event, self.context.now_ns - self.grant.granted_ns)
         self.charges.measure_delay(seat, self.context.now_ns - member.granted_ns, event)
         member.standing = Standing.WAITS if event.want_more or member.asks_again else Standing.QUIET
         member.asks_again = False
-        self._after_hold(seat)
+        self.grants.after_hold(seat)
         if member.standing is Standing.WAITS and seat.state is State.HOLDING:
-            self._join(seat, member)
+            self.grants.join(seat, member)
 
     def _return_late(self, seat: Seat, event: ev.TokenReturned) -> None:
         """the grant was over already: charge what it reports; its wish counts"""
@@ -136,8 +174,8 @@ class Rows(Sharing):
         elif member.epoch == event.epoch and event.launches:  # what was not known when its grant was charged
             self.context.do(ev.Charged(seat.name, self.context.gpu, event.epoch, 0, 0, event.busy_ns, event.launches))
         if member.epoch == event.epoch and member.span_ns:
-            self._measure(seat, event, member.span_ns)
-            self._use_rest(seat, member, event, member.span_ns)
+            self.promises.measure(seat, event, member.span_ns)
+            self.promises.use_rest(seat, member, event, member.span_ns)
             self.charges.measure_delay(seat, member.span_ns, event)
             self.charges.charge_use(seat, event.busy_ns)
             if seat.state is State.WAITING:
@@ -146,7 +184,7 @@ class Rows(Sharing):
         returning, seat.returning = seat.returning, False
         if event.want_more and member.standing in (Standing.QUIET, Standing.STRAY):
             if seat.state is State.IDLE:
-                self._want(seat, member)
+                self.grants.want(seat, member)
                 if not returning:
                     self.clock.catch_up(seat)
             else:
@@ -156,43 +194,82 @@ class Rows(Sharing):
         """a process that held nothing died"""
         del seat.members[event.client]
         if seat.state in (State.WAITING, State.PAUSED) and not seat.with_standing(Standing.WAITS):
-            self._rest(seat)
+            self.grants.rest(seat)
 
     def _left_holder(self, seat: Seat, event: ev.ClientDied) -> None:
         """a process of the holder died: nothing of it runs any more"""
         del seat.members[event.client]
         self.grant.untold = True
-        self._after_hold(seat)
+        self.grants.after_hold(seat)
+
+    # --- beside others ----------------------------------------------------------------------------------------------
+    def _admit_shared(self, seat: Seat, event: Admit) -> None:
+        """it is host-bound and runs beside others"""
+        self.shared.admit(seat)
+
+    def _close_shared(self, seat: Seat, event: Close) -> None:
+        """others come first: it drains"""
+        self.shared.close(seat, event.reason)
+
+    def _pause(self, seat: Seat, event: Pause) -> None:
+        """it would run beside others, but one of them lags, or it rests at its limit"""
+        self.shared.pause(seat)
+
+    def _compete(self, seat: Seat, event: Compete) -> None:
+        """all have turns again"""
+        self.shared.compete(seat)
+
+    def _ask_shared(self, seat: Seat, event: ev.TokenAsked) -> None:
+        """another process joins, or one that holds is told again"""
+        self.shared.give(seat, seat.members[event.client], joined=True)
+
+    def _renew_shared(self, seat: Seat, event: ev.TokenRenewed) -> None:
+        """it lives: its lease is prolonged"""
+        member = seat.members[event.client]
+        if member.standing is not Standing.HOLDS or member.epoch != event.epoch:
+            self._renew_stale(seat, event)
+            return
+        self.shared.extend(seat, member)
+        if seat.state is State.LEAVING and event.draining and not event.foreseen:
+            self.shared.admit_waiting(seat)
+
+    def _used(self, seat: Seat, event: ev.Used) -> None:
+        """it says what it used"""
+        self.promises.hear(seat, event)
+
+    def _used_held(self, seat: Seat, event: ev.Used) -> None:
+        """it says what it used beside others"""
+        self.promises.hear_held(seat, event)
+
+    def _used_else(self, seat: Seat, event: ev.Used) -> None:
+        """its grant is over"""
+
+    def _left_shared(self, seat: Seat, event: ev.ClientDied) -> None:
+        """one of its processes died"""
+        del seat.members[event.client]
+        self.shared.after_hold(seat)
 
     def _return_shared(self, seat: Seat, event: ev.TokenReturned) -> None:
         """a process has drained; the last one ends the grant"""
         member = seat.members[event.client]
         if member.standing is Standing.HOLDS and member.epoch == event.epoch:
-            self._take_back_shared(seat, member, event)
+            self.shared.take_back(seat, member, event)
             return
         self._return_late(seat, event)
         if member.standing is Standing.WAITS and seat.state is State.SHARED:
-            self._grant_shared(seat, member, joined=True)
+            self.shared.give(seat, member, joined=True)
 
     def _lapse_shared(self, seat: Seat, event: Lapse) -> None:
         """a lease ran out: the process is dead, frozen or cut off"""
-        self._stray_shared(seat, event.client, 0)
+        self.shared.stray(seat, event.client, 0)
         self.context.do(ev.LeaseLost(seat.name, event.client, self.context.gpu, seat.shared_epoch))
-        self._after_shared(seat)
+        self.shared.after_hold(seat)
 
     def _overrun_shared(self, seat: Seat, event: Overrun) -> None:
         """it lives and does not drain: it is charged on, and others go on without it"""
-        self._stray_shared(seat, event.client, self.context.now_ns)
+        self.shared.stray(seat, event.client, self.context.now_ns)
         self.context.do(ev.Overran(seat.name, event.client, self.context.gpu, seat.shared_epoch))
-        self._after_shared(seat)
-
-    def _stray_shared(self, seat: Seat, client: int, since_ns: int) -> None:
-        member = seat.members[client]
-        asked_again = member.asks_again
-        seat.stray(member, since_ns=since_ns)
-        if asked_again and not since_ns:
-            member.standing = Standing.WAITS
-        self.context.do(ev.Revoke(client, self.context.gpu, seat.shared_epoch, ev.LEASE))
+        self.shared.after_hold(seat)
 
     # --- moves of our own -------------------------------------------------------------------------------------------
     def _take(self, seat: Seat, event: Take) -> None:
@@ -204,7 +281,7 @@ class Rows(Sharing):
         epoch = event.epoch or self.context.epochs.take()
         seat.alone_epoch = 0 if self.beside.sharing else epoch
         seat.counted_ns = 0
-        contended = self._shape(seat)
+        contended = self.grants.shape(seat)
         quota_ns = event.quota_ns or self.limits.quota_from(seat, contended, now_ns)
         self.grant.begin(seat, epoch, quota_ns, self.delay.uncharged_ns(seat.name, quota_ns, seat.held_ns, contended))
         if contended and self.tenants.is_full():
@@ -214,7 +291,7 @@ class Rows(Sharing):
         self.context.do(ev.Page(seat.name, self.context.gpu, self.grant.epoch))
         waits = seat.with_standing(Standing.WAITS)
         for member in waits:
-            self._grant(member, waits, joined=False)
+            self.grants.give(member, waits, joined=False)
         self.context.do(
             ev.Handed(
                 seat.name,
@@ -231,16 +308,16 @@ class Rows(Sharing):
         member.span_ns = self.context.now_ns - member.granted_ns
         member.standing = Standing.WAITS if member.asks_again else Standing.QUIET
         member.asks_again = False
-        self._after_hold(seat)
+        self.grants.after_hold(seat)
         if seat.state is State.IDLE:
             seat.returning = True
 
     def _prolong(self, seat: Seat, event: Prolong) -> None:
         """it would be picked again: no drain, no gap"""
-        self._shape(seat)
+        self.grants.shape(seat)
         self.grant.prolong(event.quota_ns)
         for member in seat.with_standing(Standing.HOLDS):
-            self._extend(member)
+            self.grants.extend(member)
 
     def _recall(self, seat: Seat, event: Recall) -> None:
         """somebody is owed more, or may not wait"""
@@ -260,7 +337,7 @@ class Rows(Sharing):
         self.context.do(ev.LeaseLost(seat.name, event.client, self.context.gpu, self.grant.epoch))
         self.context.do(ev.Revoke(event.client, self.context.gpu, self.grant.epoch, ev.LEASE))
         self.grant.untold = True
-        self._after_hold(seat)
+        self.grants.after_hold(seat)
 
     def _overrun(self, seat: Seat, event: Overrun) -> None:
         """it lives and does not drain: it is charged on, and the next is granted anyway"""
@@ -269,7 +346,7 @@ class Rows(Sharing):
         self.context.do(ev.Overran(seat.name, event.client, self.context.gpu, self.grant.epoch))
         self.context.do(ev.Revoke(event.client, self.context.gpu, self.grant.epoch, ev.LEASE))
         self.grant.untold = True
-        self._after_hold(seat)
+        self.grants.after_hold(seat)
 
 
 _R = Rows

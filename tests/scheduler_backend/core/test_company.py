@@ -131,10 +131,14 @@ def test_what_was_used_in_a_turn_that_was_handed_on_without_asking_counts_with_i
         if holder is None or order is None or not machine.beside.sharing or world.now_ns < order.wanting_from_ns:
             continue
         program = next(program for program in world.programs.values() if program.name == holder.name)
-        if holder.alone_epoch == 0 and machine.busy_ahead_ns < 0 and holder.members[program.number].base_ns >= 0:
+        if (
+            holder.alone_epoch == 0
+            and machine.promises.busy_ahead_ns < 0
+            and holder.members[program.number].base_ns >= 0
+        ):
             break
     epoch, program.epoch = program.epoch, 0
     world.do(ev.Carried(0, epoch, order.epoch, followed=True))
-    before_ns = machine.busy_ahead_ns
+    before_ns = machine.promises.busy_ahead_ns
     world.do(ev.TokenReturned(program.number, 0, epoch, True, busy_ns=MS, launches=1, held_ns=8 * MS))
-    assert machine.busy_ahead_ns == before_ns + MS
+    assert machine.promises.busy_ahead_ns == before_ns + MS

@@ -21,25 +21,43 @@ others go from the one to the other and back, again and again, would take what t
 
 from __future__ import annotations
 
-from typing import Any
-
 from scheduler_backend.core import events as ev
-from scheduler_backend.core.grants import Grants
-from scheduler_backend.core.moves import Admit, Close, Compete, Pause
-from scheduler_backend.core.policy import MS, virtual
+from scheduler_backend.core.beside import Beside
+from scheduler_backend.core.charges import Charges
+from scheduler_backend.core.context import Context
+from scheduler_backend.core.current_grant import CurrentGrant
+from scheduler_backend.core.limits import Limits
+from scheduler_backend.core.policy import MS
 from scheduler_backend.core.seat import Member, Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
+from scheduler_backend.core.tenants import Tenants
 
 QUIET_NS = 25 * MS  # without a word of use for so long its program rests, and is owed nothing meanwhile
-COMPANY_CAME = -1  # in the place of Seat.alone_epoch: it was alone when its grant began
 ALONE_LEAST_NS = 5 * MS  # between two words that say what it uses alone; they come each 10 ms
 STALL_NS = 50 * MS  # of a time without events, no more is counted: the daemon itself stood still
 
 
-class Sharing(Grants):
-    """Shared grants and their accounts."""
+class Promises:
+    """Of one GPU. Writes what the seats of its tenants keep of it, and duties."""
 
-    # --- accounts ---------------------------------------------------------------------------------------------------
+    def __init__(
+        self,
+        context: Context,
+        tenants: Tenants,
+        grant: CurrentGrant,
+        limits: Limits,
+        charges: Charges,
+        beside: Beside,
+    ) -> None:
+        self.context = context
+        self.policy = context.policy
+        self.tenants = tenants
+        self.grant = grant
+        self.limits = limits
+        self.charges = charges
+        self.beside = beside
+        self.busy_ahead_ns = 0  # as Seat.ahead_ns, of all that are not host-bound together
+
     def rests(self, seat: Seat) -> bool:
         """Does it run beside others and has used nothing lately? It says so, or it may not know how to."""
         if seat.name not in self.beside.sharing or self.context.now_ns - seat.reported_ns <= QUIET_NS:
@@ -51,7 +69,7 @@ class Sharing(Grants):
         """Has one of its processes said what it uses, under its grant beside others?"""
         return any(member.base_ns >= 0 for member in seat.with_standing(Standing.HOLDS))
 
-    def _meter(self, now_ns: int) -> None:
+    def meter(self, now_ns: int) -> None:
         """Each is owed its part of the time since the last event, while somebody runs beside others."""
         span_ns = min(now_ns - self.context.now_ns, STALL_NS)
         alone = self.beside.alone(self.grant.holder)
@@ -172,7 +190,7 @@ class Sharing(Grants):
             self.busy_ahead_ns = self._within(self.busy_ahead_ns + got_ns)
             self._put_busy(seat, got_ns)
 
-    def _use_rest(self, seat: Seat, member: Member, event: ev.TokenReturned, held_ns: int) -> None:
+    def use_rest(self, seat: Seat, member: Member, event: ev.TokenReturned, held_ns: int) -> None:
         """The same of what its Return says; where that came with company, or it never said from where to count, it is
         not known what of it was before.
         """
@@ -189,6 +207,40 @@ class Sharing(Grants):
         alone_ns = min(self.context.now_ns - member.used_at_ns, seat.metered_ns - member.metered_ns)
         used_alone_ns = alone_ns * seat.duty.ppm // WHOLE_PPM if seat.name in self.beside.host_bound else alone_ns
         return max(0, used_ns - used_alone_ns // several), max(0, free_ns - alone_ns) // several
+
+    def hear(self, seat: Seat, event: ev.Used) -> None:
+        """Take what a process of one that runs beside others says that it used."""
+        member = seat.members[event.client]
+        since_ns, alone = member.used_at_ns, seat is self.beside.alone(self.grant.holder)
+        whole = seat.metered_ns - member.metered_ns >= self.context.now_ns - since_ns  # nobody came and went in between
+        used_ns, beside_ns, got_ns = self._used_since(seat, event)
+        if alone and member.alone and whole and self.context.now_ns - since_ns >= ALONE_LEAST_NS:
+            member.alone_ppm = used_ns * WHOLE_PPM // (self.context.now_ns - since_ns)
+            self._see_alone(seat, used_ns)
+        else:
+            member.alone_ppm = -1
+        member.alone = alone
+        self._use(seat, used_ns)
+        self._get(seat, beside_ns, got_ns)
+
+    def _see_alone(self, seat: Seat, used_ns: int) -> None:
+        """One of its processes has told of a time in which the tenant had the card alone: all of them together."""
+        since_ns = self.context.now_ns - QUIET_NS
+        holds = [member for member in seat.with_standing(Standing.HOLDS) if member.used_at_ns >= since_ns]
+        if used_ns and all(member.alone_ppm >= 0 for member in holds):
+            seat.duty.observe_alone(sum(member.alone_ppm for member in holds), self.context.now_ns)
+            self.sort(seat)
+
+    def hear_held(self, seat: Seat, event: ev.Used) -> None:
+        """Take what a process of the holder says that it used, beside others."""
+        _, used_ns, got_ns = self._used_since(seat, event)
+        self._use_held(seat, used_ns, got_ns, self.context.now_ns - self.grant.granted_ns)
+
+    def hear_last(self, seat: Seat, member: Member, event: ev.TokenReturned) -> None:
+        """Take the rest of what a process used beside others, which its Return says."""
+        if event.busy_ns > member.used_ns:
+            self._use(seat, event.busy_ns - member.used_ns)
+            self._get(seat, *self._beside(seat, member, event.busy_ns - member.used_ns, 0))
 
     def _used_since(self, seat: Seat, event: ev.Used) -> tuple[int, int, int]:
         """What a process used since its last word under this grant; and beside others, what of that, and for how long
@@ -221,7 +273,7 @@ class Sharing(Grants):
         seat.ahead_ns = self._within(before_ns - min(member.idle_ns, max(0, -free_ns)))
         member.idle_ns = 0
 
-    def _measure(self, seat: Seat, event: ev.TokenReturned, span_ns: int) -> None:
+    def measure(self, seat: Seat, event: ev.TokenReturned, span_ns: int) -> None:
         """A turn is over, which took so long as we saw it: what does it say of the tenant's duty, if nobody ran beside
         it? Its own view is believed where that is shorter, for it has not the messages' time in it.
         """
@@ -230,9 +282,9 @@ class Sharing(Grants):
         held_ns = min(event.held_ns, span_ns) if event.held_ns or not event.busy_ns else span_ns
         together = sum(1 for member in seat.members.values() if member.epoch == event.epoch)
         seat.duty.observe(event.busy_ns, held_ns // max(1, together), self.context.now_ns)
-        self._sort(seat)
+        self.sort(seat)
 
-    def _weighed(self, event: ev.Weighed) -> None:
+    def weigh(self, event: ev.Weighed) -> None:
         """The card says what the tenant used of the time since it said so last: does what it was charged cover that?"""
         seat = self.tenants.seats.get(event.tenant)
         if seat is None:
@@ -242,222 +294,10 @@ class Sharing(Grants):
         total_ns = self.charges.usage_ns(seat.name, self.context.now_ns)[0] + seat.stray_ns - seat.unused_ns
         seat.duty.weigh(event.card_ns, total_ns - seat.weighed_ns, event.span_ns)
         seat.weighed_ns = total_ns
-        self._sort(seat)
+        self.sort(seat)
 
-    def _sort(self, seat: Seat) -> None:
+    def sort(self, seat: Seat) -> None:
         """Its duty may have changed."""
         self.beside.sort(seat)
         if seat.duty.host_bound:
             self.charges.weigh()
-
-    # --- grants -----------------------------------------------------------------------------------------------------
-    def _cap_shared_ns(self) -> int:
-        """More than the card's own slice, or who waits for that runs dry in it; but one of class latency that comes
-        back waits for what is in flight, and who has the card to itself until then need not wait for slices.
-        """
-        if not self.tenants.has_latency(self.context.now_ns):
-            return self.policy.cap_shared_ns
-        return self.policy.cap_ns if len(self.beside.sharing) > 1 else self.policy.cap_prompt_ns
-
-    def _grant_shared(self, seat: Seat, member: Member, *, joined: bool, admitted: bool = False) -> None:
-        """`admitted`: the grant is to be over, and it is let in for a sibling that does not drain."""
-        policy = self.policy
-        lease_ns = policy.lease_margin_ns + policy.cap_shared_ns if admitted else policy.shared_lease_ns
-        member.standing = Standing.HOLDS
-        member.epoch = seat.shared_epoch
-        member.again = member.asks_again = False
-        member.granted_ns = self.context.now_ns
-        member.lease_until_ns = self.context.now_ns + lease_ns
-        member.base_ns, member.used_ns, member.alone, member.alone_ppm = -1, 0, False, -1
-        member.used_at_ns, member.metered_ns = self.context.now_ns, seat.metered_ns
-        quota_ns = policy.valve_ns if admitted else lease_ns
-        cap_ns, epoch = self._cap_shared_ns(), seat.shared_epoch
-        self.context.do(
-            ev.Grant(member.client, self.context.gpu, epoch, quota_ns, lease_ns, cap_ns, admitted, joined, True)
-        )
-
-    def _extend_shared(self, seat: Seat, member: Member) -> None:
-        policy = self.policy
-        lease_ns = policy.shared_lease_ns
-        if seat.state is State.LEAVING:
-            lease_ns = policy.lease_margin_ns + policy.cap_shared_ns
-        member.lease_until_ns = self.context.now_ns + lease_ns
-        cap_ns = self._cap_shared_ns()
-        self.context.do(
-            ev.Extend(member.client, self.context.gpu, seat.shared_epoch, lease_ns, lease_ns, cap_ns, False, True)
-        )
-
-    def _leave_turns(self, seat: Seat) -> None:
-        """Turns go on without it, but for what they owe it: the virtual now is not its own meanwhile."""
-        seat.lagged_ns = self.clock.lag_ns(seat)
-
-    def _come_to_turns(self, seat: Seat) -> None:
-        """They owe it what they did, or what it lags now, up to a quota. Else whoever takes the card from all for a
-        while, as an overrun does, and has them run beside each other for a moment takes that from one for good.
-        """
-        owed_ns = max(seat.lagged_ns, min(max(0, -seat.ahead_ns), self.policy.quota_ns))
-        self.clock.owe(seat, owed_ns)
-
-    def _after_shared(self, seat: Seat) -> None:
-        """A process stopped; if it was the last, the grant is over, and the tenant stands where all others do."""
-        if seat.with_standing(Standing.HOLDS):
-            return
-        seat.spend(self.context.now_ns)
-        self.context.do(ev.Page(seat.name, self.context.gpu, 0))
-        self.context.do(
-            ev.Charged(
-                seat.name,
-                self.context.gpu,
-                seat.shared_epoch,
-                seat.used_ns,
-                0,
-                seat.shared_busy_ns,
-                seat.shared_launches,
-            )
-        )
-        self.beside.leave(seat)
-        if not self.beside.sharing and self.grant.holder is None:
-            self.grant.free_since_ns = self.context.now_ns
-        self._come_to_turns(seat)
-        seat.steady = max(seat.steady, self.clock.steady)
-        if seat.shared_closing_ns:
-            self._charge_late(seat, self.context.now_ns - seat.shared_closing_ns - self.policy.cap_shared_ns)
-        if seat.with_standing(Standing.WAITS):
-            self._wait(seat)
-        else:
-            self._rest(seat)
-
-    def _charge_late(self, seat: Seat, late_ns: int) -> None:
-        """It drained for longer than its work in flight takes: others waited, and had the promise of it. It pays back
-        as in turns; after a long one only turns do that, until its duty is low again.
-        """
-        if late_ns <= 0:
-            return
-        seat.held_ns = max(seat.held_ns, late_ns)  # it waits as after such a turn
-        others_ns = late_ns - late_ns * min(seat.request_ppm, self.clock.resident_ppm) // self.clock.resident_ppm
-        self.clock.charge(seat, others_ns)
-        seat.steady += virtual(others_ns, seat.weight_ppm)
-        if late_ns > self.policy.lease_margin_ns:
-            seat.duty.forget()
-            self._sort(seat)
-
-    # --- rows -------------------------------------------------------------------------------------------------------
-    def _admit_shared(self, seat: Seat, event: Admit) -> None:
-        """it is host-bound and runs beside others"""
-        if seat.state is State.WAITING:
-            self._leave_turns(seat)
-        self.tenants.waiting.pop(seat.name, None)
-        seat.spent = False
-        self.beside.enter(seat)
-        if self.grant.holder is not None and self.grant.holder.alone_epoch > 0:
-            self.grant.holder.alone_epoch = COMPANY_CAME
-            for member in self.grant.holder.with_standing(Standing.HOLDS):
-                member.base_ns, member.used_ns = -1, 0
-                if self.grant.holder.state is State.HOLDING:
-                    self._extend(member)  # it is to say what it uses from here on
-        seat.shared_epoch = self.context.epochs.take()
-        seat.shared_since_ns = seat.reported_ns = seat.window_from_ns = self.context.now_ns
-        seat.used_ns = seat.spent_ns = seat.shared_busy_ns = seat.shared_launches = 0
-        seat.shared_closing_ns = 0
-        seat.woken = seat.quiet = False
-        seat.state = State.SHARED
-        self.context.do(ev.Page(seat.name, self.context.gpu, seat.shared_epoch))
-        for member in seat.with_standing(Standing.WAITS):
-            self._grant_shared(seat, member, joined=False)
-        if len(self.beside.sharing) == 2 and self.tenants.has_latency(
-            self.context.now_ns
-        ):  # the other's cap was that of one alone
-            for other in self.beside.sharing.values():
-                if other is not seat and other.state is State.SHARED:
-                    for member in other.with_standing(Standing.HOLDS):
-                        self._extend_shared(other, member)
-        wait_ns = self.context.now_ns - seat.waiting_since_ns
-        self.context.do(ev.Handed(seat.name, self.context.gpu, seat.shared_epoch, wait_ns, wait_ns))
-
-    def _close_shared(self, seat: Seat, event: Close) -> None:
-        """others come first: it drains"""
-        seat.state = State.LEAVING
-        seat.shared_closing_ns = self.context.now_ns
-        seat.spent = event.reason == ev.LIMIT
-        for member in seat.with_standing(Standing.HOLDS):
-            lease_ns = self.policy.lease_margin_ns + self.policy.cap_shared_ns
-            member.lease_until_ns = min(member.lease_until_ns, self.context.now_ns + lease_ns)
-            self.context.do(ev.Revoke(member.client, self.context.gpu, seat.shared_epoch, event.reason))
-
-    def _pause(self, seat: Seat, event: Pause) -> None:
-        """it would run beside others, but one of them lags, or it rests at its limit"""
-        self._leave_turns(seat)
-        del self.tenants.waiting[seat.name]
-        self.beside.paused[seat.name] = seat
-        seat.state = State.PAUSED
-
-    def _compete(self, seat: Seat, event: Compete) -> None:
-        """all have turns again"""
-        del self.beside.paused[seat.name]
-        self._come_to_turns(seat)
-        self._wait(seat)
-
-    def _ask_shared(self, seat: Seat, event: ev.TokenAsked) -> None:
-        """another process joins, or one that holds is told again"""
-        self._grant_shared(seat, seat.members[event.client], joined=True)
-
-    def _renew_shared(self, seat: Seat, event: ev.TokenRenewed) -> None:
-        """it lives: its lease is prolonged"""
-        member = seat.members[event.client]
-        if member.standing is Standing.HOLDS and member.epoch == event.epoch:
-            self._extend_shared(seat, member)
-            if seat.state is State.LEAVING and event.draining and not event.foreseen:
-                for waits in seat.with_standing(Standing.WAITS):  # as in rows.py: the valve between processes
-                    self._grant_shared(seat, waits, joined=True, admitted=True)
-        else:
-            self.context.do(ev.Revoke(event.client, self.context.gpu, event.epoch, ev.LEASE))
-
-    def _used(self, seat: Seat, event: ev.Used) -> None:
-        """it says what it used"""
-        member = seat.members[event.client]
-        since_ns, alone = member.used_at_ns, seat is self.beside.alone(self.grant.holder)
-        whole = seat.metered_ns - member.metered_ns >= self.context.now_ns - since_ns  # nobody came and went in between
-        used_ns, beside_ns, got_ns = self._used_since(seat, event)
-        if alone and member.alone and whole and self.context.now_ns - since_ns >= ALONE_LEAST_NS:
-            member.alone_ppm = used_ns * WHOLE_PPM // (self.context.now_ns - since_ns)
-            self._see_alone(seat, used_ns)
-        else:
-            member.alone_ppm = -1
-        member.alone = alone
-        self._use(seat, used_ns)
-        self._get(seat, beside_ns, got_ns)
-
-    def _see_alone(self, seat: Seat, used_ns: int) -> None:
-        """One of its processes has told of a time in which the tenant had the card alone: all of them together."""
-        since_ns = self.context.now_ns - QUIET_NS
-        holds = [member for member in seat.with_standing(Standing.HOLDS) if member.used_at_ns >= since_ns]
-        if used_ns and all(member.alone_ppm >= 0 for member in holds):
-            seat.duty.observe_alone(sum(member.alone_ppm for member in holds), self.context.now_ns)
-            self._sort(seat)
-
-    def _used_held(self, seat: Seat, event: ev.Used) -> None:
-        """it says what it used beside others"""
-        _, used_ns, got_ns = self._used_since(seat, event)
-        self._use_held(seat, used_ns, got_ns, self.context.now_ns - self.grant.granted_ns)
-
-    def _used_else(self, seat: Seat, event: ev.Used) -> None:
-        """its grant is over"""
-
-    def _take_back_shared(self, seat: Seat, member: Member, event: ev.TokenReturned) -> None:
-        """One of its processes has drained: the rest of what it used, and whether it wants more."""
-        if event.busy_ns > member.used_ns:
-            self._use(seat, event.busy_ns - member.used_ns)
-            self._get(seat, *self._beside(seat, member, event.busy_ns - member.used_ns, 0))
-        seat.shared_busy_ns += event.busy_ns
-        seat.shared_launches += event.launches
-        wants = event.want_more or member.asks_again
-        member.standing = Standing.WAITS if wants else Standing.QUIET
-        member.asks_again = False
-        if wants and seat.state is State.SHARED:
-            self._grant_shared(seat, member, joined=True)
-        self._after_shared(seat)
-
-    def _left_shared(self, seat: Seat, event: Any) -> None:
-        """one of its processes died"""
-        del seat.members[event.client]
-        self._after_shared(seat)

@@ -8,21 +8,48 @@ tenant runs alone until it has caught up, those that are not host-bound run with
 from __future__ import annotations
 
 from scheduler_backend.core import events as ev
-from scheduler_backend.core.beside import BUSY
+from scheduler_backend.core.beside import BUSY, Beside
+from scheduler_backend.core.context import Context, earliest
+from scheduler_backend.core.current_grant import CurrentGrant
 from scheduler_backend.core.moves import Admit, Close, Compete, Pause, Recall
 from scheduler_backend.core.policy import MS, ORDERINGS
+from scheduler_backend.core.promises import Promises
+from scheduler_backend.core.reservation import GangReservation
+from scheduler_backend.core.restart import RestartBarrier
+from scheduler_backend.core.rows import Rows
 from scheduler_backend.core.seat import Seat, State
-from scheduler_backend.core.tenure import Tenure, earliest
+from scheduler_backend.core.tenants import Tenants
 
 FAVOUR_NS = 50 * MS  # after which another that lags has its turn
 LIMITED_NS = 1000 * MS  # within which one that has a limit and is not host-bound may come again
 PROCESSES_MOST = 4  # of each tenant, for each says Used 100 times a second, and a tenant has 1000 messages
 
 
-class Company(Tenure):
-    """Admission beside others."""
+class Company:
+    """Of one GPU: admission beside others."""
 
-    def _share(self) -> int:
+    def __init__(
+        self,
+        context: Context,
+        tenants: Tenants,
+        grant: CurrentGrant,
+        restart: RestartBarrier,
+        reservation: GangReservation,
+        beside: Beside,
+        promises: Promises,
+        rows: Rows,
+    ) -> None:
+        self.context = context
+        self.policy = context.policy
+        self.tenants = tenants
+        self.grant = grant
+        self.restart = restart
+        self.reservation = reservation
+        self.beside = beside
+        self.promises = promises
+        self.rows = rows
+
+    def share(self) -> int:
         """Admit, close and pause; returns when to look again (0: no need)."""
         if self.beside.is_idle():
             self.beside.favour_nobody()
@@ -36,9 +63,9 @@ class Company(Tenure):
             self.beside.favour_nobody()
             for seat in list(self.beside.sharing.values()):
                 if seat.state is State.SHARED:
-                    self.move(seat, Close(ev.NEWCOMER))
+                    self.rows.move(seat, Close(ev.NEWCOMER))
             for seat in list(self.beside.paused.values()):
-                self.move(seat, Compete())
+                self.rows.move(seat, Compete())
             return 0
         self._favour()
         again_ns = 0
@@ -47,9 +74,9 @@ class Company(Tenure):
                 continue
             spent_ns = self.promises.spent_at_ns(seat)
             if self.beside.stands_back(seat.name) or seat.name not in self.beside.host_bound:
-                self.move(seat, Close(ev.PREEMPT))
+                self.rows.move(seat, Close(ev.PREEMPT))
             elif spent_ns and spent_ns <= self.context.now_ns:
-                self.move(seat, Close(ev.LIMIT))
+                self.rows.move(seat, Close(ev.LIMIT))
             else:
                 again_ns = earliest(again_ns, spent_ns)
         for seat in [*self.tenants.waiting.values(), *self.beside.paused.values()]:
@@ -58,14 +85,14 @@ class Company(Tenure):
             rested_ns = self.promises.rested_at_ns(seat)
             again_ns = earliest(again_ns, rested_ns)
             if not rested_ns and not self.beside.stands_back(seat.name):
-                self.move(seat, Admit())
+                self.rows.move(seat, Admit())
                 again_ns = earliest(again_ns, self.promises.spent_at_ns(seat))
             elif seat.state is State.WAITING:
-                self.move(seat, Pause())
+                self.rows.move(seat, Pause())
         holder = self.grant.holder
         for_one = self.beside.favoured != BUSY
         if holder is not None and holder.state is State.HOLDING and for_one and self.beside.stands_back(holder.name):
-            self.move(holder, Recall(ev.PREEMPT))
+            self.rows.move(holder, Recall(ev.PREEMPT))
         return earliest(
             again_ns, earliest(fresh_until_ns, self.beside.favoured_until_ns if self.beside.favoured else 0)
         )
@@ -76,7 +103,12 @@ class Company(Tenure):
         held time; or that have more processes than may say what they use: theirs are turns.
         """
         policy = self.policy
-        if not policy.shared or not ORDERINGS[policy.ordering].shares or self.reservation.gang or self.barred():
+        if (
+            not policy.shared
+            or not ORDERINGS[policy.ordering].shares
+            or self.reservation.gang
+            or self.restart.is_up(self.context.now_ns)
+        ):
             return False
         for seat in self.tenants.seats.values():
             limited = seat.is_limited and not (policy.shared_limits and seat.name in self.beside.host_bound)

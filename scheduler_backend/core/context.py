@@ -25,3 +25,8 @@ class Context:
     def do(self, action: ev.Action) -> None:
         """Add this to what is to be done."""
         self.actions.append(action)
+
+
+def earliest(one_ns: int, other_ns: int) -> int:
+    """The earlier of two times of which 0 means never."""
+    return min(one_ns, other_ns) if one_ns and other_ns else one_ns or other_ns

@@ -22,9 +22,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from scheduler_backend.core import events as ev
+from scheduler_backend.core.machine import TokenMachine
 from scheduler_backend.core.moves import Recall, Take
 from scheduler_backend.core.policy import eligible, pick
-from scheduler_backend.core.residents import Residents
 from scheduler_backend.core.seat import Seat, State
 from scheduler_backend.core.tenant import TenantSpec
 
@@ -54,7 +54,7 @@ class Gang:
 class Gangs:
     """All gangs of a node. `direct` acts in one machine; what it does is among the actions of the event."""
 
-    def __init__(self, machines: list[Residents], direct: Direct) -> None:
+    def __init__(self, machines: list[TokenMachine], direct: Direct) -> None:
         self.gangs: dict[str, Gang] = {}
         self._machines = machines
         self._direct = direct
@@ -170,7 +170,7 @@ class Gangs:
         """Does it wait at a GPU that it can not join at once?"""
         for gpu in lacking:
             machine, seat = self._machines[gpu], self._seat(gang, gpu)
-            if seat.throttled or machine.grant.holder is not None or machine.barred():
+            if seat.throttled or machine.grant.holder is not None or machine.is_barred():
                 return True
             if seat.together and gang.until_ns - self._now_ns < machine.policy.join_least_ns:
                 return True
@@ -201,7 +201,7 @@ class Gangs:
             return False
         machines = [self._machines[gpu] for gpu in gang.wanted]
         return not any(
-            machine.grant.holder is not None or machine.reservation.gang or machine.barred() for machine in machines
+            machine.grant.holder is not None or machine.reservation.gang or machine.is_barred() for machine in machines
         )
 
     def _fair(self, gang: Gang, gpu: int) -> bool:
@@ -219,7 +219,7 @@ class Gangs:
     def _assemble(self, gang: Gang) -> bool:
         """Take all, or claim all."""
         machines = {gpu: self._machines[gpu] for gpu in gang.wanted}
-        busy = [gpu for gpu, machine in machines.items() if machine.grant.holder is not None or machine.barred()]
+        busy = [gpu for gpu, machine in machines.items() if machine.grant.holder is not None or machine.is_barred()]
         if not busy and not any(self._urgent(gang, gpu) for gpu in machines):
             self._take(gang)
             return True
@@ -247,7 +247,7 @@ class Gangs:
                 return True
         return changed
 
-    def _keep(self, gang: Gang, gpu: int, machine: Residents, end_ns: int) -> bool:
+    def _keep(self, gang: Gang, gpu: int, machine: TokenMachine, end_ns: int) -> bool:
         """A free token waits for the others; meanwhile somebody may run, if there is time."""
         policy, now_ns = machine.policy, self._now_ns
         patience_ns = max(gang.since_ns, machine.grant.free_since_ns) + policy.quota_ns - now_ns
@@ -320,14 +320,14 @@ class Gangs:
                 self._direct(machine.context.gpu, _nothing)
         return released
 
-    def _charge(self, gang: Gang, machine: Residents) -> None:
+    def _charge(self, gang: Gang, machine: TokenMachine) -> None:
         """For the time that a token was kept for a gang which held others: nobody else could have it."""
         seat = machine.tenants.seats.get(gang.name)
         if gang.parts and machine.reservation.gang == gang.name and machine.grant.holder is None and seat is not None:
             kept_ns = self._now_ns - max(machine.grant.free_since_ns, gang.taken_ns)
             machine.clock.charge(seat, max(0, kept_ns))
 
-    def _pass_over(self, machine: Residents) -> bool:
+    def _pass_over(self, machine: TokenMachine) -> bool:
         """The gang that was picked there may not run now: the next is picked."""
         if machine.grant.holder is not None or not machine.reservation.pass_over():
             return False
@@ -352,7 +352,7 @@ class Gangs:
         waiting: Iterable[Seat] = self._machines[gpu].tenants.waiting.values()
         return [seat for seat in waiting if seat.name != gang.name and not seat.throttled]
 
-    def _end_ns(self, machine: Residents) -> int:
+    def _end_ns(self, machine: TokenMachine) -> int:
         """When its holder should be done."""
         holder = machine.grant.holder
         if holder is None or holder.state is State.CLOSING:
@@ -372,7 +372,7 @@ class Gangs:
         return take
 
     @staticmethod
-    def _mover(machine: Residents, seat: Seat, quota_ns: int) -> Callable[[], None]:
+    def _mover(machine: TokenMachine, seat: Seat, quota_ns: int) -> Callable[[], None]:
         return lambda: machine.move(seat, Take(0, quota_ns))
 
     def _recaller(self, gpu: int, holder: Seat, reason: int) -> Callable[[], None]:

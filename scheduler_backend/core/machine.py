@@ -2,23 +2,35 @@
 
 `TokenMachine.handle(event, now_ns)` returns actions and does nothing else: no clock, no socket, no log.
 
-Theory of operation. `_advance` charges the holder for the time since the last event and moves the virtual now on;
-then the event changes its tenant's state; then `_settle` lets leases run out, hands the free token on, asks for it
+Theory of operation. `Charges.advance` charges the holder for the time since the last event and moves the virtual now
+on; then the event changes its tenant's state; then `_settle` lets leases run out, hands the free token on, asks for it
 back where somebody is owed more, and prolongs the holder who would be picked again (no drain, no gap). A grant is the
 tenant's: all of its waiting processes get it, one that asks later joins what is left, and it is over when the last
 has returned, died, or lost its lease.
 
-The machine is one object in layers, each of which knows only those below it:
-    machine    the way in, and what follows each event
-    residents  tenants and processes that come and go
-    company    who runs beside others
-    tenure     how long the holder keeps the token
-    rows       the table of what may happen to a tenant
-    sharing    grants beside others, and what each got of its promise
-    grants     shape, lease, what clients are told
-    limits     rests and quotas
-    accounts   the token's state, clocks and charges
-Beside it stand policy.py (who is next), ahead.py (the order for the hand-over to come) and seat.py (a tenant's place).
+Its parts own its data, and each is given those that it needs:
+    context         which GPU, the policy, the time, what is to be done
+    tenants         who is there, who waits
+    fair_clock      the virtual times
+    current_grant   who holds the token, and until when
+    beside          who runs beside others
+    message_delay   what messages take
+    restart         whose word is awaited after a restart
+    reservation     what gangs say of the token
+    plan            the hand-overs that are told ahead
+Others own little or nothing, and do one job with those:
+    charges         what everyone is charged
+    limits          rests and quotas
+    grants          what clients are told of a grant, and where a tenant goes after it
+    promises        beside others: what each got of its promise
+    shared_grants   ... and what clients are told
+    rows            the table of what may happen to a tenant
+    ahead           the order for the hand-over to come
+    tenure          how long the holder keeps the token
+    company         who is to run beside others
+    residents       tenants and processes that come and go
+Each is built of parts that stand above it here, so none needs one below. Beside them stand policy.py (who is next) and
+seat.py (a tenant's place).
 """
 
 from __future__ import annotations
@@ -27,18 +39,112 @@ from collections.abc import Callable
 from typing import Any
 
 from scheduler_backend.core import events as ev
-from scheduler_backend.core.ahead import next_order, orders_behind
-from scheduler_backend.core.beside import BUSY
-from scheduler_backend.core.moves import Drained, Take
-from scheduler_backend.core.policy import moved_on, pick
+from scheduler_backend.core.ahead import Foresight
+from scheduler_backend.core.beside import BUSY, Beside
+from scheduler_backend.core.charges import Charges
+from scheduler_backend.core.company import Company
+from scheduler_backend.core.context import Context, earliest
+from scheduler_backend.core.current_grant import CurrentGrant
+from scheduler_backend.core.fair_clock import FairClock
+from scheduler_backend.core.grants import Grants
+from scheduler_backend.core.limits import Limits
+from scheduler_backend.core.message_delay import MessageDelay
+from scheduler_backend.core.moves import Drained, Epochs, Take
+from scheduler_backend.core.plan import HandoverPlan
+from scheduler_backend.core.policy import Policy, moved_on, pick
+from scheduler_backend.core.promises import Promises
+from scheduler_backend.core.reservation import GangReservation
 from scheduler_backend.core.residents import Residents
+from scheduler_backend.core.restart import RestartBarrier
+from scheduler_backend.core.rows import Rows
 from scheduler_backend.core.seat import Seat, Standing, State
+from scheduler_backend.core.shared_grants import SharedGrants
 from scheduler_backend.core.tenant import WHOLE_PPM
-from scheduler_backend.core.tenure import earliest
+from scheduler_backend.core.tenants import Tenants
+from scheduler_backend.core.tenure import Tenure
 
 
-class TokenMachine(Residents):
-    """One GPU's token."""
+class TokenMachine:
+    """One GPU's token. `epochs` numbers grants; it is the node's, for epochs never repeat."""
+
+    def __init__(self, gpu: int, policy: Policy, epochs: Epochs, now_ns: int = 0) -> None:
+        self.policy = policy
+        self.context = Context(gpu, policy, epochs, now_ns)
+        self.tenants = Tenants(policy)
+        self.clock = FairClock(policy, self.tenants)
+        self.grant = CurrentGrant(self.context)
+        self.delay = MessageDelay(policy)
+        self.restart = RestartBarrier()
+        self.plan = HandoverPlan(gpu, epochs)
+        self.reservation = GangReservation()
+        self.beside = Beside()
+        self.charges = Charges(self.context, self.tenants, self.clock, self.grant, self.delay)
+        self.limits = Limits(self.context, self.tenants, self.clock, self.grant)
+        self.grants = Grants(self.context, self.tenants, self.grant, self.limits, self.charges, self.beside)
+        self.promises = Promises(self.context, self.tenants, self.grant, self.limits, self.charges, self.beside)
+        self.shared = SharedGrants(
+            self.context, self.tenants, self.clock, self.grant, self.grants, self.beside, self.promises
+        )
+        self.rows = Rows(
+            self.context,
+            self.tenants,
+            self.clock,
+            self.grant,
+            self.delay,
+            self.restart,
+            self.limits,
+            self.charges,
+            self.grants,
+            self.beside,
+            self.promises,
+            self.shared,
+        )
+        self.foresight = Foresight(
+            self.context,
+            self.tenants,
+            self.clock,
+            self.grant,
+            self.restart,
+            self.reservation,
+            self.limits,
+            self.grants,
+            self.beside,
+        )
+        self.tenure = Tenure(
+            self.context,
+            self.tenants,
+            self.clock,
+            self.grant,
+            self.limits,
+            self.reservation,
+            self.beside,
+            self.foresight,
+            self.rows,
+        )
+        self.company = Company(
+            self.context,
+            self.tenants,
+            self.grant,
+            self.restart,
+            self.reservation,
+            self.beside,
+            self.promises,
+            self.rows,
+        )
+        self.residents = Residents(
+            self.context,
+            self.tenants,
+            self.clock,
+            self.grant,
+            self.delay,
+            self.restart,
+            self.limits,
+            self.charges,
+            self.grants,
+            self.beside,
+            self.shared,
+            self.rows,
+        )
 
     # --- the way in -------------------------------------------------------------------------------------------------
     def handle(self, event: ev.Event, now_ns: int) -> list[ev.Action]:
@@ -59,12 +165,11 @@ class TokenMachine(Residents):
                 actions.append(ev.WakeAt(self.context.now_ns))  # should nothing follow, for once
                 return actions
         elif kind is ev.Tick:
-            self._lapse_leases()  # by the clock alone: a message that is read may be followed by the very renewal
+            self.tenure.lapse_leases()  # by the clock alone: a message that is read may be followed by the very renewal
+        elif kind is ev.Weighed:
+            self.promises.weigh(event)  # type: ignore[arg-type]
         else:
-            _NODE_EVENTS[kind](self, event)
-            if kind is ev.TenantAdded or kind is ev.TenantChanged or kind is ev.TenantRemoved:
-                self._share_free()
-            self.clock.resident_ppm = self.tenants.share_turns()
+            self.residents.take(event)
         self._settle()
         return actions
 
@@ -77,9 +182,6 @@ class TokenMachine(Residents):
         do()
         self._settle()
         return actions
-
-    def _weighed(self, event: ev.Weighed) -> None:
-        self.promises.weigh(event)
 
     def _message(self, event: Any) -> None:
         seat = self.tenants.by_client.get(event.client)
@@ -94,7 +196,7 @@ class TokenMachine(Residents):
             self.charges.charge_stray(seat, member, 0, 0)  # a Return of its epoch says more
         if kind is ev.TokenAsked or kind is ev.TokenReturned:
             seat.observe(member, event.burst_ns, event.gap_ns)
-        self.move(seat, event)
+        self.rows.move(seat, event)
 
     # --- after each event -------------------------------------------------------------------------------------------
     def _settle(self) -> None:
@@ -102,9 +204,14 @@ class TokenMachine(Residents):
         for seat in self.tenants.waiting.values():
             if seat.throttled and seat.resume_ns - self.policy.resume_early_ns <= self.context.now_ns:
                 self.limits.throttle(seat)
-        wake_ns = self._share()
+        wake_ns = self.company.share()
         self.reservation.nominee = None
-        if self.grant.holder is None and not self.reservation.gang and not self.barred() and not self.beside.holds_up():
+        if (
+            self.grant.holder is None
+            and not self.reservation.gang
+            and not self.is_barred()
+            and not self.beside.holds_up()
+        ):
             ready = [
                 seat
                 for seat in self.tenants.waiting.values()
@@ -121,29 +228,29 @@ class TokenMachine(Residents):
                     self.reservation.nominee = first
                 else:
                     self.clock.jump_to(virtual_now)
-                    self.move(first, Take())
+                    self.rows.move(first, Take())
         if self.grant.holder is not None:
             if self.grant.holder.state is State.HOLDING:
-                wake_ns = earliest(wake_ns, self._preempt())
+                wake_ns = earliest(wake_ns, self.tenure.preempt())
             if self.grant.holder.state is State.HOLDING:
-                wake_ns = earliest(wake_ns, self._look_ahead(self.grant.holder))
-            wake_ns = earliest(wake_ns, self._deadline(self.grant.holder))
-        elif self.barred():
+                wake_ns = earliest(wake_ns, self.tenure.look_ahead(self.grant.holder))
+            wake_ns = earliest(wake_ns, self.tenure.deadline(self.grant.holder))
+        elif self.is_barred():
             wake_ns = self.restart.until_ns
         else:
             for seat in self.tenants.waiting.values():
                 wake_ns = earliest(wake_ns, seat.resume_ns)
             wake_ns = earliest(wake_ns, self.reservation.until_ns)
         if self.beside.sharing:
-            wake_ns = earliest(wake_ns, self._deadline_shared())
+            wake_ns = earliest(wake_ns, self.tenure.deadline_shared())
         self._prepare()
         self.context.do(ev.WakeAt(wake_ns))
 
     def _prepare(self) -> None:
         """Say who is next, and who after that, as far as it is certain enough to be carried out without asking."""
-        order = self.plan.put(next_order(self), self.context.actions)
+        order = self.plan.put(self.foresight.next_order(), self.context.actions)
         if order is not None:
-            self.plan.put_behind(order, orders_behind(self, order), self.context.actions)
+            self.plan.put_behind(order, self.foresight.orders_behind(order), self.context.actions)
 
     def _carried(self, event: ev.Carried) -> None:
         """The prepared hand-over happened; all that came before it has been handled."""
@@ -153,16 +260,24 @@ class TokenMachine(Residents):
             if seat.throttled and seat.resume_ns - self.policy.resume_early_ns <= self.context.now_ns:
                 self.limits.throttle(seat)
         holder = self.grant.holder
-        self.move(holder, Drained())
+        self.rows.move(holder, Drained())
         ready = self.tenants.ready()
         if self.context.now_ns < order.wanting_from_ns:
             holder.returning = False  # it wants no more, or there would be no hand-over
         elif holder.returning:  # it counts as one that waits, as it does where its Return is heard first
             ready.append(holder)
         self.clock.jump_to(moved_on(ready, self.clock.virtual_now, self.policy))
-        self.move(self.tenants.seats[order.tenant], Take(order.epoch, order.quota_ns))
+        self.rows.move(self.tenants.seats[order.tenant], Take(order.epoch, order.quota_ns))
 
     # --- for those outside ------------------------------------------------------------------------------------------
+    def move(self, seat: Seat, event: Any) -> None:
+        """Take the row of this move of a tenant (moves.py); to be settled after that."""
+        self.rows.move(seat, event)
+
+    def is_barred(self) -> bool:
+        """Return whether nothing may be granted, for those of before a restart have not been heard."""
+        return self.restart.is_up(self.context.now_ns)
+
     @property
     def gpu(self) -> int:
         """Its number on the node."""
@@ -262,15 +377,3 @@ class TokenMachine(Residents):
                 or (bool(self.beside.sharing) and not any(s.request_ppm for s in self.tenants.waiting.values()))
             )
             assert idle, "the token is idle and somebody may run"
-
-
-_M = TokenMachine
-_NODE_EVENTS: dict[type, Callable[[TokenMachine, Any], None]] = {
-    ev.TenantAdded: _M._tenant_added,
-    ev.TenantChanged: _M._tenant_changed,
-    ev.TenantRemoved: _M._tenant_removed,
-    ev.ClientJoined: _M._client_joined,
-    ev.ClientDied: _M._client_died,
-    ev.ClientsKnown: _M._clients_known,
-    ev.Weighed: _M._weighed,
-}

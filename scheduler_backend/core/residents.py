@@ -2,23 +2,78 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from scheduler_backend.core import events as ev
-from scheduler_backend.core.company import Company
+from scheduler_backend.core.beside import Beside
+from scheduler_backend.core.charges import Charges
+from scheduler_backend.core.context import Context
+from scheduler_backend.core.current_grant import CurrentGrant
+from scheduler_backend.core.fair_clock import FairClock
+from scheduler_backend.core.grants import Grants
+from scheduler_backend.core.limits import Limits
+from scheduler_backend.core.message_delay import MessageDelay
 from scheduler_backend.core.moves import Recall
 from scheduler_backend.core.policy import best_effort_ppm
+from scheduler_backend.core.restart import RestartBarrier
+from scheduler_backend.core.rows import Rows
 from scheduler_backend.core.seat import BESIDE, Seat, Standing, State
+from scheduler_backend.core.shared_grants import SharedGrants
 from scheduler_backend.core.tenant import WHOLE_PPM, TenantSpec
+from scheduler_backend.core.tenants import Tenants
 
 
-class Residents(Company):
-    """The events that are no message about a token."""
+class Residents:
+    """Of one GPU: takes the events that say who comes, changes and goes."""
+
+    def __init__(
+        self,
+        context: Context,
+        tenants: Tenants,
+        clock: FairClock,
+        grant: CurrentGrant,
+        delay: MessageDelay,
+        restart: RestartBarrier,
+        limits: Limits,
+        charges: Charges,
+        grants: Grants,
+        beside: Beside,
+        shared: SharedGrants,
+        rows: Rows,
+    ) -> None:
+        self.context = context
+        self.policy = context.policy
+        self.tenants = tenants
+        self.clock = clock
+        self.grant = grant
+        self.delay = delay
+        self.restart = restart
+        self.limits = limits
+        self.charges = charges
+        self.grants = grants
+        self.beside = beside
+        self.shared = shared
+        self.rows = rows
+
+    def take(self, event: ev.Event) -> None:
+        """Take one of these events; all that depends on who is there is as it should be then."""
+        kind = type(event)
+        _EVENTS[kind](self, event)
+        if kind is ev.TenantAdded or kind is ev.TenantChanged or kind is ev.TenantRemoved:
+            self.share_free()
+        self.share_turns()
+
+    def share_turns(self) -> None:
+        """Set how long turns are, and how fast the steady time passes, by those that have processes."""
+        self.clock.resident_ppm = self.tenants.share_turns()
 
     def _tenant_added(self, event: ev.TenantAdded) -> None:
         seat = Seat(event.spec, self.policy, self.context.now_ns)
         self.clock.place(seat)
         self.tenants.add(seat)
 
-    def _share_free(self) -> None:
+    def share_free(self) -> None:
         """Somebody came, changed or went: what best effort counts as now."""
         shares = [(0 if seat.best_effort else seat.request_ppm, seat.limit_ppm) for seat in self.tenants.seats.values()]
         part_ppm = best_effort_ppm(shares)
@@ -40,7 +95,7 @@ class Residents(Company):
         seat.filled_ns = self.context.now_ns
         seat.best_effort = not spec.request_ppm
         seat.limit_ppm, seat.latency = spec.limit_ppm, spec.latency
-        if spec.request_ppm:  # else its weight follows, with all others' (_share_free)
+        if spec.request_ppm:  # else its weight follows, with all others' (share_free)
             self._weigh(seat, spec.request_ppm)
         self.limits.throttle(seat)
         if (
@@ -49,7 +104,7 @@ class Residents(Company):
             and not self.grant.contended
             and spec.limit_ppm < WHOLE_PPM
         ):
-            self.move(seat, Recall(ev.LIMIT))
+            self.rows.move(seat, Recall(ev.LIMIT))
 
     def _tenant_removed(self, event: ev.TenantRemoved) -> None:
         seat = self.tenants.remove(event.name)
@@ -111,7 +166,17 @@ class Residents(Company):
             if member.standing is not Standing.HOLDS and seat.state not in (State.IDLE, State.WAITING, State.PAUSED):
                 del seat.members[event.client]
             else:
-                self.move(seat, event)
+                self.rows.move(seat, event)
 
     def _clients_known(self, event: ev.ClientsKnown) -> None:
         self.restart.expect([client for _, client in event.clients], event.until_ns)
+
+
+_EVENTS: dict[type, Callable[[Residents, Any], None]] = {
+    ev.TenantAdded: Residents._tenant_added,
+    ev.TenantChanged: Residents._tenant_changed,
+    ev.TenantRemoved: Residents._tenant_removed,
+    ev.ClientJoined: Residents._client_joined,
+    ev.ClientDied: Residents._client_died,
+    ev.ClientsKnown: Residents._clients_known,
+}

@@ -23,7 +23,6 @@ from scheduler_backend.core.moves import (
     Close,
     Compete,
     Drained,
-    Epochs,
     InvalidTransition,
     Lapse,
     Overrun,
@@ -33,10 +32,7 @@ from scheduler_backend.core.moves import (
     Row,
     Take,
 )
-from scheduler_backend.core.plan import HandoverPlan
-from scheduler_backend.core.policy import Policy
 from scheduler_backend.core.promises import Promises
-from scheduler_backend.core.reservation import GangReservation
 from scheduler_backend.core.restart import RestartBarrier
 from scheduler_backend.core.seat import Seat, Standing, State
 from scheduler_backend.core.shared_grants import SharedGrants
@@ -45,30 +41,36 @@ from scheduler_backend.core.tenants import Tenants
 
 
 class Rows:
-    """The rows, and the one way to take them."""
+    """Of one GPU: the rows, and the one way to take them."""
 
-    def __init__(self, gpu: int, policy: Policy, epochs: Epochs, now_ns: int = 0) -> None:
-        self.policy = policy
-        self.context = Context(gpu, policy, epochs, now_ns)
-        self.tenants = Tenants(policy)
-        self.clock = FairClock(policy, self.tenants)
-        self.grant = CurrentGrant(self.context)
-        self.delay = MessageDelay(policy)
-        self.restart = RestartBarrier()
-        self.plan = HandoverPlan(gpu, epochs)
-        self.reservation = GangReservation()
-        self.beside = Beside()
-        self.charges = Charges(self.context, self.tenants, self.clock, self.grant, self.delay)
-        self.limits = Limits(self.context, self.tenants, self.clock, self.grant)
-        self.grants = Grants(self.context, self.tenants, self.grant, self.limits, self.charges, self.beside)
-        self.promises = Promises(self.context, self.tenants, self.grant, self.limits, self.charges, self.beside)
-        self.shared = SharedGrants(
-            self.context, self.tenants, self.clock, self.grant, self.grants, self.beside, self.promises
-        )
-
-    def barred(self) -> bool:
-        """May nothing be granted, for those of before a restart have not been heard?"""
-        return self.restart.is_up(self.context.now_ns)
+    def __init__(
+        self,
+        context: Context,
+        tenants: Tenants,
+        clock: FairClock,
+        grant: CurrentGrant,
+        delay: MessageDelay,
+        restart: RestartBarrier,
+        limits: Limits,
+        charges: Charges,
+        grants: Grants,
+        beside: Beside,
+        promises: Promises,
+        shared: SharedGrants,
+    ) -> None:
+        self.context = context
+        self.policy = context.policy
+        self.tenants = tenants
+        self.clock = clock
+        self.grant = grant
+        self.delay = delay
+        self.restart = restart
+        self.limits = limits
+        self.charges = charges
+        self.grants = grants
+        self.beside = beside
+        self.promises = promises
+        self.shared = shared
 
     def move(self, seat: Seat, event: Any) -> None:
         """Take the row of this event, or of this move of our own."""

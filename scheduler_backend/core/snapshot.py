@@ -37,6 +37,11 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
         "grants",
         "promises",
         "shared",
+        "rows",
+        "foresight",
+        "tenure",
+        "company",
+        "residents",
         "delay",
         "restart",
         "reservation",
@@ -197,8 +202,8 @@ def restored(state: Any, gpu_count: int, policy: Policy) -> Node:
                 raise InvalidSnapshot("it is of another version, whose " + kind + " has other attributes")
         _Reader(node, things, policy)
         for machine in node.machines:
-            machine._share_free()
-            machine.clock.resident_ppm = machine.tenants.share_turns()  # as they are under this policy
+            machine.residents.share_free()
+            machine.residents.share_turns()  # as they are under this policy
     except InvalidSnapshot:
         raise
     except (

@@ -6,46 +6,73 @@ Each method says when to look again, so that the machine can ask for one Tick.
 from __future__ import annotations
 
 from scheduler_backend.core import events as ev
-from scheduler_backend.core.ahead import pick_at
+from scheduler_backend.core.ahead import Foresight
+from scheduler_backend.core.beside import Beside
+from scheduler_backend.core.context import Context, earliest
+from scheduler_backend.core.current_grant import CurrentGrant
+from scheduler_backend.core.fair_clock import FairClock
+from scheduler_backend.core.limits import Limits
 from scheduler_backend.core.moves import Lapse, Overrun, Prolong, Recall
 from scheduler_backend.core.policy import ORDERINGS, SCALE, eligible, virtual
+from scheduler_backend.core.reservation import GangReservation
 from scheduler_backend.core.rows import Rows
 from scheduler_backend.core.seat import Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
+from scheduler_backend.core.tenants import Tenants
 
 
-def earliest(one_ns: int, other_ns: int) -> int:
-    """The earlier of two times of which 0 means never."""
-    return min(one_ns, other_ns) if one_ns and other_ns else one_ns or other_ns
+class Tenure:
+    """Of one GPU: recall, prolongation, leases."""
 
-
-class Tenure(Rows):
-    """Recall, prolongation, leases."""
+    def __init__(
+        self,
+        context: Context,
+        tenants: Tenants,
+        clock: FairClock,
+        grant: CurrentGrant,
+        limits: Limits,
+        reservation: GangReservation,
+        beside: Beside,
+        foresight: Foresight,
+        rows: Rows,
+    ) -> None:
+        self.context = context
+        self.policy = context.policy
+        self.tenants = tenants
+        self.clock = clock
+        self.grant = grant
+        self.limits = limits
+        self.reservation = reservation
+        self.beside = beside
+        self.foresight = foresight
+        self.rows = rows
 
     # --- leases -----------------------------------------------------------------------------------------------------
-    def _lapse_leases(self) -> None:
+    def lapse_leases(self) -> None:
+        """Take the token from processes whose lease ran out or that overran, and all from those beside others."""
         holder, now_ns = self.grant.holder, self.context.now_ns
         for seat in list(self.beside.sharing.values()):
             overrun_ns = seat.shared_closing_ns + self.policy.overrun_ns
             for member in seat.with_standing(Standing.HOLDS):
                 if member.lease_until_ns <= now_ns:
-                    self.move(seat, Lapse(member.client))
+                    self.rows.move(seat, Lapse(member.client))
                 elif seat.state is State.LEAVING and now_ns >= overrun_ns:
-                    self.move(seat, Overrun(member.client))
+                    self.rows.move(seat, Overrun(member.client))
         if holder is None:
             return
         for member in holder.with_standing(Standing.HOLDS):
             if member.lease_until_ns <= now_ns:
-                self.move(holder, Lapse(member.client))
+                self.rows.move(holder, Lapse(member.client))
         if self.grant.holder is holder and now_ns >= self.grant.overrun_at_ns():
             for member in holder.with_standing(Standing.HOLDS):
-                self.move(holder, Overrun(member.client))
+                self.rows.move(holder, Overrun(member.client))
 
-    def _deadline(self, holder: Seat) -> int:
+    def deadline(self, holder: Seat) -> int:
+        """Return when the first lease of its grant runs out, or it overruns."""
         leases = (member.lease_until_ns for member in holder.members.values() if member.standing is Standing.HOLDS)
         return min(self.grant.overrun_at_ns(), *leases)
 
-    def _deadline_shared(self) -> int:
+    def deadline_shared(self) -> int:
         """The same of those that run beside others; 0: there are none."""
         at_ns = 0
         for seat in self.beside.sharing.values():
@@ -56,8 +83,8 @@ class Tenure(Rows):
         return at_ns
 
     # --- asked back -------------------------------------------------------------------------------------------------
-    def _preempt(self) -> int:
-        """Ask the token back where somebody who waits should have it; else returns when to look again (0: no need)."""
+    def preempt(self) -> int:
+        """Ask the token back where one that waits should have it; else returns when to look again (0: no need)."""
         holder = self.grant.holder
         assert holder is not None
         now_ns = self.context.now_ns
@@ -91,7 +118,7 @@ class Tenure(Rows):
                 if reason == ev.PREEMPT:
                     holder.preempted_ns = now_ns
                     seat.jumped = seat.latency
-                self.move(holder, Recall(reason))
+                self.rows.move(holder, Recall(reason))
                 return 0
         return again_ns
 
@@ -117,7 +144,7 @@ class Tenure(Rows):
         return at_ns if at_ns < self.grant.quota_until_ns else 0
 
     # --- prolonged --------------------------------------------------------------------------------------------------
-    def _look_ahead(self, holder: Seat) -> int:
+    def look_ahead(self, holder: Seat) -> int:
         """Shortly before the quota ends: prolong the holder if it would be picked again. Returns when to look."""
         policy = self.policy
         look_ns = self.grant.quota_until_ns - self.grant.lead_ns
@@ -151,11 +178,11 @@ class Tenure(Rows):
             for seat in self.tenants.waiting.values()
             if not seat.throttled or seat.resume_ns <= self.grant.quota_until_ns
         ]
-        again, jump = pick_at(self, holder, [*rivals, holder], self.grant.quota_until_ns)
+        again, jump = self.foresight.pick_at(holder, [*rivals, holder], self.grant.quota_until_ns)
         if again is not holder:
             return 0
         self.clock.jump_to(self.clock.virtual_now + jump)
-        self.move(holder, Prolong(self.limits.until_resumed(holder, quota_ns, self.grant.quota_until_ns)))
+        self.rows.move(holder, Prolong(self.limits.until_resumed(holder, quota_ns, self.grant.quota_until_ns)))
         return self.grant.quota_until_ns - self.grant.lead_ns
 
     def _surely_next(self, holder: Seat) -> bool:

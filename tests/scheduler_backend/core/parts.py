@@ -18,6 +18,7 @@ from scheduler_backend.core.policy import MS, Policy
 from scheduler_backend.core.promises import Promises
 from scheduler_backend.core.reservation import GangReservation
 from scheduler_backend.core.restart import RestartBarrier
+from scheduler_backend.core.rows import Rows
 from scheduler_backend.core.seat import Member, Seat, Standing, State
 from scheduler_backend.core.shared_grants import SharedGrants
 from scheduler_backend.core.tenant import WHOLE_PPM, TenantSpec
@@ -27,7 +28,7 @@ HALF = WHOLE_PPM // 2
 
 
 class Parts:
-    """All of them; nobody decides anything."""
+    """Up to the table of transitions; nobody decides anything."""
 
     def __init__(self, policy: Policy | None = None) -> None:
         self.policy = policy or Policy()
@@ -45,6 +46,20 @@ class Parts:
         self.promises = Promises(self.context, self.tenants, self.grant, self.limits, self.charges, self.beside)
         self.shared = SharedGrants(
             self.context, self.tenants, self.clock, self.grant, self.grants, self.beside, self.promises
+        )
+        self.rows = Rows(
+            self.context,
+            self.tenants,
+            self.clock,
+            self.grant,
+            self.delay,
+            self.restart,
+            self.limits,
+            self.charges,
+            self.grants,
+            self.beside,
+            self.promises,
+            self.shared,
         )
 
     def add(self, name: str, request_ppm: int = HALF, limit_ppm: int = WHOLE_PPM, processes: int = 1) -> Seat:

@@ -1,0 +1,117 @@
+"""Who runs beside others, without a machine. test_company.py plays whole programs."""
+
+from __future__ import annotations
+
+from scheduler_backend.core import events as ev
+from scheduler_backend.core.beside import BUSY
+from scheduler_backend.core.company import FAVOUR_NS, PROCESSES_MOST, Company
+from scheduler_backend.core.policy import MS, Policy
+from scheduler_backend.core.seat import Seat, State
+from tests.scheduler_backend.core.parts import HALF, Parts
+
+
+def made(policy: Policy | None = None) -> tuple[Company, Parts]:
+    """It, and its parts."""
+    parts = Parts(policy)
+    company = Company(
+        parts.context,
+        parts.tenants,
+        parts.grant,
+        parts.restart,
+        parts.reservation,
+        parts.beside,
+        parts.promises,
+        parts.rows,
+    )
+    return company, parts
+
+
+def known(parts: Parts, *seats: Seat) -> None:
+    """Their duties are known, and low."""
+    for seat in seats:
+        seat.duty.host_bound, seat.duty.ppm = True, HALF
+        seat.duty.turned_ns = seat.duty.measured_ns = parts.context.now_ns
+        parts.beside.sort(seat)
+
+
+def test_nothing_is_to_be_done_where_nobody_is_host_bound() -> None:
+    company, parts = made()
+    parts.want(parts.add("a"))
+    assert company.share() == 0
+    assert (parts.done(), parts.beside.measuring) == ([], False)
+
+
+def test_those_that_are_host_bound_are_admitted_at_once() -> None:
+    company, parts = made()
+    a, b = parts.add("a"), parts.add("b")
+    known(parts, a, b)
+    parts.want(a, b)
+    assert company.share() > 0
+    assert (a.state, b.state) == (State.SHARED, State.SHARED)
+
+
+def test_all_have_turns_while_a_duty_is_not_known() -> None:
+    company, parts = made()
+    a, b = parts.add("a"), parts.add("b")
+    known(parts, a)
+    parts.share(a)
+    parts.want(b)
+    company.share()
+    assert (parts.beside.measuring, a.state) == (True, State.LEAVING)
+    assert parts.done(ev.Revoke)[0].reason == ev.NEWCOMER
+
+
+def test_nobody_is_admitted_where_it_is_off_or_a_tenant_has_too_many_processes() -> None:
+    for policy, processes in ((Policy(shared=False), 1), (Policy(), PROCESSES_MOST + 1)):
+        company, parts = made(policy)
+        a = parts.add("a", processes=processes)
+        parts.add("b")
+        known(parts, a)
+        parts.want(a)
+        company.share()
+        assert a.state is State.WAITING
+
+
+def test_one_that_lags_runs_alone_until_it_has_caught_up() -> None:
+    company, parts = made()
+    a, b = parts.add("a"), parts.add("b")
+    known(parts, a, b)
+    parts.share(a, b)
+    a.ahead_ns = -parts.policy.shared_lag_ns - 1
+    company.share()
+    assert (parts.beside.favoured, parts.beside.favoured_until_ns) == ("a", FAVOUR_NS)
+    assert (a.state, b.state) == (State.SHARED, State.LEAVING)
+    a.ahead_ns = 0
+    company.share()
+    assert parts.beside.favoured == ""
+
+
+def test_those_that_are_not_host_bound_lag_together() -> None:
+    company, parts = made()
+    a, b = parts.add("a"), parts.add("b")
+    known(parts, a)
+    b.duty.turned_ns = 0
+    parts.share(a)
+    known(parts, a)
+    parts.want(b)
+    parts.hold(b)
+    parts.promises.busy_ahead_ns = -parts.policy.shared_lag_ns - 1
+    company.share()
+    assert (parts.beside.favoured, a.state, b.state) == (BUSY, State.LEAVING, State.HOLDING)
+
+
+def test_one_whose_bucket_is_empty_stops_and_pauses() -> None:
+    company, parts = made()
+    a = parts.add("a", HALF // 2, HALF // 2)
+    parts.add("b")
+    known(parts, a)
+    parts.share(a)
+    parts.at(1)
+    a.credit, a.filled_ns = -5 * MS * 1_000_000, MS
+    company.share()
+    assert (a.state, a.spent) == (State.LEAVING, True)
+    parts.context.begin()
+    parts.rows.move(a, ev.TokenReturned(1, 0, a.shared_epoch, True))
+    assert a.state is State.WAITING
+    assert company.share() > 0
+    assert a.state is State.PAUSED

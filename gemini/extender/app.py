@@ -27,13 +27,15 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from gemini import heap, serving
 from gemini.extender import codec
 from gemini.extender.announce import Announcer
+from gemini.extender.kept import kept_budget, slim_claim
 from gemini.extender.pace import Paced
+from gemini.extender.podview import slimmed
 from gemini.extender.promises import Verdict
 from gemini.extender.service import SHORTLIST, Service
 from gemini.extender.shown import by_reason, dry_run_json, figures, state_parts, summary
 from gemini.extender.state import BUDGET, CLAIM, DEVICE, KINDS, NODE, POD, RESIZE, Cluster
 from gemini.kube import names
-from gemini.kube.client import ApiFault, Client
+from gemini.kube.client import ApiFault, Client, Keep
 from gemini.kube.follow import follow, follow_once_there
 from gemini.placement.allocate import UnknownPolicy
 from gemini.placement.reasons import Reason
@@ -45,6 +47,7 @@ SLICE_SECONDS = 0.005  # of GET /state, between which others are answered
 METRICS_PART = 0.05  # of the loop's time, at most, for whoever reads the metrics, however often
 NEEDED = (NODE, DEVICE, POD, CLAIM, RESIZE)  # without these there is no book
 WATCHED = (NODE, DEVICE, POD, BUDGET)  # as they are; claims need an answer besides
+LISTED: dict[str, Keep] = {POD: slimmed, BUDGET: kept_budget, CLAIM: slim_claim}  # what is kept of a list's objects
 SWEEP_SECONDS = 1.0
 LONGEST_WAIT = 10.0
 VERBS = ("filter", "prioritize", "bind", "preempt", "dry-run")
@@ -314,7 +317,10 @@ async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
         async with asyncio.TaskGroup() as group:
             devices = Paced(cluster, time.monotonic_ns)
             kept = dict.fromkeys(WATCHED, cluster) | {DEVICE: devices}
-            tasks = [group.create_task(follow(client, kind, kept[kind], synced[kind], log)) for kind in WATCHED]
+            tasks = [
+                group.create_task(follow(client, kind, kept[kind], synced[kind], log, LISTED.get(kind)))
+                for kind in WATCHED
+            ]
             tasks.append(group.create_task(_claims(client, service, synced[CLAIM], not args.no_claims)))
             resizes = _Answering(cluster, service.resizes.kick)
             tasks.append(group.create_task(follow_once_there(client, RESIZE, resizes, synced[RESIZE], log)))
@@ -360,7 +366,8 @@ async def _claims(client: Client, service: Service, synced: asyncio.Event, wante
             wait = min(wait * 2, LONGEST_WAIT)
             continue
         if wanted:
-            await follow(client, CLAIM, _Answering(service.cluster, service.claims.kick), synced, log)
+            answering = _Answering(service.cluster, service.claims.kick)
+            await follow(client, CLAIM, answering, synced, log, LISTED[CLAIM])
     synced.set()  # there are none to know of
 
 

@@ -57,11 +57,27 @@ def kept(pod: Mapping[str, Any], speaks: bool) -> dict[str, Any]:
     return result
 
 
+def slim(pod: dict[str, Any], speaks: bool, prefers: bool) -> dict[str, Any]:
+    """A pod of which the same is read as of all of it: what is kept, and that it prefers some nodes."""
+    result = kept(pod, speaks)
+    if prefers:
+        result["spec"]["topologySpreadConstraints"] = [{}]
+    return result
+
+
+def slim_claim(claim: dict[str, Any]) -> dict[str, Any]:
+    """A claim of which nothing is allocated says no more than that it is there."""
+    if _mapping(claim.get("status")).get("allocation"):
+        return claim
+    return {"metadata": _some(_mapping(claim.get("metadata")), _METADATA)}
+
+
 def kept_budget(budget: Mapping[str, Any]) -> dict[str, Any]:
     """With `endless` in its spec where its selector is too large to be kept."""
     metadata, spec, status = (_mapping(budget.get(key)) for key in ("metadata", "spec", "status"))
     selector, disrupted = spec.get("selector"), _mapping(status.get("disruptedPods"))
-    selected = {"endless": True} if _size(selector) > MOST_SELECTED else {"selector": selector}
+    endless = spec.get("endless") is True or _size(selector) > MOST_SELECTED
+    selected = {"endless": True} if endless else {"selector": selector}
     under_way = dict.fromkeys(list(disrupted)[:MOST_SELECTED], "")
     allowed = {"disruptionsAllowed": status.get("disruptionsAllowed"), "disruptedPods": under_way}
     return {"metadata": _some(metadata, _METADATA), "spec": selected, "status": allowed}

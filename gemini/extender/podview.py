@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gemini.extender.kept import DOMAINS, kept
+from gemini.extender.kept import DOMAINS, kept, slim
 from gemini.extender.reserve import GroupKey
 from gemini.kube import names
 from gemini.kube.allocation import located, record_of
@@ -178,6 +178,11 @@ def view_of(
         exchanges=bool(mapping(metadata.get("annotations")).get(names.EXCHANGE)),
         prefers=favours,
     )
+
+
+def slimmed(pod: dict[str, Any]) -> dict[str, Any]:
+    """What is kept of a pod while a list of all is read."""
+    return slim(pod, speaks(pod), prefers(pod))
 
 
 def speaks(pod: Mapping[str, Any]) -> bool:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import AsyncIterator, Mapping
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote as quoted
@@ -28,6 +29,7 @@ from gemini.kube.http1 import Connections
 from gemini.kube.quantity import version_number
 
 Object = dict[str, Any]
+Keep = Callable[[Object], Object | None]  # what is kept of an object of a list; None: nothing
 
 PATHS = {  # kind -> collection of all namespaces
     "Node": "/api/v1/nodes",
@@ -41,7 +43,8 @@ PATHS = {  # kind -> collection of all namespaces
 }
 CALL_SECONDS = 10
 CONNECTIONS = 24  # a handshake costs as much as several calls, and more at once are no faster
-PAGE = 500  # objects a list answers at once
+FIRST_PAGE, PAGE = 100, 500  # objects a list answers at once
+PAGE_BYTES = 16 << 20  # of their text; as objects it is several times that
 WATCH_SECONDS = 300
 QUIET_SECONDS = 150  # bookmarks come about once a minute; a watch that is silent for longer is dead
 NO_SUCH_PATH = b"404 page not found"  # where not even the group of a kind is there
@@ -142,6 +145,22 @@ class Client:
             raise Unanswered(f"{method} {path}: {str(error) or type(error).__name__}") from None
         return _answer(method, path, reply.status, text)
 
+    async def _read(self, path: str, query: dict[str, str], most: int) -> tuple[Object, int] | None:
+        """What is answered, and how long it is; None: longer than `most` bytes, or than was read in time."""
+        text = bytearray()
+        try:
+            reply = await self._send("GET", path, None, query, aiohttp.ClientTimeout(CALL_SECONDS))
+            async for part in reply.content.iter_any():
+                text += part
+                if len(text) > most:
+                    reply.close()
+                    return None
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            if text and isinstance(error, TimeoutError) and most < sys.maxsize:
+                return None
+            raise Unanswered(f"GET {path}: {str(error) or type(error).__name__}") from None
+        return _answer("GET", path, reply.status, text), len(text)
+
     async def _write(self, method: str, path: str, body: Object) -> Object:
         """`call` for small objects, in a fraction of its time."""
         if self._short is None:
@@ -178,20 +197,33 @@ class Client:
 
     # ---- collections
 
-    async def all_of(self, kind: str, **query: str) -> tuple[list[Object], str]:
-        """All objects of a kind and the resource version they were read at, page by page."""
-        return await self._pages(PATHS[kind], query)
+    async def first_of(self, kind: str) -> None:
+        """Reads one object. Raises what a list would."""
+        await self.get(PATHS[kind], limit="1")
 
-    async def _pages(self, path: str, query: dict[str, str]) -> tuple[list[Object], str]:
+    async def all_of(self, kind: str, keep: Keep | None = None, **query: str) -> tuple[list[Object], str]:
+        """All objects of a kind and the resource version they were read at, page by page; of each what `keep` says."""
+        return await self._pages(PATHS[kind], query, keep)
+
+    async def _pages(self, path: str, query: dict[str, str], keep: Keep | None = None) -> tuple[list[Object], str]:
+        """Whoever makes objects may make them as large as the API server stores them: a page of these is asked for
+        again with fewer, and each is made small before the next is read."""
         items: list[Object] = []
-        query = {"limit": str(PAGE), **query}
+        many = FIRST_PAGE
         while True:
-            page = await self.get(path, **query)
-            items += page.get("items") or []
+            found = await self._read(path, {**query, "limit": str(many)}, PAGE_BYTES if many > 1 else sys.maxsize)
+            if found is None:
+                many = max(1, many // 4)
+                continue
+            page, size = found
+            here = page.get("items") or []
+            items += here if keep is None else [one for one in map(keep, here) if one is not None]
             metadata = page.get("metadata") or {}
             if not metadata.get("continue"):
                 return items, str(metadata.get("resourceVersion", ""))
-            query["continue"] = metadata["continue"]
+            query = {**query, "continue": metadata["continue"]}
+            many = max(1, min(PAGE, 2 * many, PAGE_BYTES // 2 * max(1, len(here)) // max(1, size)))
+            del found, page, here
 
     async def watch(self, kind: str, version: str, **query: str) -> AsyncIterator[tuple[str, Object]]:
         """(event, object) from a version on, bookmarks too, until the server ends the watch; then watch again from the
@@ -283,8 +315,8 @@ class Client:
     async def claims_on(self, node: str) -> tuple[list[Object], int]:
         """The ResourceClaims with devices of a node allocated, by a read that has seen every write answered before, and
         its version."""
-        items, version = await self.all_of("ResourceClaim")
-        return [item for item in items if node in _pools(item)], version_number(version)
+        items, version = await self.all_of("ResourceClaim", lambda item: item if node in _pools(item) else None)
+        return items, version_number(version)
 
     async def claim(self, namespace: str, name: str) -> Object:
         return await self.get(_claim_path(namespace, name))
@@ -394,7 +426,7 @@ class Client:
         await self.call("PATCH", f"{path}/{quote(name)}", news)
 
 
-def _answer(method: str, path: str, status: int, text: bytes) -> Object:
+def _answer(method: str, path: str, status: int, text: bytes | bytearray) -> Object:
     """The object that the API server answered; raises what it did not do."""
     if status == 404 and text.strip() == NO_SUCH_PATH:
         raise Undefined(f"{method} {path}: the API server has no such path")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from gemini.kube.client import ApiFault, Client, Refused, TooOld, is_unknown
+from gemini.kube.client import ApiFault, Client, Keep, Refused, TooOld, is_unknown
 from gemini.kube.quantity import version_number
 
 LOOK_SECONDS = 5.0
@@ -16,7 +16,7 @@ async def follow_once_there(client: Client, kind: str, cluster: Any, synced: asy
     told = ""
     while True:
         try:
-            await client.all_of(kind, limit="1")
+            await client.first_of(kind)
             break
         except ApiFault as error:
             if is_unknown(error):
@@ -29,18 +29,19 @@ async def follow_once_there(client: Client, kind: str, cluster: Any, synced: asy
 
 
 async def follow(
-    client: Client, kind: str, cluster: Any, synced: asyncio.Event | None = None, log: Any = None, **query: str
-) -> None:
+    client: Client, kind: str, cluster: Any, synced: asyncio.Event | None = None, log: Any = None,
+    keep: Keep | None = None, **query: str,
+) -> None:  # fmt: skip
     """Keeps `cluster` in step with all objects of a kind, for ever: list, watch, and list again where that must be.
 
-    `cluster` has replace(kind, objects, version) and apply(kind, event, object). `query` narrows the objects, such as
-    fieldSelector="spec.nodeName=n1".
+    `cluster` has replace(kind, objects, version) and apply(kind, event, object). `keep`: what it needs of each object
+    of a list. `query` narrows the objects, such as fieldSelector="spec.nodeName=n1".
     """
     version, wait = "", 0.1
     while True:
         try:
             if not version:
-                items, version = await client.all_of(kind, **query)
+                items, version = await client.all_of(kind, keep, **query)
                 cluster.replace(kind, items, version_number(version))
                 if synced is not None:
                     synced.set()

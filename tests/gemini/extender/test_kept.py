@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 
-from gemini.extender.kept import MOST_AMOUNTS, MOST_LABELS, kept
+from gemini.extender.kept import MOST_AMOUNTS, MOST_LABELS, kept, kept_budget, slim_claim
+from gemini.extender.podview import slimmed, view_of
 from gemini.extender.state import BUDGET, POD, Cluster
 from gemini.kube import names
 
@@ -39,20 +41,26 @@ SHARE = {names.RESOURCE_CORE: "50"}
     ],
     ids=["environment", "environment-of-a-share", "volumes", "containers", "amounts", "tolerations", "labels"],
 )
-def test_large_pods_take_little_memory(pod: dict[str, Any]) -> None:
+@pytest.mark.parametrize("in_a_list", [False, True])
+def test_large_pods_take_little_memory(pod: dict[str, Any], in_a_list: bool) -> None:
     """A hundred pods of 1.4 MB, which wanted no card and were never placed, took 497 MB of each replica."""
     cluster, text, ten = Cluster([]), orjson.dumps(pod), 10
+    pods: list[dict[str, Any]] = []
     tracemalloc.start()
     try:
         for i in range(ten):
             given = orjson.loads(text)
             given["metadata"] |= {"uid": f"u{i}", "resourceVersion": str(i + 1)}
-            cluster.apply(POD, "ADDED", given)
+            if in_a_list:
+                pods.append(slimmed(given))
+            else:
+                cluster.apply(POD, "ADDED", given)
         del given
         gc.collect()
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
+    cluster.replace(POD, pods) if in_a_list else None
     assert len(cluster.pods) == ten
     assert held < ten * MIB / 8
 
@@ -114,3 +122,41 @@ def test_large_budgets_take_little_memory(selector: dict[str, Any], more: dict[s
         tracemalloc.stop()
     assert len(cluster.budgets["ns"]) == ten
     assert held < ten * MIB / 8
+
+
+SPREADS = {"topologySpreadConstraints": [{"maxSkew": 1}] * 500}
+LIKES = {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}] * 500}}}
+
+
+@pytest.mark.parametrize("extra", [{}, SPREADS, LIKES, {"nodeName": "n1"}, {"schedulingGates": [{"name": "g"}] * 9}])
+@pytest.mark.parametrize("share", [{}, SHARE, {"nvidia.com/gpu": "1"}, {names.RESOURCE_CORE: "-1"}])
+def test_a_pod_of_a_list_is_seen_as_one_of_a_watch(extra: dict[str, Any], share: dict[str, str]) -> None:
+    pod = large(containers=[{"name": "a", "env": ENV, "resources": {"limits": share}}], **extra)
+    pod["metadata"] |= {"annotations": {"a": "b"}, "labels": {"l": "x"}, "resourceVersion": "3"}
+    seen, short = view_of(pod, {}, names.DEVICE_TYPES), view_of(slimmed(pod), {}, names.DEVICE_TYPES)
+    assert replace(seen, object={}) == replace(short, object={})
+    assert seen.prefers == bool(extra.keys() & {"affinity", "topologySpreadConstraints"})
+
+
+def test_a_budget_of_a_list_is_kept_as_one_of_a_watch() -> None:
+    for values in (3, 100_000):
+        rules = [{"key": "a", "operator": "In", "values": ["x"] * values}]
+        budget = {"metadata": {"name": "b", "namespace": "ns"}, "spec": {"selector": {"matchExpressions": rules}}}
+        assert kept_budget(kept_budget(budget)) == kept_budget(budget)
+
+
+def test_a_claim_of_a_list_of_which_nothing_is_allocated_is_small() -> None:
+    claim = {
+        "metadata": {
+            "name": "c",
+            "namespace": "ns",
+            "uid": "u",
+            "resourceVersion": "3",
+            "annotations": {"a": "x" * MIB},
+        }
+    }
+    assert slim_claim({**claim, "spec": {"devices": {"config": ["x" * MIB]}}}) == {
+        "metadata": {"name": "c", "namespace": "ns", "uid": "u", "resourceVersion": "3"}
+    }
+    allocated = {**claim, "status": {"allocation": {"devices": {"results": []}}}}
+    assert slim_claim(allocated) == allocated

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
 
+from gemini.kube import client as client_module
 from gemini.kube.client import Client, Refused, TooOld, Unanswered, Undefined, is_unknown
 from tests.gemini.kube.apiserver import item, talked
 
@@ -110,5 +112,49 @@ def test_watch_that_is_too_old_says_so(tmp_path: Path) -> None:
         with pytest.raises(TooOld):
             async for _ in client.watch("Pod", "1"):
                 pass
+
+    talked(handle, talk, tmp_path)
+
+
+def test_a_list_of_large_objects_is_read_in_small_pages_each_made_small_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list of 500 pods of 1.4 MB was one page, and all pages were there before the first was looked at."""
+    monkeypatch.setattr(client_module, "PAGE_BYTES", 100_000)
+    sizes = [10_000] * 130 + [30_000] * 30 + [150_000, 150_000] + [100] * 700
+    asked: list[int] = []
+    kept: list[int] = []
+
+    async def handle(request: web.Request) -> web.Response:
+        begin, many = int(request.query.get("continue", "0")), int(request.query["limit"])
+        assert len(kept) == begin, "what was read before is made small"
+        end = min(begin + many, len(sizes))
+        asked.append(many)
+        items = [{"metadata": {"name": str(i)}, "spec": "x" * sizes[i]} for i in range(begin, end)]
+        more = {"continue": str(end)} if end < len(sizes) else {}
+        return web.json_response({"metadata": {"resourceVersion": "7", **more}, "items": items})
+
+    def keep(given: dict[str, Any]) -> dict[str, Any] | None:
+        kept.append(int(given["metadata"]["name"]))
+        return given["metadata"] if kept[-1] % 2 else None
+
+    async def talk(client: Client) -> None:
+        items, version = await client.all_of("Pod", keep)
+        assert ([int(one["name"]) for one in items], version) == ([*range(1, len(sizes), 2)], "7")
+
+    talked(handle, talk, tmp_path)
+    assert kept == [*range(len(sizes))]
+    assert max(asked) > 2 * client_module.FIRST_PAGE
+    assert len(asked) < 130, "most of them are pages of several"
+
+
+def test_a_large_object_by_itself_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "PAGE_BYTES", 1_000)
+
+    async def handle(request: web.Request) -> web.Response:
+        return web.json_response({"metadata": {"resourceVersion": "7"}, "items": [{"spec": "x" * 100_000}]})
+
+    async def talk(client: Client) -> None:
+        assert len((await client.all_of("Pod"))[0]) == 1
 
     talked(handle, talk, tmp_path)

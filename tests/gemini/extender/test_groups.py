@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gemini.extender.grouplease import FIRST_REST, GROUP_LEASE, LONGEST_REST, GroupState, read_state
+from gemini.extender.grouplease import AT_ONCE, FIRST_REST, GROUP_LEASE, LONGEST_REST, GroupState, read_state
 from gemini.extender.groups import FEW
 from gemini.extender.ledger import NODE_LEASE
 from gemini.extender.reserve import GROUP_NS, SECOND
@@ -316,6 +316,35 @@ def test_a_lease_that_somebody_left_is_taken_away_by_who_finds_it() -> None:
         assert lease(made) is None
 
     asyncio.run(run())
+
+
+def test_leases_of_many_groups_are_taken_away_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after another, each by two calls, they kept the claims and the wake-up of others waiting that come after."""
+    made = world("n1", count=8)
+    replica = Replica(made)
+    many = [group(made, 1, f"g{i}-", "1%")[0] for i in range(5 * AT_ONCE)]
+    replica.watch()
+    together, most, real = 0, 0, made.lease
+
+    async def lease(namespace: str, name: str) -> Object | None:
+        nonlocal together, most
+        together += 1
+        most = max(most, together)
+        await asyncio.sleep(0.001)
+        together -= 1
+        return await real(namespace, name)
+
+    async def run() -> None:
+        for pod in many:
+            await replica.filter(pod)
+        monkeypatch.setattr(made, "lease", lease)
+        assert len([name for name in made.leases if name.startswith(GROUP_LEASE.format(""))]) == len(many)
+        replica.now_ns += GROUP_NS
+        while any(name.startswith(GROUP_LEASE.format("")) for name in made.leases):
+            await replica.service.sweep()
+
+    asyncio.run(run())
+    assert most == AT_ONCE
 
 
 def test_what_is_no_state_says_nothing() -> None:

@@ -95,10 +95,13 @@ class Groups:
             return known if known is not None else self._in_turn(key, asked)
         began_ns, now = self._promises.clock_ns(), self._now(key)
         found = self._look(key, pod, asked, state, True)
+        took_ns = self._promises.clock_ns() - began_ns
         if isinstance(found, Verdict):
-            self._ration.refused(key, now, self._promises.clock_ns() - began_ns)
-        if found is None or isinstance(found, Verdict):
+            self._ration.refused(key, now, took_ns)
             return found
+        self._ration.placed(key, took_ns)
+        if found is None:
+            return None
         by_node, ledger = _by_node(found), self._promises.ledger
         marks = {node: ledger.mark(node) if ledger is not None else 0 for node in by_node}
         self.cluster.reservations.put_all(found, self._promises.clock_ns() + GROUP_NS, key)

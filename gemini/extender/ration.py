@@ -3,8 +3,9 @@
 kube-scheduler asks about each pod of a group by itself, and again whenever something changes; a look at a group of
 hundreds takes long, and everybody waits for it. So what was found of a group holds until something changes that could
 give it room (`Kept`). A namespace whose groups are refused then rests ten times as long as that took, as soon as it
-was more than a tenth of a second (`Ration`): groups of usual size come to no rest. Who is turned away meanwhile comes
-first afterwards. Pure.
+was more than a tenth of a second (`Ration`): groups of usual size come to no rest. For a look that found room it rests
+four times as long, for a group that is never bound can be placed again and again. kube-scheduler takes longer than that
+to bind the pods. Who is turned away meanwhile comes first afterwards. Pure.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Generic, TypeVar
 
 from gemini.extender.reserve import SECOND, GroupKey
 
-TIMES = 10  # what the refusals of a namespace took, so many times: for so long it rests
+TIMES, TIMES_PLACED = 10, 4  # what looks in vain, and others, of a namespace took, so many times: for so long it rests
 FREE_NS = SECOND // 10  # of refusals, before there is a rest
 LOST_NS = 20 * SECOND  # kube-scheduler asks again about a pod that it was woken for after 10 s at the latest
 MOST_WAITING = 2_000  # groups of a namespace
@@ -61,14 +62,22 @@ class Ration:
 
     def refused(self, key: GroupKey, now: Hashable, took_ns: int) -> None:
         """The group was looked at for so long, in vain."""
-        tab, now_ns = self._tabs.setdefault(key[0], _Tab()), self._clock_ns()
-        tab.paid_ns = max(tab.paid_ns, now_ns) + TIMES * took_ns
-        tab.rests = tab.rests or tab.paid_ns - now_ns > TIMES * FREE_NS
+        tab = self._charge(key[0], TIMES * took_ns)
         if len(tab.seen) >= MOST_WAITING:
             tab.seen.clear()
             tab.served.clear()
         tab.seen[key] = now
         tab.served.add(key)
+
+    def placed(self, key: GroupKey, took_ns: int) -> None:
+        """The group was looked at for so long, and was given cards."""
+        self._charge(key[0], TIMES_PLACED * took_ns)
+
+    def _charge(self, namespace: str, rest_ns: int) -> _Tab:
+        tab, now_ns = self._tabs.setdefault(namespace, _Tab()), self._clock_ns()
+        tab.paid_ns = max(tab.paid_ns, now_ns) + rest_ns
+        tab.rests = tab.rests or tab.paid_ns - now_ns > TIMES * FREE_NS
+        return tab
 
     def due(self) -> bool:
         """To be called about once a second: whether some who were turned away may come by now."""

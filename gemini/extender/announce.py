@@ -1,8 +1,9 @@
 """Events on pods that say why they wait, few enough for any cluster: one Event for a pod, brought up to date.
 
 A pod that waits is asked about again and again. Its Event is written when the reason changes, at most once in
-CHANGED_NS, else once in SAME_NS to say that it still holds; when more is waiting than the API server takes, the oldest
-news are dropped, for they will come again.
+CHANGED_NS, else once in SAME_NS to say that it still holds. Namespaces have their turns, and all events together a
+pace: thousands of pods of one that wait take neither the API server's time nor other tenants' news. When more is
+waiting than is written, the oldest news of the namespace that has most are dropped, for they will come again.
 """
 
 from __future__ import annotations
@@ -22,8 +23,12 @@ from gemini.kube.client import ApiFault
 CHANGED_NS = 5 * 10**9
 SAME_NS = 60 * 10**9
 QUEUE = 1_000
+PACE_SECONDS = 0.02  # between two events
 REMEMBERED = 10_000
 log = logging.getLogger("gemini.extender")
+
+
+_News = tuple[dict[str, Any], str, str, int]  # pod, reason, message, count
 
 
 class Sink(Protocol):
@@ -40,10 +45,11 @@ class _Said:
 
 
 class Announcer:
-    def __init__(self, sink: Sink, clock_ns: Callable[[], int]) -> None:
-        self._sink, self._clock_ns = sink, clock_ns
+    def __init__(self, sink: Sink, clock_ns: Callable[[], int], pace_seconds: float = PACE_SECONDS) -> None:
+        self._sink, self._clock_ns, self._pace_seconds = sink, clock_ns, pace_seconds
         self._said: OrderedDict[str, _Said] = OrderedDict()
-        self._queue: OrderedDict[str, tuple[dict[str, Any], str, str, int]] = OrderedDict()
+        self._queues: OrderedDict[str, OrderedDict[str, _News]] = OrderedDict()  # by namespace and uid
+        self._waiting = 0
         self._news = asyncio.Event()
 
     def waits(self, pod: PodView, reason: str, message: str) -> None:
@@ -57,20 +63,35 @@ class Announcer:
         self._said.move_to_end(pod.uid)
         if len(self._said) > REMEMBERED:
             self._said.popitem(last=False)
-        self._queue[pod.uid] = (pod.object, reason, message, count)
-        if len(self._queue) > QUEUE:
-            self._queue.popitem(last=False)
+        queue = self._queues.setdefault(pod.namespace, OrderedDict())
+        self._waiting += pod.uid not in queue
+        queue[pod.uid] = (pod.object, reason, message, count)
+        if self._waiting > QUEUE:
+            self._take(max(self._queues, key=lambda namespace: len(self._queues[namespace])))
         self._news.set()
 
     async def run(self) -> None:
         while True:
             await self._news.wait()
             self._news.clear()
-            while self._queue:
-                uid, (pod, reason, message, count) = self._queue.popitem(last=False)
+            while self._queues:
+                uid, (pod, reason, message, count) = self._next()
                 name = f"{pod['metadata']['name'][:200]}.{hashlib.sha256(uid.encode()).hexdigest()[:16]}"
                 stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
                 try:
                     await self._sink.event(pod, name, reason, message, count, stamp)
                 except ApiFault as error:
                     log.info("event pod=%s error=%s", name, error)
+                await asyncio.sleep(self._pace_seconds)
+
+    def _next(self) -> tuple[str, _News]:
+        namespace = next(iter(self._queues))
+        self._queues.move_to_end(namespace)
+        return self._take(namespace)
+
+    def _take(self, namespace: str) -> tuple[str, _News]:
+        queue = self._queues[namespace]
+        if len(queue) == 1:
+            del self._queues[namespace]
+        self._waiting -= 1
+        return queue.popitem(last=False)

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from gemini.extender.announce import CHANGED_NS, QUEUE, SAME_NS, Announcer
+from gemini.extender.podview import PodView
 from gemini.extender.state import Cluster
 from gemini.kube.client import Refused
 from tests.gemini.extender.world import World, pod_object
@@ -13,7 +14,7 @@ from tests.gemini.extender.world import World, pod_object
 
 def test_same_reason_is_said_once_a_minute_and_a_new_one_soon() -> None:
     world, now = World(), [SAME_NS]
-    announcer, pod = Announcer(world, lambda: now[0]), Cluster().view(pod_object("p", gpu_request="0.5"))
+    announcer, pod = Announcer(world, lambda: now[0], 0), Cluster().view(pod_object("p", gpu_request="0.5"))
 
     async def run() -> None:
         task = asyncio.create_task(announcer.run())
@@ -36,7 +37,7 @@ def test_queue_is_bounded_and_a_refused_event_ends_nothing() -> None:
             raise Refused(403, "no events for you")
 
     deaf = Deaf()
-    announcer, cluster = Announcer(deaf, lambda: SAME_NS), Cluster()
+    announcer, cluster = Announcer(deaf, lambda: SAME_NS, 0), Cluster()
 
     async def run() -> None:
         for i in range(QUEUE + 50):
@@ -48,3 +49,49 @@ def test_queue_is_bounded_and_a_refused_event_ends_nothing() -> None:
 
     asyncio.run(run())
     assert deaf.calls == QUEUE
+
+
+def test_of_many_namespaces_with_one_news_each_the_oldest_is_dropped() -> None:
+    world, cluster = World(), Cluster()
+    announcer = Announcer(world, lambda: SAME_NS, 0)
+
+    async def run() -> None:
+        for i in range(QUEUE + 1):
+            pod = pod_object(f"p{i}", gpu_request="0.5")
+            pod["metadata"]["namespace"] = f"n{i}"
+            announcer.waits(cluster.view(pod), "Why", "a")
+        task = asyncio.create_task(announcer.run())
+        while len(world.said) < QUEUE:
+            await asyncio.sleep(0)
+        task.cancel()
+
+    asyncio.run(run())
+    assert [name for name, _, _ in world.said] == [f"p{i}" for i in range(1, QUEUE + 1)]
+
+
+def test_the_news_of_a_crowd_keep_no_others_waiting_or_out() -> None:
+    """Pods of one namespace that came first were told first, however many; and the oldest news of all were dropped."""
+    world, cluster = World(), Cluster()
+    announcer = Announcer(world, lambda: SAME_NS, 0)
+
+    def view(name: str, namespace: str) -> PodView:
+        pod = pod_object(name, gpu_request="0.5")
+        pod["metadata"]["namespace"] = namespace
+        return cluster.view(pod)
+
+    async def run() -> None:
+        announcer.waits(view("other", "elsewhere"), "Why", "a")
+        for i in range(2 * QUEUE):
+            announcer.waits(view(f"p{i}", "crowd"), "Why", "a")
+        announcer.waits(view("late", "elsewhere"), "Why", "a")
+        task = asyncio.create_task(announcer.run())
+        while len(world.said) < QUEUE:
+            await asyncio.sleep(0)
+        task.cancel()
+
+    asyncio.run(run())
+    said = [name for name, _, _ in world.said]
+    assert said[0] == "other"
+    assert said.index("late") <= 2
+    assert said[-1] == f"p{2 * QUEUE - 1}"
+    assert len(said) == QUEUE

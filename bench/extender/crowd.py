@@ -3,6 +3,7 @@
 The crowd's pods are asked about one after another without end, as by a kube-scheduler whose queue is full of them, and
 once a second one of them is made anew. Each 20 ms a pod of the other tenant's is filtered, given scores and bound, on a
 connection of its own. What it waits for is the extender's one loop; its calls alone, without a crowd, stand beside it.
+A namespace may have a tenth of the loop's time, in looks as long as its groups are large: nine of ten calls are judged.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from bench.extender.calls import Caller, request, server
 from bench.extender.served import CROWDS, crowded, node_name, pod
 
 EACH_SECONDS = 0.02
-WAITED_MS = 5.0  # what a call may wait for beyond those of a run without a crowd, in 99 of 100
+WAITED_MS = 5.0  # what a call may wait for beyond those of a run without a crowd, in nine of ten
 
 
 def one_run(crowd: str, pods: int, nodes: int, seconds: float) -> dict[str, Any]:
@@ -78,7 +79,7 @@ def _tenant(caller: Caller, asked: list[str], many: int, ends: float) -> dict[st
 
 def _figures(taken: list[float]) -> dict[str, Any]:
     return {
-        "p50": round(float(np.percentile(taken, 50)), 2), "p99": round(float(np.percentile(taken, 99)), 2),
+        **{f"p{part}": round(float(np.percentile(taken, part)), 2) for part in (50, 90, 99)},
         "longest": round(max(taken), 1), "calls": len(taken),
     }  # fmt: skip
 
@@ -87,9 +88,9 @@ def measure(pods: int, nodes: int, seconds: float) -> tuple[dict[str, Any], dict
     """`held`: by name of a crowd whether the other tenant's calls wait for it no longer than is said above."""
     alone = one_run("one group", 0, nodes, seconds)
     found = {crowd: one_run(crowd, pods, nodes, seconds) for crowd in CROWDS}
-    most = {verb: alone[verb]["p99"] + WAITED_MS for verb in ("filter_ms", "prioritize_ms", "bind_ms")}
+    most = {verb: alone[verb]["p90"] + WAITED_MS for verb in ("filter_ms", "prioritize_ms", "bind_ms")}
     held = {
-        f"beside {crowd}": all(one[verb]["p99"] <= limit for verb, limit in most.items())
+        f"beside {crowd}": all(one[verb]["p90"] <= limit for verb, limit in most.items())
         for crowd, one in found.items()
     }
     return {"nodes": nodes, "crowds_pods": pods, "without": alone, "beside": found}, held

@@ -19,19 +19,18 @@ from gemini.extender.asked import FEW, Asked
 from gemini.extender.codec import NO_ROOM
 from gemini.extender.gather import PATIENCE_SECONDS, Gathering
 from gemini.extender.grouplease import FIRST_REST, LONGEST_REST, GroupState, GroupStore, Rest
+from gemini.extender.groupwords import busy, disagreement, everywhere, in_turn, where
 from gemini.extender.ledger import ROUNDS, Promise, Stale
 from gemini.extender.podview import PodView
 from gemini.extender.promises import Promises, Verdict
 from gemini.extender.ration import Kept, Ration
 from gemini.extender.reserve import GROUP_NS, SECOND, GroupKey
 from gemini.extender.room import Rooms
-from gemini.kube import names
 from gemini.kube.client import ApiFault, Refused
-from gemini.kube.group import differing
 from gemini.placement.book import Overbooked
 from gemini.placement.domain import Members, place_within
 from gemini.placement.group import Budget, kind_of
-from gemini.placement.model import NODE_LEVEL, Ask, Placement
+from gemini.placement.model import NODE_LEVEL, Placement
 from gemini.placement.reasons import Reason
 
 AVOID_NS = 300 * SECOND  # a node where a group did not come together is left to others for so long, if there are any
@@ -51,7 +50,10 @@ class Groups:
         self._gathering = Gathering(promises, self.store, self._failed, patience)
         self._placing: WeakValueDictionary[GroupKey, asyncio.Lock] = WeakValueDictionary()
         self._ration = Ration(promises.clock_ns)
-        self._refused, self._too_few = Kept[Verdict](promises.clock_ns), Kept[str](promises.clock_ns)
+        # What members were told that ask for the same, and why their group finds no room, or is too small.
+        self._refused, self._full, self._too_few = (
+            Kept[Verdict](promises.clock_ns), Kept[str](promises.clock_ns), Kept[str](promises.clock_ns),
+        )  # fmt: skip
         self._endless: dict[GroupKey, tuple[int, int]] = {}  # groups, by their turn, not searched for until when
         self._asked = Asked(promises.clock_ns)
         self._avoid: dict[tuple[GroupKey, str], int] = {}  # nodes where a group did not come together, until when
@@ -78,7 +80,7 @@ class Groups:
                 except ApiFault as error:
                     self._drop(key)
                     return Verdict([], {}, error=str(error))
-            return self._busy(key, asked)
+            return busy(key, asked)
 
     async def _try(self, key: GroupKey, pod: PodView, asked: Sequence[str]) -> Verdict | None:
         """As place does. What another replica has chosen is the pod's whether or not it may be looked at again here.
@@ -86,13 +88,13 @@ class Groups:
         assert pod.spec is not None
         size, now = pod.spec.ask.group_size, self._now(key)
         if (text := self._too_few.of(key, (now, size))) is not None:
-            return _everywhere(asked, Reason.GROUP_INCOMPLETE, text)
-        known = self._refused.of(key, self._mark(pod, asked))
+            return everywhere(asked, Reason.GROUP_INCOMPLETE, text)
+        known = self._known(key, pod, asked)
         may = known is None and self._ration.may(key, now)
         few = self.cluster.groups.count(key) + (pod.uid not in self.cluster.pods) < size
         state = GroupState() if may and few else await self.store.read(key)
         if not may and not self._is_chosen(pod, state):
-            return known if known is not None else self._in_turn(key, asked)
+            return known if known is not None else in_turn(key, asked)
         began_ns, now = self._promises.clock_ns(), self._now(key)
         found = self._look(key, pod, asked, state, True)
         took_ns = self._promises.clock_ns() - began_ns
@@ -126,29 +128,29 @@ class Groups:
         if pod.uid not in {p.uid for p in waiting}:
             waiting.append(pod)
         size = pod.spec.ask.group_size
-        if (differs := _disagreement(pod, waiting)) is not None:
-            return _everywhere(asked, Reason.INVALID, differs)
+        if (differs := disagreement(pod, waiting)) is not None:
+            return everywhere(asked, Reason.INVALID, differs)
         if len(waiting) + len(running) < size:
             text = self._incomplete(key, len(waiting) + len(running), size)
             self._too_few.keep(key, (self._now(key), size), text)
-            return _everywhere(asked, Reason.GROUP_INCOMPLETE, text)
+            return everywhere(asked, Reason.GROUP_INCOMPLETE, text)
         chosen = [pod, *(p for p in waiting if p.uid != pod.uid)][: max(1, size - len(running))]
         chosen.sort(key=lambda p: p.order)
         if (rest := self._resting(state, chosen)) is not None:
-            return _everywhere(asked, Reason.GROUP_RESTS, rest)
+            return everywhere(asked, Reason.GROUP_RESTS, rest)
         if effect and self._agreed(key, state, chosen):
-            return None if pod.uid in self.cluster.reservations else self._busy(key, asked)
+            return None if pod.uid in self.cluster.reservations else busy(key, asked)
         if effect:
             self._drop(key)  # what is held still was given back by another replica
         if any(one.uid in self.cluster.reservations for one in chosen):
-            return self._busy(key, asked)
+            return busy(key, asked)
         with self.cluster.fenced(*chosen):
             found = self._place(chosen, running, self._asked.among(chosen, asked))
         if found is not None:
             return found
-        verdict = self._no_room(pod, chosen, running, asked)
-        self._refused.keep(key, self._mark(pod, asked), verdict)
-        return verdict
+        text = self._no_room(pod, chosen, running, asked)
+        self._full.keep(key, self._mark(pod, asked), text)
+        return self._told_no_room(pod, asked, text)
 
     # ---- what was found before
 
@@ -161,8 +163,8 @@ class Groups:
         return until_ns > self._promises.clock_ns() and turn == self.cluster.groups.turn(key)  # of the same pods
 
     def _mark(self, pod: PodView, asked: Sequence[str]) -> Hashable:
-        """Equal for members that are answered alike. None: nobody else is answered as this one is, for it was asked
-        about a part of the nodes, another each time."""
+        """Equal for members whose group is refused alike. None: for no other one, as this one was asked about a part of
+        the nodes, another each time."""
         assert pod.spec is not None
         assert pod.group is not None
         if len(asked) > FEW:
@@ -170,16 +172,23 @@ class Groups:
         surplus = (
             self.cluster.groups.count(pod.group) > pod.spec.ask.group_size
         )  # then each is looked at with other members
-        return self._now(pod.group), frozenset(asked), kind_of(pod.spec.ask), pod.priority, surplus and pod.uid
+        return self._now(pod.group), frozenset(asked), surplus and pod.uid
+
+    def _known(self, key: GroupKey, pod: PodView, asked: Sequence[str]) -> Verdict | None:
+        """What the pod was told, or is to be told as its group was refused; None: it is to be looked at."""
+        assert pod.spec is not None
+        if (mark := self._mark(pod, asked)) is None or (text := self._full.of(key, mark)) is None:
+            return None
+        own = (mark, kind_of(pod.spec.ask), pod.priority)  # what is said of each node differs where they ask for others
+        known = self._refused.of(key, own)
+        if known is None:
+            known = self._told_no_room(pod, asked, text)
+            self._refused.keep(key, own, known)
+        return known
 
     @staticmethod
     def _is_chosen(pod: PodView, state: GroupState) -> bool:
         return any(promise.placement.pod == pod.uid for promise in state.promises)
-
-    def _in_turn(self, key: GroupKey, asked: Sequence[str]) -> Verdict:
-        text = f"group {key[1]} waits for its turn: groups of namespace {key[0]} that found no room took much of the"
-        text += " extender's time; let fewer of its pods wait at once, as a queue (Kueue) does"
-        return _everywhere(asked, Reason.GROUP_RESTS, text)
 
     async def _moves(self, key: GroupKey, pod: PodView, asked: Sequence[str]) -> bool:
         """Whether the group is given back, for the node that was chosen is none for this pod. Where kube-scheduler asks
@@ -264,7 +273,7 @@ class Groups:
             del self._endless[key]
         if self._ration.due() or over:
             self.cluster.stir()
-        for kept in (self._refused, self._too_few, self._asked):
+        for kept in (self._refused, self._full, self._too_few, self._asked):
             kept.sweep()
         await self.store.sweep(now_ns)
 
@@ -298,11 +307,10 @@ class Groups:
 
     def _no_room(
         self, pod: PodView, chosen: Sequence[PodView], running: Sequence[Placement], asked: Sequence[str]
-    ) -> Verdict:
+    ) -> str:
         assert pod.spec is not None
         assert pod.group is not None
-        alone = self._alone(pod, asked)
-        text = f"no room for all {pod.spec.ask.group_size} pods of group {pod.group[1]} together{_where(pod.spec.ask)}"
+        text = f"no room for all {pod.spec.ask.group_size} pods of group {pod.group[1]} together{where(pod.spec.ask)}"
         if running:
             text += f" (others of it run on {', '.join(sorted({one.node for one in running})[:NAMED])})"
         if pod.spec.ask.required == NODE_LEVEL and not frozenset.intersection(*self._asked.among(chosen, asked)):
@@ -311,6 +319,11 @@ class Groups:
             if one.uid != pod.uid and not self._alone(one, asked).passed:
                 text += f": {one.name} finds none by itself"
                 break
+        return text
+
+    def _told_no_room(self, pod: PodView, asked: Sequence[str], text: str) -> Verdict:
+        """`text`: why there is none for its group, where there would be for the pod by itself."""
+        alone = self._alone(pod, asked)
         failed = {**dict.fromkeys(alone.passed, (Reason.GROUP_DOES_NOT_FIT.text, text)), **alone.failed}
         failed |= dict.fromkeys(alone.rest, NO_ROOM)
         return Verdict([], failed, alone.cards)
@@ -319,10 +332,6 @@ class Groups:
         text = f"group {key[1]} has {there} of its {size} pods; none is placed before all are there"
         gated = self.cluster.gated(key)
         return text + (f" ({', '.join(gated[:NAMED])} behind a scheduling gate)" if gated else "")
-
-    def _busy(self, key: GroupKey, asked: Sequence[str]) -> Verdict:
-        text = f"group {key[1]} is being placed by another replica; this pod is tried again"
-        return _everywhere(asked, Reason.GROUP_BUSY, text)
 
     def _agreed(self, key: GroupKey, state: GroupState, chosen: Sequence[PodView]) -> bool:
         """Takes over what another replica has chosen for these pods, if it did and time is not up."""
@@ -370,29 +379,8 @@ class Groups:
         self._gathering.kick(key)
 
 
-def _everywhere(asked: Sequence[str], reason: Reason, text: str) -> Verdict:
-    return Verdict([], dict.fromkeys(asked, (reason.text, text)))
-
-
 def _by_node(placements: Sequence[Placement]) -> dict[str, list[Placement]]:
     found: dict[str, list[Placement]] = defaultdict(list)
     for placement in placements:
         found[placement.node].append(placement)
     return found
-
-
-def _disagreement(pod: PodView, others: Sequence[PodView]) -> str | None:
-    """What the pods of a group do not all say; None: they agree."""
-    assert pod.spec is not None
-    for other in others:
-        if other.spec is not None and (words := differing(pod.spec.ask, other.spec.ask)) is not None:
-            key, mine, theirs = words
-            return f"{key}: {mine} differs from {theirs}, said by {other.name}; say the same"
-    return None
-
-
-def _where(ask: Ask) -> str:
-    """What a group is held to, where that is no single node."""
-    if ask.required == NODE_LEVEL:
-        return ""
-    return "" if ask.required == names.LEVEL_CLUSTER else f" within one {ask.required} ({names.GROUP_REQUIRED})"

@@ -77,6 +77,27 @@ def test_a_group_that_is_refused_is_looked_at_once_whichever_member_is_asked_abo
     assert len(looks) == 1
 
 
+def test_a_group_whose_pods_differ_is_looked_at_once_and_each_is_told_of_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = World()
+    made.nodes("n1", count=1)
+    replica = Replica(made)
+    said: dict[str, Any] = {"pod_group": "g", "pod_group_size": "9"}
+    pods = [made.put(POD, pod_object(f"g{i}", gpu_request=f"{60 + i}%", **said)) for i in range(9)]
+    pods[8] = made.put(POD, pod_object("g8", gpu_request="60%", gpu_memory="900Gi", **said))
+    replica.watch()
+    looks = looks_at(replica, monkeypatch)
+
+    async def run() -> None:
+        verdicts = [await replica.filter(pod) for pod in pods]
+        assert [verdict.failed["n1"][0] for verdict in verdicts] == ["GroupDoesNotFit"] * 8 + ["InsufficientMemory"]
+        assert len({verdict.failed["n1"] for verdict in verdicts}) == 2
+
+    asyncio.run(run())
+    assert len(looks) == 1
+
+
 def labelled(made: World) -> None:
     for name in ("n1", "n2"):
         node = made.objects[NODE, name]

@@ -9,9 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("gemini", "libhook", "scheduler_backend")
 # The layers of the server and of the simulated world, each class with the one below it, are one object in several
-# files; and a small one. They are to become parts that are given what they need.
+# files. They are to become parts that are given what they need.
 DEBTS = {
-    "Api": "Client",
     "Handovers": "Outbox",
     "Intake": "Presence",
     "Library": "Daemon",

@@ -63,14 +63,20 @@ DRIVER_FOLDER = Path(REGISTRY_FOLDER).with_name("plugins") / names.DRIVER
 log = logging.getLogger("gemini.plugin")
 
 
-class Api(Client):
-    """The API server, with our name on events."""
+class Api:
+    """What a view asks of the API server, with our name on events."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.pods_on, self.annotate, self.end_pod = client.pods_on, client.annotate, client.end_pod
+        self.resize, self.answer_resize = client.resize, client.answer_resize
 
     async def say(self, pod: Mapping[str, Any], reason: str, message: str) -> None:
         metadata = pod["metadata"]
         told = hashlib.sha256(f"{reason}{message}".encode()).hexdigest()[:12]
         stamp = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        await self.event(dict(pod), f"{metadata['name']}.{told}", reason, message, 1, stamp, source=names.DEVICE_PLUGIN)
+        name = f"{metadata['name']}.{told}"
+        await self._client.event(dict(pod), name, reason, message, 1, stamp, source=names.DEVICE_PLUGIN)
 
 
 class Metrics:
@@ -241,16 +247,15 @@ async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
     options = _options(args)
     kubeconfig = args.kubeconfig or os.environ.get("KUBECONFIG")
     try:
-        client = await Api.connect(kubeconfig)
+        client = await Client.connect(kubeconfig)
     except Exception as error:  # each way of logging in fails in its own way
         where = kubeconfig or "the service account"
         raise serving.CannotServe(f"{where}: {' '.join(str(error).split())}; give --kubeconfig FILE") from None
     kubelet = Kubelet(args.kubelet_dir, args.pod_resources)
     kind = gpushare(args.unit) if args.mode == "gpushare" else CORE
     types = frozenset(name.strip() for name in args.device_types.split(",") if name.strip())
-    assert isinstance(client, Api)
     host = files.Host(args.cdi_dir if args.cdi else None)
-    view, daemon = View(args.node, kind, client, kubelet, types), Daemon(args.state_dir)
+    view, daemon = View(args.node, kind, Api(client), kubelet, types), Daemon(args.state_dir)
     service = Service(view, options, daemon, host, lambda: secrets.token_hex(4), args.device_nodes)
     plugin = Plugin(service)
     shell = Shell(plugin, kubelet)
@@ -301,7 +306,7 @@ def _serves_claims(args: argparse.Namespace) -> bool:
 
 
 async def _work(
-    client: Api,
+    client: Client,
     service: Service,
     shell: Shell,
     args: argparse.Namespace,

@@ -22,6 +22,7 @@ POLICIES = {
     "gemini-records": "who may edit a pod may write into its record which card it has",
     "gemini-endings": "who may delete a pod may do so by force, and its card is promised while its programs run",
     "gemini-resizes": "what is booked or enforced of a pod that was resized is written by whoever may write there",
+    "gemini-queued": "who may edit a queued Job may have its pods ask for more than its queue counts",
     "gemini-node": "a node's credentials may change what is on other nodes",
 }
 HOOKS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,12 @@ import pytest
 import yaml
 
 from gemini.kube import names
-from tests.e2e.api import ApiError, Object, condition
+from tests.e2e.api import MERGE_PATCH, Api, ApiError, Object, condition
 from tests.e2e.conftest import ROOT, built
 from tests.e2e.plane import Plane
-from tests.e2e.process import free_port
+from tests.e2e.process import free_port, until
 from tests.e2e.queues import QUEUE_NAME, Jobs, kueue, lacking, queue
-from tests.e2e.test_extender import CORE, GIB, MEMORY, RATIO, crd, gemini, nodes_with_cards, record, sharepod
+from tests.e2e.test_extender import CORE, GIB, MEMORY, RATIO, USER, crd, gemini, nodes_with_cards, record, sharepod
 
 __all__ = ["crd"]
 NVIDIA = "nvidia.com/gpu"
@@ -81,6 +82,93 @@ def test_a_queued_job_whose_pods_would_be_refused_is_refused_itself(plane: Plane
     jobs = Jobs(plane, namespace)
     with pytest.raises(ApiError, match=r"gemini.io/gpu-request: 1.5 is above 1"):
         jobs.make("bad", {"gemini.io/gpu-request": "1.5"})
+
+
+QUEUED = ROOT / "deploy/kustomize/cluster/validatingadmissionpolicy-queued.yaml"
+RECORDS = QUEUED.with_name("validatingadmissionpolicy-records.yaml")
+EDITOR = "queue-editor"
+
+
+@pytest.fixture
+def editor(plane: Plane, namespace: str) -> Iterator[Api]:
+    """Who may edit the namespace, where the policies are."""
+    plane.kubectl("create", "rolebinding", EDITOR, "-n", namespace, "--clusterrole=edit", f"--user={EDITOR}")
+    made = Api(plane.server, plane.authority.client_context(EDITOR, ()))
+    for policy in (QUEUED, RECORDS):  # here the extender has another account
+        text = policy.read_text().replace("system:serviceaccount:gemini:gemini-extender", USER)
+        plane.kubectl("apply", "-f", "-", text=text)
+    until(lambda: "joins its queue when it is created" in joins(plane, namespace, made), "the policies known")
+    yield made
+    for policy in (QUEUED, RECORDS):
+        plane.kubectl("delete", "-f", str(policy))
+
+
+def joins(plane: Plane, namespace: str, who: Api) -> str:
+    """What is said to who gives a queue to a suspended Job whose template admission has not written."""
+    jobs, name = Jobs(plane, namespace), f"late-{uuid.uuid4().hex[:8]}"
+    inside = {"containers": [{"name": "main", "image": "x"}], "restartPolicy": "Never"}
+    template = {"metadata": {"annotations": {"gemini.io/gpu-request": "0.9"}}, "spec": inside}
+    plane.api.post(jobs.path, {"metadata": {"name": name}, "spec": {"suspend": True, "template": template}})
+    return refused(who, f"{jobs.path}/{name}", {"metadata": {"labels": {QUEUE_NAME: "local"}}}, dryRun="All")
+
+
+def refused(who: Api, path: str, change: Object, **query: str) -> str:
+    """Empty: it is let."""
+    try:
+        who.call("PATCH", path, change, query, content_type=MERGE_PATCH)
+    except ApiError as error:
+        return str(error)
+    return ""
+
+
+def test_what_a_queued_job_asks_for_cannot_change_while_it_waits(plane: Plane, namespace: str, editor: Api) -> None:
+    """Kubernetes lets labels, annotations and resources of a suspended Job's template change. Its pods went by the
+    annotations, and its queue by the resources: 90 percent ran, and 1 was counted."""
+    jobs, fixed = Jobs(plane, namespace), "what a queued Job's pods ask for cannot change once it exists"
+    with nodes_with_cards(plane, 1, 2), queue(plane, namespace, {CORE: "90", **PLENTY}):
+        jobs.make("first", HALF)
+        jobs.runs("first")
+        jobs.make("second", HALF)
+        jobs.waits("second", f"insufficient unused quota for {CORE}")
+        path = f"{jobs.path}/second"
+        (container,) = plane.api.get(path)["spec"]["template"]["spec"]["containers"]
+        one = {CORE: "1", RATIO: "1"}
+        for inside in (
+            {"metadata": {"annotations": {"gemini.io/gpu-request": "0.9"}}},
+            {"metadata": {"annotations": {"gemini.io/gpu-request": None}}},
+            {"metadata": {"annotations": {"gemini.io/gpu-memory.main": "70Gi"}}},
+            {"metadata": {"labels": {"sharedgpu/gpu_request": "0.9"}}},
+            {"spec": {"nodeSelector": {"gemini.io/gpu": "true"}}},
+            {"spec": {"containers": [{**container, "resources": {"limits": one, "requests": one}}]}},
+        ):
+            assert fixed in refused(editor, path, {"spec": {"template": inside}}), inside
+        others: Object = {
+            "metadata": {"labels": {"team": "a"}},
+            "spec": {"nodeSelector": {"kubernetes.io/os": "linux"}},
+        }
+        assert refused(editor, path, {"spec": {"template": others}}, dryRun="All") == ""
+        assert refused(editor, path, {"metadata": {"labels": {QUEUE_NAME: "other"}}}, dryRun="All") == ""
+        jobs.finish("first")
+        (pod,) = jobs.runs("second")
+        assert jobs.counted("second")[CORE] == 50
+        assert cores(pod) == [50]
+
+
+def test_a_queues_marks_stay_on_its_pods(plane: Plane, namespace: str, editor: Api) -> None:
+    """By them a growth past what the queue counts is refused."""
+    jobs, stay = Jobs(plane, namespace), "stays on a pod with a share, for its queue counts it"
+    with nodes_with_cards(plane, 1, 2), queue(plane, namespace, {CORE: "90", **PLENTY}):
+        jobs.make("first", HALF)
+        (pod,) = jobs.runs("first")
+        path, marks = f"{jobs.pods}/{pod['metadata']['name']}", 0
+        for part in ("labels", "annotations"):
+            for key in [key for key in pod["metadata"][part] if key.startswith("kueue.x-k8s.io/")]:
+                for value in (None, "other"):
+                    assert stay in refused(editor, path, {"metadata": {part: {key: value}}}), (part, key)
+                marks += 1
+        assert marks > 2
+        assert refused(editor, path, {"metadata": {"labels": {"team": "a"}}}) == ""
+        jobs.finish("first")  # Kubernetes' own controllers and Kueue do what they do
 
 
 def test_a_queue_borrows_within_its_cohort_and_gives_back(plane: Plane, namespace: str) -> None:

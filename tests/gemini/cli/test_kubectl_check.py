@@ -11,7 +11,7 @@ from gemini.cli.kubectl_check import ENFORCE, of_hook, of_namespace, of_policies
 from tests.gemini.extender.world import pod_object
 
 Object = dict[str, Any]
-NAMES = ("gemini-records", "gemini-endings", "gemini-resizes", "gemini-node")
+NAMES = ("gemini-records", "gemini-endings", "gemini-resizes", "gemini-queued", "gemini-node")
 
 
 def policy(name: str, **spec: Any) -> Object:
@@ -25,17 +25,17 @@ def binding(name: str, *actions: str) -> Object:
 @pytest.mark.parametrize(
     ("policies", "bindings", "told"),
     [
-        ([policy(n) for n in NAMES], [binding(n, "Deny") for n in NAMES], [OK, OK, OK, OK]),
-        ([], [], [FAIL, FAIL, FAIL, FAIL]),
+        ([policy(n) for n in NAMES], [binding(n, "Deny") for n in NAMES], [OK] * len(NAMES)),
+        ([], [], [FAIL] * len(NAMES)),
         (
             [policy(n) for n in NAMES],
             [binding("gemini-records", "Audit"), binding("gemini-node", "Deny")],
-            [FAIL, FAIL, FAIL, OK],
+            [FAIL, FAIL, FAIL, FAIL, OK],
         ),
         (
             [policy("gemini-records", failurePolicy="Ignore"), *(policy(n) for n in NAMES[1:])],
             [binding(n, "Warn", "Deny") for n in NAMES],
-            [FAIL, OK, OK, OK],
+            [FAIL, OK, OK, OK, OK],
         ),
     ],
 )

@@ -85,6 +85,11 @@ class PodView:
         return full_name(self.namespace, self.name, self.uid)
 
     @property
+    def runs(self) -> bool:
+        """Whether a container has begun, by its kubelet's word."""
+        return mapping(self.object.get("status")).get("phase") == "Running"
+
+    @property
     def holds(self) -> bool:
         return self.node is not None and not self.gone and self.placement is not None
 

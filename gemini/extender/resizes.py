@@ -223,6 +223,8 @@ def _refusal(pod: PodView) -> str:
         return "the pod has several shares; only a pod with one share for its whole life can be resized"
     if pod.spec.shares[0].spelling == names.ALIYUN:
         return f"in the spelling {names.ALIYUN} time goes with memory; create the pod anew"
+    if not pod.runs:  # its kubelet may give it the card of another that asks for the same, and the records change
+        return "the pod does not run yet; wait until it does, or create it anew with another share"
     if pod.exchanges:
         return "the pod is exchanging its cards with another; try again in a moment"
     return ""

@@ -39,7 +39,13 @@ def run(talk: Callable[[], Awaitable[None]]) -> None:
 async def place(made: World, replica: Replica, name: str, node: str = "n1", **said: str) -> None:
     pod = made.put(POD, pod_object(name, **{"gpu_memory": "4Gi", **said}))
     assert await replica.bind(pod, node) == ""
+    begin(made, f"uid-{name}")
     replica.watch()
+
+
+def begin(made: World, uid: str) -> None:
+    """A container of the pod runs."""
+    made.put(POD, {**made.pod_of(uid), "status": {"phase": "Running"}})
 
 
 async def answer(*replicas: Replica) -> None:
@@ -178,6 +184,7 @@ def test_what_cannot_be_resized_is_refused_in_one_line(make: Callable[[World], N
         if bind:
             pod = made.put(POD, admitted(made.pod_of("uid-p")))
             assert await replica.bind(pod, "n1") == ""
+            begin(made, pod["metadata"]["uid"])
         made.wish("p", 50, GIB)
         await answer(replica)
         assert made.resized("p")["refused"].startswith(why)
@@ -209,6 +216,7 @@ def test_growth_that_a_quota_would_not_see_is_refused(
         pod = pod_object("p", gpu_request="0.5", gpu_memory="4Gi")
         pod["metadata"]["labels"] = {label: "team"} if label else {}
         assert await replica.bind(made.put(POD, pod), "n1") == ""
+        begin(made, "uid-p")
         made.wish("p", wished[0], wished[1] * GIB)
         await answer(replica)
         refused = made.resized("p").get("refused", "")
@@ -279,6 +287,31 @@ def test_a_pod_whose_resize_went_before_it_counts_with_what_it_was_given() -> No
         made.delete(POD, "uid-p")
         await answer(replica)
         assert used(replica) == (0, 0)
+
+    run(talk)
+
+
+def test_a_pod_that_does_not_run_yet_grows_nowhere_for_its_node_may_exchange_its_card() -> None:
+    """Its kubelet may give it the card of another that asks for the same; then both records change. What it had grown
+    by would stand on a card that nobody looked at: 170 percent, and whose pod is on it has no room when it starts."""
+    made = world(count=2)
+    replica = Replica(made)
+
+    async def talk() -> None:
+        for name, minor, request in (("grows", 0, "0.1"), ("same", 1, "0.1"), ("victim", 1, "0.8")):
+            pod = pod_object(name, gpu_request=request, gpu_memory="1Gi", gpu_uuid=f"GPU-n1-{minor}")
+            assert await replica.bind(made.put(POD, pod), "n1") == ""
+            replica.watch()
+        made.wish("grows", 90, GIB)
+        await answer(replica)
+        grows, same = made.pod_of("uid-grows"), made.pod_of("uid-same")
+        records = [pod["metadata"]["annotations"]["gemini.io/allocation"] for pod in (grows, same)]
+        for pod, record in ((grows, records[1]), (same, records[0])):
+            pod["metadata"]["annotations"]["gemini.io/allocation"] = record
+            made.put(POD, pod)
+        replica.watch()
+        assert used(replica, 1)[0] <= 100
+        assert "does not run yet" in made.resized("grows")["refused"]
 
     run(talk)
 
@@ -437,6 +470,7 @@ def test_what_was_said_of_another_pod_of_that_name_does_not_count() -> None:
         await place(made, replica, "other", gpu_request="0.5")
         again = pod_object("p", uid="uid-again", gpu_request="0.5", gpu_memory="4Gi")
         assert await replica.bind(made.put(POD, again), "n1") == ""
+        begin(made, "uid-again")
         owner = {**stored["metadata"]["ownerReferences"][0], "uid": "uid-again"}
         made.put(RESIZE, {**stored, "metadata": {**stored["metadata"], "ownerReferences": [owner]}})
         replica.watch()
@@ -590,6 +624,8 @@ def test_no_card_is_promised_twice_whoever_ends_between_any_two_steps(seed: int)
                 pod = made.put(POD, pod_object(name, gpu_request=chance.choice(["0.2", "0.3"]), gpu_memory="2Gi"))
                 pods.append(name)
                 await replica.bind(pod, chance.choice(["n1", "n2"]))
+                if made.objects.get((POD, f"uid-{name}"), {"spec": {}})["spec"].get("nodeName"):
+                    begin(made, f"uid-{name}")
             await asyncio.sleep(0)
             check()
 

@@ -103,7 +103,7 @@ class Daemon:
             server.idle_exit_seconds = settings.idle_exit_seconds
             reserved_epoch = saved.reserved_epoch if written else last_epoch
             registry = Registry(server, state_dir, reserved_epoch, self.publisher)
-            server.on_change = registry.save
+            server.on_change(registry.save)
             registry.users = settings.users
             registry.restore(saved, settings.tenants)
             registry.apply(settings.tenants)

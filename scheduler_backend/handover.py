@@ -10,15 +10,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 from scheduler_backend import wire
 from scheduler_backend.carrier import Carrier
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.line import CarriedOut, Line, grant_of, left_of, told
+from scheduler_backend.core.node import Node
+from scheduler_backend.endpoint import Endpoint
 from scheduler_backend.outbox import Outbox
-from scheduler_backend.tally import Series
+from scheduler_backend.roster import Roster
+from scheduler_backend.tally import Tallies
 from scheduler_backend.timer import Timer
+from scheduler_backend.trace import Recorder
 
 log = logging.getLogger("gemini.server")
 
@@ -26,20 +31,37 @@ STALLED_NS = 3_000_000  # a deadline this much late: we did not run
 HEAR_NS = 2_000_000  # so long we then listen before leases lapse
 
 
-class Handovers(Outbox):
-    """The node, its deadlines and its orders."""
+class Handovers:
+    """The node, its deadlines and its orders. Where we ourselves were held up `look_again` has a tenant's messages read
+    before leases lapse.
+    """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *arguments: Any, **more: Any) -> None:
-        super().__init__(loop, *arguments, **more)
-        self.handle_ns = Series()  # decision to sent, of hand-overs that went through the machine
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        node: Node,
+        recorder: Recorder,
+        roster: Roster,
+        tallies: Tallies,
+        outbox: Outbox,
+    ) -> None:
+        self.node, self.recorder, self.roster, self.tallies, self.outbox = node, recorder, roster, tallies, outbox
+        self.look_again: Callable[[Endpoint], None] = lambda _endpoint: None
         self.carried = 0  # hand-overs that were carried out as prepared
         self._timer = Timer(loop, self._on_time)
-        self._carrier = Carrier(loop, self._hear_carrier)
+        self._carrier = Carrier(loop, self.hear_carrier)
         self._lines: dict[int, Line] = {}  # per GPU, what may be carried out while nothing else happens
         self._wake_ns = 0
         self._armed_ns = 0
         self._postponed = False
-        self._performers |= {ev.Prepare: self._prepare, ev.Unprepare: self._unprepare, ev.WakeAt: self._wake_at}
+        self._performers: dict[type, Callable[[Any], None]] = {
+            **outbox.performers,
+            **tallies.performers,
+            ev.Handed: self._handed,
+            ev.Prepare: self._prepare,
+            ev.Unprepare: self._unprepare,
+            ev.WakeAt: self._wake_at,
+        }
 
     def handle(self, event: ev.Event) -> None:
         """Give one event to the node and do what it says. Raises RemoteProtocolError for a client's fault."""
@@ -66,12 +88,7 @@ class Handovers(Outbox):
         for action in left_of(actions, more) if carried else actions:
             if not (carried and type(action) is ev.Grant and self._knows(action)):
                 performers[type(action)](action)
-        took_ns = time.monotonic_ns() - now_ns
-        if self._handed_now is not None:
-            if not carried:  # those were done before this code ran
-                self.handle_ns.add(took_ns)
-                self.gaps[self._handed_now.gpu].add(self._handed_now.gap_ns + took_ns)
-            self._handed_now = None
+        self.tallies.end_event(time.monotonic_ns() - now_ns, carried=carried)
         self.recorder.record(now_ns, event, actions)
 
     def _take_back(self, event: ev.Event | None = None) -> None:
@@ -89,7 +106,7 @@ class Handovers(Outbox):
 
     def _said_with_the_word(self, order: ev.Prepare, done: Any, event: ev.Event | None) -> ev.TokenReturned | None:
         """The holder's Return, where that came with the word of its drain; not if `event` is the same Return."""
-        client = self.clients.get(order.holder)
+        client = self.roster.clients.get(order.holder)
         if not done.returned or client is None or client.gpus.get(done.said.device) != order.gpu:
             return None
         said = wire.returned(client.number, order.gpu, done.said)
@@ -103,14 +120,14 @@ class Handovers(Outbox):
         self._set_clock()
         for gpu, line in self._lines.items():
             for order in line.orders:
-                holder, following = self.clients.get(order.holder), self.endpoints.get(order.tenant)
+                holder, following = self.roster.clients.get(order.holder), self.roster.endpoints.get(order.tenant)
                 if holder is None or holder.peer is None or following is None:
                     break
                 self._carrier.prepare(
                     gpu,
                     order.after != 0,
                     holder.peer.channel,
-                    self.endpoints[holder.tenant].page,
+                    self.roster.endpoints[holder.tenant].page,
                     order.holder_epoch,
                     following.page,
                     order.epoch,
@@ -125,36 +142,59 @@ class Handovers(Outbox):
             self._armed_ns = self._wake_ns
             self._timer.set(self._wake_ns)
 
-    def _behind(self, gpu: int) -> bool:
-        """Has something been carried out of which the node has not heard yet? Then what it says of tenants is old."""
+    def is_behind(self, gpu: int) -> bool:
+        """Return whether something was carried out of which the node has not heard: what it says is old then."""
         return gpu in self._lines and self._carrier.carried(gpu)
 
     def catch_up(self) -> None:
         """Let the node hear what was carried out, for who looks at it."""
-        if any(self._behind(gpu) for gpu in self._lines):
-            self._hear_carrier()
+        if any(self.is_behind(gpu) for gpu in self._lines):
+            self.hear_carrier()
 
-    def _hear_carrier(self) -> None:
+    def listen(self, fd: int, account: int) -> int:
+        """Listen to a page connection (Carrier.listen)."""
+        return self._carrier.listen(fd, account)
+
+    def forget(self, channel: int) -> None:
+        """Listen to a page connection no more (Carrier.forget)."""
+        self._carrier.forget(channel)
+
+    def end(self) -> None:
+        """Nothing is carried out from here on; what was is heard."""
+        self.hear_carrier()
+        self._carrier.close()
+        self._lines.clear()
+
+    def close(self) -> None:
+        """No deadline is kept any more."""
+        self._timer.close()
+
+    def hear_carrier(self) -> None:
         """The carrier says that it has carried out something; also asked when it may have."""
         if self._lines:
             self._take_back()
             self._put_out()
 
+    def _handed(self, action: ev.Handed) -> None:
+        self.tallies.hand(action, self.node.machines[action.gpu].now_ns)
+
     def _prepare(self, action: ev.Prepare) -> None:
         if not self._lines.setdefault(action.gpu, Line()).put(action):
             return  # only when it may be carried out has changed
         for number in action.clients:
-            if self._reads_page(number) and self._to_client(number, wire.prepared_grant, grant_of(action, number)):
-                self.clients[number].told[action.gpu] = action.epoch
+            if self._reads_page(number) and self.outbox.to_client(
+                number, wire.prepared_grant, grant_of(action, number)
+            ):
+                self.roster.clients[number].told[action.gpu] = action.epoch
 
     def _knows(self, action: ev.Grant) -> bool:
         """Was this client told of the grant before it began? Then the page said when, and saying it again wakes it."""
-        client = self.clients.get(action.client)
+        client = self.roster.clients.get(action.client)
         return client is not None and client.told.get(action.gpu) == action.epoch
 
     def _reads_page(self, number: int) -> bool:
         """Does this client see by itself that its turn has come?"""
-        client = self.clients.get(number)
+        client = self.roster.clients.get(number)
         return client is not None and client.peer is not None and client.peer.channel >= 0
 
     def _unprepare(self, action: ev.Unprepare) -> None:
@@ -166,8 +206,8 @@ class Handovers(Outbox):
         if now_ns - self._wake_ns > STALLED_NS and not self._postponed:
             self._postponed = True
             log.info("stalled late_ms=%.1f", (now_ns - self._wake_ns) / 1e6)
-            for endpoint in list(self.endpoints.values()):
-                self._look_again(endpoint)
+            for endpoint in list(self.roster.endpoints.values()):
+                self.look_again(endpoint)
             self._timer.set(now_ns + HEAR_NS)
             return
         self._postponed = False

@@ -12,7 +12,7 @@ import asyncio
 import errno
 import logging
 import time
-from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 from scheduler_backend import wire
@@ -25,11 +25,15 @@ from scheduler_backend.bounds import (
     MESSAGES_A_TURN,
 )
 from scheduler_backend.connection import ALL, COMMAND, Connection
+from scheduler_backend.context_cost import ContextCost
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.seat import Standing
 from scheduler_backend.endpoint import Client, Endpoint
+from scheduler_backend.handover import Handovers
+from scheduler_backend.outbox import Outbox
 from scheduler_backend.presence import Presence
-from scheduler_backend.tally import Counters, Work
+from scheduler_backend.roster import Roster
+from scheduler_backend.tally import Counters, Tallies, Work
 
 log = logging.getLogger("gemini.server")
 
@@ -45,15 +49,44 @@ _BROKEN = {
 }
 
 
-class Intake(Presence):
-    """The reading half."""
+class Intake:
+    """The reading half. `on_knock` is called where somebody wants to come in."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *arguments: Any, **more: Any) -> None:
-        super().__init__(loop, *arguments, **more)
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        roster: Roster,
+        tallies: Tallies,
+        contexts: ContextCost,
+        outbox: Outbox,
+        handovers: Handovers,
+        presence: Presence,
+    ) -> None:
+        self.loop, self.roster, self.tallies, self.contexts = loop, roster, tallies, contexts
+        self.outbox, self.handovers, self.presence = outbox, handovers, presence
+        self.on_knock: Callable[[Endpoint], None] = lambda _endpoint: None
         self.refused: dict[str, int] = {}  # protocol errors by errno name
         self._paused = 0  # tenants that are not read for now
-        self.messages = Commons(ALL_MESSAGES_A_SECOND, ALL_MESSAGES_AT_ONCE)
-        self.hellos = Commons(ALL_HELLOS_A_SECOND, ALL_HELLOS_AT_ONCE)
+        self._messages = Commons(ALL_MESSAGES_A_SECOND, ALL_MESSAGES_AT_ONCE)
+        self._hellos = Commons(ALL_HELLOS_A_SECOND, ALL_HELLOS_AT_ONCE)
+
+    def join(self, endpoint: Endpoint) -> None:
+        """A tenant comes, which has its part of what all may say."""
+        for commons in (self._messages, self._hellos):
+            commons.join(endpoint.party)
+
+    def begin(self, endpoint: Endpoint) -> None:
+        """Read what it says from now on."""
+        self.loop.add_reader(endpoint.fd, self._readable, endpoint)
+
+    def end(self, endpoint: Endpoint) -> None:
+        """Read nothing of it any more."""
+        self.loop.remove_reader(endpoint.fd)
+
+    def leave(self, endpoint: Endpoint) -> None:
+        """A tenant is gone, and its part is the others'."""
+        for commons in (self._messages, self._hellos):
+            commons.leave(endpoint.party)
 
     def _readable(self, endpoint: Endpoint) -> None:
         """Read a slice of what is there; come back at once if there is more."""
@@ -62,7 +95,7 @@ class Intake(Presence):
             return
         found, knocks = endpoint.ready(MESSAGES_A_TURN)
         if knocks:
-            self._knocked(endpoint)
+            self.on_knock(endpoint)
         left = MESSAGES_A_TURN
         for connection in found:
             if left <= 0 or endpoint.paused or endpoint.closed:
@@ -73,11 +106,11 @@ class Intake(Presence):
                 if connection.is_open and connection.has_more:
                     connection.keep()
                     endpoint.behind[connection.fd] = connection
-                    self._look_again(endpoint)
+                    self.look_again(endpoint)
                 else:
                     endpoint.behind.pop(connection.fd, None)
         if endpoint.behind:
-            self._look_again(endpoint)
+            self.look_again(endpoint)
 
     def _hear(self, endpoint: Endpoint, connection: Connection, most: int) -> int:
         """What one connection has to say, at most so many messages; how many turns of the tenant that took."""
@@ -115,19 +148,19 @@ class Intake(Presence):
     def _may_speak(self, endpoint: Endpoint) -> bool:
         """Has it something left of its own, and of what is all tenants'?"""
         now_ns = time.monotonic_ns()
-        return endpoint.allowance.whole(now_ns) >= 1 and self.messages.has(endpoint.party, now_ns)
+        return endpoint.allowance.whole(now_ns) >= 1 and self._messages.has(endpoint.party, now_ns)
 
     def _spend(self, endpoint: Endpoint, cost: int) -> None:
         endpoint.allowance.take(cost)
         if not endpoint.closed:
-            self.messages.take(endpoint.party, cost)
+            self._messages.take(endpoint.party, cost)
 
     def _may_greet(self, endpoint: Endpoint) -> bool:
         """May it say another Hello?"""
         now_ns = time.monotonic_ns()
-        if not (self.hellos.has(endpoint.party, now_ns) and endpoint.hellos.spend(now_ns)):
+        if not (self._hellos.has(endpoint.party, now_ns) and endpoint.hellos.spend(now_ns)):
             return False
-        self.hellos.take(endpoint.party)
+        self._hellos.take(endpoint.party)
         return True
 
     def _broken(self, endpoint: Endpoint, connection: Connection, code: int) -> int:
@@ -141,10 +174,6 @@ class Intake(Presence):
         self._ban(endpoint, connection, 0, _ERRNO.get(code, code), _BROKEN.get(code, "what it sent is no ZMTP 3.1"))
         return STALE_COSTS if known else UNHEARD_COSTS
 
-    @abstractmethod
-    def _knocked(self, endpoint: Endpoint) -> None:
-        """Somebody wants to come in (server.py)."""
-
     def _pause(self, endpoint: Endpoint) -> None:
         """It has said too much: what it says now waits in the kernel, and costs nobody else anything."""
         endpoint.paused = True
@@ -157,12 +186,13 @@ class Intake(Presence):
     def _unpause(self, endpoint: Endpoint) -> None:
         endpoint.paused = False
         self._paused -= 1
-        if endpoint.closed or self.endpoints.get(endpoint.name) is not endpoint:
+        if endpoint.closed or not self.roster.is_there(endpoint):
             return
         self.loop.add_reader(endpoint.fd, self._readable, endpoint)
-        self._look_again(endpoint)
+        self.look_again(endpoint)
 
-    def _look_again(self, endpoint: Endpoint) -> None:
+    def look_again(self, endpoint: Endpoint) -> None:
+        """Read what it says soon, if nothing else sees to that already."""
         if not endpoint.draining and not endpoint.paused and not endpoint.closed:
             endpoint.draining = True
             self.loop.call_soon(self._readable, endpoint)
@@ -178,7 +208,7 @@ class Intake(Presence):
                 if not self._may_greet(endpoint):
                     return UNHEARD_COSTS  # who gets no Welcome says it again
                 endpoint.said_hello = True
-                self._hello(endpoint, route, wire.hello_of(message))
+                self.presence.hello(endpoint, route, wire.hello_of(message))
             elif client is None:
                 if route.left:
                     return UNHEARD_COSTS
@@ -190,12 +220,12 @@ class Intake(Presence):
                 event = wire.event_of(kind, message, client.number, client.gpus)
                 if wire.asks_for_context(kind, message):
                     gpu = client.gpus[message.device]
-                    self._to_tell = self._cost_of_context(client, gpu, message.credit_bytes)
+                    self.outbox.to_tell = self.contexts.of(client, gpu, message.credit_bytes)
                 elif wire.tells_exported(kind, message):
-                    self._to_tell = self._mark_of(client, client.gpus[message.device])
+                    self.outbox.to_tell = self.outbox.mark_of(client, client.gpus[message.device])
                 cost, waits = self._worth(client, event)
                 if not waits:
-                    self.handle(event)
+                    self.handovers.handle(event)
                 return cost
         except wire.BadFrame as error:
             self._ban(endpoint, route, serial, error.code, str(error))
@@ -206,7 +236,7 @@ class Intake(Presence):
         return 1
 
     def _count(self, endpoint: Endpoint, client: Client, message: Any) -> None:
-        tally = self.tallies.get((endpoint.name, client.gpus.get(message.device, -1)))
+        tally = self.tallies.seats.get((endpoint.name, client.gpus.get(message.device, -1)))
         if tally is not None:
             tally.say(client.number, Work(message.launches, message.busy_ns), again=client.again)
         values = tuple(int(getattr(message, name)) for name in Counters.FIELDS)
@@ -232,10 +262,10 @@ class Intake(Presence):
         if kind is ev.TokenReturned and client.taken.get(event.gpu) == event.epoch:
             del client.taken[event.gpu]
             return 1, True  # it was not sure that it had been heard on the short way
-        behind = self._behind(event.gpu)
+        behind = self.handovers.is_behind(event.gpu)
         if behind and kind is not ev.TokenReturned:  # with one of those it is told together (handle)
-            self._hear_carrier()
-        seat = self.node.machines[event.gpu].seats.get(client.tenant)
+            self.handovers.hear_carrier()
+        seat = self.handovers.node.machines[event.gpu].seats.get(client.tenant)
         member = seat.members.get(client.number) if seat is not None else None
         if member is None:
             return STALE_COSTS, False
@@ -260,7 +290,7 @@ class Intake(Presence):
         if worth_a_word:
             log.warning("refused tenant=%s code=%s reason=%s", endpoint.name, name, text)
         if route.is_ready and (worth_a_word or client is not None):  # others who talk nonsense are legion
-            self._send(endpoint, route, wire.error(next(self._serials), serial, code, text))
+            self.outbox.refuse(endpoint, route, serial, code, text)
         endpoint.drop(route)
         if client is not None:
-            self._gone(endpoint, client)
+            self.presence.gone(endpoint, client)

@@ -65,7 +65,7 @@ def _quantiles(series: Callable[[Server, str, int], Series]) -> Callable[[Server
 
 
 def _gaps(server: Server) -> Iterator[Sample]:
-    for gpu, series in zip(server.gpus, server.gaps, strict=True):
+    for gpu, series in zip(server.gpus, server.tally.gaps, strict=True):
         for part in (0.5, 0.99):
             yield [gpu.uuid, str(part)], (series.ms(part) or 0.0) / 1e3
 
@@ -219,7 +219,7 @@ METRICS: tuple[Row, ...] = (
     Row("gemini_memory_limit_bytes", _G, "Its memory limit; 0 is none.", _SEAT,
         _seats(lambda s, t, g: s.node.accounts[t, g].limit_bytes)),
     Row("gemini_memory_refusals", _C, "Reservations refused.", ("tenant",),
-        _tenants(lambda s, t: s.mem_refusals.get(t, 0))),
+        _tenants(lambda s, t: s.tally.mem_refusals.get(t, 0))),
     Row("gemini_clients", _G, "Its live processes.", ("tenant",),
         _tenants(lambda s, t: len(s.endpoints[t].by_nonce))),
     Row("gemini_enforced", _G, "1 when all it has on the GPUs is under the library.", ("tenant",),

@@ -417,7 +417,7 @@ class Registry:
             for other, registration in self.registrations.items()
             if self.server.endpoints[other].person == whose
         )
-        most = min(MOST_REGISTRATIONS, descriptors.limit() // USERS_PART - self.server.descriptors_of(whose))
+        most = min(MOST_REGISTRATIONS, descriptors.limit() // USERS_PART - self.server.roster.descriptors_of(whose))
         if theirs >= most:
             raise Conflict(f"user {user_name(owner)} has registered tenants {theirs} times already; end some first")
 

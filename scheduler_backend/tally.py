@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+from scheduler_backend.core import events as ev
+from scheduler_backend.core.tenant import TenantSpec
 from scheduler_backend.core.window import Window
+
+log = logging.getLogger("gemini.server")
 
 RECENT = 2048  # samples that a percentile is taken over
 BUSY = 0.5  # who wants the card for less of the time misses nothing of it: one short burst may wait for a quota's end
@@ -123,3 +129,82 @@ class Counters:
         """By field, of all time."""
         sums = [sum(column) for column in zip(self._gone, *self._last.values(), strict=True)]
         return dict(zip(self.FIELDS, sums, strict=True))
+
+
+class Tallies:
+    """Of all tenants and GPUs: takes what the node says for the record. `may_complain` bounds a tenant's log."""
+
+    def __init__(self, gpu_count: int, window_ns: int, may_complain: Callable[[str], bool]) -> None:
+        self.seats: dict[tuple[str, int], SeatTally] = {}  # by tenant and GPU
+        self.gaps = [Series() for _ in range(gpu_count)]
+        self.handle_ns = Series()  # decision to sent, of hand-overs that went through the machine
+        self.mem_refusals: dict[str, int] = {}
+        self._window_ns = window_ns
+        self._may_complain = may_complain
+        self._handover: ev.Handed | None = None  # of the event at hand
+        self.performers: dict[type, Callable[[Any], None]] = {
+            ev.Charged: self._charged,
+            ev.LeaseLost: self._lease_lost,
+            ev.Overran: self._overran,
+        }
+
+    def add(self, spec: TenantSpec) -> None:
+        """A tenant comes: count from 0 on each of its GPUs."""
+        for gpu in spec.gpus:
+            self.seats[spec.name, gpu] = SeatTally(self._window_ns)
+
+    def remove(self, tenant: str) -> None:
+        """A tenant goes, and what was counted of it."""
+        for gpu in range(len(self.gaps)):
+            self.seats.pop((tenant, gpu), None)
+        self.mem_refusals.pop(tenant, None)
+
+    def forget(self, tenant: str, client: int) -> None:
+        """A client is gone; also on a GPU that it spoke of before a later Hello left that out."""
+        for gpu in range(len(self.gaps)):
+            if (tally := self.seats.get((tenant, gpu))) is not None:
+                tally.forget(client)
+
+    def revoke(self, tenant: str, gpu: int) -> None:
+        """A client of this tenant was asked for the token."""
+        if (tally := self.seats.get((tenant, gpu))) is not None:
+            tally.revokes += 1
+
+    def refuse_memory(self, tenant: str) -> None:
+        """An allocation of this tenant was refused."""
+        self.mem_refusals[tenant] = self.mem_refusals.get(tenant, 0) + 1
+
+    def hand(self, action: ev.Handed, now_ns: int) -> None:
+        """A tenant got the token now."""
+        tally = self.seats[action.tenant, action.gpu]
+        tally.grants += 1
+        tally.wait.add(action.wait_ns)
+        tally.waited.add(now_ns - action.wait_ns, now_ns)
+        if action.wait_ns > action.gap_ns:  # it waited already when the token became free: a hand-over
+            self._handover = action
+
+    def end_event(self, took_ns: int, *, carried: bool) -> None:
+        """An event was handled in so much time. `carried`: what it tells of was done before that."""
+        if self._handover is not None and not carried:
+            self.handle_ns.add(took_ns)
+            self.gaps[self._handover.gpu].add(self._handover.gap_ns + took_ns)
+        self._handover = None
+
+    def _charged(self, action: ev.Charged) -> None:
+        tally = self.seats.get((action.tenant, action.gpu))
+        if tally is not None:
+            if action.held_ns:  # else what was learned only after it had been charged
+                tally.overuse.add(action.overuse_ns)
+            tally.charged = tally.charged.plus(Work(action.launches, action.busy_ns))
+
+    def _lease_lost(self, action: ev.LeaseLost) -> None:
+        if self._may_complain(action.tenant):
+            log.warning("lease-lost tenant=%s client=%d gpu=%d epoch=%d", *action)
+        if (tally := self.seats.get((action.tenant, action.gpu))) is not None:
+            tally.leases_lost += 1
+
+    def _overran(self, action: ev.Overran) -> None:
+        if self._may_complain(action.tenant):
+            log.warning("overran tenant=%s client=%d gpu=%d epoch=%d", *action)
+        if (tally := self.seats.get((action.tenant, action.gpu))) is not None:
+            tally.overran += 1

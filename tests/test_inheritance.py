@@ -8,14 +8,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("gemini", "libhook", "scheduler_backend")
-# The layers of the server and of the simulated world, each class with the one below it, are one object in several
-# files. They are to become parts that are given what they need.
+# The layers of the simulated world, each class with the one below it, are one object in several files. They are to
+# become parts that are given what they need.
 DEBTS = {
-    "Handovers": "Outbox",
-    "Intake": "Presence",
     "Library": "Daemon",
-    "Presence": "Handovers",
-    "Server": "Intake",
     "World": "Library",
 }
 

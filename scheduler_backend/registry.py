@@ -459,9 +459,11 @@ class Registry:
             raise Conflict(str(error)) from None
 
     def _check_holding(self, spec: TenantSpec) -> None:
-        """Nothing runs between this and the change: what it has when the change is made is what is looked at."""
+        """Nothing runs between this and the change: what it has when the change is made is what is looked at. Its
+        processes are asked for what of that they do not use."""
         used = max(self.server.node.accounts[spec.name, gpu].used_bytes for gpu in spec.gpus)
         if 0 < spec.memory_bytes < used:
+            self.server.recall(spec.name, spec.memory_bytes)  # whoever tries again soon finds that gone
             raise Conflict(
                 f"tenant {spec.name} has {size_text(used)} of a card in use or on credit, more than "
                 f"{size_text(spec.memory_bytes)}; let it free some, or give it more"

@@ -183,6 +183,10 @@ class Server:
         self._handovers.handle(ev.TenantChanged(spec))
         self._presence.on_change()
 
+    def recall(self, name: str, memory_bytes: int) -> None:
+        """Ask a running tenant's processes for memory that they hold unused, as it uses more than that."""
+        self.handle(ev.LessWanted(name, memory_bytes))
+
     def debt_ns(self, name: str) -> int:
         """How long it takes until a tenant has paid for what it had of any GPU before it was its."""
         now_ns = time.monotonic_ns()

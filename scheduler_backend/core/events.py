@@ -28,6 +28,14 @@ class TenantChanged(NamedTuple):
     spec: TenantSpec
 
 
+class LessWanted(NamedTuple):
+    """A tenant is to have no more memory than that of a GPU, and uses more: its processes are asked for what they hold
+    unused."""
+
+    tenant: str
+    memory_bytes: int
+
+
 class TenantRemoved(NamedTuple):
     """The tenant is gone, and so are its clients."""
 
@@ -309,6 +317,7 @@ class Overran(NamedTuple):
 Event = (
     TenantAdded
     | TenantChanged
+    | LessWanted
     | TenantRemoved
     | ClientJoined
     | ClientDied
@@ -344,6 +353,7 @@ EVENTS: dict[str, type[Event]] = {
     for kind in (
         TenantAdded,
         TenantChanged,
+        LessWanted,
         TenantRemoved,
         ClientJoined,
         ClientDied,

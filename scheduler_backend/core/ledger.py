@@ -3,7 +3,8 @@
 A process reserves before it allocates and may get some credit beyond, so that small allocations cost no message. The
 daemon cannot see which part of it is unused; so before anyone is refused, all siblings that hold anything are asked for
 it, and the refusal waits for their answers, or their death (one that ended a moment ago may not have been noticed yet),
-or recall_ns: a frozen process must not freeze others.
+or recall_ns: a frozen process must not freeze others. They are asked as well where their tenant is to have less than it
+uses, so that what nobody uses does not keep a smaller share waiting.
 
 A process is asked once at a time: whoever begins to wait meanwhile waits for that answer, and then for one of his own,
 as the first may have given back no more than was asked for. So the recalls are as many as the answers, whoever asks.
@@ -78,9 +79,23 @@ class Account:
         if not asked or len(self._pending) >= MOST_WAITING:
             return [self._refuse(event)]
         behind = asked & self._asked_ns.keys()
-        again = {client for client in behind if now_ns - self._asked_ns[client] >= AGAIN * self._recall_ns}
         self._pending.append(_Pending(event, asked, behind, now_ns + self._recall_ns))
-        return self._recall(asked - behind | again, now_ns)
+        return self._recall(asked - behind | self._again(behind, now_ns), now_ns)
+
+    def _again(self, behind: set[int], now_ns: int) -> set[int]:
+        """Those of them whose answer is owed for so long that the message may have been lost."""
+        return {client for client in behind if now_ns - self._asked_ns[client] >= AGAIN * self._recall_ns}
+
+    def recall(self, most_bytes: int, now_ns: int) -> list[ev.Action]:
+        """Where more than that is used: asks all who hold something for what they do not use of it."""
+        over = self.used_bytes - most_bytes
+        if over <= 0:
+            return []
+        asked = {client for client, held in self.held.items() if held > 0}
+        behind = asked & self._asked_ns.keys()
+        asked = asked - behind | self._again(behind, now_ns)
+        self._asked_ns.update(dict.fromkeys(asked, now_ns))
+        return [ev.MemRecall(client, self.gpu, over) for client in sorted(asked)]
 
     def _recall(self, clients: set[int], now_ns: int) -> list[ev.Action]:
         """Ask these for what all lack who wait."""

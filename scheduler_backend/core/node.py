@@ -56,6 +56,8 @@ class Node:
             actions = self._die(event, now_ns)
         elif isinstance(event, ev.TenantAdded | ev.TenantChanged):
             actions = self._promise(event, now_ns)
+        elif isinstance(event, ev.LessWanted):
+            actions = self._recall(event.tenant, event.memory_bytes, now_ns)
         elif isinstance(event, ev.TenantRemoved):
             actions = self._remove(event, now_ns)
         else:
@@ -170,8 +172,16 @@ class Node:
             account = self.accounts.setdefault((spec.name, gpu), Account(gpu, spec.memory_bytes, self.policy.recall_ns))
             account.limit_bytes = spec.memory_bytes
             actions += self._noted((spec.name, gpu), account.settle(now_ns))
+        if spec.memory_bytes:
+            actions += self._recall(spec.name, spec.memory_bytes, now_ns)
         actions += self._to_machines(spec.gpus, event, now_ns)
         return actions + [ev.Welcome(client) for client, (name, _) in self.clients.items() if name == spec.name]
+
+    def _recall(self, tenant: str, most_bytes: int, now_ns: int) -> list[ev.Action]:
+        actions: list[ev.Action] = []
+        for gpu in self.tenants[tenant].gpus:
+            actions += self.accounts[tenant, gpu].recall(most_bytes, now_ns)
+        return actions
 
     def _remove(self, event: ev.TenantRemoved, now_ns: int) -> list[ev.Action]:
         spec = self.tenants.pop(event.name)

@@ -595,10 +595,27 @@ def test_memory_below_what_is_in_use_is_refused_whole_where_that_is_asked(rig: R
     assert status == 409
     assert "tenant a has 400 of a card in use or on credit, more than 399; let it free some" in answer["error"]
     assert (rig.of("a")["request"], rig.of("a")["memory_limit_bytes"]) == (0.3, 1000), "nothing of it was done"
+    assert client.expect(lib.WIRE_MEM_RECALL).bytes == 1
+    client.send(lib.WIRE_MEM_RELEASE, device=client.device(0), flags=lib.WIRE_MEM_RELEASE_RECALLED, **{"bytes": 0})
     assert rig.http("PATCH", "/tenants/a", {"memory_bytes": 400, "holding": True})[0] == 200
     assert rig.http("PATCH", "/tenants/a", {"memory_bytes": 0, "holding": True})[0] == 200, "the whole card"
     assert rig.http("PATCH", "/tenants/a", {"memory_bytes": 1, "holding": 1})[0] == 422
     assert rig.http("PATCH", "/tenants/a", {"memory_bytes": 1})[0] == 200, "it keeps what it has, and gets no more"
+
+
+@pytest.mark.parametrize("holding", [True, False])
+def test_credit_that_nobody_uses_keeps_no_smaller_share_waiting(rig: Rig, holding: bool) -> None:
+    """It counted as used, and nobody asked for it: a program that did nothing more kept it for ever."""
+    rig.tenant("a", 0.3, memory_bytes=1000)
+    client = rig.client("a")
+    client.send(lib.WIRE_MEM_RESERVE, device=client.device(0), credit_bytes=500, **{"bytes": 400})
+    assert client.expect(lib.WIRE_MEM_REPLY).credit_bytes == 500
+    status, _ = rig.http("PATCH", "/tenants/a", {"memory_bytes": 450, "holding": holding})
+    assert status == (409 if holding else 200)
+    assert client.expect(lib.WIRE_MEM_RECALL).bytes == 450
+    client.send(lib.WIRE_MEM_RELEASE, device=client.device(0), flags=lib.WIRE_MEM_RELEASE_RECALLED, **{"bytes": 450})
+    wait_for(lambda: rig.http("PATCH", "/tenants/a", {"memory_bytes": 450, "holding": True})[0] == 200)
+    assert rig.of("a")["memory_limit_bytes"] == 450
 
 
 def test_a_tenant_that_is_deleted_is_gone_with_its_sockets(rig: Rig) -> None:

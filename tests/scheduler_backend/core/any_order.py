@@ -309,6 +309,14 @@ class AnyOrder(RuleBasedStateMachine):
         if spec.name in self.node.tenants:
             self.handle(ev.TenantChanged(spec._replace(request_ppm=request, limit_ppm=limit)))
 
+    @rule(spec=st.sampled_from(TENANTS), most=st.integers(0, 900), done=st.booleans())
+    def is_to_have_less_memory(self, spec: TenantSpec, most: int, done: bool) -> None:
+        if spec.name not in self.node.tenants:
+            return
+        self.handle(ev.LessWanted(spec.name, most))
+        if done:
+            self.handle(ev.TenantChanged(self.node.tenants[spec.name]._replace(memory_bytes=most)))
+
     @rule(spec=st.sampled_from(TENANTS))
     def is_removed_or_added(self, spec: TenantSpec) -> None:
         if spec.name in self.node.tenants:

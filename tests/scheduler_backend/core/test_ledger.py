@@ -228,3 +228,27 @@ def test_what_a_process_says_it_holds_in_all_sets_the_book_right():
     (reply,) = account.ask(ev.MemoryAsked(1, 0, 61, 0, 2), 0)
     assert isinstance(reply, ev.MemReply)
     assert not reply.granted
+
+
+def test_who_uses_more_than_he_is_to_have_is_asked_for_what_he_does_not_use():
+    made = account(100, 1, 2, 3)
+    ask(made, 1, 40, 60)  # gets 20 of credit
+    ask(made, 2, 10)
+    assert made.recall(70, 0) == []
+    assert made.recall(60, 0) == [ev.MemRecall(1, 0, 10), ev.MemRecall(2, 0, 10)]
+    assert made.release(ev.MemoryReleased(1, 0, 10, True), 1) == []
+    assert made.release(ev.MemoryReleased(2, 0, 0, True), 1) == []
+    assert made.used_bytes == 60
+    assert made.recall(60, 2) == []
+    made.check()
+
+
+def test_an_answer_that_is_owed_is_not_asked_for_again_before_it_may_be_lost():
+    made = account(100, 1, 2)
+    ask(made, 1, 60)
+    assert made.recall(50, 0) == [ev.MemRecall(1, 0, 10)]
+    assert made.recall(40, 1) == []
+    assert made.recall(40, AGAIN * 20 * MS) == [ev.MemRecall(1, 0, 20)]
+    assert ask(made, 2, 50, now_ns=AGAIN * 20 * MS) == []  # behind that
+    assert made.release(ev.MemoryReleased(1, 0, 0, True), AGAIN * 20 * MS) == [ev.MemRecall(1, 0, 10)]
+    assert made.release(ev.MemoryReleased(1, 0, 10, True), AGAIN * 20 * MS) == [ev.MemReply(2, 0, 9, True, 0, 100, 100)]

@@ -157,7 +157,7 @@ bool ahead_may_hold(const struct gate *gate, const struct gate_thread *thread, c
     if (PEEK(never) || lane->context != __atomic_load_n(&known, __ATOMIC_ACQUIRE) ||
         __atomic_load_n(&gate_captures, __ATOMIC_ACQUIRE) ||
         __atomic_load_n(&holding_of(gate)->barred, __ATOMIC_RELAXED) ||
-        lane->pushed - lane->popped >= LANE_CHUNKS - 2 || PEEK(gate->free))
+        lane->pushed - lane->popped >= LANE_CHUNKS - 2 || PEEK(gate->free) || PEEK(gate->behind_ns))
         return false;
     uint64_t ticket;
     if (PEEK(gate->shared) ? gate_is_open(gate, &ticket) : !is_often_away(gate))

@@ -41,6 +41,8 @@ struct gate {
     uint64_t close_by_ns; /* when the work in flight is to be over; UINT64_MAX: no end */
     bool contended;
     bool shared; /* other tenants' work runs beside ours: no span tells how long a kernel takes, unless it is shorter */
+    uint64_t behind_ns; /* not 0: the valve is open, for so much in flight that stands still (behind.h) */
+    uint64_t paused_ns; /* when the program last made a stream stand still; any thread */
     bool free; /* nobody to ask: the device is not shared, or the mode is `run` */
     int ordinal;
     uint64_t opened_ns; /* when a thread found an armed gate open; 0: not yet */

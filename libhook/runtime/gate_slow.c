@@ -52,16 +52,16 @@ static uint64_t within(uint64_t ns, uint64_t longest_ns) {
     return ns < SHORTEST_SLEEP_NS ? SHORTEST_SLEEP_NS : ns > longest_ns ? longest_ns : ns;
 }
 
-/* Prepare the lane for one more launch of this kind; false where its ring is full. */
-static bool make_room_in(
-    struct gate *gate, struct lane *lane, struct launch *launch, uint64_t chunk_ns, bool idle, uint64_t now_ns) {
+/* Prepare the lane for one more launch of this kind; false where its ring is full. `stands`: it will not become emptier. */
+static bool make_room_in(struct gate *gate, struct lane *lane, struct launch *launch, uint64_t chunk_ns, bool idle,
+    bool stands, uint64_t now_ns) {
     static uint32_t idle_starts; /* any thread; exactness does not matter */
 
     if (lane->launched != lane->cut && (launch->belief.measure || lane->open_alone || lane->open_ns >= chunk_ns))
         lane_cut(lane, now_ns);
     if (lane->launched != lane->cut)
-        return lane->pushed - lane->popped < LANE_CHUNKS || lane->open_ns < chunk_ns;
-    if (lane->pushed - lane->popped == LANE_CHUNKS)
+        return lane->pushed - lane->popped < LANE_CHUNKS || lane->open_ns < chunk_ns || stands;
+    if (lane->pushed - lane->popped == LANE_CHUNKS && !stands)
         return false;
     if (idle) {
         POKE(idle_starts, PEEK(idle_starts) + 1);
@@ -143,7 +143,8 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
     if (PEEK(gate->contended) || launch->belief.measure || full ||
         flying_ns > allowed_ns) /* a query costs as much as many launches */
         flying_ns = inflight_of(gate, thread, now_ns, &next_ns);
-    if (flying_ns > allowed_ns) {
+    bool stands = (flying_ns > allowed_ns || full) && flying_ns + estimated_ns <= inflight_behind(gate, thread, now_ns);
+    if (flying_ns > allowed_ns && !stands) {
         launch_cut_all(thread, now_ns);
         launch->met_cap = thread->met_cap = true;
         if (!in_turn) {
@@ -165,7 +166,7 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
         return wait_for_wild(lane, in_turn, flying_ns, now_ns, sleep);
     }
     uint64_t chunk_ns = share_ns / CHUNKS_PER_CAP > SHORTEST_CHUNK_NS ? share_ns / CHUNKS_PER_CAP : SHORTEST_CHUNK_NS;
-    if (!make_room_in(gate, lane, launch, chunk_ns, !flying_ns, now_ns)) {
+    if (!make_room_in(gate, lane, launch, chunk_ns, !flying_ns, stands, now_ns)) {
         *sleep = next_ns;
         return WAIT_FOR_ROOM;
     }

@@ -2,6 +2,7 @@
 #include "libhook/runtime/inflight.h"
 
 #include "libhook/core/peek.h"
+#include "libhook/runtime/behind.h"
 #include "libhook/runtime/gate.h"
 #include "libhook/runtime/gate_thread.h"
 #include "libhook/runtime/lane.h"
@@ -54,6 +55,20 @@ uint64_t inflight_booked(const struct gate *gate, const struct gate_thread *thre
         *full |= lane->pushed - lane->popped > LANE_CHUNKS / 2;
     }
     return overlap_of(gate, sum_ns, most_ns);
+}
+
+uint64_t inflight_behind(const struct gate *gate, const struct gate_thread *thread, uint64_t now_ns) {
+    uint64_t stood_ns = UINT64_MAX, admitted_ns = PEEK(gate->behind_ns);
+
+    for (const struct lane *lane = thread->lanes; lane; lane = lane->next) {
+        if (&gates[lane->ordinal] != gate || lane->pushed == lane->popped ||
+            __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) != LANE_LIVE)
+            continue;
+        uint64_t gone_ns = inflight_gone_ns(lane, &lane->ring[lane->popped % LANE_CHUNKS], now_ns);
+        stood_ns = gone_ns < stood_ns ? gone_ns : stood_ns;
+    }
+    uint64_t behind_ns = stood_ns == UINT64_MAX ? 0 : behind_after(gate, stood_ns, now_ns);
+    return behind_ns > admitted_ns ? behind_ns : admitted_ns;
 }
 
 /* What this lane has in flight, less what must be over of it by now. */

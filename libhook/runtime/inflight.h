@@ -21,6 +21,8 @@ uint64_t inflight_gone_ns(const struct lane *lane, const struct chunk *head, uin
 uint64_t inflight_of(struct gate *gate, struct gate_thread *thread, uint64_t now_ns, uint64_t *until_next_ns);
 /* The same by our own books, without asking: never less. `full`: a ring is filling up. */
 uint64_t inflight_booked(const struct gate *gate, const struct gate_thread *thread, bool *full);
+/* How much of the thread's may be in flight, for nothing of it ends (behind.h); after inflight_of. 0: as much as ever. */
+uint64_t inflight_behind(const struct gate *gate, const struct gate_thread *thread, uint64_t now_ns);
 /* What other threads have in flight, as far as it should not be over by now. */
 uint64_t inflight_of_others(const struct gate *gate, const struct gate_thread *self, uint64_t now_ns);
 

@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "libhook/runtime/behind.h"
 #include "libhook/runtime/gate_open.h"
 #include "libhook/runtime/gate_thread.h"
 #include "libhook/runtime/lane.h"
@@ -261,6 +262,17 @@ static bool needed(void) {
     return false;
 }
 
+/* ... or one whose launch is to go behind that work? It cannot be what the work waits for, but what its thread does next
+ * may be. */
+static bool awaited(const struct seat *seat, uint64_t now_ns) {
+    if (!behind_after(seat->gate, now_ns - seat->token.closed_ns, now_ns))
+        return false;
+    for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next)
+        if (__atomic_load_n(&thread->wait_lane, __ATOMIC_ACQUIRE))
+            return true;
+    return false;
+}
+
 static void observe(struct seat *seat, const struct seat_world *world, uint64_t now_ns, struct token_view *view) {
     struct token *token = &seat->token;
     struct gate *gate = seat->gate;
@@ -306,7 +318,7 @@ static void observe(struct seat *seat, const struct seat_world *world, uint64_t 
     view->ending = syncing && !view->patience_ns;
     if (!syncing && !__atomic_load_n(&gate->told_idle, __ATOMIC_ACQUIRE))
         view->patience_ns = burst_patience_untold(&burst);
-    view->needed = !view->drained && token->state == TOKEN_DRAINING && needed();
+    view->needed = !view->drained && token->state == TOKEN_DRAINING && (needed() || awaited(seat, now_ns));
     if (!view->drained || (token->state == TOKEN_OPEN && view->pending))
         return;
     uint64_t last_ns = burst.end_ns > end_ns ? burst.end_ns : end_ns;
@@ -363,10 +375,12 @@ uint64_t seat_step(struct seat *seat, const struct seat_world *world, uint64_t n
             open_gate(seat, world);
         if (actions & TOKEN_CLOSE_GATE) {
             gate_close(seat->gate);
+            POKE(seat->gate->behind_ns, 0);
             __atomic_store_n(&seat->gate->shut, 0, __ATOMIC_SEQ_CST);
         }
         if (actions & TOKEN_ADMIT) {
             segments_release(seat->gate);
+            POKE(seat->gate->behind_ns, behind_after(seat->gate, now_ns - token->closed_ns, now_ns));
             __atomic_add_fetch(&seat->gate->valves, 1, __ATOMIC_RELAXED);
             gate_open(seat->gate, token->epoch, &seat->valve_word, token->cap_ns, UINT64_MAX, true);
         }

@@ -12,6 +12,7 @@
 #include "libhook/core/peek.h"
 #include "libhook/core/wire.h"
 #include "libhook/runtime/agent_kick.h"
+#include "libhook/runtime/behind.h"
 #include "libhook/runtime/gate.h"
 #include "libhook/runtime/log.h"
 #include "libhook/runtime/visit.h"
@@ -191,7 +192,8 @@ uint64_t segments_pump(struct gate *gate, uint64_t now_ns) {
         uint64_t flying_ns = flying(book, now_ns), next_ns = ns_of(book, book->released + 1);
         uint64_t room_ns =
             next_ns < cap_ns / 2 ? next_ns : cap_ns / 2; /* a launch as long as the cap goes at its half */
-        if (flying_ns && flying_ns + room_ns > cap_ns) {
+        uint64_t stood_ns = now_ns > book->head_ns ? now_ns - book->head_ns : 0;
+        if (flying_ns && flying_ns + room_ns > cap_ns && flying_ns + next_ns > behind_after(gate, stood_ns, now_ns)) {
             wait_ns = flying_ns + room_ns - cap_ns;
             break;
         }

@@ -6,6 +6,7 @@
 #include "libhook/driver/real.h"
 #include "libhook/runtime/agent_kick.h"
 #include "libhook/runtime/ahead.h"
+#include "libhook/runtime/behind.h"
 #include "libhook/runtime/captures.h"
 #include "libhook/runtime/context.h"
 #include "libhook/runtime/gate.h"
@@ -115,6 +116,7 @@ void watch_sync_after(enum watch_scope scope, CUstream stream, CUresult result) 
 bool watch_stream_pausing(CUstream stream) {
     struct lane *lane = gate_self->lanes;
 
+    behind_paused(context_current()->ordinal);
     if (!lane)
         return true;
     if (!held_await())

@@ -4,6 +4,7 @@
 #include "libhook/core/peek.h"
 #include "libhook/runtime/belief.h"
 #include "libhook/runtime/gate.h"
+#include "libhook/runtime/gate_thread.h"
 #include "libhook/runtime/inflight.h"
 #include "libhook/runtime/lane.h"
 
@@ -33,7 +34,7 @@ bool wild_may_go(const struct gate *gate, const struct lane *lane, const struct 
     uint64_t worst_ns, close_by_ns = PEEK(gate->close_by_ns);
     unsigned wild = wild_in(lane, now_ns, &worst_ns);
 
-    if (!wild)
+    if (!wild || lane_inflight(lane) + belief->ns <= inflight_behind(gate, gate_self, now_ns))
         return true;
     if (!PEEK(gate->contended) || PEEK(gate->shared))
         return wild < WILD_FREE;

@@ -7,6 +7,8 @@
  *     deadlocks writes FILE             ... which this other process waits for, having launched and written first
  *     deadlocks capture global|thread|relaxed   captures all the while, and launches beside it
  *     deadlocks together                one call that launches on both GPUs
+ *     deadlocks later value|host N      a stream waits for the host, N kernels of 0.1 ms behind that, launched in two goes
+ *                                       15 ms apart; then the host lets it go, and waits for the end
  *     deadlocks endless                 a kernel that does not end (within an hour); does not end either
  */
 #define _GNU_SOURCE
@@ -136,6 +138,40 @@ static long together(void) {
     return rounds;
 }
 
+static uint32_t let_go; /* the newest round that the host has let go; atomic */
+
+static void wait_until_let_go(void *round) {
+    while (__atomic_load_n(&let_go, __ATOMIC_SEQ_CST) < (uint32_t)(uintptr_t)round)
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+}
+
+static long later(bool host, int count) {
+    CUdeviceptr there;
+    CUstream stream;
+    uint32_t rounds = 0;
+    static _Alignas(4096) uint32_t word[1024];
+
+    MUST(cuMemHostRegister_v2(word, sizeof word, 0));
+    MUST(cuMemHostGetDevicePointer_v2(&there, word, 0));
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    while (!told_to_end) {
+        rounds++;
+        if (host)
+            MUST(cuLaunchHostFunc(stream, wait_until_let_go, (void *)(uintptr_t)rounds));
+        else
+            MUST(cuStreamWaitValue32_v2(stream, there, rounds, CU_STREAM_WAIT_VALUE_GEQ));
+        for (int i = 0; i < count; i++) {
+            if (i == count / 2)
+                nanosleep(&(struct timespec){.tv_nsec = 15000000}, NULL);
+            launch(stream, 100000);
+        }
+        __atomic_store_n(&let_go, rounds, __ATOMIC_SEQ_CST);
+        __atomic_store_n(word, rounds, __ATOMIC_SEQ_CST);
+        MUST(cuStreamSynchronize(stream));
+    }
+    return rounds;
+}
+
 static long endless(void) {
     launch(NULL, 3600ull * 1000000000);
     MUST(cuCtxSynchronize());
@@ -201,6 +237,7 @@ int main(int count, char **argument) {
     long rounds = !strcmp(what, "collective") ? collectives()
                   : !strcmp(what, "together") ? together()
                   : !strcmp(what, "endless")  ? endless()
+                  : !strcmp(what, "later")    ? later(!strcmp(argument[2], "host"), atoi(argument[3]))
                   : !strcmp(what, "waits")    ? in_turns(argument[2], true)
                   : !strcmp(what, "writes")   ? in_turns(argument[2], false)
                                               : capturing(argument[2]);

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bench.bed import LIB, ROOT, Bed
+from bench.bed import LIB, ROOT, Bed, wait_for
 from scheduler_backend import trace
 
 WINDOW_S = 1.5
@@ -117,6 +117,23 @@ def test_a_stream_that_waits_for_a_second_process_runs_to_its_end(bed: Bed, prog
     words.write_bytes(bytes(4096))
     counts = run(bed, *([program, kind, words] for kind in ("waits", "writes")))
     assert min(counts) >= 5
+
+
+@pytest.mark.parametrize("count", [2, 100])  # the second after its quota; ten times what may be in flight
+@pytest.mark.parametrize("what", ["value", "host"])
+def test_a_stream_that_waits_for_its_host_takes_what_that_launches_first(
+    bed: Bed, program: Path, what: str, count: int
+) -> None:
+    (found,) = run(bed, [program, "later", what, count])
+    assert found >= 5
+
+
+def test_so_it_does_where_its_tenant_is_alone(bed: Bed, program: Path) -> None:
+    """And where that is far more than may be in flight then, too."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    child = bed.spawn("stuck", [program, "later", "value", "600"], **pipes)
+    wait_for(lambda: sum(one.kernels for one in bed.timeline.segments(0, 0)[1]) >= 1200, 60, "two rounds")
+    assert rounds(child) >= 2
 
 
 @pytest.mark.parametrize("mode", ["global", "thread", "relaxed"])

@@ -9,6 +9,7 @@
 
 #include "libhook/driver/real.h"
 #include "libhook/runtime/agent_kick.h"
+#include "libhook/runtime/behind.h"
 #include "libhook/runtime/belief.h"
 #include "libhook/runtime/captures.h"
 #include "libhook/runtime/gate.h"
@@ -49,6 +50,8 @@ struct seam {
 #define SEAM(symbol) {#symbol, (void *)&(symbol)}
 static const struct seam seams[] = {
     SEAM(agent_kicks),
+    SEAM(behind_after),
+    SEAM(behind_paused),
     SEAM(belief_of),
     SEAM(captures_beginning),
     SEAM(captures_begun),

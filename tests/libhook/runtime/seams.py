@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[3]
-FILES = ("belief", "captures", "gate", "log", "page", "segments", "visit")
+FILES = ("behind", "belief", "captures", "gate", "log", "page", "segments", "visit")
 
 
 class Seams:

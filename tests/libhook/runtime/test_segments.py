@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from typing import Any
 
 import pytest
@@ -254,3 +255,23 @@ def test_the_books_of_two_gates_are_apart(seams: Seams) -> None:
     first.call("release", None)
     assert second.held
     assert second.released() == number - 1
+
+
+def test_what_stands_still_is_let_go_at_last_whatever_the_cap(book: Book) -> None:
+    """The host may let it go only after the next launch, for which there is no room."""
+    numbers = six(book)
+    book.set_gate(open_=True, cap_ns=MS)
+    book.pump(0)
+    book.pump(1_999 * MS)
+    assert book.released() == numbers[4]  # the first of them should be over
+    assert book.pump(2_000 * MS) == NEVER
+    assert book.released() == numbers[5]
+
+
+def test_so_it_is_soon_where_the_program_made_a_stream_stand_still(book: Book) -> None:
+    book.seams.function("behind_paused", None, ctypes.c_int)(book.ordinal)
+    now_ns = time.monotonic_ns()
+    after = book.seams.function("behind_after", U64, P, U64, U64)
+    assert after(book.gate, 19 * MS, now_ns) == 0
+    assert after(book.gate, 24 * MS, now_ns) == 3 * MS
+    assert after(book.gate, 24 * MS, now_ns + 11_000 * MS) == 0  # that is long ago

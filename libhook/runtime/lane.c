@@ -172,13 +172,18 @@ void lane_base(struct lane *lane, uint32_t held, uint64_t now_ns) {
 }
 
 /* When did the event happen, by our clock? It is over; `now_ns` may be from before that: the thread may have stood still
- * in between, and who took the time then for the end would believe that the work was short. */
-static uint64_t event_time(bool based, CUevent base_event, uint64_t base_ns, CUevent event, uint64_t now_ns) {
+ * in between, and who took the time then for the end would believe that the work was short. `span_ns`: from the base to
+ * it, by the device's clock alone; 0: unknown. */
+static uint64_t event_time(
+    bool based, CUevent base_event, uint64_t base_ns, CUevent event, uint64_t now_ns, uint64_t *span_ns) {
     float milliseconds = 0;
     uint64_t end_ns = UINT64_MAX;
 
-    if (based && real.cuEventElapsedTime(&milliseconds, base_event, event) == CUDA_SUCCESS && milliseconds >= 0)
-        end_ns = base_ns + (uint64_t)((double)milliseconds * 1e6);
+    *span_ns = 0;
+    if (based && real.cuEventElapsedTime(&milliseconds, base_event, event) == CUDA_SUCCESS && milliseconds >= 0) {
+        *span_ns = (uint64_t)((double)milliseconds * 1e6);
+        end_ns = base_ns + *span_ns;
+    }
     if (end_ns <= now_ns)
         return end_ns;
     now_ns = gate_now();
@@ -199,13 +204,17 @@ static void learn_open(const struct gate *gate, struct gate_thread *thread, cons
         .launches = (uint32_t)(lane->launched - lane->cut)};
     uint64_t start_ns = open_began(lane);
 
+    if (PEEK(gate->shared))
+        return; /* the base may have been later than it seems (pop) */
     belief_learn(gate, thread, &chunk, start_ns, end_ns, false);
 }
 
 /* A chunk of ours took from start to end beside other tenants' work: its length tells nothing, the belief counts. What
  * is longer was spent waiting for the card, or for the next launch; that after the last launch is the former. */
-static void account_shared(struct gate *gate, const struct chunk *chunk, uint64_t start_ns, uint64_t end_ns) {
+static void account_shared(
+    struct gate *gate, const struct chunk *chunk, uint64_t start_ns, uint64_t end_ns, uint64_t span_ns) {
     uint64_t each_ns = chunk->estimated_ns / chunk->launches, length_ns = end_ns - start_ns;
+    length_ns = length_ns < span_ns ? span_ns : length_ns;
     uint64_t busy_ns = length_ns < chunk->estimated_ns ? length_ns : chunk->estimated_ns;
     uint64_t out_ns = lane_began(gate->ordinal, chunk->cut_ns, chunk->held);
     uint64_t waited_ns = end_ns > out_ns + each_ns ? end_ns - out_ns - each_ns : 0;
@@ -231,7 +240,8 @@ static void account_alone(struct gate *gate, const struct lane *lane, const stru
     gate_account(gate, chunk->wanted_ns, end_ns - work_ns, end_ns);
 }
 
-static void pop(struct gate *gate, struct gate_thread *thread, struct lane *lane, uint64_t end_ns, bool known) {
+static void pop(
+    struct gate *gate, struct gate_thread *thread, struct lane *lane, uint64_t end_ns, uint64_t span_ns, bool known) {
     struct chunk *chunk = &lane->ring[lane->popped % LANE_CHUNKS];
     uint64_t start_ns = lane_began(lane->ordinal, chunk->first_ns, chunk->held);
     /* All of it was launched, and free to go, before the one before it was over. */
@@ -240,10 +250,15 @@ static void pop(struct gate *gate, struct gate_thread *thread, struct lane *lane
     start_ns = start_ns > lane->end_ns ? start_ns : lane->end_ns;
     if (end_ns < start_ns)
         end_ns = start_ns;
-    if (known)
+    /* Beside others the base is done when our turn on the card comes, later than the host believes, and all that is
+     * measured from it seems to end as much earlier. So there the device's clock alone counts: no less than the work. */
+    bool shared = PEEK(gate->shared);
+    if (known && !shared)
         belief_learn(gate, thread, chunk, start_ns, end_ns, queued);
-    if (PEEK(gate->shared))
-        account_shared(gate, chunk, start_ns, end_ns);
+    else if (known && span_ns)
+        belief_learn(gate, thread, chunk, end_ns > span_ns ? end_ns - span_ns : 0, end_ns, queued);
+    if (shared)
+        account_shared(gate, chunk, start_ns, end_ns, span_ns);
     else
         account_alone(gate, lane, chunk, start_ns, end_ns, queued);
     overlap_learn(gate, chunk->estimated_ns);
@@ -279,11 +294,12 @@ void lane_reap(struct gate *gate, struct gate_thread *thread, struct lane *lane,
             break;
         if (result != CUDA_SUCCESS) { /* a sticky error: nothing of this context runs any more */
             POKE(lane->unconfirmed, true);
-            pop(gate, thread, lane, now_ns, false);
+            pop(gate, thread, lane, now_ns, 0, false);
             continue;
         }
-        uint64_t end_ns = event_time(lane->based, lane->base_event, lane_base_ns(lane), event, now_ns);
-        pop(gate, thread, lane, end_ns, true);
+        uint64_t span_ns,
+            end_ns = event_time(lane->based, lane->base_event, lane_base_ns(lane), event, now_ns, &span_ns);
+        pop(gate, thread, lane, end_ns, span_ns, true);
     }
     visit_end(&visit);
 }
@@ -346,13 +362,14 @@ static bool query_newest(
     struct lane *lane, uint64_t pushed, uint64_t popped, uint64_t now_ns, struct lane_probe *probe) {
     CUevent base_event = PEEK(lane->base_event), event = PEEK(lane->ring[(pushed - 1) % LANE_CHUNKS].event);
     uint64_t base_ns = lane_base_ns(lane);
+    uint64_t span_ns;
     bool based = PEEK(lane->based);
 
     CUresult result = real.cuEventQuery(event);
     if (result == CUDA_ERROR_NOT_READY)
         return false;
     probe->unconfirmed |= result != CUDA_SUCCESS;
-    probe->end_ns = event_time(based, base_event, base_ns, event, now_ns);
+    probe->end_ns = event_time(based, base_event, base_ns, event, now_ns, &span_ns);
     if (__atomic_load_n(&lane->pushed, __ATOMIC_ACQUIRE) != pushed)
         return false;
     if (__atomic_load_n(&lane->popped, __ATOMIC_ACQUIRE) != popped) /* reaped: over, and the owner has accounted it */
@@ -380,13 +397,14 @@ static void look(const struct visit *visit, struct lane *lane, uint64_t now_ns, 
             foreign_record(visit, lane);
         if (!lane->foreign_recorded || lane->foreign_mark != launched)
             return;
+        uint64_t span_ns;
         CUresult result = real.cuEventQuery(lane->foreign_event);
         if (result == CUDA_ERROR_NOT_READY)
             return;
         probe->unconfirmed |= result != CUDA_SUCCESS;
         probe->mark_ns = lane->foreign_ns;
         probe->end_ns = event_time(PEEK(lane->based) && pushed == popped, PEEK(lane->base_event), lane_base_ns(lane),
-            lane->foreign_event, now_ns);
+            lane->foreign_event, now_ns, &span_ns);
     }
     probe->finished = __atomic_load_n(&lane->launched, __ATOMIC_ACQUIRE) == launched;
     if (!probe->finished)

@@ -25,7 +25,6 @@
 #define SHARED_LAUNCHES 256 /* beside others one segment has all that is held */
 #define LAUNCHES_AHEAD                                                                                                 \
     512  /* together with waits, stores and events below the 1,024 that a queue of the driver's takes */
-#define SHARED_LEAST_NS 1500000 /* at a closed gate so much is held beside others, and let go at once */
 #define AWAY_COUNTS_NS 1000000000ull /* for how long a host that was away is expected to be again */
 
 _Static_assert(SEGMENTS >= 2 * LANE_CHUNKS && SEGMENTS_AHEAD < LANE_CHUNKS, "a chunk's segment is remembered");
@@ -136,19 +135,13 @@ static bool only_in(const struct gate *gate, const struct lane *mine, bool drain
     return true;
 }
 
-/* So much is held to bridge others' short turns. */
-static uint64_t shared_most_ns(const struct gate *gate) {
-    uint64_t cap_ns = PEEK(gate->cap_ns);
-
-    return cap_ns > SHARED_LEAST_NS ? cap_ns : SHARED_LEAST_NS;
-}
-
 static uint64_t segment_most_ns(const struct gate *gate) {
-    return PEEK(gate->shared) ? shared_most_ns(gate) : SEGMENT_NS; /* all of it is let go at once, or piece by piece */
+    return PEEK(gate->shared) ? segments_shared_ns(gate)
+                              : SEGMENT_NS; /* all of it is let go at once, or piece by piece */
 }
 
 static bool has_room(const struct gate *gate) {
-    uint64_t most_ns = PEEK(gate->shared) ? shared_most_ns(gate) : UINT64_MAX;
+    uint64_t most_ns = PEEK(gate->shared) ? segments_shared_ns(gate) : UINT64_MAX;
 
     return segments_have_room(gate, most_ns, LAUNCHES_AHEAD, SEGMENTS_AHEAD);
 }

@@ -108,6 +108,12 @@ bool segments_have_room(const struct gate *gate, uint64_t most_ns, uint32_t most
     return count < most && launches < most_launches && ns < most_ns;
 }
 
+uint64_t segments_shared_ns(const struct gate *gate) {
+    uint64_t cap_ns = PEEK(gate->cap_ns);
+
+    return cap_ns > SEGMENTS_SHARED_NS ? cap_ns : SEGMENTS_SHARED_NS;
+}
+
 /* ---- letting go ---- */
 
 /* With the lock held. */
@@ -185,11 +191,16 @@ uint64_t segments_pump(struct gate *gate, uint64_t now_ns) {
     uint64_t cap_ns = PEEK(gate->cap_ns) + segments_over_cap_ns(gate, now_ns), close_by_ns = PEEK(gate->close_by_ns),
              epoch = PEEK(gate->epoch);
     while (is_after(book->entered, book->released) && gate_is_open(gate, &ticket)) {
+        uint64_t flying_ns = flying(book, now_ns), shared_ns = segments_shared_ns(gate);
+        if (PEEK(gate->shared) && flying_ns >= shared_ns) { /* of what was held in turns there may be far more */
+            wait_ns = flying_ns - shared_ns + 1;
+            break;
+        }
         if (PEEK(gate->shared)) {
             let_go(gate, book, now_ns);
             continue;
         }
-        uint64_t flying_ns = flying(book, now_ns), next_ns = ns_of(book, book->released + 1);
+        uint64_t next_ns = ns_of(book, book->released + 1);
         uint64_t room_ns =
             next_ns < cap_ns / 2 ? next_ns : cap_ns / 2; /* a launch as long as the cap goes at its half */
         uint64_t stood_ns = now_ns > book->head_ns ? now_ns - book->head_ns : 0;
@@ -251,6 +262,8 @@ void segments_opened(struct gate *gate, uint64_t now_ns) {
         held_ns += ns_of(book, number);
         launches += segment_of(book, number)->launches;
     }
+    if (held_ns > segments_shared_ns(gate))
+        held_ns = segments_shared_ns(gate);
     POKE(book->held_ns, held_ns);
     POKE(book->opened_ns, now_ns);
     unlock(book);

@@ -16,6 +16,7 @@
 
 #define SEGMENTS 128          /* remembered; a power of two */
 #define SEGMENTS_BYTES 4096   /* of memory for the words */
+#define SEGMENTS_SHARED_NS 1500000 /* beside others so much may be let go at once, or the cap, if that is more */
 #define SEGMENTS_APART 128    /* two lines of the processor's caches for each gate, one for each word */
 #define SEGMENTS_DONE_AT 64   /* the second word, behind the first */
 
@@ -37,6 +38,9 @@ uint64_t segments_released_ns(int ordinal, uint32_t number);
 bool segments_in_stream(const struct gate *gate, const struct gate_thread *thread, CUstream stream);
 /* Is less than that not known to be over? */
 bool segments_have_room(const struct gate *gate, uint64_t most_ns, uint32_t most_launches, uint32_t most);
+
+/* Beside others: so much is let go at once, to bridge their short turns. */
+uint64_t segments_shared_ns(const struct gate *gate);
 
 /* Begin one, by one thread at a time. `first`: nothing is held, and what the stream has in flight becomes a segment before
  * it, let go already. Returns its number; 0: all that was held was let go meanwhile. */

@@ -85,6 +85,7 @@ static const struct seam seams[] = {
     SEAM(segments_release),
     SEAM(segments_released_ns),
     SEAM(segments_reset_after_fork),
+    SEAM(segments_shared_ns),
     SEAM(segments_take),
     SEAM(segments_take_back),
     SEAM(segments_words),

@@ -275,3 +275,15 @@ def test_so_it_is_soon_where_the_program_made_a_stream_stand_still(book: Book) -
     assert after(book.gate, 19 * MS, now_ns) == 0
     assert after(book.gate, 24 * MS, now_ns) == 3 * MS
     assert after(book.gate, 24 * MS, now_ns + 11_000 * MS) == 0  # that is long ago
+
+
+def test_what_was_held_in_turns_keeps_others_waiting_no_longer_than_what_is_held_beside_them(book: Book) -> None:
+    """In turns far more is held, and the next grant may be beside one that needs the card soon."""
+    numbers = [*six(book), *(book.begin(250 * US) for _ in range(6))]
+    book.set_gate(open_=True, cap_ns=MS, shared=True)
+    book.call("opened", None, (U64, 0))
+    assert book.released() == numbers[5]  # 1.5 ms
+    book.device_is_at(numbers[1])
+    assert book.pump(500 * US) < MS
+    assert book.released() == numbers[7]
+    assert int(book.call("over_cap_ns", U64, (U64, 0))) == 1500 * US

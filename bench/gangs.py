@@ -56,10 +56,10 @@ def main() -> int:
         gaps = Gaps()
         network = Network(stall=0.001)
         world = World(programs, gpus=gpus, network=network, watchers=[gaps], seed=args.seed, check_every=100)
-        while world.handovers < wanted * gpus and gaps.worst_ns(world) < 1000 * MS:
+        while world.daemon.handovers < wanted * gpus and gaps.worst_ns(world) < 1000 * MS:
             world.run(5)
         figures[name] = {
-            "handovers_per_card": world.handovers // gpus,
+            "handovers_per_card": world.daemon.handovers // gpus,
             "virtual_seconds": world.now_ns / 1e9,
             "longest_without_work_ms": gaps.worst_ns(world) / 1e6,
             "drains_that_needed_help": sum(process.valves for process in world.processes.values()),

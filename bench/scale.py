@@ -53,7 +53,7 @@ def node(
         while (left_s := seconds - world.now_ns / 1e9) > 1e-6:  # the world counts whole nanoseconds
             world.run(min(3600.0, left_s))
             print(
-                f"{world.now_ns / 3.6e12:.1f} h: {world.handovers} hand-overs, {waits.worst}",
+                f"{world.now_ns / 3.6e12:.1f} h: {world.daemon.handovers} hand-overs, {waits.worst}",
                 file=sys.stderr,
                 flush=True,
             )
@@ -107,8 +107,8 @@ def main() -> int:
         reached_ns = 0
         for number in range(nodes):
             world, judged, timeline = node(arguments, record, arguments.seed + number, ordering)
-            events += world.handled
-            handovers += world.handovers
+            events += world.daemon.handled
+            handovers += world.daemon.handovers
             waits += judged.waits
             past_quotas += judged.past_quotas
             late_here += len(judged.late)

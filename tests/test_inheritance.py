@@ -1,4 +1,4 @@
-"""No class of ours inherits from another of ours, but for exceptions and for those that are named here as debts."""
+"""No class of ours inherits from another of ours, but for exceptions."""
 
 from __future__ import annotations
 
@@ -8,12 +8,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("gemini", "libhook", "scheduler_backend")
-# The layers of the simulated world, each class with the one below it, are one object in several files. They are to
-# become parts that are given what they need.
-DEBTS = {
-    "Library": "Daemon",
-    "World": "Library",
-}
 
 
 def last_name(base: ast.expr) -> str:
@@ -45,9 +39,6 @@ def test_exceptions_may_inherit_from_each_other_and_parts_may_not() -> None:
     assert list(pairs(["class Top: ...", "class Part(Top): ..."])) == [("Part", "Top")]
 
 
-def test_our_classes_inherit_from_none_of_ours_that_is_not_known() -> None:
+def test_our_classes_inherit_from_none_of_ours() -> None:
     sources = [path.read_text() for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
-    found = set(pairs(sources))
-    assert found == set(DEBTS.items()), (
-        "one that is new: give it the other as a part; one that is gone: take it out of DEBTS"
-    )
+    assert list(pairs(sources)) == [], "give it the other as a part"

@@ -1,8 +1,8 @@
-"""The lower half of a simulated world: its queue, the pure node machine, the carrier, and the messages of both.
+"""The daemon of a simulated world: its queue, the pure node machine, the carrier, and the messages of both.
 
 Theory of operation. Everything that happens is a call in one heap, in the order of its time. Messages take a hop, in
 order within a connection, and now and then a stall; a hand-over that was prepared is carried out without one, and told
-to the node later. What a process makes of what it is told is decided above (library.py).
+to the node later. What a process makes of what it is told is decided elsewhere (library.py).
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import collections
 import heapq
 import random
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -18,7 +17,6 @@ from scheduler_backend.core import events as ev
 from scheduler_backend.core.line import CarriedOut, Line, grant_of, left_of, told
 from scheduler_backend.core.node import Node
 from scheduler_backend.core.policy import MS, Policy
-from scheduler_backend.core.tenant import TenantSpec
 from scheduler_backend.simulation.process import Process
 
 
@@ -43,8 +41,10 @@ class Watcher(Protocol):
     def on_work(self, world: Any, process: Process, gpu: int, start_ns: int, end_ns: int) -> None: ...
 
 
-class Daemon(ABC):
-    """The node, and the ways to and from its processes."""
+class Daemon:
+    """The node, and the ways to and from its processes. `receive` takes what arrives at one of them, over a connection;
+    `world` is what watchers are shown. Whoever puts the parts together sets both.
+    """
 
     def __init__(
         self,
@@ -55,6 +55,8 @@ class Daemon(ABC):
         seed: int,
         check_every: int,
     ) -> None:
+        self.world: Any = None
+        self.receive: Callable[[Process, int, Any], None] = lambda _process, _connection, _action: None
         self.policy, self.network = policy or Policy(), network or Network()
         self.node = Node(gpus, self.policy)
         self.watchers, self.check_every = list(watchers), check_every
@@ -64,7 +66,6 @@ class Daemon(ABC):
         self.handled = 0
         self.handovers = 0
         self.processes: dict[int, Process] = {}
-        self.specs: dict[str, TenantSpec] = {}
         self.pages: dict[tuple[str, int], int] = {}
         self.orders: dict[int, Line] = collections.defaultdict(Line)
         self.given_up: set[tuple[int, int]] = set()  # (client, gpu): its work may overlap with another's
@@ -88,18 +89,36 @@ class Daemon(ABC):
             ev.Handed: self._handed,
         }
 
-    @abstractmethod
-    def _receive(self, process: Process, connection: int, action: Any) -> None:
-        """What the daemon says has arrived at the process, over that connection."""
-
     # --- the queue ---------------------------------------------------------------------------------------------------
     def at(self, when_ns: int, call: Callable[..., object], *arguments: Any) -> None:
         """Call it then; what is due at the same time comes in the order of these calls."""
         self._serial += 1
         heapq.heappush(self._queue, (when_ns, self._serial, call, arguments))
 
+    def run_until(self, until_ns: int) -> None:
+        """Let all happen that is due by then."""
+        queue = self._queue
+        while queue and queue[0][0] <= until_ns:
+            self.now_ns, _, call, arguments = heapq.heappop(queue)
+            call(*arguments)
+        self.now_ns = until_ns
+
+    def die(self) -> None:
+        """It handles nothing any more, and what was prepared or not told yet is lost."""
+        self.down = True
+        self.orders.clear()
+        self._carried.clear()
+        self.stopped.clear()
+
+    def come_back(self) -> None:
+        """Begin anew, with epochs that are above all of before."""
+        self.node = Node(len(self.node.machines), self.policy, self.node.epochs.last + 1_000_000, self.now_ns)
+        self.down = False
+        self._wake_ns = 0
+
     # --- the node ----------------------------------------------------------------------------------------------------
-    def _handle(self, event: ev.Event) -> None:
+    def handle(self, event: ev.Event) -> None:
+        """Give the node an event, after what was carried out."""
         if self._carried and type(event) not in ev.MEMORY:
             self._tell_carried(event)
         self._give(event, self.now_ns)
@@ -123,7 +142,7 @@ class Daemon(ABC):
         if self.check_every and self.handled % self.check_every == 0:
             self.node.check()
         for watcher in self.watchers:
-            watcher.on_actions(self, event, actions)
+            watcher.on_actions(self.world, event, actions)
 
     def _page(self, action: ev.Page) -> None:
         self.pages[action.tenant, action.gpu] = action.epoch
@@ -141,7 +160,7 @@ class Daemon(ABC):
 
     def _tick(self, at_ns: int) -> None:
         if at_ns == self._wake_ns and not self.down:
-            self._handle(ev.Tick())
+            self.handle(ev.Tick())
 
     # --- messages ----------------------------------------------------------------------------------------------------
     def _hop(self, client: int, to_client: bool) -> int:
@@ -158,17 +177,18 @@ class Daemon(ABC):
     def _tell(self, action: Any) -> None:
         process = self.processes.get(action.client)
         if process is not None:
-            self.at(self._hop(action.client, True), self._receive, process, process.connection, action)
+            self.at(self._hop(action.client, True), self.receive, process, process.connection, action)
 
-    def _send(self, process: Process, event: ev.Event) -> None:
+    def send(self, process: Process, event: ev.Event) -> None:
+        """Send the daemon a message of this process."""
         self.at(self._hop(process.number, False), self._deliver, process, process.connection, event)
 
     def _deliver(self, process: Process, connection: int, event: ev.Event) -> None:
         if connection == process.connection and process.alive and not self.down:
-            self._handle(event)
+            self.handle(event)
 
     # --- the carrier -------------------------------------------------------------------------------------------------
-    def _give_back(self, process: Process, said: ev.TokenReturned) -> None:
+    def give_back(self, process: Process, said: ev.TokenReturned) -> None:
         """It has drained. Where an order stands for that the carrier sees to it, else the Return goes as a message."""
         order = next(iter(self.orders[said.gpu].orders), None)
         if (
@@ -181,7 +201,7 @@ class Daemon(ABC):
         ):
             self.at(self.now_ns + self.network.carry_ns, self._carry, order, process, process.connection, said)
         else:
-            self._send(process, said)
+            self.send(process, said)
 
     def _carry(self, order: ev.Prepare, holder: Process, connection: int, said: ev.TokenReturned) -> None:
         """The carrier: one page is cleared, the other shows its epoch, and who sleeps there wakes."""
@@ -189,7 +209,7 @@ class Daemon(ABC):
             return
         line = self.orders[order.gpu]
         if order not in line.orders[:1]:
-            self._send(holder, said)
+            self.send(holder, said)
             return
         line.carried(self.now_ns)
         if not said.want_more:
@@ -199,10 +219,10 @@ class Daemon(ABC):
             process = self.processes.get(number)
             if process is not None:
                 grant = grant_of(order, number)
-                self.at(self.now_ns + self.network.wake_ns, self._receive, process, process.connection, grant)
+                self.at(self.now_ns + self.network.wake_ns, self.receive, process, process.connection, grant)
         self._carried.append(CarriedOut(self.now_ns, order, said if self.network.behind else None))
         if not self.network.behind:
-            self._send(holder, said)
+            self.send(holder, said)
         if not line.orders or order.gpu in self.stopped or not self.network.behind:
             self.at(self.now_ns + self.network.taken_ns, self._told_late)
 

@@ -1,4 +1,4 @@
-"""The upper half of a simulated world: what the library and the program in each process do, on each of their GPUs.
+"""The processes of a simulated world: what the library and the program in each process do, on each of their GPUs.
 
 A process asks, works while its gate is open, closes, drains and returns (process.py says by which rules). What really
 ran on each card is told to the watchers, who judge (watch.py); two tenants at work on one card at once raise here,
@@ -22,36 +22,38 @@ VALVE_NS = 5 * MS
 USED_EVERY_NS = 10 * MS  # libhook/core/wire.h
 
 
-class Library(Daemon):
+class Library:
     """Every process, between what its program wants and what the daemon says."""
 
-    def __init__(self, gpus: int, *arguments: Any) -> None:
-        super().__init__(gpus, *arguments)
+    def __init__(self, gpus: int, daemon: Daemon) -> None:
+        self.daemon = daemon
         self.working: list[dict[int, Process]] = [{} for _ in range(gpus)]
 
-    def _begin(self, process: Process) -> None:
+    def begin(self, process: Process) -> None:
         """The next burst of its program."""
         if not process.alive or process.frozen or not process.burst_done:
             return
         process.begin_burst()
         for gpu, lane in process.lanes.items():
             if lane.gate is Gate.OPEN:
-                self._work_on(process, gpu, lane)
+                self.work_on(process, gpu, lane)
             else:
-                self._want(process, gpu, lane)
+                self.want(process, gpu, lane)
 
     def _estimates(self, process: Process) -> tuple[int, int]:
         return (process.burst_ns, process.gap_ns) if process.burst_ns < ENDLESS else (0, 0)
 
-    def _want(self, process: Process, gpu: int, lane: Lane) -> None:
+    def want(self, process: Process, gpu: int, lane: Lane) -> None:
+        """Its next kernel waits at the gate; ask for the token if nobody has."""
         if not lane.waiting:
-            lane.waiting, lane.wants_ns = True, self.now_ns
+            lane.waiting, lane.wants_ns = True, self.daemon.now_ns
         if lane.gate is Gate.CLOSED and process.connected:
             lane.gate = Gate.ASKED
-            self._send(process, ev.TokenAsked(process.number, gpu, *self._estimates(process)))
+            self.daemon.send(process, ev.TokenAsked(process.number, gpu, *self._estimates(process)))
 
     # --- what the daemon says ----------------------------------------------------------------------------------------
-    def _receive(self, process: Process, connection: int, action: Any) -> None:
+    def receive(self, process: Process, connection: int, action: Any) -> None:
+        """What the daemon says has arrived at the process, over that connection."""
         if connection != process.connection or not process.alive:
             return
         if process.frozen:
@@ -69,29 +71,29 @@ class Library(Daemon):
             return
         elif kind is ev.Revoke:
             if lane.gate is Gate.OPEN:
-                self._close(process, action.gpu, lane)
+                self.close(process, action.gpu, lane)
         else:
-            lane.lease_until_ns = self.now_ns + action.lease_ns
+            lane.lease_until_ns = self.daemon.now_ns + action.lease_ns
             if lane.gate is Gate.OPEN:
-                lane.quota_until_ns, lane.contended = self.now_ns + action.quota_ns, action.contended
+                lane.quota_until_ns, lane.contended = self.daemon.now_ns + action.quota_ns, action.contended
                 self._share(process, action.gpu, lane, action.shared)
-                self._work_on(process, action.gpu, lane)
+                self.work_on(process, action.gpu, lane)
             self._plan_renewal(process, action.gpu, lane)
 
     def _open(self, process: Process, gpu: int, lane: Lane, grant: ev.Grant) -> None:
         lane.gate, lane.epoch, lane.contended = Gate.OPEN, grant.epoch, grant.contended
-        lane.granted_ns, lane.ran_ns = self.now_ns, 0
-        lane.quota_until_ns = self.now_ns + grant.quota_ns
-        lane.lease_until_ns = self.now_ns + grant.lease_ns
+        lane.granted_ns, lane.ran_ns = self.daemon.now_ns, 0
+        lane.quota_until_ns = self.daemon.now_ns + grant.quota_ns
+        lane.lease_until_ns = self.daemon.now_ns + grant.lease_ns
         lane.idle = False
         lane.waiting = False
         lane.shared = False
-        if self.pages.get((process.name, gpu)) != lane.epoch:  # it came too late: the token has moved on
-            self._close(process, gpu, lane, at_once=True)
+        if self.daemon.pages.get((process.name, gpu)) != lane.epoch:  # it came too late: the token has moved on
+            self.close(process, gpu, lane, at_once=True)
             return
-        self.given_up.discard((process.number, gpu))
+        self.daemon.given_up.discard((process.number, gpu))
         self._share(process, gpu, lane, grant.shared)
-        self._work_on(process, gpu, lane)
+        self.work_on(process, gpu, lane)
         self._plan_renewal(process, gpu, lane)
 
     def _share(self, process: Process, gpu: int, lane: Lane, shared: bool) -> None:
@@ -103,19 +105,19 @@ class Library(Daemon):
         lane = process.lanes[gpu]
         if lane.epoch != epoch or lane.gate is not Gate.OPEN or not lane.shared or process.frozen:
             return
-        self._account(process, gpu, lane)
+        self.account(process, gpu, lane)
         if process.connected:
-            self._send(process, ev.Used(process.number, gpu, epoch, lane.worked_ns))
-        self.at(self.now_ns + USED_EVERY_NS, self._tell_used, process, gpu, epoch)
+            self.daemon.send(process, ev.Used(process.number, gpu, epoch, lane.worked_ns))
+        self.daemon.at(self.daemon.now_ns + USED_EVERY_NS, self._tell_used, process, gpu, epoch)
 
     # --- work --------------------------------------------------------------------------------------------------------
-    def _work_on(self, process: Process, gpu: int, lane: Lane) -> None:
+    def work_on(self, process: Process, gpu: int, lane: Lane) -> None:
         """The gate is open: go on with the burst, or wait a little for the next; plan what comes first."""
         lane.version += 1
         lane.waiting = False
         end_ns = min(lane.lease_until_ns, lane.quota_until_ns) if lane.contended else lane.lease_until_ns
         if process.program.collective:
-            self.at(max(end_ns, self.now_ns), self._stop, process, gpu, lane.version)
+            self.daemon.at(max(end_ns, self.daemon.now_ns), self._stop, process, gpu, lane.version)
             if lane.left_ns > 0:
                 self._launch_soon(process)
             else:
@@ -125,7 +127,7 @@ class Library(Daemon):
             if lane.running_since_ns < 0:
                 self._occupy(process, gpu, lane)
             end_ns = min(end_ns, lane.running_since_ns + lane.left_ns)
-            self.at(max(end_ns, self.now_ns), self._stop, process, gpu, lane.version)
+            self.daemon.at(max(end_ns, self.daemon.now_ns), self._stop, process, gpu, lane.version)
         else:
             self._idle_soon(process, gpu, lane)
 
@@ -134,26 +136,26 @@ class Library(Daemon):
             return  # it goes back when a renewal is due, or is asked back
         gap_ns = process.gap_ns
         patience_ns = 0 if gap_ns > 200_000 else min(2 * gap_ns, MS)
-        if lane.granted_ns == self.now_ns:
+        if lane.granted_ns == self.daemon.now_ns:
             patience_ns = IDLE_UNUSED_NS
-        self.at(self.now_ns + patience_ns, self._idle, process, gpu, lane.version)
+        self.daemon.at(self.daemon.now_ns + patience_ns, self._idle, process, gpu, lane.version)
 
     def _idle(self, process: Process, gpu: int, version: int) -> None:
         lane = process.lanes[gpu]
         if version == lane.version and lane.gate is Gate.OPEN and not process.frozen:
             lane.idle = True
-            self._close(process, gpu, lane, at_once=True)
+            self.close(process, gpu, lane, at_once=True)
 
     def _stop(self, process: Process, gpu: int, version: int) -> None:
         """Planned: the burst is done, or the quota or the lease is over."""
         lane = process.lanes[gpu]
         if version != lane.version or lane.gate is not Gate.OPEN or process.frozen:
             return
-        self._account(process, gpu, lane)
+        self.account(process, gpu, lane)
         if lane.left_ns > 0 or process.program.collective:
-            self._close(process, gpu, lane, at_once=True)
+            self.close(process, gpu, lane, at_once=True)
             return
-        self._rest(process, gpu, lane)
+        self.rest(process, gpu, lane)
         lane.version += 1
         self._idle_soon(process, gpu, lane)
         self._finish_burst(process)
@@ -161,44 +163,46 @@ class Library(Daemon):
     def _finish_burst(self, process: Process) -> None:
         if process.burst_done:
             process.bursts += 1
-            self.at(self.now_ns + process.gap_ns, self._begin, process)
+            self.daemon.at(self.daemon.now_ns + process.gap_ns, self.begin, process)
 
     def _occupy(self, process: Process, gpu: int, lane: Lane) -> None:
-        lane.running_since_ns = self.now_ns
+        lane.running_since_ns = self.daemon.now_ns
         working = self.working[gpu]
         for other in working.values():
-            given_up = not self.given_up.isdisjoint({(other.number, gpu), (process.number, gpu)})
+            given_up = not self.daemon.given_up.isdisjoint({(other.number, gpu), (process.number, gpu)})
             beside = lane.helped or other.lanes[gpu].helped or lane.shared or other.lanes[gpu].shared
             assert other.name == process.name or given_up or beside, (
-                f"{process.name} and {other.name} work on GPU {gpu} at {self.now_ns} ns"
+                f"{process.name} and {other.name} work on GPU {gpu} at {self.daemon.now_ns} ns"
             )
         working[process.number] = process
 
-    def _rest(self, process: Process, gpu: int, lane: Lane) -> None:
+    def rest(self, process: Process, gpu: int, lane: Lane) -> None:
+        """It works no more."""
         lane.running_since_ns = -1
         self.working[gpu].pop(process.number, None)
 
-    def _account(self, process: Process, gpu: int, lane: Lane) -> None:
+    def account(self, process: Process, gpu: int, lane: Lane) -> None:
+        """What it has worked up to now is told."""
         start_ns = lane.running_since_ns
-        if start_ns < 0 or self.now_ns <= start_ns:
+        if start_ns < 0 or self.daemon.now_ns <= start_ns:
             return
         if not process.program.collective:
-            lane.left_ns -= self.now_ns - start_ns
-        lane.running_since_ns = self.now_ns
-        lane.ran_ns += self.now_ns - start_ns
-        lane.worked_ns += self.now_ns - start_ns
-        for watcher in self.watchers:
-            watcher.on_work(self, process, gpu, start_ns, self.now_ns)
+            lane.left_ns -= self.daemon.now_ns - start_ns
+        lane.running_since_ns = self.daemon.now_ns
+        lane.ran_ns += self.daemon.now_ns - start_ns
+        lane.worked_ns += self.daemon.now_ns - start_ns
+        for watcher in self.daemon.watchers:
+            watcher.on_work(self.daemon.world, process, gpu, start_ns, self.daemon.now_ns)
 
     # --- the way back ------------------------------------------------------------------------------------------------
-    def _kernel_end(self, process: Process, lane: Lane, not_before_ns: int) -> int:
+    def kernel_end(self, process: Process, lane: Lane, not_before_ns: int) -> int:
         """When the kernel that runs at that time ends; the burst's end at the latest."""
         kernel_ns = process.program.kernel_ns
         burst_start_ns = lane.running_since_ns + lane.left_ns - process.burst_ns
         ran_ns = not_before_ns - burst_start_ns
         return min(burst_start_ns + -(-ran_ns // kernel_ns) * kernel_ns, lane.running_since_ns + lane.left_ns)
 
-    def _close(self, process: Process, gpu: int, lane: Lane, *, at_once: bool = False) -> None:
+    def close(self, process: Process, gpu: int, lane: Lane, *, at_once: bool = False) -> None:
         """Nothing more is launched. at_once: the launches stopped in time for it; else a cap's worth is in flight."""
         lane.gate = Gate.DRAINING
         lane.version += 1
@@ -206,29 +210,30 @@ class Library(Daemon):
             if lane.launched == lane.done:
                 self._drained(process, gpu, lane)
             else:
-                self.at(self.now_ns + VALVE_NS, self._valve, process, gpu, lane.version)
+                self.daemon.at(self.daemon.now_ns + VALVE_NS, self._valve, process, gpu, lane.version)
             self._plan_renewal(process, gpu, lane)
             return
-        end_ns = self.now_ns
+        end_ns = self.daemon.now_ns
         if lane.running_since_ns >= 0:
-            end_ns = self._kernel_end(process, lane, self.now_ns)  # the one that runs
+            end_ns = self.kernel_end(process, lane, self.daemon.now_ns)  # the one that runs
             if not at_once:  # and what was launched behind it, within the cap
-                left_ns = max(0, self.now_ns + self.node.machines[gpu].grant.cap_ns - end_ns)
+                left_ns = max(0, self.daemon.now_ns + self.daemon.node.machines[gpu].grant.cap_ns - end_ns)
                 kernel_ns = process.program.kernel_ns
                 end_ns = min(end_ns + left_ns // kernel_ns * kernel_ns, lane.running_since_ns + lane.left_ns)
-        self._drain_until(process, gpu, lane, end_ns)
+        self.drain_until(process, gpu, lane, end_ns)
 
-    def _drain_until(self, process: Process, gpu: int, lane: Lane, end_ns: int) -> None:
+    def drain_until(self, process: Process, gpu: int, lane: Lane, end_ns: int) -> None:
+        """What is in flight ends then."""
         lane.version += 1
-        self.at(end_ns, self._drain_done, process, gpu, lane.version)
+        self.daemon.at(end_ns, self._drain_done, process, gpu, lane.version)
         self._plan_renewal(process, gpu, lane)
 
     def _drain_done(self, process: Process, gpu: int, version: int) -> None:
         lane = process.lanes[gpu]
         if version == lane.version and not process.frozen:
             before_ns = lane.left_ns
-            self._account(process, gpu, lane)
-            self._rest(process, gpu, lane)
+            self.account(process, gpu, lane)
+            self.rest(process, gpu, lane)
             self._drained(process, gpu, lane)
             if lane.left_ns <= 0 < before_ns:
                 self._finish_burst(process)
@@ -239,26 +244,26 @@ class Library(Daemon):
         lane.version += 1
         lane.gate = Gate.ASKED if more else Gate.CLOSED
         if more:
-            lane.waiting, lane.wants_ns = True, self.now_ns
+            lane.waiting, lane.wants_ns = True, self.daemon.now_ns
         if not process.connected:  # nobody to tell; Hello will not name it any more
             lane.gate = Gate.CLOSED
             return
-        held_ns = self.now_ns - lane.granted_ns
+        held_ns = self.daemon.now_ns - lane.granted_ns
         burst_ns, gap_ns = self._estimates(process)
         launches = -(-lane.ran_ns // process.program.kernel_ns)
         said = ev.TokenReturned(
             process.number, gpu, epoch, more, lane.idle, False, lane.ran_ns, launches, burst_ns, gap_ns, held_ns
         )
-        self._give_back(process, said)
+        self.daemon.give_back(process, said)
 
     def _plan_renewal(self, process: Process, gpu: int, lane: Lane) -> None:
-        lease_ns = lane.lease_until_ns - self.now_ns
-        due_ns = self.now_ns + lease_ns // 2
+        lease_ns = lane.lease_until_ns - self.daemon.now_ns
+        due_ns = self.daemon.now_ns + lease_ns // 2
         if lane.gate is Gate.OPEN and not lane.contended:
-            due_ns = min(due_ns, self.now_ns + (lane.quota_until_ns - self.now_ns) * 3 // 4)
+            due_ns = min(due_ns, self.daemon.now_ns + (lane.quota_until_ns - self.daemon.now_ns) * 3 // 4)
         elif lane.gate is Gate.OPEN:
             return  # its quota is over before its lease is half over; then it drains, and that is planned anew
-        self.at(max(due_ns, self.now_ns), self._renew, process, gpu, lane.epoch, lane.lease_until_ns)
+        self.daemon.at(max(due_ns, self.daemon.now_ns), self._renew, process, gpu, lane.epoch, lane.lease_until_ns)
 
     def _renew(self, process: Process, gpu: int, epoch: int, lease_until_ns: int) -> None:
         lane = process.lanes[gpu]
@@ -269,16 +274,18 @@ class Library(Daemon):
         draining = lane.gate is Gate.DRAINING
         if not draining and not lane.contended and lane.left_ns <= 0 and process.gap_ns > IDLE_ALONE_NS:
             lane.idle = True
-            self._close(process, gpu, lane, at_once=True)
+            self.close(process, gpu, lane, at_once=True)
             return
         foreseen = draining and not process.program.collective
-        self._send(process, ev.TokenRenewed(process.number, gpu, epoch, draining, foreseen))
+        self.daemon.send(process, ev.TokenRenewed(process.number, gpu, epoch, draining, foreseen))
 
     # --- collectives -------------------------------------------------------------------------------------------------
     def _launch_soon(self, process: Process) -> None:
         """The threads of its GPUs launch the next kernel, none at quite the same time."""
         for gpu in process.lanes:
-            self.at(self.now_ns + 5_000 + self.random.randrange(60_000), self._launch, process, gpu)
+            self.daemon.at(
+                self.daemon.now_ns + 5_000 + self.daemon.random.randrange(60_000), self._launch, process, gpu
+            )
 
     def _launch(self, process: Process, gpu: int) -> None:
         lane = process.lanes[gpu]
@@ -287,7 +294,7 @@ class Library(Daemon):
         if lane.gate is Gate.OPEN:
             self._launched(process, gpu, lane)
         else:
-            self._want(process, gpu, lane)
+            self.want(process, gpu, lane)
 
     def _launched(self, process: Process, gpu: int, lane: Lane) -> None:
         lane.launched += 1
@@ -295,14 +302,14 @@ class Library(Daemon):
         self._occupy(process, gpu, lane)
         kernel = lane.launched
         if all(other.launched >= kernel for other in process.lanes.values()):
-            self.at(self.now_ns + process.program.kernel_ns, self._collective_done, process, kernel)
+            self.daemon.at(self.daemon.now_ns + process.program.kernel_ns, self._collective_done, process, kernel)
 
     def _collective_done(self, process: Process, kernel: int) -> None:
         if not process.alive:
             return
         for gpu, lane in process.lanes.items():
-            self._account(process, gpu, lane)
-            self._rest(process, gpu, lane)
+            self.account(process, gpu, lane)
+            self.rest(process, gpu, lane)
             lane.done = kernel
             lane.helped = False
             lane.left_ns -= process.program.kernel_ns
@@ -326,4 +333,4 @@ class Library(Daemon):
                 process.valves += 1
                 other.helped = True
                 self._launched(process, other_gpu, other)
-        self.at(self.now_ns + VALVE_NS, self._valve, process, gpu, version)
+        self.daemon.at(self.daemon.now_ns + VALVE_NS, self._valve, process, gpu, version)

@@ -90,7 +90,7 @@ class Waits:
             return
         for machine in world.node.machines:
             for seat in machine.waiting.values():
-                if not world.untold(seat.name, machine.gpu):
+                if not world.daemon.untold(seat.name, machine.gpu):
                     self._judge(world, machine, seat, seat.ready_since_ns, world.now_ns, "waits still")
         for process in world.processes.values():
             if not process.alive or process.frozen or not process.connected:

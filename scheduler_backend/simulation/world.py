@@ -1,26 +1,27 @@
 """A simulated world: one node, its tenants and their processes, and what befalls them.
 
-The node and its messages are below (daemon.py), and so is what a process does with its gate (library.py). Here time
-moves, processes come and go, and things break: a process is killed, frozen or cut off, the daemon dies and returns.
+The node and its messages are a part of it (daemon.py), and so is what processes do with their gates (library.py). Here
+time moves, processes come and go, and things break: a process is killed, frozen or cut off, the daemon dies and
+returns.
 """
 
 from __future__ import annotations
 
-import heapq
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.node import Node
 from scheduler_backend.core.policy import MS, Policy
 from scheduler_backend.core.tenant import TenantSpec
-from scheduler_backend.simulation.daemon import Network, Watcher
+from scheduler_backend.simulation.daemon import Daemon, Network, Watcher
 from scheduler_backend.simulation.library import Library
 from scheduler_backend.simulation.process import Gate, Process
 from scheduler_backend.simulation.programs import ENDLESS, SECOND, Program
 
 
-class World(Library):
+class World:
     """One node with its processes. `run` moves the clock."""
 
     def __init__(
@@ -34,7 +35,10 @@ class World(Library):
         seed: int = 1,
         check_every: int = 1,
     ) -> None:
-        super().__init__(gpus, policy, network, watchers, seed, check_every)
+        self.daemon = Daemon(gpus, policy, network, watchers, seed, check_every)
+        self.library = Library(gpus, self.daemon)
+        self.daemon.receive, self.daemon.world = self.library.receive, self
+        self.specs: dict[str, TenantSpec] = {}
         self.seed = seed
         self._numbers = itertools.count(1)
         for program in programs:
@@ -43,16 +47,47 @@ class World(Library):
     def run(self, seconds: float) -> None:
         """Move on by so much virtual time."""
         until_ns = self.now_ns + int(seconds * SECOND)
-        queue = self._queue
-        while queue and queue[0][0] <= until_ns:
-            self.now_ns, _, call, arguments = heapq.heappop(queue)
-            call(*arguments)
-        self.now_ns = until_ns
-        for gpu, working in enumerate(self.working):  # what runs now is told up to now
+        self.daemon.run_until(until_ns)
+        for gpu, working in enumerate(self.library.working):  # what runs now is told up to now
             for process in list(working.values()):
                 lane = process.lanes[gpu]
                 if not process.program.collective:
-                    self._account(process, gpu, lane)
+                    self.library.account(process, gpu, lane)
+
+    def at(self, when_ns: int, call: Callable[..., object], *arguments: Any) -> None:
+        """Call it then; what is due at the same time comes in the order of these calls."""
+        self.daemon.at(when_ns, call, *arguments)
+
+    # --- for those who look at it ------------------------------------------------------------------------------------
+    @property
+    def now_ns(self) -> int:
+        """Its time."""
+        return self.daemon.now_ns
+
+    @property
+    def event_ns(self) -> int:
+        """When what the node hears just now was: what was carried out is told later."""
+        return self.daemon.event_ns
+
+    @property
+    def node(self) -> Node:
+        """Its node; another one after a restart."""
+        return self.daemon.node
+
+    @property
+    def policy(self) -> Policy:
+        """That of the node."""
+        return self.daemon.policy
+
+    @property
+    def processes(self) -> dict[int, Process]:
+        """Those that are there, by number."""
+        return self.daemon.processes
+
+    @property
+    def down(self) -> bool:
+        """Whether the daemon is dead."""
+        return self.daemon.down
 
     # --- tenants and processes ---------------------------------------------------------------------------------------
     def add(self, program: Program) -> Process:
@@ -60,7 +95,7 @@ class World(Library):
         number = next(self._numbers)
         process = Process(number, program, f"{self.seed}/{number}")
         self.processes[number] = process
-        self.at(max(self.now_ns, program.start_ns) + self.random.randrange(3 * MS), self._start, process)
+        self.at(max(self.now_ns, program.start_ns) + self.daemon.random.randrange(3 * MS), self._start, process)
         return process
 
     def promise(self, spec: TenantSpec) -> None:
@@ -68,14 +103,14 @@ class World(Library):
         known = spec.name in self.specs
         self.specs[spec.name] = spec
         if not self.down:
-            self._handle(ev.TenantChanged(spec) if known else ev.TenantAdded(spec))
+            self.daemon.handle(ev.TenantChanged(spec) if known else ev.TenantAdded(spec))
 
     def _start(self, process: Process) -> None:
         if process.name not in self.specs:
             self.promise(process.program.spec)
         process.alive = True
         self._connect(process)
-        self._begin(process)
+        self.library.begin(process)
         if process.program.stop_ns < ENDLESS:
             self.at(process.program.stop_ns, self.kill, process)
 
@@ -87,12 +122,12 @@ class World(Library):
         held = tuple(
             (gpu, lane.epoch) for gpu, lane in process.lanes.items() if lane.gate in (Gate.OPEN, Gate.DRAINING)
         )
-        self._handle(ev.ClientJoined(process.name, process.number, gpus, held))
+        self.daemon.handle(ev.ClientJoined(process.name, process.number, gpus, held))
         for gpu, lane in process.lanes.items():
             if lane.gate is Gate.ASKED:
                 lane.gate = Gate.CLOSED
             if lane.waiting:
-                self._want(process, gpu, lane)
+                self.library.want(process, gpu, lane)
 
     def _disconnect(self, process: Process) -> None:
         process.connection += 1
@@ -103,29 +138,29 @@ class World(Library):
         if not process.alive:
             return
         for gpu, lane in process.lanes.items():
-            self._account(process, gpu, lane)
-            self._rest(process, gpu, lane)
+            self.library.account(process, gpu, lane)
+            self.library.rest(process, gpu, lane)
             lane.gate = Gate.CLOSED
             lane.version += 1
         process.alive = process.frozen = False
         self._disconnect(process)
-        self.at(self.now_ns + MS + self.random.randrange(2 * MS), self._buried, process)
+        self.at(self.now_ns + MS + self.daemon.random.randrange(2 * MS), self._buried, process)
 
     def _buried(self, process: Process) -> None:
         if not self.down:
-            self._handle(ev.ClientDied(process.number))
+            self.daemon.handle(ev.ClientDied(process.number))
         del self.processes[process.number]
         if not any(other.name == process.name for other in self.processes.values()):
             del self.specs[process.name]
             if not self.down:
-                self._handle(ev.TenantRemoved(process.name))
+                self.daemon.handle(ev.TenantRemoved(process.name))
 
     # --- what goes wrong ---------------------------------------------------------------------------------------------
     def cut(self, process: Process) -> None:
         """Its connection breaks: what is on its way is lost, and it says Hello again."""
         if process.alive and not self.down:
             self._disconnect(process)
-            self.at(self.now_ns + self.random.randrange(50 * MS), self._connect, process)
+            self.at(self.now_ns + self.daemon.random.randrange(50 * MS), self._connect, process)
 
     def freeze(self, process: Process, for_ns: int) -> None:
         """SIGSTOP: what is in flight runs to its end, and nothing else happens until SIGCONT."""
@@ -135,15 +170,15 @@ class World(Library):
         for gpu, lane in process.lanes.items():
             if lane.running_since_ns >= 0 and not process.program.collective:
                 lane.version += 1
-                end_ns = self._kernel_end(process, lane, self.now_ns + self.policy.cap_ns)
+                end_ns = self.library.kernel_end(process, lane, self.now_ns + self.policy.cap_ns)
                 self.at(end_ns, self._starve, process, gpu, lane.version)
         self.at(self.now_ns + for_ns, self._thaw, process)
 
     def _starve(self, process: Process, gpu: int, version: int) -> None:
         lane = process.lanes[gpu]
         if version == lane.version and lane.running_since_ns >= 0:
-            self._account(process, gpu, lane)
-            self._rest(process, gpu, lane)
+            self.library.account(process, gpu, lane)
+            self.library.rest(process, gpu, lane)
 
     def _thaw(self, process: Process) -> None:
         if not process.alive:
@@ -152,37 +187,32 @@ class World(Library):
         waiting, process.inbox = process.inbox, []
         for gpu, lane in process.lanes.items():
             if lane.gate is Gate.OPEN:
-                agrees = self.pages.get((process.name, gpu)) == lane.epoch and self.now_ns < lane.lease_until_ns
+                agrees = self.daemon.pages.get((process.name, gpu)) == lane.epoch and self.now_ns < lane.lease_until_ns
                 if not agrees:
-                    self._close(process, gpu, lane, at_once=True)
+                    self.library.close(process, gpu, lane, at_once=True)
                 else:
-                    self._work_on(process, gpu, lane)
+                    self.library.work_on(process, gpu, lane)
             elif lane.gate is Gate.DRAINING:
-                self._drain_until(process, gpu, lane, self.now_ns)
+                self.library.drain_until(process, gpu, lane, self.now_ns)
         for connection, action in waiting:
-            self._receive(process, connection, action)
+            self.library.receive(process, connection, action)
         if process.burst_done:
-            self._begin(process)
+            self.library.begin(process)
 
     def crash(self, down_ns: int) -> None:
         """The daemon dies, and is back after `down_ns`; all connections are gone."""
-        self.down = True
-        self.orders.clear()
-        self._carried.clear()
-        self.stopped.clear()
+        self.daemon.die()
         for process in self.processes.values():
             self._disconnect(process)
         self.at(self.now_ns + down_ns, self._restart)
 
     def _restart(self) -> None:
-        self.node = Node(len(self.working), self.policy, self.node.epochs.last + 1_000_000, self.now_ns)
-        self.down = False
-        self._wake_ns = 0
+        self.daemon.come_back()
         policy = self.policy
         until_ns = self.now_ns + max(policy.alone_lease_ns, policy.alone_quota_ns) + policy.lease_margin_ns
         for spec in self.specs.values():
-            self._handle(ev.TenantAdded(spec))
+            self.daemon.handle(ev.TenantAdded(spec))
         for process in self.processes.values():
             if process.alive:
-                self._handle(ev.ClientsKnown(((process.name, process.number),), until_ns))
-                self.at(self.now_ns + self.random.randrange(200 * MS), self._connect, process)
+                self.daemon.handle(ev.ClientsKnown(((process.name, process.number),), until_ns))
+                self.at(self.now_ns + self.daemon.random.randrange(200 * MS), self._connect, process)

@@ -154,8 +154,8 @@ def busy_world(path: Path, seconds: float, most_bytes: int) -> Recording:
     recorder.node = world.node
     for at_ns in range(100 * MS, int(seconds * 1000) * MS, 250 * MS):
         for client in (1, 2):
-            world.at(at_ns, world._handle, ev.MemoryReleased(client, 2, 300, False, True))
-            world.at(at_ns + MS, world._handle, ev.MemoryAsked(client, 2, 600, 0, 1))
+            world.at(at_ns, world.daemon.handle, ev.MemoryReleased(client, 2, 300, False, True))
+            world.at(at_ns + MS, world.daemon.handle, ev.MemoryAsked(client, 2, 600, 0, 1))
     world.run(seconds)
     recorder.close()
     return recording

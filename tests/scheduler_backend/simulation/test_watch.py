@@ -33,7 +33,7 @@ def test_who_is_never_handed_the_token_is_late_at_the_end() -> None:
     waits = Waits()
     world = World([Program(spec("a", 0.5)), Program(spec("b", 0.5))], watchers=[waits])
     world.run(1)
-    world._give = lambda *_: None  # type: ignore[method-assign]  # the daemon hears nothing any more
+    world.daemon._give = lambda *_: None  # type: ignore[method-assign]  # the daemon hears nothing any more
     world.run(1)
     assert waits.waits > 100
     assert not waits.late
@@ -45,13 +45,13 @@ def test_who_waits_without_the_daemons_knowing_is_late_at_the_end() -> None:
     waits = Waits()
     programs = [Program(spec(name, 0.5), "closed_loop", 5 * MS, 5 * MS) for name in "ab"]
     world = World(programs, watchers=[waits])
-    deliver = world._deliver
+    deliver = world.daemon._deliver
 
     def lose(process: object, connection: int, event: ev.Event) -> None:
         if not (isinstance(event, ev.TokenAsked) and event.client == 2 and world.now_ns > SECOND):
             deliver(process, connection, event)  # type: ignore[arg-type]
 
-    world._deliver = lose  # type: ignore[method-assign]
+    world.daemon._deliver = lose  # type: ignore[method-assign]
     world.run(3)
     waits.end(world)
     assert len(waits.late) == 1

@@ -106,7 +106,7 @@ def test_tenants_that_rest_at_their_limits_do_not_cut_each_others_grants_to_piec
     timeline = Timeline()
     world = World(programs, watchers=[timeline], check_every=0)
     world.run(12)
-    assert world.handovers < 12 * 150
+    assert world.daemon.handovers < 12 * 150
     taken = {program.spec.name: timeline.share(program.spec.name, 2, 12) for program in programs}
     used = sum(taken.values())
     assert used > 0.988
@@ -119,11 +119,11 @@ def test_work_never_overlaps_unless_the_daemon_gave_the_holder_up() -> None:
     frozen = next(process for process in world.processes.values() if process.lanes[0].running_since_ns >= 0)
     world.freeze(frozen, 2 * SECOND)
     world.run(1.5)
-    assert (frozen.number, 0) in world.given_up  # its lease ran out, the other went on
+    assert (frozen.number, 0) in world.daemon.given_up  # its lease ran out, the other went on
     other = next(process for process in world.processes.values() if process is not frozen)
     assert other.lanes[0].returned == 0 or other.lanes[0].epoch > frozen.lanes[0].epoch
     world.run(1)
-    assert (frozen.number, 0) not in world.given_up  # it is back, by a grant
+    assert (frozen.number, 0) not in world.daemon.given_up  # it is back, by a grant
 
 
 def test_a_message_of_before_is_lost_with_its_connection_and_nobody_with_it() -> None:

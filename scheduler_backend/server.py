@@ -185,7 +185,7 @@ class Server:
 
     def recall(self, name: str, memory_bytes: int) -> None:
         """Ask a running tenant's processes for memory that they hold unused, as it uses more than that."""
-        self.handle(ev.LessWanted(name, memory_bytes))
+        self._handovers.handle(ev.LessWanted(name, memory_bytes))
 
     def debt_ns(self, name: str) -> int:
         """How long it takes until a tenant has paid for what it had of any GPU before it was its."""

@@ -76,6 +76,7 @@ class Library:
             lane.lease_until_ns = self.daemon.now_ns + action.lease_ns
             if lane.gate is Gate.OPEN:
                 lane.quota_until_ns, lane.contended = self.daemon.now_ns + action.quota_ns, action.contended
+                lane.cap_ns = action.cap_ns
                 self._share(process, action.gpu, lane, action.shared)
                 self.work_on(process, action.gpu, lane)
             self._plan_renewal(process, action.gpu, lane)
@@ -85,6 +86,7 @@ class Library:
         lane.granted_ns, lane.ran_ns = self.daemon.now_ns, 0
         lane.quota_until_ns = self.daemon.now_ns + grant.quota_ns
         lane.lease_until_ns = self.daemon.now_ns + grant.lease_ns
+        lane.cap_ns = grant.cap_ns
         lane.idle = False
         lane.waiting = False
         lane.shared = False
@@ -217,7 +219,7 @@ class Library:
         if lane.running_since_ns >= 0:
             end_ns = self.kernel_end(process, lane, self.daemon.now_ns)  # the one that runs
             if not at_once:  # and what was launched behind it, within the cap
-                left_ns = max(0, self.daemon.now_ns + self.daemon.node.machines[gpu].grant.cap_ns - end_ns)
+                left_ns = max(0, self.daemon.now_ns + lane.cap_ns - end_ns)
                 kernel_ns = process.program.kernel_ns
                 end_ns = min(end_ns + left_ns // kernel_ns * kernel_ns, lane.running_since_ns + lane.left_ns)
         self.drain_until(process, gpu, lane, end_ns)

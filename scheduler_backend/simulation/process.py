@@ -27,6 +27,7 @@ class Lane:
     """One process at one GPU."""
 
     __slots__ = (
+        "cap_ns",
         "contended",
         "done",
         "drained_ns",
@@ -56,6 +57,7 @@ class Lane:
         self.granted_ns = 0
         self.quota_until_ns = 0
         self.lease_until_ns = 0
+        self.cap_ns = 0  # so much work it may have in flight
         self.contended = False
         self.shared = False  # others work beside it
         self.left_ns = 0  # of the burst

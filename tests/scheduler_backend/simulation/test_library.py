@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.policy import MS
 from scheduler_backend.simulation.daemon import Daemon
@@ -39,11 +41,11 @@ def made(*programs: Program) -> tuple[Library, list[Process], Work]:
     return library, processes, work
 
 
-def granted(library: Library, process: Process, quota_ms: int = 10, contended: bool = True) -> None:
+def granted(library: Library, process: Process, quota_ms: int = 10, contended: bool = True, cap_ns: int = MS) -> None:
     """The page shows its epoch, and its message is here; the daemon hears nothing of it."""
     library.daemon.down = True
     library.daemon.pages[process.name, 0] = 7
-    library.receive(process, 0, ev.Grant(process.number, 0, 7, quota_ms * MS, 200 * MS, MS, contended, False))
+    library.receive(process, 0, ev.Grant(process.number, 0, 7, quota_ms * MS, 200 * MS, cap_ns, contended, False))
 
 
 def test_one_that_wants_to_work_asks_once_and_waits_at_its_gate() -> None:
@@ -73,14 +75,16 @@ def test_a_grant_that_came_too_late_is_given_back_at_once() -> None:
     assert (a.lanes[0].returned, work.worked_ns) == (7, {})
 
 
-def test_one_that_is_asked_for_the_token_works_on_for_what_it_has_in_flight() -> None:
+@pytest.mark.parametrize(("cap_ns", "worked_ns"), [(0, 1_200_000), (MS, 1_800_000), (2 * MS, 3 * MS)])
+def test_one_that_is_asked_for_the_token_works_on_for_what_its_grant_lets_it_have_in_flight(
+    cap_ns: int, worked_ns: int
+) -> None:
     library, (a,), work = made(Program(spec("a", 0.5), kernel_ns=300_000))
-    library.daemon.node.machines[0].grant.cap_ns = 0
-    granted(library, a)
+    granted(library, a, cap_ns=cap_ns)
     library.daemon.run_until(MS)
     library.receive(a, 0, ev.Revoke(1, 0, 7, ev.PREEMPT))
-    library.daemon.run_until(3 * MS)
-    assert work.worked_ns == {1: 1_200_000}
+    library.daemon.run_until(4 * MS)
+    assert work.worked_ns == {1: worked_ns}
 
 
 def test_what_a_frozen_process_is_told_waits() -> None:

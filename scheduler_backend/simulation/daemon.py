@@ -163,13 +163,13 @@ class Daemon:
             self.handle(ev.Tick())
 
     # --- messages ----------------------------------------------------------------------------------------------------
-    def _hop(self, client: int, to_client: bool) -> int:
+    def _hop(self, process: Process, to_client: bool) -> int:
         """When a message sent now arrives: in the order of sending."""
         network = self.network
-        took_ns = network.hop_ns + int(self.random.expovariate(1.0) * network.hop_spread_ns)
+        took_ns = network.hop_ns + process.program.hop_ns + int(self.random.expovariate(1.0) * network.hop_spread_ns)
         if network.stall and self.random.random() < network.stall:
             took_ns += self.random.randrange(network.stall_ns)
-        key = (client, to_client)
+        key = (process.number, to_client)
         at_ns = max(self.now_ns + took_ns, self._last.get(key, 0))
         self._last[key] = at_ns
         return at_ns
@@ -177,11 +177,11 @@ class Daemon:
     def _tell(self, action: Any) -> None:
         process = self.processes.get(action.client)
         if process is not None:
-            self.at(self._hop(action.client, True), self.receive, process, process.connection, action)
+            self.at(self._hop(process, True), self.receive, process, process.connection, action)
 
     def send(self, process: Process, event: ev.Event) -> None:
         """Send the daemon a message of this process."""
-        self.at(self._hop(process.number, False), self._deliver, process, process.connection, event)
+        self.at(self._hop(process, False), self._deliver, process, process.connection, event)
 
     def _deliver(self, process: Process, connection: int, event: ev.Event) -> None:
         if connection == process.connection and process.alive and not self.down:

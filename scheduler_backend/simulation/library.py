@@ -126,12 +126,21 @@ class Library:
                 self._idle_soon(process, gpu, lane)
             return
         if lane.left_ns > 0:
+            warm_ns = lane.granted_ns + process.program.warm_ns
+            if lane.running_since_ns < 0 and self.daemon.now_ns < warm_ns:
+                self.daemon.at(warm_ns, self._warm, process, gpu, lane.version)
+                return
             if lane.running_since_ns < 0:
                 self._occupy(process, gpu, lane)
             end_ns = min(end_ns, lane.running_since_ns + lane.left_ns)
             self.daemon.at(max(end_ns, self.daemon.now_ns), self._stop, process, gpu, lane.version)
         else:
             self._idle_soon(process, gpu, lane)
+
+    def _warm(self, process: Process, gpu: int, version: int) -> None:
+        lane = process.lanes[gpu]
+        if version == lane.version and lane.gate is Gate.OPEN and not process.frozen:
+            self.work_on(process, gpu, lane)
 
     def _idle_soon(self, process: Process, gpu: int, lane: Lane) -> None:
         if not lane.contended:
@@ -250,7 +259,7 @@ class Library:
         if not process.connected:  # nobody to tell; Hello will not name it any more
             lane.gate = Gate.CLOSED
             return
-        held_ns = self.daemon.now_ns - lane.granted_ns
+        held_ns = process.program.says_held_ns or self.daemon.now_ns - lane.granted_ns
         burst_ns, gap_ns = self._estimates(process)
         launches = -(-lane.ran_ns // process.program.kernel_ns)
         said = ev.TokenReturned(

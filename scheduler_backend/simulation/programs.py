@@ -32,6 +32,9 @@ class Program:
     stop_ns: int = ENDLESS
     steps: tuple[Step, ...] = ()  # of kind "recorded"
     gpus: tuple[int, ...] = ()  # those of the promise that this process uses; none named: all
+    hop_ns: int = 0  # what each of its messages takes longer than others'
+    warm_ns: int = 0  # from the receipt of a grant until its first kernel runs
+    says_held_ns: int = 0  # a lie: so long it held the token, says each of its Returns; 0: the truth
 
 
 def spec(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Mapping
+from itertools import accumulate
 
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.machine import TokenMachine
@@ -36,10 +38,52 @@ class Timeline:
             start_ns = until_ns
 
     def share(self, name: str, start_s: float, end_s: float, gpu: int = 0) -> float:
-        """Part of the time in which it ran; the edges are rounded to bins."""
-        first, last = int(start_s * SECOND) // self.bin_ns, int(end_s * SECOND) // self.bin_ns
+        """Part of the time in which it ran; the edges are rounded down to bins."""
+        first, last = self._bin(start_s), self._bin(end_s)
         bins = self.bins[name, gpu]
         return sum(bins.get(index, 0) for index in range(first, last)) / ((last - first) * self.bin_ns)
+
+    def sliding(self, name: str, start_s: float, end_s: float, window_s: float = 1.0, gpu: int = 0) -> list[float]:
+        """Its shares over all windows of that length which lie between the two, one from each bin on."""
+        first, last, length = self._bin(start_s), self._bin(end_s), self._bin(window_s)
+        bins = self.bins[name, gpu]
+        sums = [0, *accumulate(bins.get(index, 0) for index in range(first, last))]
+        return [(sums[at + length] - sums[at]) / (length * self.bin_ns) for at in range(last - first - length + 1)]
+
+    def errors_pp(self, owed: Mapping[str, float], start_s: float, end_s: float, window_s: float = 1.0) -> list[float]:
+        """By how many points each share misses what is owed, over sliding windows of one GPU; all tenants', sorted.
+
+        Where tenants together got less than they are owed together, each is owed its part of what they got.
+        """
+        shares = {name: self.sliding(name, start_s, end_s, window_s) for name in owed}
+        total = sum(owed.values())
+        parts = [min(1.0, sum(window) / total) for window in zip(*shares.values(), strict=True)]
+        return sorted(
+            100 * abs(share - owed[name] * part)
+            for name, windows in shares.items()
+            for share, part in zip(windows, parts, strict=True)
+        )
+
+    def _bin(self, time_s: float) -> int:
+        return round(time_s * SECOND) // self.bin_ns
+
+
+class GrantWaits:
+    """How long each wish waited: from a thread's wait at the gate to the Grant's arrival, of all Grants that worked."""
+
+    def __init__(self) -> None:
+        self.waits_ns: dict[str, list[int]] = defaultdict(list)  # of each tenant
+        self._epochs: dict[tuple[int, int], int] = {}  # the last that was counted of each process on each GPU
+
+    def on_actions(self, world: World, event: ev.Event, actions: list[ev.Action]) -> None:
+        """What the daemon says has not arrived."""
+
+    def on_work(self, world: World, process: Process, gpu: int, start_ns: int, end_ns: int) -> None:
+        """Counts the wait before the first work under each Grant."""
+        lane = process.lanes[gpu]
+        if self._epochs.get((process.number, gpu)) != lane.epoch:
+            self._epochs[process.number, gpu] = lane.epoch
+            self.waits_ns[process.name].append(lane.granted_ns - lane.wants_ns)
 
 
 class Waits:

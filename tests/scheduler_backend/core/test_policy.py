@@ -1,18 +1,69 @@
-"""Closed-loop simulations of the pure node against what the policy promises, and the pure functions themselves."""
+"""The product's simulation of the pure node against what the policy promises, and the pure functions themselves.
+
+Every message takes the same hop and hand-overs are not prepared, so that the node alone answers for what is judged.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from scheduler_backend.core.policy import MS, ORDERINGS, Policy, entitled_shares
-from tests.scheduler_backend.core import simulation as sim
+from scheduler_backend.simulation.daemon import Network, Watcher
+from scheduler_backend.simulation.programs import SECOND, Program, spec
+from scheduler_backend.simulation.watch import Gaps, GrantWaits, Timeline
+from scheduler_backend.simulation.world import World
 
-spec, Program = sim.spec, sim.Program
+KERNEL_NS = 300_000  # of most programs here: what is launched runs so long at most after the end of a quota
 
 
-def owed(programs: list) -> list[float]:
-    shares = entitled_shares([program.spec for program in programs])
-    return [shares[program.spec.name] / 1e6 for program in programs]
+def busy(name: str, request: float, limit: float = 1.0, *, latency: bool = False, **more: int) -> Program:
+    return Program(spec(name, request, limit, latency=latency), **{"kernel_ns": KERNEL_NS, **more})  # type: ignore[arg-type]
+
+
+def bursts(
+    name: str,
+    request: float,
+    burst_ns: int,
+    gap_ns: int,
+    *,
+    latency: bool = False,
+    kernel_ns: int = KERNEL_NS,
+    **more: int,
+) -> Program:
+    told = spec(name, request, latency=latency)
+    return Program(told, "closed_loop", burst_ns, gap_ns, min(kernel_ns, burst_ns), **more)  # type: ignore[arg-type]
+
+
+def ran(
+    programs: Sequence[Program],
+    seconds: float,
+    hop_us: int = 150,
+    *watchers: Watcher,
+    policy: Policy | None = None,
+    check_every: int = 1,
+) -> tuple[Timeline, World]:
+    """Run them so long; what each really ran is kept in bins of 10 ms, and judged by that alone."""
+    timeline = Timeline(10 * MS)
+    network = Network(hop_us * 1000, 0, prepared=False)
+    world = World(programs, policy=policy, network=network, watchers=[timeline, *watchers], check_every=check_every)
+    world.run(seconds)
+    return timeline, world
+
+
+def shares(timeline: Timeline, programs: Sequence[Program], start_s: float, end_s: float) -> list[float]:
+    return [timeline.share(program.spec.name, start_s, end_s) for program in programs]
+
+
+def percentile(values: Sequence[float], part: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
+
+
+def owed(programs: Sequence[Program]) -> dict[str, float]:
+    return {name: ppm / 1e6 for name, ppm in entitled_shares([program.spec for program in programs]).items()}
 
 
 @pytest.mark.parametrize(
@@ -33,8 +84,8 @@ def owed(programs: list) -> list[float]:
 )
 def test_entitled_shares_are_requests_then_weight_up_to_limits_then_best_effort(specs, expected):
     tenants = [spec(name, float(r), float(limit)) for name, r, limit in (item.split(":") for item in specs.split())]
-    shares = entitled_shares(tenants)
-    assert [shares[tenant.name] / 1e6 for tenant in tenants] == pytest.approx(expected, abs=2e-6)
+    entitled = entitled_shares(tenants)
+    assert [entitled[tenant.name] / 1e6 for tenant in tenants] == pytest.approx(expected, abs=2e-6)
 
 
 BUSY_CASES = {
@@ -58,17 +109,17 @@ BUSY_CASES = {
 @pytest.mark.parametrize("hop_us", [35, 150])
 def test_always_busy_tenants_get_what_they_are_owed(case, hop_us):
     tenants, p99_pp = BUSY_CASES[case]
-    programs = [Program(spec(*tenant)) for tenant in tenants]
-    run = sim.Simulation(programs, hop_ns=hop_us * 1000)
-    run.run(8)
+    programs = [busy(*tenant) for tenant in tenants]
+    timeline, _world = ran(programs, 8, hop_us)
     entitled = owed(programs)
-    errors = run.errors_pp(entitled, 1, 8)
-    assert sim.percentile(errors, 0.99) <= p99_pp
-    busy = run.shares(1, 8)
+    assert percentile(timeline.errors_pp(entitled, 1, 8), 0.99) <= p99_pp
+    got = {name: timeline.share(name, 1, 8) for name in entitled}
     bound = 1.5 if p99_pp > 1.1 else 0.5
-    for share, promised in zip(busy, entitled, strict=True):
-        assert abs(share - promised * sum(busy) / sum(entitled)) * 100 <= bound
-    assert sum(busy) >= (0.985 if hop_us == 35 else 0.95)
+    for name, promised in entitled.items():
+        assert abs(got[name] - promised * sum(got.values()) / sum(entitled.values())) * 100 <= bound
+    # Kernels run past the end of a quota by half their length in the mean: 8 s of 32 tenants have 1,370 hand-overs.
+    slow = 0.948 if case == "0.5 and 31 x 0.016" else 0.95
+    assert sum(got.values()) >= (0.985 if hop_us == 35 else slow)
 
 
 LIMITED_CASES = {
@@ -81,11 +132,10 @@ LIMITED_CASES = {
 @pytest.mark.parametrize("case", LIMITED_CASES)
 @pytest.mark.parametrize("hop_us", [35, 75, 100])
 def test_over_ten_seconds_whoever_is_at_a_limit_pays_for_its_part_of_the_hand_overs(case, hop_us):
-    programs = [Program(spec(*tenant)) for tenant in LIMITED_CASES[case]]
-    run = sim.Simulation(programs, hop_ns=hop_us * 1000, overuse_ns=100_000)
-    run.run(14)
-    assert sim.percentile(run.errors_pp(owed(programs), 1, 14, 10), 0.99) <= 0.1
-    for program, share in zip(programs, run.shares(1, 14), strict=True):
+    programs = [busy(*tenant, kernel_ns=100_000) for tenant in LIMITED_CASES[case]]
+    timeline, _world = ran(programs, 14, hop_us)
+    assert percentile(timeline.errors_pp(owed(programs), 1, 14, 10), 0.99) <= 0.1
+    for program, share in zip(programs, shares(timeline, programs, 1, 14), strict=True):
         assert share <= program.spec.limit_ppm / 1e6
 
 
@@ -101,40 +151,34 @@ IDLE_CASES = {
 @pytest.mark.parametrize(("hop_us", "warm_us"), [(35, 0), (75, 0), (50, 150), (250, 600)])
 def test_limits_that_leave_the_card_idle_are_had_whole(case, hop_us, warm_us):
     """Neither hand-overs nor the time until the first kernel runs are a tenant's loss where nobody else wants it."""
-    programs = [Program(spec(*tenant), warm_ns=warm_us * 1000) for tenant in IDLE_CASES[case]]
-    run = sim.Simulation(programs, hop_ns=hop_us * 1000, overuse_ns=100_000)
-    run.run(12)
-    for number, program in enumerate(programs):
-        limit = program.spec.limit_ppm / 1e6
-        assert 0.985 * limit <= run.busy_ns(number, 2 * sim.SECOND, 12 * sim.SECOND) / (10 * sim.SECOND) <= limit + 1e-3
-        for start in range(100, 1100):
-            used_ns = run.busy_ns(number, start * 10 * MS, start * 10 * MS + sim.SECOND)
-            assert used_ns <= limit * sim.SECOND + 11 * MS
+    programs = [busy(*tenant, kernel_ns=100_000, warm_ns=warm_us * 1000) for tenant in IDLE_CASES[case]]
+    timeline, _world = ran(programs, 12, hop_us)
+    for program in programs:
+        name, limit = program.spec.name, program.spec.limit_ppm / 1e6
+        assert 0.985 * limit <= timeline.share(name, 2, 12) <= limit + 1e-3
+        assert max(timeline.sliding(name, 1, 12)) <= limit + 0.011
 
 
 @pytest.mark.parametrize("requests", [(0.6, 0.4), (0.4, 0.6), (0.5, 0.5), (0.4, 0.3, 0.2, 0.1)])
 @pytest.mark.parametrize("own_us", [100, 200])
 def test_who_hears_later_than_the_others_does_not_pay_for_it(requests, own_us):
-    programs = [Program(spec(f"t{i}", request)) for i, request in enumerate(requests)]
-    programs[0].hop_ns = own_us * 1000
-    run = sim.Simulation(programs, hop_ns=35_000)
-    run.run(11)
-    shares = run.shares(1, 11)
-    assert shares[0] / sum(shares) == pytest.approx(requests[0], abs=1.5e-3)
+    programs = [busy(f"t{i}", request, hop_ns=0 if i else own_us * 1000) for i, request in enumerate(requests)]
+    timeline, _world = ran(programs, 11, 35)
+    got = shares(timeline, programs, 1, 11)
+    assert got[0] / sum(got) == pytest.approx(requests[0], abs=1.5e-3)
 
 
 @pytest.mark.parametrize("burst_ms", [0.3, 1, 4, 0])
 @pytest.mark.parametrize("requests", [(0.5, 0.5), (0.2, 0.8), (0.8, 0.2), (0.3, 0.3, 0.4)])
 def test_who_lies_about_how_late_it_hears_takes_little_from_the_others(requests, burst_ms):
-    programs = [Program(spec(f"t{i}", request)) for i, request in enumerate(requests)]
-    programs[0].lies = True
+    programs = [busy(f"t{i}", request) for i, request in enumerate(requests)]
     if burst_ms:
-        programs[0].burst_ns, programs[0].gap_ns = int(burst_ms * MS), 10_000
-    run = sim.Simulation(programs, hop_ns=35_000)
-    run.run(11)
-    shares = run.shares(1, 11)
-    for share, request in zip(shares[1:], requests[1:], strict=True):
-        assert share / sum(shares) >= request - 0.0125
+        programs[0] = bursts("t0", requests[0], int(burst_ms * MS), 10_000)
+    programs[0] = replace(programs[0], says_held_ns=1)
+    timeline, _world = ran(programs, 11, 35)
+    got = shares(timeline, programs, 1, 11)
+    for share, request in zip(got[1:], requests[1:], strict=True):
+        assert share / sum(got) >= request - 0.0125
 
 
 CLOSED_LOOPS = {
@@ -149,86 +193,73 @@ CLOSED_LOOPS = {
 @pytest.mark.parametrize("case", CLOSED_LOOPS)
 def test_tenants_that_come_and_go_get_their_part_of_a_fluid_server(case):
     one, other, least = CLOSED_LOOPS[case]
-    programs = [Program(spec("a", one[2]), int(one[0] * MS), int(one[1] * MS))]
+    programs = [bursts("a", one[2], int(one[0] * MS), int(one[1] * MS))]
     if other:
-        programs.append(Program(spec("b", other[2]), other[0] * MS, other[1] * MS))
+        programs.append(bursts("b", other[2], other[0] * MS, other[1] * MS))
     else:
-        programs.append(Program(spec("b", round(1 - one[2], 3))))
-    run = sim.Simulation(programs, hop_ns=35_000)
-    run.run(6)
-    shares = run.shares(1, 6)
-    assert shares[0] >= least[0]
-    assert shares[1] >= least[1]
+        programs.append(busy("b", round(1 - one[2], 3)))
+    waits = GrantWaits()
+    timeline, _world = ran(programs, 6, 35, waits)
+    got = shares(timeline, programs, 1, 6)
+    assert got[0] >= least[0]
+    assert got[1] >= least[1]
     if one[2] * (one[0] + one[1]) >= one[0]:  # its request is more than it can use
-        assert sim.percentile(programs[0].waits_ns, 0.99) <= 4 * MS
+        assert percentile(waits.waits_ns["a"], 0.99) <= 4 * MS
 
 
 def test_who_pauses_after_each_burst_gets_no_more_than_its_request_beside_one_that_always_has_work():
-    programs = [Program(spec("a", 0.4), 2 * MS, 2 * MS), Program(spec("b", 0.6))]
-    run = sim.Simulation(programs, hop_ns=35_000)
-    run.run(6)
-    paused, always = run.shares(1, 6)
+    programs = [bursts("a", 0.4, 2 * MS, 2 * MS), busy("b", 0.6)]
+    timeline, _world = ran(programs, 6, 35)
+    paused, always = shares(timeline, programs, 1, 6)
     assert paused <= 0.4
     assert always / (paused + always) == pytest.approx(0.6, abs=2e-4)
 
 
 def test_alone_without_a_limit_nothing_is_lost_and_no_grant_follows_the_first():
-    run = sim.Simulation([Program(spec("a", 0.3))])
-    run.run(5)
-    assert run.shares(1, 5)[0] >= 0.999
-    assert run.grants == 1
+    waits = GrantWaits()
+    timeline, world = ran([busy("a", 0.3)], 5, 150, waits)
+    assert timeline.share("a", 1, 5) >= 0.999
+    assert len(waits.waits_ns["a"]) == world.daemon.handovers == 1
 
 
 @pytest.mark.parametrize("hop_us", [50, 350])  # the second: two cold wake-ups, as measured
 @pytest.mark.parametrize(("limit", "stall_ms"), [(0.5, 20), (0.8, 20), (0.25, 20)])
 def test_alone_with_a_limit_the_pace_is_smooth(limit, stall_ms, hop_us):
-    program = Program(spec("a", 0.2, limit))
-    run = sim.Simulation([program], hop_ns=hop_us * 1000)
-    run.run(6)
-    windows = [run.busy_ns(0, start * 50 * MS, start * 50 * MS + sim.SECOND) / sim.SECOND for start in range(20, 99)]
-    assert all(abs(window - limit) <= 0.015 for window in windows)
-    stalls = [later[0] - earlier[1] for earlier, later in zip(program.segments[5:], program.segments[6:], strict=False)]
-    assert max(stalls) <= stall_ms * MS
+    gaps = Gaps()
+    timeline, world = ran([busy("a", 0.2, limit)], 6, hop_us, gaps)
+    assert all(abs(window - limit) <= 0.015 for window in timeline.sliding("a", 1, 6))
+    assert gaps.worst_ns(world) <= stall_ms * MS
 
 
 def test_nobody_passes_a_limit_by_more_than_a_quota_and_the_overuse():
-    programs = [Program(spec("a", 0.3, 0.4)), Program(spec("b", 0.2)), Program(spec("c", 0.1, 0.1))]
-    run = sim.Simulation(programs, hop_ns=35_000)
-    run.run(6)
-    for number, limit in ((0, 0.4), (2, 0.1)):
-        for start in range(0, 490):
-            used_ns = run.busy_ns(number, start * 10 * MS, start * 10 * MS + sim.SECOND)
-            assert used_ns <= limit * sim.SECOND + 10 * MS + 300_000
+    programs = [busy("a", 0.3, 0.4), busy("b", 0.2), busy("c", 0.1, 0.1)]
+    timeline, _world = ran(programs, 6, 35)
+    for name, limit in (("a", 0.4), ("c", 0.1)):
+        assert max(timeline.sliding(name, 0, 6)) * SECOND <= limit * SECOND + 10 * MS + KERNEL_NS
 
 
 def test_a_newcomer_is_within_five_points_after_a_quarter_of_a_second():
-    programs = [Program(spec("a", 0.5)), Program(spec("b", 0.5), start_ns=2 * sim.SECOND)]
-    run = sim.Simulation(programs, hop_ns=50_000)
-    run.run(4)
-    for number in (0, 1):
-        assert run.busy_ns(number, 2010 * MS, 2260 * MS) / (250 * MS) == pytest.approx(0.5, abs=0.05)
-    for start in range(2000, 3800, 10):  # no 100 ms in which the first gets nothing
-        assert run.busy_ns(0, start * MS, (start + 100) * MS) > 20 * MS
+    programs = [busy("a", 0.5), busy("b", 0.5, start_ns=2 * SECOND)]
+    timeline, _world = ran(programs, 4, 50)
+    for name in "ab":
+        assert timeline.share(name, 2.01, 2.26) == pytest.approx(0.5, abs=0.05)
+    assert min(timeline.sliding("a", 2, 3.9, 0.1)) * 100 > 20  # no 100 ms in which the first gets nothing
 
 
 def test_a_latency_tenant_hardly_waits_and_the_batch_keeps_its_share():
-    programs = [Program(spec("a", 0.4, latency=True), 6 * MS, 14 * MS), Program(spec("b", 0.6))]
-    run = sim.Simulation(programs, hop_ns=35_000)
-    run.run(5)
-    assert sim.percentile(programs[0].waits_ns, 0.99) <= 600_000
-    assert run.shares(1, 5)[1] >= 0.6
-    greedy = [Program(spec("a", 0.4, latency=True)), Program(spec("b", 0.6))]
-    run = sim.Simulation(greedy, hop_ns=35_000)
-    run.run(5)
-    assert run.shares(1, 5)[1] >= 0.58
+    waits = GrantWaits()
+    timeline, _world = ran([bursts("a", 0.4, 6 * MS, 14 * MS, latency=True), busy("b", 0.6)], 5, 35, waits)
+    assert percentile(waits.waits_ns["a"], 0.99) <= 600_000
+    assert timeline.share("b", 1, 5) >= 0.6
+    timeline, _world = ran([busy("a", 0.4, latency=True), busy("b", 0.6)], 5, 35)
+    assert timeline.share("b", 1, 5) >= 0.58
 
 
 def test_the_seed_taken_literally_is_worse_and_still_in_the_table():
     def worst(ordering: str) -> float:
-        programs = [Program(spec("a", 0.5))] + [Program(spec(f"t{i}", 0.016)) for i in range(31)]
-        run = sim.Simulation(programs, policy=Policy(ordering=ordering), hop_ns=35_000, check=False)
-        run.run(5)
-        return sim.percentile(run.errors_pp(owed(programs), 1, 5), 0.99)
+        programs = [busy("a", 0.5)] + [busy(f"t{i}", 0.016) for i in range(31)]
+        timeline, _world = ran(programs, 5, 35, policy=Policy(ordering=ordering), check_every=0)
+        return percentile(timeline.errors_pp(owed(programs), 1, 5), 0.99)
 
     assert set(ORDERINGS) >= {"eevdf", "behind", "fifo"}
     assert worst("behind") > 3 * worst("eevdf")
@@ -238,15 +269,12 @@ def test_the_seed_taken_literally_is_worse_and_still_in_the_table():
 def test_tiny_turns_of_class_latency_pay_for_the_hand_overs_that_they_cause(hop_us):
     """Three of 0.02 want the card for 0.05 ms each 2 ms, beside two that always do: these keep what they are promised,
     but for what hand-overs take without them, and one part in a hundred."""
-    programs = [Program(spec("b", 0.655)), Program(spec("h", 0.285))]
-    calm = sim.Simulation(programs, hop_ns=hop_us * 1000, overuse_ns=100_000)
-    calm.run(6)
-    whole = sum(calm.shares(2, 6))
-    programs = [Program(spec("b", 0.655)), Program(spec("h", 0.285))]
-    programs += [Program(spec(f"l{n}", 0.02, latency=True), burst_ns=50_000, gap_ns=2 * MS) for n in range(3)]
-    run = sim.Simulation(programs, hop_ns=hop_us * 1000, overuse_ns=100_000)
-    run.run(10)
-    b, h, *others = run.shares(2, 10)
+    programs = [busy("b", 0.655, kernel_ns=100_000), busy("h", 0.285, kernel_ns=100_000)]
+    timeline, _world = ran(programs, 6, hop_us)
+    whole = sum(shares(timeline, programs, 2, 6))
+    programs += [bursts(f"l{n}", 0.02, 50_000, 2 * MS, latency=True) for n in range(3)]
+    timeline, _world = ran(programs, 10, hop_us)
+    b, h, *others = shares(timeline, programs, 2, 10)
     assert b >= 0.655 * whole - 0.01
     assert h >= 0.285 * whole - 0.01
     assert all(share > 0 for share in others)

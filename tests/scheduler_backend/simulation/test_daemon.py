@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from scheduler_backend.core import events as ev
@@ -44,6 +45,14 @@ def test_a_message_and_its_answer_take_a_hop_each() -> None:
     assert (at_ns, number, type(grant)) == (2 * HOP_NS, 1, ev.Grant)
     assert daemon.pages["a", 0] == grant.epoch
     assert daemon.handovers == 1
+
+
+def test_the_messages_of_a_process_that_hears_later_take_longer_by_so_much() -> None:
+    daemon, (a,), arrived = made("a")
+    a.program = replace(a.program, hop_ns=50_000)
+    daemon.send(a, ev.TokenAsked(1, 0))
+    daemon.run_until(MS)
+    assert [at_ns for at_ns, _, _ in arrived] == [2 * (HOP_NS + 50_000)]
 
 
 def test_what_was_sent_over_a_connection_that_broke_is_lost() -> None:

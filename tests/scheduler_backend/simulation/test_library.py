@@ -87,6 +87,30 @@ def test_one_that_is_asked_for_the_token_works_on_for_what_its_grant_lets_it_hav
     assert work.worked_ns == {1: worked_ns}
 
 
+def test_the_first_kernel_under_a_grant_runs_when_the_process_is_warm() -> None:
+    library, (a,), work = made(Program(spec("a", 0.5), warm_ns=600_000))
+    granted(library, a, 4)
+    library.daemon.run_until(5 * MS)
+    assert work.worked_ns == {1: 3_400_000}
+
+
+def test_one_that_is_asked_for_the_token_before_it_is_warm_gives_it_back_without_work() -> None:
+    library, (a,), work = made(Program(spec("a", 0.5), warm_ns=600_000))
+    granted(library, a)
+    library.receive(a, 0, ev.Revoke(1, 0, 7, ev.PREEMPT))
+    library.daemon.run_until(MS)
+    assert (a.lanes[0].returned, work.worked_ns) == (7, {})
+
+
+def test_one_that_lies_says_that_it_held_the_token_for_as_long_as_its_program_says() -> None:
+    library, (a,), _ = made(Program(spec("a", 0.5), says_held_ns=1))
+    said: list[Any] = []
+    library.daemon.give_back = lambda _process, event: said.append(event)  # type: ignore[assignment, method-assign]
+    granted(library, a, 4)
+    library.daemon.run_until(5 * MS)
+    assert [(event.busy_ns, event.held_ns) for event in said] == [(4 * MS, 1)]
+
+
 def test_what_a_frozen_process_is_told_waits() -> None:
     library, (a,), _ = made(Program(spec("a", 0.5)))
     a.frozen = True

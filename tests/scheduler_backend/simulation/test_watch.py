@@ -2,11 +2,53 @@
 
 from __future__ import annotations
 
+import pytest
+
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.policy import MS
+from scheduler_backend.simulation.daemon import Network
+from scheduler_backend.simulation.process import Process
 from scheduler_backend.simulation.programs import SECOND, Program, spec
-from scheduler_backend.simulation.watch import Gaps, Waits
+from scheduler_backend.simulation.watch import Gaps, GrantWaits, Timeline, Waits
 from scheduler_backend.simulation.world import World
+
+
+def worked(*pieces: tuple[str, int, int]) -> Timeline:
+    """A timeline in bins of 10 ms: who worked, from when to when (ms)."""
+    timeline = Timeline(10 * MS)
+    world = World([])
+    for name, start_ms, end_ms in pieces:
+        timeline.on_work(world, Process(1, Program(spec(name, 0.5)), name), 0, start_ms * MS, end_ms * MS)
+    return timeline
+
+
+def test_shares_over_a_window_that_slides_come_from_each_bin_on() -> None:
+    timeline = worked(("a", 0, 15), ("a", 25, 40))
+    assert timeline.share("a", 0.01, 0.04) == pytest.approx(2 / 3)
+    assert timeline.sliding("a", 0, 0.04, 0.02) == pytest.approx([0.75, 0.5, 0.75])
+    assert timeline.sliding("a", 0.01, 0.04, 0.03) == pytest.approx([2 / 3])
+    assert timeline.sliding("b", 0, 0.03, 0.02) == [0, 0]
+    assert timeline.sliding("a", 0.29, 0.31, 0.01) == [0, 0]  # 0.29 s are just below a bin's edge as a float
+
+
+def test_errors_are_points_that_shares_miss_of_what_is_owed() -> None:
+    timeline = worked(("a", 0, 70), ("b", 70, 100))
+    assert timeline.errors_pp({"a": 0.5, "b": 0.5}, 0, 0.1, 0.1) == pytest.approx([20, 20])
+    assert timeline.errors_pp({"a": 0.7, "b": 0.3}, 0, 0.1, 0.1) == pytest.approx([0, 0])
+    assert timeline.errors_pp({"a": 0.4, "b": 0.2}, 0, 0.1, 0.1) == pytest.approx([10, 30])
+
+
+def test_where_tenants_got_less_than_they_are_owed_each_is_owed_its_part_of_it() -> None:
+    timeline = worked(("a", 0, 40), ("b", 40, 80))
+    assert timeline.errors_pp({"a": 0.5, "b": 0.5}, 0, 0.1, 0.1) == pytest.approx([0, 0])
+    assert timeline.errors_pp({"a": 0.75, "b": 0.25}, 0, 0.1, 0.1) == pytest.approx([20, 20])
+
+
+def test_a_wish_waits_until_its_grant_is_there() -> None:
+    waits = GrantWaits()
+    network = Network(hop_ns=100_000, hop_spread_ns=0)
+    World([Program(spec("a", 0.5), "closed_loop", 5 * MS, 200 * MS)], network=network, watchers=[waits]).run(1)
+    assert waits.waits_ns["a"] == [200_000] * 5
 
 
 def test_gangs_that_stand_still_are_noticed_though_they_never_go_on() -> None:

@@ -24,6 +24,7 @@ Others own little or nothing, and do one job with those:
     grants          what clients are told of a grant, and where a tenant goes after it
     promises        beside others: what each got of its promise
     shared_grants   ... and what clients are told
+    returns         what a Return does
     rows            the table of what may happen to a tenant
     ahead           the order for the hand-over to come
     tenure          how long the holder keeps the token
@@ -56,6 +57,7 @@ from scheduler_backend.core.promises import Promises
 from scheduler_backend.core.reservation import GangReservation
 from scheduler_backend.core.residents import Residents
 from scheduler_backend.core.restart import RestartBarrier
+from scheduler_backend.core.returns import Returns
 from scheduler_backend.core.rows import Rows
 from scheduler_backend.core.seat import Seat, Standing, State
 from scheduler_backend.core.shared_grants import SharedGrants
@@ -85,19 +87,29 @@ class TokenMachine:
         self.shared = SharedGrants(
             self.context, self.tenants, self.clock, self.grant, self.grants, self.beside, self.promises
         )
+        self.returns = Returns(
+            self.context,
+            self.clock,
+            self.grant,
+            self.restart,
+            self.limits,
+            self.charges,
+            self.grants,
+            self.promises,
+            self.shared,
+        )
         self.rows = Rows(
             self.context,
             self.tenants,
             self.clock,
             self.grant,
             self.delay,
-            self.restart,
             self.limits,
-            self.charges,
             self.grants,
             self.beside,
             self.promises,
             self.shared,
+            self.returns,
         )
         self.foresight = Foresight(
             self.context,

@@ -11,7 +11,6 @@ from typing import Any
 
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.beside import Beside
-from scheduler_backend.core.charges import Charges
 from scheduler_backend.core.context import Context
 from scheduler_backend.core.current_grant import CurrentGrant
 from scheduler_backend.core.fair_clock import FairClock
@@ -33,7 +32,7 @@ from scheduler_backend.core.moves import (
     Take,
 )
 from scheduler_backend.core.promises import Promises
-from scheduler_backend.core.restart import RestartBarrier
+from scheduler_backend.core.returns import Returns
 from scheduler_backend.core.seat import Seat, Standing, State
 from scheduler_backend.core.shared_grants import SharedGrants
 from scheduler_backend.core.tenant import WHOLE_PPM
@@ -50,13 +49,12 @@ class Rows:
         clock: FairClock,
         grant: CurrentGrant,
         delay: MessageDelay,
-        restart: RestartBarrier,
         limits: Limits,
-        charges: Charges,
         grants: Grants,
         beside: Beside,
         promises: Promises,
         shared: SharedGrants,
+        returns: Returns,
     ) -> None:
         self.context = context
         self.policy = context.policy
@@ -64,13 +62,12 @@ class Rows:
         self.clock = clock
         self.grant = grant
         self.delay = delay
-        self.restart = restart
         self.limits = limits
-        self.charges = charges
         self.grants = grants
         self.beside = beside
         self.promises = promises
         self.shared = shared
+        self.returns = returns
 
     def move(self, seat: Seat, event: Any) -> None:
         """Take the row of this event, or of this move of our own."""
@@ -152,45 +149,11 @@ class Rows:
 
     def _return(self, seat: Seat, event: ev.TokenReturned) -> None:
         """a process has drained; the last one ends the grant"""
-        member = seat.members[event.client]
-        if member.standing is not Standing.HOLDS or member.epoch != event.epoch:
-            self._return_late(seat, event)
-            return
-        self.grant.report(event.busy_ns, event.launches)
-        self.promises.measure(seat, event, self.context.now_ns - member.granted_ns)
-        self.promises.use_rest(seat, member, event, self.context.now_ns - self.grant.granted_ns)
-        self.charges.measure_delay(seat, self.context.now_ns - member.granted_ns, event)
-        member.standing = Standing.WAITS if event.want_more or member.asks_again else Standing.QUIET
-        member.asks_again = False
-        self.grants.after_hold(seat)
-        if member.standing is Standing.WAITS and seat.state is State.HOLDING:
-            self.grants.join(seat, member)
+        self.returns.take(seat, event)
 
     def _return_late(self, seat: Seat, event: ev.TokenReturned) -> None:
         """the grant was over already: charge what it reports; its wish counts"""
-        member = seat.members[event.client]
-        if member.standing is Standing.STRAY and member.epoch == event.epoch:
-            self.charges.charge_stray(seat, member, event.busy_ns, event.held_ns)
-            member.standing = Standing.QUIET
-            self.restart.hear(event.client)
-        elif member.epoch == event.epoch and event.launches:  # what was not known when its grant was charged
-            self.context.do(ev.Charged(seat.name, self.context.gpu, event.epoch, 0, 0, event.busy_ns, event.launches))
-        if member.epoch == event.epoch and member.span_ns:
-            self.promises.measure(seat, event, member.span_ns)
-            self.promises.use_rest(seat, member, event, member.span_ns)
-            self.charges.measure_delay(seat, member.span_ns, event)
-            self.charges.charge_use(seat, event.busy_ns)
-            if seat.state is State.WAITING:
-                self.limits.throttle(seat)
-            member.span_ns = 0
-        returning, seat.returning = seat.returning, False
-        if event.want_more and member.standing in (Standing.QUIET, Standing.STRAY):
-            if seat.state is State.IDLE:
-                self.grants.want(seat, member)
-                if not returning:
-                    self.clock.catch_up(seat)
-            else:
-                member.standing = Standing.WAITS
+        self.returns.take_late(seat, event)
 
     def _left(self, seat: Seat, event: ev.ClientDied) -> None:
         """a process that held nothing died"""
@@ -253,13 +216,7 @@ class Rows:
 
     def _return_shared(self, seat: Seat, event: ev.TokenReturned) -> None:
         """a process has drained; the last one ends the grant"""
-        member = seat.members[event.client]
-        if member.standing is Standing.HOLDS and member.epoch == event.epoch:
-            self.shared.take_back(seat, member, event)
-            return
-        self._return_late(seat, event)
-        if member.standing is Standing.WAITS and seat.state is State.SHARED:
-            self.shared.give(seat, member, joined=True)
+        self.returns.take_shared(seat, event)
 
     def _lapse_shared(self, seat: Seat, event: Lapse) -> None:
         """a lease ran out: the process is dead, frozen or cut off"""
@@ -306,13 +263,7 @@ class Rows:
 
     def _drained(self, seat: Seat, event: Drained) -> None:
         """it said so on the short way, and the token went on by the order that was prepared"""
-        (member,) = seat.with_standing(Standing.HOLDS)
-        member.span_ns = self.context.now_ns - member.granted_ns
-        member.standing = Standing.WAITS if member.asks_again else Standing.QUIET
-        member.asks_again = False
-        self.grants.after_hold(seat)
-        if seat.state is State.IDLE:
-            seat.returning = True
+        self.returns.expect(seat)
 
     def _prolong(self, seat: Seat, event: Prolong) -> None:
         """it would be picked again: no drain, no gap"""

@@ -37,6 +37,7 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
         "grants",
         "promises",
         "shared",
+        "returns",
         "rows",
         "foresight",
         "tenure",

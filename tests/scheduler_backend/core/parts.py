@@ -18,6 +18,7 @@ from scheduler_backend.core.policy import MS, Policy
 from scheduler_backend.core.promises import Promises
 from scheduler_backend.core.reservation import GangReservation
 from scheduler_backend.core.restart import RestartBarrier
+from scheduler_backend.core.returns import Returns
 from scheduler_backend.core.rows import Rows
 from scheduler_backend.core.seat import Member, Seat, Standing, State
 from scheduler_backend.core.shared_grants import SharedGrants
@@ -47,19 +48,29 @@ class Parts:
         self.shared = SharedGrants(
             self.context, self.tenants, self.clock, self.grant, self.grants, self.beside, self.promises
         )
+        self.returns = Returns(
+            self.context,
+            self.clock,
+            self.grant,
+            self.restart,
+            self.limits,
+            self.charges,
+            self.grants,
+            self.promises,
+            self.shared,
+        )
         self.rows = Rows(
             self.context,
             self.tenants,
             self.clock,
             self.grant,
             self.delay,
-            self.restart,
             self.limits,
-            self.charges,
             self.grants,
             self.beside,
             self.promises,
             self.shared,
+            self.returns,
         )
 
     def add(self, name: str, request_ppm: int = HALF, limit_ppm: int = WHOLE_PPM, processes: int = 1) -> Seat:

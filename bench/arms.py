@@ -21,9 +21,13 @@ class Arm(NamedTuple):
 
 
 GEMINI, LOCK, NONE, ZEROMQ = "gemini", "round-robin lock", "no library", "ZeroMQ alone"
+BEHIND = "behind, grants to their end"
+WITHOUT = "without"  # a mechanism: a bench puts the arm here that it is switched off in
+REPEATED = (GEMINI, ZEROMQ, WITHOUT)
 ARMS: dict[str, Arm] = {
     GEMINI: Arm(),
     ZEROMQ: Arm(page=False),
+    BEHIND: Arm(config='ordering = "behind"\npreemption = false\n'),
     LOCK: Arm(config='ordering = "fifo"\npreemption = false\n'),  # handed round, grants run to their end
     NONE: Arm(tokens=False),
 }
@@ -43,7 +47,7 @@ def measured(arms: Sequence[str], runs: int, measure: Callable[[str], dict[str, 
     found: Runs = {arm: [] for arm in arms}
     for number in range(runs):
         for arm in arms:
-            if number == 0 or arm in (GEMINI, ZEROMQ):
+            if number == 0 or arm in REPEATED:
                 found[arm].append(measure(arm))
     return found
 

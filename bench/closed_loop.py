@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from bench import gps
-from bench.bed import Bed
+from bench.arms import BEHIND, GEMINI, LOCK, NONE, open_bed
 from bench.goals import claim
 from bench.jitter import Probe
 from bench.report import report
@@ -41,12 +41,7 @@ MIXES: dict[str, Mix] = {
     "1/20 at 0.1, four of them, beside busy at 0.6": [(0.1, 1.0, 20.0)] * 4 + [(0.6, 10, 0)],
     "30/3 at 0.6 beside 3/3 at 0.2, 1/1 at 0.2": [(0.6, 30, 3), (0.2, 3, 3), (0.2, 1, 1)],
 }
-ARMS = {
-    "gemini": (True, ""),
-    "behind, grants to their end": (True, 'ordering = "behind"\npreemption = false\n'),
-    "round-robin lock": (True, 'ordering = "fifo"\npreemption = false\n'),
-    "no library": (False, ""),
-}
+COMPARED = (GEMINI, BEHIND, LOCK, NONE)
 KERNEL_US = 100
 HANDOVER_MS = 0.25  # a shorter pause is not worth one (BURST_MERGE_NS)
 SETTLE_SECONDS = 1.0
@@ -102,8 +97,7 @@ def served_first(mix: Mix, reference: list[float], shares: np.ndarray) -> str:
 
 def measure(mix: Mix, arm: str, seconds: float) -> dict[str, Any]:
     """One run: share of each tenant, utilisation, and the time its bursts took as the program saw it."""
-    tokens, config = ARMS[arm]
-    with Bed(tokens=tokens, config=config) as bed:
+    with open_bed(arm) as bed:
         names = [f"t{i}" for i in range(len(mix))]
         files = []
         for name, (request, burst_ms, gap_ms) in zip(names, mix, strict=True):
@@ -133,7 +127,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=8)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--mix", action="append", choices=sorted(MIXES), help="only this one; may be repeated")
-    parser.add_argument("--arm", action="append", choices=sorted(ARMS), help="only this one; may be repeated")
+    parser.add_argument("--arm", action="append", choices=sorted(COMPARED), help="only this one; may be repeated")
     args = parser.parse_args()
     table: dict[str, Any] = {}
     claims = []
@@ -145,8 +139,8 @@ def main() -> int:
         table[name] = {
             "fluid": reference, "fluid_utilization": sum(reference), "away_alone_ms": away, "fluid_here": here,
         }  # fmt: skip
-        for arm in args.arm or ARMS:
-            runs = [measure(mix, arm, args.seconds) for _ in range(args.runs if arm == "gemini" else 1)]
+        for arm in args.arm or COMPARED:
+            runs = [measure(mix, arm, args.seconds) for _ in range(args.runs if arm == GEMINI else 1)]
             middle = np.median([run["shares"] for run in runs], axis=0)
             busy = float(np.median([run["utilization"] for run in runs]))
             worst = least(middle, reference, mix)
@@ -160,7 +154,7 @@ def main() -> int:
             }
             texts = " ".join(f"{got:.3f}({ideal:.3f})" for got, ideal in zip(middle, reference, strict=True))
             print(f"{name:46} {arm:28} {texts}  busy {busy:.3f}({sum(reference):.3f})", file=sys.stderr)
-            if arm == "gemini":
+            if arm == GEMINI:
                 cause, most = floor(mix, reference, away)
                 cause = cause or served_first(mix, reference, middle)
                 claims.append(claim("closed.due", worst, name, cause, most))

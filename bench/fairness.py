@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench.bed import Bed
+from bench.arms import GEMINI, LOCK, NONE, open_bed
 from bench.goals import claim
 from bench.jitter import Probe
 from bench.report import report
@@ -61,11 +61,7 @@ CASES: dict[str, Case] = {
     "best effort beside 0.1 and 0.2 without limits": [Tenant(0.0), Tenant(0.1), Tenant(0.2)],
 }
 BINDING = ("limits that bind", "best effort beside 0.5 and 0.3")
-ARMS = {  # what stands between the tenants and the card -> (daemon?, its settings)
-    "gemini": (True, ""),
-    "round-robin lock": (True, 'ordering = "fifo"\n'),
-    "no library": (False, ""),
-}
+COMPARED = (GEMINI, LOCK, NONE)
 SETTLE_SECONDS = 1.5
 BASELINE_SECONDS = 4.0  # at most; one run tells enough of what is not ours
 SERVED = 0.8  # of its duty, for each burst waits for its turn
@@ -74,10 +70,9 @@ ONE_TURN = "a turn of 10 ms that lies just inside of 10 s, or just outside, is 0
 
 def measure(case: Case, arm: str, seconds: float) -> dict[str, Any]:
     """One run of one case under one arm."""
-    tokens, config = ARMS[arm]
     parts = iter(entitled([(tenant.request, tenant.limit) for tenant in case if tenant.duty == 1]))
     owed = np.array([next(parts) if tenant.duty == 1 else 0.0 for tenant in case])
-    with Bed(tokens=tokens, config=config) as bed:
+    with open_bed(arm) as bed:
         for number, tenant in enumerate(case):
             bed.tenant(f"t{number}", tenant.request, tenant.limit)
             for load in tenant.loads:
@@ -117,20 +112,20 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=12)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--case", action="append", choices=sorted(CASES), help="only this one; may be repeated")
-    parser.add_argument("--arm", action="append", choices=sorted(ARMS), help="only this one; may be repeated")
+    parser.add_argument("--arm", action="append", choices=sorted(COMPARED), help="only this one; may be repeated")
     args = parser.parse_args()
     table: dict[str, Any] = {}
     claims = []
     passed: dict[str, bool] = {}
     for name in args.case or CASES:
         table[name] = {}
-        for arm in args.arm or ARMS:
-            count, seconds = (args.runs, args.seconds) if arm == "gemini" else (1, min(args.seconds, BASELINE_SECONDS))
+        for arm in args.arm or COMPARED:
+            count, seconds = (args.runs, args.seconds) if arm == GEMINI else (1, min(args.seconds, BASELINE_SECONDS))
             runs = [measure(CASES[name], arm, seconds) for _ in range(count)]
             middle = {key: float(np.median([run["1s"][key] for run in runs])) for key in ("mean_pp", "p99_pp")}
             table[name][arm] = {"median": middle, "runs": runs}
             print(f"{name:32} {arm:18} mean {middle['mean_pp']:6.2f}  p99 {middle['p99_pp']:6.2f} pp", file=sys.stderr)
-            if arm == "gemini":
+            if arm == GEMINI:
                 served = [part for run in runs for part in run["served"]]
                 if served:
                     passed[f"{name}: who comes and goes is served"] = min(served) >= SERVED

@@ -175,7 +175,7 @@ static bool enter_wait(const struct gate *gate, struct lane *lane, uint32_t numb
     bool may = visit_begin(&visit, lane->context) && !visit.lost && !__atomic_load_n(&gate_captures, __ATOMIC_ACQUIRE);
     if (may && !drained)
         result = real.cuStreamWriteValue32_v2(
-            lane->stream, word + SEGMENTS_DONE_AT, number - 1, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER);
+            lane->stream, word + SEGMENTS_DONE_AT, number - 1, CU_STREAM_WRITE_VALUE_DEFAULT);
     if (may && result == CUDA_SUCCESS)
         result = real.cuStreamWaitValue32_v2(lane->stream, word, number, CU_STREAM_WAIT_VALUE_GEQ);
     visit_end(&visit);

@@ -19,6 +19,10 @@ static bool waits(CUstreamBatchMemOpType type) {
     return type == CU_STREAM_MEM_OP_WAIT_VALUE_32 || type == CU_STREAM_MEM_OP_WAIT_VALUE_64;
 }
 
+static bool writes(CUstreamBatchMemOpType type) {
+    return type == CU_STREAM_MEM_OP_WRITE_VALUE_32 || type == CU_STREAM_MEM_OP_WRITE_VALUE_64;
+}
+
 /* A barrier or a flush: what it orders is in order here. */
 static bool touches_nothing(CUstreamBatchMemOpType type) {
     return type == CU_STREAM_MEM_OP_BARRIER || type == CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES;
@@ -53,6 +57,9 @@ static CUresult submit(
     for (unsigned int i = 0; i < count; i++) {
         CUstreamBatchMemOpType type = ops[i].operation;
         NEED(type >= 1 && type <= 6, CUDA_ERROR_INVALID_VALUE);
+        /* As a card answered (H100, driver 580.159.04), though the headers have it. */
+        NEED(!writes(type) || !(ops[i].writeValue.flags & CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER),
+            CUDA_ERROR_INVALID_VALUE);
         if (!touches_nothing(type))
             NEED(ops[i].waitValue.address % (wide(type) ? 8 : 4) == 0 && heap_find(ops[i].waitValue.address, &block),
                 CUDA_ERROR_INVALID_VALUE);

@@ -173,7 +173,8 @@ def main() -> int:
 def all_of(checks: Mapping[str, tuple[Callable[..., None], float]], args: argparse.Namespace) -> int:
     """The checks that are asked for, those left out that are done already; the status to end with."""
     begin = time.monotonic()
-    head = {"command": " ".join(["python -m bench.gpu_check", *sys.argv[1:]]), "commit": commit(), "machine": machine(), "sim": args.sim}
+    command = " ".join(["python -m bench.gpu_check", *sys.argv[1:]])
+    head = {"command": command, "commit": commit(), "machine": machine(), "sim": args.sim}
     results = begun(args, {**head, "scale": args.scale})
     done = {answer["check"] for answer in results["checks"]}
     if done:

@@ -21,7 +21,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,6 @@ LIB = ROOT / "libhook" / "lib"
 HOOK = LIB / "libgemini_hook.so"
 LOAD = LIB / "gemini-load"
 CARD = "GEMINI_BENCH_CARD"  # environment: more keys of GEMINI_SIM for every bed, such as profile=h200
-STALL_NS = 2_000_000  # the observer itself slept this much too long: the machine stalled
 
 
 def wait_for(condition: Callable[[], Any], seconds: float, what: str) -> Any:
@@ -72,12 +71,11 @@ def until_shares(
 
 @dataclass
 class Record:
-    """Cumulative GPU time per name, sampled from the timeline; `stalls_ns` are moments when the observer overslept."""
+    """Cumulative GPU time per name, sampled from the timeline."""
 
     names: list[str]
     at_ns: np.ndarray
     busy_ns: np.ndarray
-    stalls_ns: list[int] = field(default_factory=list)
 
     def shares(self) -> dict[str, float]:
         return dict(zip(self.names, map(float, shares.achieved(self.at_ns, self.busy_ns)), strict=True))
@@ -89,11 +87,6 @@ class Record:
         """Error of the whole record, percentage points."""
         found = shares.errors(shares.achieved(self.at_ns, self.busy_ns), np.array(entitled)) * 100
         return dict(zip(self.names, map(float, found), strict=True))
-
-    def window_error_pp(self, entitled: Sequence[float], q: float = 99, window_s: float = 1.0) -> dict[str, float]:
-        """Percentile `q` of the error over all sliding windows, percentage points."""
-        found = shares.window_errors(self.at_ns, self.busy_ns, np.array(entitled), int(window_s * 1e9)) * 100
-        return dict(zip(self.names, map(float, np.percentile(found, q, axis=0)), strict=True))
 
     def windows(self, name: str, window_s: float, step_s: float = 0.01) -> np.ndarray:
         """Share of `name` in all sliding windows."""
@@ -286,18 +279,15 @@ class Bed:
         names = list(dict.fromkeys(name for name, _child in self.children.values()))
         at: list[int] = []
         rows: list[list[int]] = []
-        stalls: list[int] = []
         last: dict[str, int] = dict.fromkeys(names, 0)
         due = time.monotonic_ns()
         end = due + int(seconds * 1e9)
         while due < end:
             now_ns, totals = self.busy(device)
-            if now_ns - due > STALL_NS:
-                stalls.append(now_ns)
             for name in names:  # a process that ended leaves the timeline; what it had been given stays
                 last[name] = max(last[name], totals.get(name, 0))
             at.append(now_ns)
             rows.append([last[name] for name in names])
             due = max(due + int(step_s * 1e9), time.monotonic_ns())
             time.sleep(max(0.0, (due - time.monotonic_ns()) / 1e9))
-        return Record(names, np.array(at, dtype=np.int64), np.array(rows, dtype=np.int64), stalls)
+        return Record(names, np.array(at, dtype=np.int64), np.array(rows, dtype=np.int64))

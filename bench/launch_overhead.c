@@ -5,6 +5,11 @@
  * own entry, in one process, so that whatever slows the machine down slows both. The driver's own address comes from its
  * .dynsym on disk, for dlsym is what the library answers. Prints ns per launch of each batch: by the wall clock where one
  * thread launches; where several do, each on a stream of its own, by each thread's CPU time, for they take turns.
+ *
+ *     launch_overhead BATCHES LAUNCHES KERNEL_NS THREADS [COLD_KIB]
+ *
+ * A simulated launch takes 50 ns, and leaves what the library needs in the processor's nearest caches. A real one takes 3 us
+ * there, and has its own code and data in them. COLD_KIB is so much of each that is run and read before each launch.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -68,10 +73,37 @@ static void *bare(void *handle, const char *name) {
     return NULL;
 }
 
+enum { LINE = 64 };
+static unsigned char *cold_code, *cold_data; /* a jump to the next in each line; NULL: nothing of it is wanted */
+static size_t cold_bytes;
+
+static void make_cold(size_t kib) {
+    cold_bytes = kib * 1024;
+    unsigned char *both = mmap(NULL, 2 * cold_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (both == MAP_FAILED)
+        fail("mmap", 0);
+    cold_code = both, cold_data = both + cold_bytes;
+    for (size_t at = 0; at < cold_bytes; at += LINE)
+        memcpy(cold_code + at, at + LINE < cold_bytes ? "\xe9\x3b\0\0" : "\xc3\0\0\0", 5);
+    memset(cold_data, 1, cold_bytes);
+    if (mprotect(cold_code, cold_bytes, PROT_READ | PROT_EXEC) != 0)
+        fail("mprotect", 0);
+}
+
+static void be_cold(void) {
+    unsigned read = 0;
+    for (size_t at = 0; at < cold_bytes; at += LINE)
+        read += cold_data[at];
+    __asm__ volatile("" : : "r"(read));
+    ((void (*)(void))(void *)cold_code)();
+}
+
 static double batch(launch_fn *launch, void *function, void *stream, int launches, uint64_t kernel_ns) {
     void *arguments[] = {&kernel_ns};
     double begin = now_ns();
     for (int i = 0; i < launches; i++) {
+        if (cold_code)
+            be_cold();
         int code = launch(function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL);
         if (code)
             fail("cuLaunchKernel", code);
@@ -121,8 +153,8 @@ static void print(const char *name, const struct worker *workers, int threads, i
 }
 
 int main(int argc, char **argv) {
-    if (argc != 5) {
-        fprintf(stderr, "usage: launch_overhead BATCHES LAUNCHES KERNEL_NS THREADS\n");
+    if (argc != 5 && argc != 6) {
+        fprintf(stderr, "usage: launch_overhead BATCHES LAUNCHES KERNEL_NS THREADS [COLD_KIB]\n");
         return 2;
     }
     batches = atoi(argv[1]), launches = atoi(argv[2]), kernel_ns = strtoull(argv[3], NULL, 10);
@@ -139,6 +171,8 @@ int main(int argc, char **argv) {
     CALL(cuModuleGetFunction, (void **, void *, const char *), &function, module, "gemini_spin");
     entry[0] = (launch_fn *)bare(library, "cuLaunchKernel");
     entry[1] = (launch_fn *)dlsym(library, "cuLaunchKernel");
+    if (argc == 6 && atoi(argv[5]) > 0)
+        make_cold((size_t)atoi(argv[5]));
     if (threads > 1)
         the_clock = CLOCK_THREAD_CPUTIME_ID;
     struct worker *workers = calloc((size_t)threads, sizeof(*workers));

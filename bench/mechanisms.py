@@ -23,6 +23,12 @@ from bench.goals import Claim
 
 MIX = "30/3 at 0.6 beside 3/3 at 0.2, 1/1 at 0.2"
 EQUAL = "8 equal"
+UNEVEN = "0.7 and 0.3"
+
+
+def _waited(found: dict[str, Any]) -> float:
+    """How long an iteration of the first program took at the median, in ms."""
+    return float(found["iteration_ms"][0]["p50"])
 
 
 class Figure(NamedTuple):
@@ -49,6 +55,15 @@ FIGURES: dict[str, Figure] = {
         "8 equal, error over 1 s, p99, pp",
         lambda arm, s: float(fairness.measure(fairness.CASES[EQUAL], arm, s)["1s"]["p99_pp"]),
     ),
+    "uneven": Figure(
+        "0.7 and 0.3, error over 1 s, mean, pp",
+        lambda arm, s: float(fairness.measure(fairness.CASES[UNEVEN], arm, s)["1s"]["mean_pp"]),
+    ),
+    "tight": Figure(
+        "alone, part of a limit of 0.1 that is had",
+        lambda arm, s: float(limit.measure(limit.CASES["alone, limit 0.1"], arm, s)["had"]),
+        more=True,
+    ),
     "limit": Figure(
         "alone, part of a limit of 0.3 that is had",
         lambda arm, s: float(limit.measure(limit.CASES["alone, limit 0.3"], arm, s)["had"]),
@@ -66,6 +81,14 @@ FIGURES: dict[str, Figure] = {
     "latency": Figure(
         "6 ms of a latency tenant, p99 by alone",
         lambda arm, s: float(latency_class.measure(latency_class.CASES["6 ms, away 14 ms"], arm, s)["p99_by_alone"]),
+    ),
+    "short": Figure(
+        "0.5 ms each 40 ms beside a busy one, p50, ms",
+        lambda arm, s: _waited(hostbound.run(hostbound.MIXES["0.5 ms each 40 ms beside busy"], arm, s)),
+    ),
+    "server": Figure(
+        "requests of 1 ms beside training, p50, ms",
+        lambda arm, s: _waited(hostbound.run(hostbound.MIXES["server of 20 x 50 us beside training"], arm, s)),
     ),
     "hosts": Figure(
         "two programs whose hosts take time, card busy",
@@ -86,12 +109,12 @@ CASES: dict[str, Mechanism] = {
     "the token page": Mechanism(Arm(page=False), ("gap", "exclusive")),
     "hand-overs decided ahead": Mechanism(Arm(config="ahead = 0\n"), ("gap", "exclusive", "daemon")),
     "several of them in a row": Mechanism(Arm(config="ahead = 1\n"), ("daemon", "exclusive")),
-    "messages' time that is not charged": Mechanism(Arm(config="hop_most_ms = 0.001\n"), ("error", "spread")),
+    "messages' time that is not charged": Mechanism(Arm(config="hop_most_ms = 0.001\n"), ("error", "spread", "uneven")),
     "quotas that end together go by arrival": Mechanism(Arm(config="alike_ms = 0.001\n"), ("error", "spread")),
-    "resumption before the end of a rest": Mechanism(Arm(config="resume_early_ms = 0.001\n"), ("limit",)),
+    "resumption before the end of a rest": Mechanism(Arm(config="resume_early_ms = 0.001\n"), ("limit", "tight")),
     "preemption": Mechanism(Arm(config="preemption = false\n"), ("due", "latency")),
     "small caps where somebody hurries": Mechanism(
-        Arm(config="cap_prompt_ms = 1\ncap_short_ms = 1\n"), ("latency", "due")
+        Arm(config="cap_prompt_ms = 1\ncap_short_ms = 1\n"), ("latency", "due", "short", "server")
     ),
     "grants beside others": Mechanism(Arm(config="shared = false\n"), ("hosts",)),
 }

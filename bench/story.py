@@ -42,7 +42,8 @@ def turns(path: Path, gpu: int = 0) -> list[Turn]:
             if isinstance(action, ev.Handed):
                 found[action.epoch] = Turn(action.tenant, action.epoch, entry.now_ns)
             elif isinstance(action, ev.Grant | ev.Extend) and action.epoch in found:
-                found[action.epoch].quota_until_ns = entry.now_ns + action.quota_ns
+                if action.quota_ns or isinstance(action, ev.Grant):  # one without is for who drains: its lease alone
+                    found[action.epoch].quota_until_ns = entry.now_ns + action.quota_ns
             elif isinstance(action, ev.Revoke) and action.epoch in found:
                 found[action.epoch].asked_back_ns = entry.now_ns
             elif isinstance(action, ev.Charged) and action.epoch in found:

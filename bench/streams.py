@@ -4,9 +4,9 @@
 
 Kernels of 200 us and one block in eight streams run beside each other on a card, so what is in flight takes an eighth
 of what its kernels take one by one. Beside an always-busy tenant, each with half of the card, such a program gets as
-much done in the time that it holds the card as without the library; on a card that runs one kernel at a time, too. Work
-is kernels that ended, by the device's own timeline; held time is what the daemon charged. Baseline in the same run: the
-program alone, without the library.
+much done in the time that it holds the card as without the library; on a card that runs one kernel at a time, too, and
+where it fills one stream after the other. Work is kernels that ended, by the device's own timeline; held time is what
+the daemon charged. Baseline in the same run: the program alone, without the library.
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ from bench.jitter import Probe
 class Case(NamedTuple):
     streams: int
     overlap: bool
+    filled: bool = False  # one stream after the other
 
 
 CASES = {
     "8 streams that overlap": Case(8, True),
     "8 streams, one kernel at a time": Case(8, False),
     "2 streams that overlap": Case(2, True),
+    "8 streams, filled one by one": Case(8, True, True),
+    "8 streams, filled one by one, one kernel at a time": Case(8, False, True),
 }
 
 
@@ -38,7 +41,7 @@ def measure(case: Case, arm: str, seconds: float) -> dict[str, Any]:
     program = compile_program(ROOT / "bench" / "streams.c", ROOT / "build" / "bench" / "streams")
     with open_bed(arm, sim=f"memory=80GiB,overlap={'on' if case.overlap else 'off'}") as bed:
         bed.tenant("one", 0.5, 1.0)
-        one = bed.spawn("one", [program, str(case.streams)])
+        one = bed.spawn("one", [program, str(case.streams), *(["filled"] if case.filled else [])])
         bed.until_busy("one")
         if arm == GEMINI:
             bed.tenant("busy", 0.5, 1.0)

@@ -45,7 +45,6 @@ from tests.frameworks.environment import python_of
 QUESTION = "What do PyTorch programs get that share a card?"
 PROGRAM = ROOT / "bench" / "torch_programs.py"
 ARMS = (NONE, GEMINI)
-WARM_SECONDS = 240.0  # importing PyTorch on a machine that has other things to do
 SETTLE_SECONDS = 0.5
 PAIRS = 4  # of short stretches alone, on one card and on the other: noise that lasts longer hits both of a pair
 

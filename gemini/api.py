@@ -22,7 +22,8 @@ from typing import Any, NoReturn
 from gemini import pools
 from gemini.cli import keeper, tenancy
 from gemini.cli.comeback import Comeback
-from gemini.cli.node import HOOK, Node, ask, simulation, tenant_path
+from gemini.cli.control import ask, tenant_path
+from gemini.cli.node import HOOK, Node, simulation
 from gemini.cli.problem import Problem as Problem
 from gemini.cli.where import meant
 from gemini.units import BadValue, parse_memory, parse_share, resolve_shares

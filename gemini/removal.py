@@ -18,8 +18,10 @@ from gemini.cdi import FILES
 from gemini.extender.grouplease import GROUP_LEASE
 from gemini.extender.ledger import NODE_LEASE
 from gemini.kube import names
-from gemini.kube.client import Client, Refused, Unanswered, quote
+from gemini.kube.answer import Refused, Unanswered
+from gemini.kube.client import Client
 from gemini.kube.life import gone
+from gemini.kube.paths import quote
 
 WRITERS = ("node", "node-gpushare", "extender", "scheduler")  # components that write what is removed
 NAMED = 8  # holders that a refusal names

@@ -11,10 +11,13 @@ What it makes, all ignored by git, below libhook/:
     lib/sim/libcublas*.so.*     stand-ins for cuBLAS and cuBLASLt, which compute nothing: sim/compute/, sim/cublas*/
     lib/sim/libcudnn.so.9       a stand-in for cuDNN, which refuses all that would launch: sim/compute/, sim/cudnn/
     lib/libgemini_observer.so   reads the simulated device's timeline: sim/observer/
-    lib/gemini-load             the load generator: sim/load.c
+    lib/gemini-load             the load generator: sim/load/
     lib/gemini-probe            what a card's driver does, where Gemini relies on it: probe/
 
 and beside the Python modules that libhook/compiled.py names, what mypyc makes of them.
+
+Objects of the shared libraries and programs lie in build/objects (libhook/objects.py): what did not change is not
+compiled again. `--libraries` makes these alone, without the extension and the Python modules.
 
 `--sanitize address,undefined` or `--sanitize thread` makes the shared libraries and the load generator once more with
 gcc's sanitizers in them, in build/sanitize/NAME (docs/proof.md); `preloaded` says how such a library is preloaded.
@@ -32,19 +35,23 @@ import re
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Sequence
 from pathlib import Path
 
-from libhook import compiled
+from libhook import compiled, objects
+from libhook.objects import Compiler
 
 ROOT = Path(__file__).resolve().parent
 LIB = ROOT / "lib"
-CFLAGS = ["-std=gnu11", "-O2", "-g", "-fPIC", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", f"-I{ROOT.parent}"]
+# Paths in flags begin at the tree, in which the compiler works: in a copy of it the command is the same.
+CFLAGS = ["-std=gnu11", "-O2", "-g", "-fPIC", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", "-I."]
 PYTHON_DIRS = ("core", "carrier", "placement")
 HOOK_DIRS = ("core", "driver", "runtime", "hooks")
 # Both the library and the simulated driver export cu*: each must reach its own functions, whoever else defines them.
 BIND_INSIDE = "-Wl,-Bsymbolic-functions"
-VERSIONS = ("-include", str(ROOT / "driver" / "versions.h"))
-SIM_FLAGS = ("-include", str(ROOT / "driver" / "floor.h"), "-include", str(ROOT / "sim" / "floor.h"))
+VERSIONS = ("-include", "libhook/driver/versions.h")
+HOOK_FLOOR = ("-include", "libhook/driver/floor.h")
+SIM_FLAGS = (*HOOK_FLOOR, "-include", "libhook/sim/floor.h")
 # By their own names: on a new system -lpthread and -ldl name nothing, and an old one then finds neither.
 OLD_LIBRARIES = ("-Wl,--no-as-needed", "-l:libpthread.so.0", "-l:libdl.so.2", "-Wl,--as-needed")
 CUDA_MAJORS = (12, 13)
@@ -58,7 +65,7 @@ PUBLISHED = (
 FLOOR = (2, 28)  # glibc that everything loads on; the preload library alone on older ones (driver/floor.h)
 BUILD_ID = "-Wl,--build-id=sha1"  # libhook/info.py reads it
 # Loads on old C libraries (driver/floor.h), and takes the C library's place for dlsym and dlopen (hooks/dlsym.S).
-HOOK_FLAGS = ("-include", str(ROOT / "driver" / "floor.h"), f"-Wl,--version-script={ROOT / 'hooks' / 'exports.map'}")
+HOOK_FLAGS = (*HOOK_FLOOR, "-Wl,--version-script=libhook/hooks/exports.map")
 SANITIZED = ("-O1", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all", "-Wno-tsan")
 # These run when the sanitizer's own start-up calls dlsym and dlopen, which are ours: before it keeps books of accesses.
 BEFORE_SANITIZERS = ("hooks/entry.c", "hooks/opened.c", "driver/real.c")
@@ -89,19 +96,19 @@ def _compiler() -> list[str]:
     return [os.environ.get("CC", "gcc"), *CFLAGS, *os.environ.get("GEMINI_CFLAGS", "").split()]
 
 
-def link(target: Path, inputs: list[Path], *flags: str, shared: bool = True) -> None:
-    """Compile and link `inputs` into `target`, unless it is newer than every C file and header here."""
+def link(target: Path, inputs: list[Path], *flags: str, shared: bool = True, plain: Sequence[str] = ()) -> None:
+    """Compile and link `inputs` into `target`, as far as something in them changed; `plain` are compiled without the
+    sanitizers among the flags."""
     if not inputs:
         return
-    included = sorted([*ROOT.rglob("*.h"), *ROOT.rglob("*.map")])
-    if _newer(target, [*inputs, *included, Path(__file__)]):
-        return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(target.name + f".{os.getpid()}.tmp")
-    command = [*_compiler(), *(["-shared"] if shared else []), "-o", str(temporary), *map(str, inputs)]
-    print(f"  CC  {target.relative_to(ROOT.parent)}", flush=True)
-    subprocess.run([*command, *flags], check=True)
-    temporary.replace(target)
+    compiling = [flag for flag in flags if not flag.startswith(("-Wl,", "-l", "-L"))]
+    as_asked = Compiler([*_compiler(), *compiling])
+    without = [flag for flag in compiling if flag not in SANITIZED and not flag.startswith("-fsanitize=")]
+    as_plain = Compiler([*_compiler(), *without])
+    compilers = [(as_plain if str(path.relative_to(ROOT)) in plain else as_asked, path) for path in inputs]
+    # The libraries that it is linked with stand behind the objects that need them.
+    command = [*_compiler(), *(["-shared"] if shared else [])]
+    objects.link(target, compilers, command, flags, sorted(ROOT.rglob("*.map")))
 
 
 def build_extension() -> None:
@@ -137,12 +144,15 @@ def build_extension() -> None:
         link(LIB / "libgemini_core.so", sources(*PYTHON_DIRS), "-fvisibility=default", *VERSIONS, "-lpthread")
 
 
+def build_hook(lib: Path = LIB, *more: str) -> None:
+    """The preload library in `lib`, if it is not of the sources as they are."""
+    flags = (*more, *HOOK_FLAGS, BUILD_ID, "-Wl,-z,defs", "-Wl,-z,now", BIND_INSIDE)
+    link(lib / "libgemini_hook.so", sources(*HOOK_DIRS), *flags, plain=BEFORE_SANITIZERS if more else ())
+
+
 def build_libraries(lib: Path = LIB, *more: str) -> None:
-    """The shared libraries and the load generator in `lib`, those that are missing or older than their sources."""
-    hook = sources(*HOOK_DIRS)
-    if more:
-        hook = [_plain_object(lib, path) if str(path.relative_to(ROOT)) in BEFORE_SANITIZERS else path for path in hook]
-    link(lib / "libgemini_hook.so", hook, *more, *HOOK_FLAGS, BUILD_ID, "-Wl,-z,defs", "-Wl,-z,now", BIND_INSIDE)
+    """The shared libraries and programs in `lib`, those that are not of the sources as they are."""
+    build_hook(lib, *more)
     floor = () if more else SIM_FLAGS  # sanitizers are for this machine, and replace functions of their own
     sim = (*more, *floor, "-Wl,-z,defs", BIND_INSIDE, "-ldl", "-lpthread", "-lrt")
     link(lib / "sim" / "libcuda.so.1", sources("sim/model", "sim/driver"), "-Wl,-soname,libcuda.so.1", *sim)
@@ -156,17 +166,8 @@ def build_libraries(lib: Path = LIB, *more: str) -> None:
             link(lib / "sim" / soname, sources(*folders), *front, *sim)
     link(lib / "libgemini_observer.so", sources("sim/model", "sim/observer"), *sim)
     program = more or (*SIM_FLAGS, "-DGEMINI_PROGRAM", "-Wl,--wrap=__libc_start_main", *OLD_LIBRARIES)
-    link(lib / "gemini-load", [ROOT / "sim" / "load.c"], *program, "-ldl", "-lpthread", "-lm", shared=False)
+    link(lib / "gemini-load", sources("sim/load"), *program, "-ldl", "-lpthread", "-lm", shared=False)
     link(lib / "gemini-probe", sources("probe"), *program, "-ldl", "-lpthread", shared=False)
-
-
-def _plain_object(lib: Path, source: Path) -> Path:
-    """The object of one of the library's sources, without sanitizers."""
-    target = lib / "plain" / f"{source.stem}.o"
-    if not _newer(target, [source, *ROOT.rglob("*.h"), Path(__file__)]):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run([*_compiler(), *HOOK_FLAGS[:2], "-c", "-o", str(target), str(source)], check=True)
-    return target
 
 
 def build_sanitized(names: str) -> Path:
@@ -213,12 +214,16 @@ def check_floor(root: Path = ROOT) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m libhook.build", description="Build everything in C.")
     parser.add_argument("--sanitize", metavar="NAMES", help="once more, with these sanitizers, in build/sanitize/NAMES")
-    names = parser.parse_args().sanitize
+    parser.add_argument("--libraries", action="store_true", help="the shared libraries and programs alone")
+    arguments = parser.parse_args()
+    names = arguments.sanitize
     if names is not None and not set(names.split(",")) & set(RUNTIMES):
         parser.error(f"--sanitize {names}: one of {', '.join(RUNTIMES)} must be among them, as in address,undefined")
     try:
         if names:
             build_sanitized(names)
+        elif arguments.libraries:
+            build_libraries()
         else:
             build_all()
     except (subprocess.CalledProcessError, FileNotFoundError) as error:

@@ -19,8 +19,6 @@ from scheduler_backend.page import TokenPage
 
 log = logging.getLogger("gemini.carrier")
 
-CONNECTIONS_MOST: int = lib.CARRIER_OF_ACCOUNT  # of one tenant
-
 
 class Carrier:
     """`on_done` is called in the loop soon after an order was carried out; `take_back` says which."""

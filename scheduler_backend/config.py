@@ -18,68 +18,19 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
-from scheduler_backend import private
-from scheduler_backend.core.policy import MS, ORDERINGS, Policy
+from scheduler_backend import private, readers
+from scheduler_backend.core.policy import MS, Policy
 from scheduler_backend.core.tenant import WHOLE_PPM, InvalidSpec, TenantSpec, share_text, validate
 from scheduler_backend.problem import Problem
 from scheduler_backend.users import Bounds, Users
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGTPE]?)(i?)B?")
-LONGEST_NUMBER = 64  # characters of a share or a size; whoever writes more means none
 SYSTEM_STATE_DIR = Path("/run/gemini")  # the daemon on it is the machine's own, and its shares are everybody's
-LEAST_TRACE_BYTES = 64 << 10  # the opening of a file takes up to 4 KiB, and events are written a hundred at a time
-
-
-def parse_share(value: object, what: str) -> int:
-    """0.3, "0.3" or "30%" as ppm; raises Problem with the value. The range is the tenant's matter."""
-    text = _short(value)
-    try:
-        if isinstance(value, bool) or len(text) > LONGEST_NUMBER:
-            raise InvalidOperation
-        number = Decimal(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-        if not number.is_finite() or abs(number) > 1000:
-            raise InvalidOperation
-    except InvalidOperation:
-        raise Problem(f"{what} {text!r} is no share; write it such as 0.3 or 30%") from None
-    return round(number * WHOLE_PPM)
-
-
-def _short(value: object) -> str:
-    """A value's text without the blanks around it, and no longer than can be told from one that is too long."""
-    text = str(value).strip()
-    return text if len(text) <= LONGEST_NUMBER else f"{text[:LONGEST_NUMBER]}..."
-
-
-def parse_bytes(value: object, what: str) -> int:
-    """4294967296, "4Gi", "4GiB", "4G" or "512Mi" as bytes; raises Problem with the value."""
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63:
-        return value
-    text = _short(value)
-    match = _SIZE.fullmatch(text) if isinstance(value, str) and len(text) <= LONGEST_NUMBER else None
-    if match is None:
-        told = repr(text) if isinstance(value, str) else text
-        raise Problem(f"{what} {told} is no size; write it such as 4GiB, 512Mi or 4G")
-    power = " KMGTPE".index(match[2].upper()) if match[2] else 0
-    size = int(Decimal(match[1]) * (1024 if match[3] else 1000) ** power)
-    if size >= 1 << 63:
-        raise Problem(f"{what} {value!r} is more than any card has; write it such as 4GiB")
-    return size
-
-
-def resolve(request: object, limit: object, name: str) -> tuple[int, int]:
-    """Request and limit in ppm with Kubernetes' defaults: no limit is 1, no request beside a limit equals it."""
-    limit_ppm = parse_share(limit, f"tenant {name}: limit") if limit is not None else WHOLE_PPM
-    if request is not None:
-        return parse_share(request, f"tenant {name}: request"), limit_ppm
-    return (limit_ppm if limit is not None else 0), limit_ppm
 
 
 @dataclass(frozen=True)
@@ -121,108 +72,46 @@ class Settings:
     group: str | None = None  # whose members may use the control socket, besides its owner
 
 
-def _flag(value: object, what: str) -> bool:
-    if isinstance(value, bool):
-        return value
-    raise Problem(f"{what} {value!r} is neither true nor false; write one of them")
-
-
-def _milliseconds(value: object, what: str) -> int:
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 3_600_000:
-        return round(value * MS)
-    raise Problem(f"{what} {value!r} is no time; give milliseconds above 0, such as 10")
-
-
-def _count(value: object, what: str) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 1000:
-        return value
-    raise Problem(f"{what} {value!r} is no count; give a whole number from 0 to 1000")
-
-
-def _trace_bytes(value: object, what: str) -> int:
-    size = parse_bytes(value, what)
-    if size < LEAST_TRACE_BYTES:
-        raise Problem(f"{what} {value!r} is too little for a trace; give 64KiB or more, or trace = false")
-    return size
-
-
-def _ordering(value: object, what: str) -> str:
-    if isinstance(value, str) and value in ORDERINGS:
-        return value
-    raise Problem(f"{what} {value!r} is unknown; there are {', '.join(ORDERINGS)}")
-
-
-def _port(value: object, what: str) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 65535:
-        return value
-    raise Problem(f"{what} {value!r} is no port; give a number from 1 to 65535, or 0 for any free one")
-
-
-def _seconds(value: object, what: str) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
-        return float(value)
-    raise Problem(f"{what} {value!r} is no time; give seconds, 0 or more")
-
-
-def _level(value: object, what: str) -> str:
-    if isinstance(value, str) and value in ("error", "warning", "info", "debug"):
-        return value
-    raise Problem(f"{what} {value!r} is unknown; there are error, warning, info, debug")
-
-
-def _text(value: object, what: str) -> str:
-    if isinstance(value, str):
-        return value
-    raise Problem(f"{what} {value!r} is no text; write it in quotes")
-
-
-def _path(value: object, what: str) -> Path:
-    if isinstance(value, str | Path) and str(value):
-        return Path(value).absolute()
-    raise Problem(f"{what} {value!r} is no path; give one")
-
-
-Reader = Callable[[object, str], Any]
 # Options of the daemon: name in the file (and, with dashes, on the command line) -> (reader, what it does).
-DAEMON: dict[str, tuple[Reader, str]] = {
-    "metrics_port": (_port, "also serve /metrics /healthz /readyz on this port, over HTTP (0: any free port)"),
-    "metrics_host": (_text, "address of metrics_port (127.0.0.1); 0.0.0.0 lets other machines read"),
-    "wait": (_flag, "wait until a daemon on the same state directory ends, and take over from it"),
-    "ready_file": (_path, "make this file once the daemon serves, or waits to"),
-    "sim": (_text, "simulated GPUs, such as gpus=2,memory=80GiB; empty: one"),
-    "idle_exit_seconds": (_seconds, "end so many seconds after the last tenant"),
-    "trace": (_flag, "record events and actions in trace.jsonl"),
-    "trace_bytes": (_trace_bytes, "trace.jsonl of this size goes on in a new part, 64KiB at least"),
-    "log": (_level, "error, warning, info or debug"),
-    "group": (_text, "group whose members may use the daemon, each user for tenants of his own"),
+DAEMON: dict[str, tuple[readers.Reader, str]] = {
+    "metrics_port": (readers.port, "also serve /metrics /healthz /readyz on this port, over HTTP (0: any free port)"),
+    "metrics_host": (readers.text, "address of metrics_port (127.0.0.1); 0.0.0.0 lets other machines read"),
+    "wait": (readers.flag, "wait until a daemon on the same state directory ends, and take over from it"),
+    "ready_file": (readers.path, "make this file once the daemon serves, or waits to"),
+    "sim": (readers.text, "simulated GPUs, such as gpus=2,memory=80GiB; empty: one"),
+    "idle_exit_seconds": (readers.seconds, "end so many seconds after the last tenant"),
+    "trace": (readers.flag, "record events and actions in trace.jsonl"),
+    "trace_bytes": (readers.trace_bytes, "trace.jsonl of this size goes on in a new part, 64KiB at least"),
+    "log": (readers.level, "error, warning, info or debug"),
+    "group": (readers.text, "group whose members may use the daemon, each user for tenants of his own"),
     "cdi_dir": (
-        _path,
+        readers.path,
         "folder of the shares' CDI specs; on /run/gemini /var/run/cdi, else STATE_DIR/cdi",
     ),
 }
-_POLICY_READERS: dict[str, Reader] = {
-    "ordering": _ordering,
-    "preemption": _flag,
-    "shared": _flag,
-    "shared_limits": _flag,
-    "extend_silent": _count,
-    "ahead": _count,
+_POLICY_READERS: dict[str, readers.Reader] = {
+    "ordering": readers.ordering,
+    "preemption": readers.flag,
+    "shared": readers.flag,
+    "shared_limits": readers.flag,
+    "extend_silent": readers.count,
+    "ahead": readers.count,
 }
 # Options of the policy: name in the file -> (field of Policy, reader).
-POLICY: dict[str, tuple[str, Reader]] = {
+POLICY: dict[str, tuple[str, readers.Reader]] = {
     (name.removesuffix("_ns") + "_ms" if name.endswith("_ns") else name): (
         name,
-        _milliseconds if name.endswith("_ns") else _POLICY_READERS[name],
+        readers.milliseconds if name.endswith("_ns") else _POLICY_READERS[name],
     )
     for name in Policy._fields
 }
 MOST_BYTES = 1 << 20  # of a file: thousands of tenants; /dev/zero has no end
-_USER_KEYS: dict[str, Callable[[object, str], Any]] = {  # of [users.NAME], and how each is read
-    "request": lambda value, where: _share(value, where),
-    "limit": lambda value, where: _share(value, where),
-    "memory": lambda value, where: parse_bytes(value, where),
-    "tenants": lambda value, where: _count(value, where),
-    "latency": lambda value, where: _flag(value, where),
+_USER_KEYS: dict[str, readers.Reader] = {  # of [users.NAME], and how each is read
+    "request": readers.share,
+    "limit": readers.share,
+    "memory": readers.parse_bytes,
+    "tenants": readers.count,
+    "latency": readers.flag,
 }
 _TENANT_KEYS = ("request", "limit", "memory", "class", "gpus")
 
@@ -272,22 +161,12 @@ def read_settings(args: argparse.Namespace) -> Settings:
     for name in DAEMON:
         given = getattr(args, name, None)
         if given is not None:
-            values[name] = DAEMON[name][0](_number(given), "--" + name.removesuffix("_seconds").replace("_", "-"))
+            option = "--" + name.removesuffix("_seconds").replace("_", "-")
+            values[name] = DAEMON[name][0](readers.number(given), option)
     if (sim := values.get("sim", os.environ.get("GEMINI_SIM") or None)) is not None:
         values["sim"] = sim or os.environ.get("GEMINI_SIM") or "gpus=1"
     state_dir = (args.state_dir or default_state_dir()).absolute()
     return Settings(state_dir=state_dir, config=args.config, policy=policy, tenants=tenants, **values)
-
-
-def _number(value: object) -> object:
-    """A number written on the command line, as TOML would give it."""
-    if isinstance(value, str):
-        for kind in (int, float):
-            try:
-                return kind(value)
-            except ValueError:
-                continue
-    return value
 
 
 def read_file(path: Path) -> tuple[dict[str, Any], Policy, tuple[TenantSettings, ...]]:
@@ -356,8 +235,8 @@ def _tenants(raw: object, where: str) -> tuple[TenantSettings, ...]:
         gpus = tuple(given) if isinstance(given, list) else (given,)
         if not all(type(gpu) in (int, str) for gpu in gpus) or len({str(gpu) for gpu in gpus}) < len(gpus):
             raise Problem(f"{where}.{name}.gpus {given!r} is no list of GPUs, each once; give indices or UUIDs, as [0]")
-        request, limit = resolve(entry.get("request"), entry.get("limit"), name)
-        memory = parse_bytes(entry.get("memory", 0), f"{where}.{name}.memory")
+        request, limit = readers.resolve(entry.get("request"), entry.get("limit"), name)
+        memory = readers.parse_bytes(entry.get("memory", 0), f"{where}.{name}.memory")
         try:
             validate(TenantSpec(name, request, limit, memory), 1)
         except InvalidSpec as error:
@@ -365,13 +244,6 @@ def _tenants(raw: object, where: str) -> tuple[TenantSettings, ...]:
         found.append(TenantSettings(name, request, limit, memory, service == "latency", gpus))
     _check_sums(found, where)
     return tuple(found)
-
-
-def _share(value: object, what: str) -> int:
-    ppm = parse_share(value, what)
-    if not 0 <= ppm <= WHOLE_PPM:
-        raise Problem(f"{what} {value!r} is not within 0..1; write it such as 0.3 or 30%")
-    return ppm
 
 
 def _users(raw: object, where: str) -> Users:

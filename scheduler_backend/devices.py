@@ -45,12 +45,6 @@ def uuid_bytes(text: str) -> bytes:
     return bytes.fromhex("".join(match.groups()))
 
 
-def uuid_text(raw: bytes) -> str:
-    """ "GPU-..." of sixteen bytes."""
-    digits = raw.hex()
-    return f"GPU-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
-
-
 def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 

@@ -1,4 +1,4 @@
-"""Which tenants there are, who asked for them, and what of it is kept over a restart.
+"""Which tenants there are, and who asked for them. What of it is kept over a restart is keeper.py's.
 
 A tenant lives as long as somebody wants it: a line of the config file, a registration without a pid (until it is
 deleted), or processes that registered it for their lifetime (`gemini run`): two of one name and equal spec share it,
@@ -9,86 +9,34 @@ named shares: a Publisher makes them known outside.
 from __future__ import annotations
 
 import logging
-import os
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from scheduler_backend import descriptors, devices
 from scheduler_backend.bounds import MOST_REGISTRANTS, MOST_REGISTRATIONS, USERS_PART
-from scheduler_backend.config import TenantSettings, parse_bytes, resolve
-from scheduler_backend.core.tenant import InvalidSpec, TenantSpec, share_text, validate, validate_sum
-from scheduler_backend.endpoint import Endpoint
+from scheduler_backend.config import TenantSettings
+from scheduler_backend.core.tenant import InvalidSpec, TenantSpec, validate, validate_sum
+from scheduler_backend.debts import Debts, Owing
+from scheduler_backend.keeper import Keeper, Registration
 from scheduler_backend.peers import Peer
-from scheduler_backend.persist import EPOCH_BLOCK, Saved, StateDir, clients_text
+from scheduler_backend.persist import Saved, StateDir
 from scheduler_backend.problem import Problem
 from scheduler_backend.publisher import Publisher, Share
 from scheduler_backend.server import Server
 from scheduler_backend.subids import person
-from scheduler_backend.users import Forbidden, Users, size_text, user_name
+from scheduler_backend.tenant_body import is_share, read_change, read_tenant, told
+from scheduler_backend.users import Forbidden, Users, is_administrator, size_text, user_name
 
 log = logging.getLogger("gemini.registry")
-
-_KEYS = {"name", "request", "limit", "memory_bytes", "latency", "gpus", "pid", "class", "share"}
-
-
-def _told(spec: TenantSpec, field_name: str) -> str:
-    """A field of a promise as a person writes it."""
-    value = getattr(spec, field_name)
-    if field_name.endswith("_ppm"):
-        return f"{field_name.removesuffix('_ppm')} {share_text(value)}"
-    if field_name == "latency":
-        return "class latency" if value else "class batch"
-    return f"{field_name} {value}"
-
-
-def is_administrator(uid: int | None) -> bool:
-    """May this user do everything? None: it is no user's word but our own."""
-    return uid in (None, 0, os.geteuid())
-
-
-def _kept(endpoint: Endpoint) -> str:
-    """A tenant's clients as state.json has them, made anew where one came or went."""
-    if not endpoint.kept:
-        endpoint.kept = clients_text(
-            [
-                (
-                    client.tenant,
-                    client.nonce,
-                    client.peer.pid if client.peer else 0,
-                    client.peer.start_time if client.peer else 0,
-                )
-                for client in endpoint.by_nonce.values()
-            ]
-        )
-    return endpoint.kept
 
 
 class Conflict(Problem):
     """It clashes with what is promised already."""
 
 
-class Owing(Problem):
-    """A user's tenants that have ended had more than was theirs by then."""
-
-    def __init__(self, text: str, seconds: float) -> None:
-        super().__init__(text)
-        self.seconds = seconds
-
-
 class Unknown(Problem):
     """There is no such tenant."""
-
-
-@dataclass
-class Registration:
-    """Why a tenant is there."""
-
-    lasting: bool = False  # until it is deleted, or gone from the config file
-    configured: bool = False
-    share: bool = False  # lasting, and made known by its name
-    peers: dict[int, Peer] = field(default_factory=dict)  # processes that registered it for their lifetime
 
 
 class Registry:
@@ -100,13 +48,13 @@ class Registry:
         self.server = server
         self.state_dir = state_dir
         self.registrations: dict[str, Registration] = {}
-        self._reserved_epoch = reserved_epoch
+        self._keeper = Keeper(server, state_dir, reserved_epoch, self.registrations)
         self.publisher = publisher
         self.users = Users()
         self._loading = False
         self._ending = False  # somebody's process has ended, which a restart would see for itself
         self._known: list[tuple[str, int, int, int]] = []  # clients of before a restart, until the config is applied
-        self._paid_ns: dict[int, int] = {}  # user -> when what his tenants that have ended had too early is paid for
+        self._debts = Debts()
         self._published: list[Share] | None = None  # before the first word nothing is known of what is out there
         server.outside.registrants = self._registrants
 
@@ -117,24 +65,19 @@ class Registry:
         A tenant that somebody registers for the lifetime of a process is of that user, and of nobody else's; one that
         is registered for good is for whoever is given its folder. With `share` it is for good, and a named share.
         """
-        for key in body:
-            if key not in _KEYS:
-                raise Problem(f"{key!r} is unknown; a tenant has {', '.join(sorted(_KEYS))}")
-        share = body.get("share", False)
-        if not isinstance(share, bool) or (share and "pid" in body):
-            raise Problem(f"share {share!r} is not true or false, or stands beside a pid; a share lasts until removed")
+        share = is_share(body)
         if ("pid" not in body or not peer_pid) and not is_administrator(peer_uid):
             if "pid" in body:  # it would have no end either
                 raise Forbidden("the daemon does not see your processes; start it where it does (its pid namespace)")
             raise Forbidden("shares that stay are the administrator's to make; gemini run makes one for a command")
-        spec = self._spec(body)
+        spec = read_tenant(body, self.server.gpus)
         existing = self.server.node.tenants.get(spec.name)
         if existing is not None:
             self._check_owner(spec.name, peer_uid, "choose another name")
         if existing is not None and existing != spec:
             differs = next(name for name in spec._fields if getattr(spec, name) != getattr(existing, name))
             raise Conflict(
-                f"tenant {spec.name} exists with {_told(existing, differs)}, not {_told(spec, differs)}; "
+                f"tenant {spec.name} exists with {told(existing, differs)}, not {told(spec, differs)}; "
                 f"choose another name, or change it with gemini set"
             )
         owner = peer_uid if "pid" in body else None
@@ -172,24 +115,7 @@ class Registry:
         keeps what it has, and gets no more. Raises Unknown, Conflict, Forbidden, Problem."""
         old = self._existing(name)
         self._check_owner(name, peer_uid, "gemini ps shows yours")
-        fields = dict(body)
-        holding = fields.pop("holding", False)
-        if not isinstance(holding, bool):
-            raise Problem(f"holding {holding!r} is not true or false; true: no less memory than is in use")
-        body = fields
-        for key in body:
-            if key not in ("request", "limit", "memory_bytes", "latency", "class"):
-                raise Problem(f"{key!r} cannot be changed; a tenant's request, limit, memory_bytes and latency can")
-        merged: dict[str, Any] = {
-            "name": name,
-            "request": body.get("request", old.request_ppm / 1e6),
-            "limit": body.get("limit", old.limit_ppm / 1e6),
-            "memory_bytes": body.get("memory_bytes", old.memory_bytes),
-            "latency": body.get("latency", old.latency),
-        }
-        if "class" in body:
-            merged["class"] = body["class"]
-        spec = self._spec(merged)._replace(gpus=old.gpus)
+        spec, holding = read_change(old, body, self.server.gpus)
         if not is_administrator(peer_uid):  # who may give more than is bounded, as he may change the bounds
             self._check_bounds(spec, self.server.endpoints[name].owner)
         self._check_sum(spec)
@@ -303,48 +229,27 @@ class Registry:
         return [client[1:] for client in self._known if client[0] == name]
 
     def save(self) -> None:
-        """Write state.json; where it cannot be, nothing counts as reserved by it."""
+        """Write state.json; where it cannot be, nothing counts as reserved by it. Tell of the shares there are."""
         if self._loading:
             return
         if self._ending:
             self.server.change_soon()
             return
-        epoch, reserved = self.server.node.epochs.last, self._reserved_epoch
-        if epoch + EPOCH_BLOCK // 2 > reserved:
-            reserved = epoch + EPOCH_BLOCK
-        clients = [_kept(endpoint) for endpoint in self.server.endpoints.values()]
-        pids = {
-            name: {pid: peer.start_time for pid, peer in registration.peers.items()}
-            for name, registration in self.registrations.items()
-            if registration.peers and not registration.lasting
-        }
-        tenants = [
-            spec
-            for name, spec in self.server.node.tenants.items()
-            if name in self.registrations and (self.registrations[name].lasting or self.registrations[name].peers)
-        ]
-        owners = {name: one.owner for name, one in self.server.endpoints.items() if one.owner is not None}
-        shares = [name for name, registration in self.registrations.items() if registration.share]
-        saved = Saved(reserved, self.server.incarnation, tenants, pids, [], owners, shares)
-        if self.state_dir.save(saved, clients):
-            self._reserved_epoch = reserved
-        self._publish()
-
-    def let_go(self) -> None:
-        """The daemon leaves for want of tenants: the cards are whoever's that comes, and no longer a past of ours."""
-        self.state_dir.cards = []
-        self.save()
-
-    def _publish(self) -> None:
-        """Tell the publisher of the shares there are, if they are others than it knows of."""
+        self._keeper.write()
         named = {
             name: "config" if registration.configured else "added"
             for name, registration in self.registrations.items()
             if registration.configured or registration.share
         }
         self.server.shares = named
+        shares = self._shares(named)
+        if self.publisher is not None and shares != self._published:
+            self._published = shares
+            self.publisher.publish(shares)
+
+    def _shares(self, named: Collection[str]) -> list[Share]:
         count = len(self.server.gpus)
-        shares = [
+        return [
             Share(
                 spec,
                 self.server.endpoints[name].folder,
@@ -354,13 +259,15 @@ class Registry:
             for name, spec in self.server.node.tenants.items()
             if name in named
         ]
-        if self.publisher is not None and shares != self._published:
-            self._published = shares
-            self.publisher.publish(shares)
+
+    def let_go(self) -> None:
+        """The daemon leaves for want of tenants: the cards are whoever's that comes, and no longer a past of ours."""
+        self.state_dir.cards = []
+        self.save()
 
     def keep_ahead(self) -> None:
         """Reserve more epochs before they run out, again where the last try failed; called now and then."""
-        if self.server.node.epochs.last + EPOCH_BLOCK // 2 > self._reserved_epoch:
+        if self._keeper.runs_short():
             self.save()
 
     # --- users ------------------------------------------------------------------------------------------------------
@@ -383,33 +290,23 @@ class Registry:
         self.users.check(owner, spec, others, [gpu.memory_bytes for gpu in self.server.gpus])
 
     def _check_paid(self, owner: int | None) -> None:
-        """Raise Owing where this user has to wait. What a tenant had before it was its is paid back by waiting; one
-        that ended instead and came anew would never do so."""
-        if owner in (None, 0, os.geteuid()):
+        """Raise Owing where this user has to wait."""
+        if owner is None or is_administrator(owner):
             return
-        left_ns = self._paid_ns.get(person(owner), 0) - time.monotonic_ns()
-        if left_ns > 0:
+        left_s = self._debts.left_ns(person(owner), time.monotonic_ns()) / 1e9
+        if left_s > 0:
             raise Owing(
                 f"tenants of user {user_name(owner)} that have ended had more of a GPU than was theirs by then; "
-                f"ask again in {left_ns / 1e9:.1f} s",
-                left_ns / 1e9,
+                f"ask again in {left_s:.1f} s",
+                left_s,
             )
-
-    def _keep_debt(self, name: str) -> None:
-        """This tenant ends; what it owes is its user's."""
-        owner = self.server.endpoints[name].person
-        if owner in (None, 0, os.geteuid()):
-            return
-        now_ns = time.monotonic_ns()
-        self._paid_ns = {user: at_ns for user, at_ns in self._paid_ns.items() if at_ns > now_ns}
-        self._paid_ns[owner] = max(self._paid_ns.get(owner, 0), now_ns + self.server.debt_ns(name))
 
     def _check_registrants(self, name: str, registered: int, owner: int | None) -> None:
         """Raise Conflict where there is no room for one more process that registers this tenant: each costs a
         descriptor as long as it lives, and its end a look at all."""
         if registered >= MOST_REGISTRANTS:
             raise Conflict(f"tenant {name} has {MOST_REGISTRANTS} of its processes already; choose another name")
-        if owner in (None, 0, os.geteuid()):
+        if owner is None or is_administrator(owner):
             return
         whose = person(owner)
         theirs = sum(
@@ -428,28 +325,6 @@ class Registry:
 
     def _find(self, wanted: object) -> int:
         return devices.find(self.server.gpus, wanted)
-
-    def _spec(self, body: Mapping[str, Any]) -> TenantSpec:
-        name = body.get("name")
-        if not isinstance(name, str):
-            raise Problem(f'name {name!r} is no name; give one such as "train"')
-        service = body.get("class", "latency" if body.get("latency") else "batch")
-        if service not in ("latency", "batch"):
-            raise Problem(f"class {service!r} is unknown; there are latency, batch")
-        gpus = body.get("gpus") or []
-        if not isinstance(gpus, list):
-            raise Problem(f"gpus {gpus!r} is no list; give indices or UUIDs such as [0]")
-        if len(gpus) > len(self.server.gpus):  # before each is sought
-            raise Problem(f"gpus has {len(gpus)} entries; this node has {len(self.server.gpus)} GPUs")
-        request_ppm, limit_ppm = resolve(body.get("request"), body.get("limit"), name)
-        memory = parse_bytes(body.get("memory_bytes") or 0, "memory_bytes")
-        settings = TenantSettings(name, request_ppm, limit_ppm, memory, service == "latency", tuple(gpus))
-        try:
-            spec = settings.spec(self._find, len(self.server.gpus))
-            validate(spec, len(self.server.gpus))
-        except InvalidSpec as error:
-            raise Problem(str(error)) from None
-        return spec
 
     def _check_sum(self, spec: TenantSpec) -> None:
         others = [other for other in self.server.node.tenants.values() if other.name != spec.name]
@@ -515,6 +390,8 @@ class Registry:
     def _remove(self, name: str) -> None:
         for peer in self.registrations.pop(name).peers.values():
             peer.close()
-        self._keep_debt(name)
+        owner = self.server.endpoints[name].person
+        if owner is not None and not is_administrator(owner):
+            self._debts.add(owner, self.server.debt_ns(name), time.monotonic_ns())
         self.server.stop_tenant(name)
         self.save()

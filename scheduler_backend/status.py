@@ -23,12 +23,13 @@ from libhook.core import lib
 from scheduler_backend import bounds, metrics
 from scheduler_backend.allowance import Allowances
 from scheduler_backend.core.seat import State
+from scheduler_backend.debts import Owing
 from scheduler_backend.problem import Problem
-from scheduler_backend.registry import Conflict, Owing, Registry, Unknown, is_administrator
+from scheduler_backend.registry import Conflict, Registry, Unknown
 from scheduler_backend.server import Server
 from scheduler_backend.subids import person
 from scheduler_backend.tally import Series
-from scheduler_backend.users import Forbidden, user_name
+from scheduler_backend.users import Forbidden, is_administrator, user_name
 
 OWES_SECONDS = 8.0  # what is paid for by then is waited for here; more than a command would wait for an answer is told
 ABSENCE_SECONDS = 0.25  # after which it is seen that one who waits for his turn has left

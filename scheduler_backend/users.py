@@ -44,6 +44,11 @@ class Bounds(NamedTuple):
     latency: bool = True  # tenants of this class
 
 
+def is_administrator(uid: int | None) -> bool:
+    """May this user do everything? None: it is no user's word but our own."""
+    return uid in (None, 0, os.geteuid())
+
+
 def user_name(uid: int) -> str:
     """The user's name; the number where it has none."""
     try:

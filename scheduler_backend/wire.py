@@ -15,7 +15,6 @@ from scheduler_backend.core import events as ev
 
 ffi, lib = core.ffi, core.lib
 MAX_SIZE: int = lib.WIRE_MAX_SIZE
-MAX_DEVICES: int = lib.WIRE_MAX_DEVICES
 HELLO: int = lib.WIRE_HELLO
 STATS: int = lib.WIRE_STATS
 _ERROR_TEXT = 159  # bytes of wire_error.text, less its NUL

@@ -26,10 +26,11 @@ from aiohttp import web
 
 from gemini import heap, serving
 from gemini.extender.app import App
+from gemini.extender.kinds import DEVICE, KINDS, NODE, POD
 from gemini.extender.service import Service
-from gemini.extender.state import DEVICE, KINDS, NODE, POD, Cluster
+from gemini.extender.state import Cluster
 from gemini.kube import names
-from gemini.kube.client import Refused
+from gemini.kube.answer import Refused
 from gemini.kube.device import write_device
 from gemini.placement.model import Device, Node
 from gemini.placement.policies import POLICIES

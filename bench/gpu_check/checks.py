@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 import platform
 import re
@@ -27,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ARMS = (GEMINI, NATIVE, MPS)
 GIB = 1 << 30
 KERNEL_US = 100
+COMPILE = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}  # one small function: starting others takes longer than it
 
 
 def identify(context: Context) -> None:
@@ -279,18 +281,22 @@ def beside_a_busy_one(
         return reports([play])[0]
 
 
+def by_itself(work: str, seconds: float) -> dict[str, Any]:
+    """The report of a PyTorch program that has the card for itself, without the library."""
+    with Stage(NATIVE, None) as stage:
+        play = stage.torch("alone", work, "--seconds", seconds)
+        stage.finish(60)
+        return reports([play])[0]
+
+
 def together(context: Context, programs: Sequence[tuple[str, float, str]], seconds: float) -> None:
     """PyTorch programs side by side under each arm: rate of each as part of its rate alone."""
     alone: dict[str, float] = {}
     alone_latency: dict[str, Any] = {}
-    for name, _request, work in programs:
-        if work not in alone:
-            with Stage(NATIVE, None) as stage:
-                play = stage.torch(name, work, "--seconds", 4 * context.scale)
-                stage.finish(60)
-                report = reports([play])[0]
-            alone[work] = rate(report, report["marks"][0], report["marks"][-1])
-            alone_latency[work] = report.get("latency_ms")
+    for work in {work: None for *_, work in programs}:
+        report = context.once(work, functools.partial(by_itself, work, 4 * context.scale))
+        alone[work] = rate(report, report["marks"][0], report["marks"][-1])
+        alone_latency[work] = report.get("latency_ms")
     context.figures["alone"] = {"rate": alone, "latency_ms": alone_latency}
     for arm in ARMS:
         try:
@@ -329,13 +335,13 @@ def together(context: Context, programs: Sequence[tuple[str, float, str]], secon
 def training(context: Context) -> None:
     """Two PyTorch training loops at 0.7 and 0.3."""
     if torch_there(context):
-        together(context, [("p", 0.7, "train"), ("q", 0.3, "train")], 10)
+        together(context, [("p", 0.7, "train"), ("q", 0.3, "train")], 7)
 
 
 def training_inference(context: Context) -> None:
     """PyTorch training at 0.6 beside inference at 0.4."""
     if torch_there(context):
-        together(context, [("t", 0.6, "train"), ("i", 0.4, "infer")], 7)
+        together(context, [("t", 0.6, "train"), ("i", 0.4, "infer")], 6)
 
 
 def alone(context: Context) -> None:
@@ -345,7 +351,7 @@ def alone(context: Context) -> None:
             "2 us kernels, launch-bound",
             lambda stage: stage.spawn(
                 "alone",
-                [ROOT / "libhook/lib/gemini-load", "--kernel-us=2", f"--seconds={2.5 * context.scale}",
+                [ROOT / "libhook/lib/gemini-load", "--kernel-us=2", f"--seconds={1.5 * context.scale}",
                  f"--json={stage.folder / f'{len(stage.plays)}.json'}"],
                 report=stage.folder / f"{len(stage.plays)}.json",
             ),
@@ -361,7 +367,7 @@ def alone(context: Context) -> None:
                 lambda stage: stage.torch("alone", "train", "--seconds", 4 * context.scale),
                 lambda report: rate(report, report["marks"][0], report["marks"][-1]),
                 0.5,
-                2,
+                1,
             )
         )
     for label, start, figure, allowed, turns in kinds:
@@ -435,5 +441,5 @@ def compiled(context: Context) -> None:
     if not torch_there(context):
         return
     otherwise = ": torch.compile did not work under the gate (is there a C compiler?)"
-    report = beside_a_busy_one(None, "c", lambda stage: stage.torch("c", "compile"), 100, otherwise)
+    report = beside_a_busy_one(None, "c", lambda stage: stage.torch("c", "compile", **COMPILE), 100, otherwise)
     context.finding(report["same"], f"torch.compile in {report['compile_seconds']:.0f} s, the same result")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import json
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+DOING = "doing"  # folder for what is not done yet
 
 
 @dataclass
@@ -26,6 +31,16 @@ class Context:
 
     def skip(self, text: str) -> None:
         self.findings.append({"verdict": "SKIP", "text": text, "figure": None})
+
+    def once(self, name: str, measure: Callable[[], Any]) -> Any:
+        """What `measure` answers as JSON; where a check of this run has asked for it before, what it got."""
+        path = self.out / DOING / f"once-{name}.json"
+        with contextlib.suppress(OSError, ValueError):
+            return json.loads(path.read_text())
+        answer = measure()
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(answer))
+        return answer
 
 
 def torch_there(context: Context) -> bool:

@@ -22,9 +22,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from bench.gpu_check.context import DOING
 from bench.report import commit, machine
 
-DOING = "doing"  # folder for what is not done yet
 END_SECONDS = 30.0  # how long to wait for what was killed
 
 
@@ -136,6 +136,7 @@ def begun(args: argparse.Namespace, head: dict[str, Any]) -> dict[str, Any]:
         if same and not found["whole"] and not args.fresh:
             return found
     (args.out / "log.txt").unlink(missing_ok=True)
+    shutil.rmtree(args.out / DOING, ignore_errors=True)
     return {**head, "whole": False, "checks": []}
 
 

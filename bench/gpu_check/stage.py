@@ -19,8 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gemini.cli.node import LOAD, Node, ask, start_daemon, tenant_environment
+from gemini.cli.control import ask
+from gemini.cli.node import LOAD, Node, tenant_environment
 from gemini.cli.problem import Problem
+from gemini.cli.starting import start_daemon
 
 ROOT = Path(__file__).resolve().parents[2]
 GEMINI, NATIVE, MPS = "gemini", "native", "mps"

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from gemini.cli.node import NoDaemon, Node, ask, ensure_daemon
+from gemini.cli.control import NoDaemon, ask
+from gemini.cli.node import Node
 from gemini.cli.problem import Problem
+from gemini.cli.starting import ensure_daemon
 from gemini.units import PPM, format_share, format_size
 
 TRIES = 3

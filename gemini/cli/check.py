@@ -19,10 +19,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gemini.cli import assumptions, nvml
-from gemini.cli.node import HOOK, SIM, Node, answers, ask, outside, sim_front, simulated_cards
+from gemini.cli.control import answers, ask
+from gemini.cli.node import HOOK, SIM, Node, outside, sim_front
 from gemini.cli.options import add_node, node_of
 from gemini.cli.preload import problem_of
 from gemini.cli.problem import Problem, cause_of
+from gemini.cli.starting import simulated_cards
 from gemini.cli.status import name_of
 from gemini.units import format_size
 from libhook import info

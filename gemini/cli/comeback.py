@@ -16,8 +16,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gemini.cli.node import Node, ask, register
+from gemini.cli.control import ask
+from gemini.cli.node import Node
 from gemini.cli.problem import Problem
+from gemini.cli.starting import register
 
 LOOK_SECONDS = 0.25  # between two looks whether a daemon that is somebody else's matter answers again
 SHORT_LIFE_SECONDS = 2.0  # a daemon that lived less is not started anew at once

@@ -21,9 +21,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gemini.cli.node import LOAD, Node, ask, ensure_daemon, need_driver, simulation, start_daemon
+from gemini.cli.control import ask
+from gemini.cli.node import LOAD, Node, simulation
 from gemini.cli.options import add_node
 from gemini.cli.problem import Problem
+from gemini.cli.starting import ensure_daemon, need_driver, start_daemon
 from gemini.cli.status import name_of
 from gemini.units import entitled, parse_share, resolve_shares
 

@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from gemini.cli import detached
-from gemini.cli.node import NoDaemon, Node, ask
+from gemini.cli.control import NoDaemon, ask
+from gemini.cli.node import Node
 from gemini.cli.options import add_node, node_of
 from gemini.cli.problem import Problem
 from scheduler_backend.config import SYSTEM_STATE_DIR

@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from gemini.cli.comeback import Comeback
-from gemini.cli.node import Node, ask, outside, register, tenant_path
+from gemini.cli.control import ask, tenant_path
+from gemini.cli.node import Node, outside
 from gemini.cli.problem import Problem
+from gemini.cli.starting import register
 
 START_SECONDS = 20.0
 MARK = "GEMINI_SOCKET"

@@ -106,7 +106,8 @@ def _check(args: argparse.Namespace) -> int:
 def _defrag(args: argparse.Namespace) -> int:
     from gemini.cli import kubectl_defrag
     from gemini.extender import defrag
-    from gemini.extender.state import KINDS, POD, Cluster
+    from gemini.extender.kinds import KINDS, POD
+    from gemini.extender.state import Cluster
 
     async def work(client: Any) -> int:
         cluster, pods = Cluster(types=_types(args)), {}
@@ -163,7 +164,8 @@ def _config(args: argparse.Namespace) -> str:
 
 
 async def _with_client(args: argparse.Namespace, work: Callable[[Any], Awaitable[Any]]) -> Any:
-    from gemini.kube.client import ApiFault, Client, Refused
+    from gemini.kube.answer import ApiFault, Refused
+    from gemini.kube.client import Client
 
     config = _config(args)
     try:
@@ -182,7 +184,7 @@ async def _with_client(args: argparse.Namespace, work: Callable[[Any], Awaitable
 
 async def _read(args: argparse.Namespace, cluster: Any) -> list[dict[str, Any]]:
     """Fills the cluster; the events that say of a share that it is not enforced."""
-    from gemini.extender.state import BUDGET, KINDS
+    from gemini.extender.kinds import BUDGET, KINDS
 
     async def read(client: Any) -> Any:
         for kind in KINDS:
@@ -198,8 +200,8 @@ async def _read(args: argparse.Namespace, cluster: Any) -> list[dict[str, Any]]:
 
 async def _listed(client: Any, kind: str) -> list[dict[str, Any]]:
     """All objects of a kind; none where the API server does not know it. Raises Problem where it knows no Devices."""
-    from gemini.extender.state import DEVICE, RESIZE
-    from gemini.kube.client import Refused
+    from gemini.extender.kinds import DEVICE, RESIZE
+    from gemini.kube.answer import Refused
 
     try:
         listed: list[dict[str, Any]] = (await client.all_of(kind))[0]

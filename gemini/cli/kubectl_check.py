@@ -12,7 +12,8 @@ from typing import Any
 from gemini.cli.check import FAIL, OK, WARN, Line
 from gemini.extender.podview import speaks
 from gemini.kube import names
-from gemini.kube.client import Client, Refused
+from gemini.kube.answer import Refused
+from gemini.kube.client import Client
 
 Object = dict[str, Any]
 ENFORCE = "pod-security.kubernetes.io/enforce"

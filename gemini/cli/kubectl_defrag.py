@@ -12,7 +12,9 @@ from typing import Any
 
 from gemini.extender.defrag import Freed, Plan
 from gemini.extender.podview import PodView
-from gemini.kube.client import Client, Refused, quote
+from gemini.kube.answer import Refused
+from gemini.kube.client import Client
+from gemini.kube.paths import quote
 from gemini.placement.model import GPU, Placement
 from scheduler_backend.logs import printable
 

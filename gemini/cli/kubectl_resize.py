@@ -16,7 +16,9 @@ from typing import Any
 from gemini.cli.problem import Problem
 from gemini.kube import names
 from gemini.kube.allocation import record_of
-from gemini.kube.client import Client, Object, Refused, resize_path
+from gemini.kube.answer import Object, Refused
+from gemini.kube.client import Client
+from gemini.kube.paths import resize_path
 from gemini.kube.pod import parse_pod
 from gemini.kube.quantity import parse_share
 from gemini.kube.resize import Amounts, Resize, cards, full_name, read_resize
@@ -27,7 +29,9 @@ from gemini.units import BadValue, parse_memory
 from scheduler_backend.logs import printable
 
 LOOK_SECONDS = 0.1
-PATIENCE_SECONDS = 60.0  # for the extender, and for the node, each
+# For the extender, and for the node, each. What a replica that was killed had promised stands for 60 s (BIND_NS), and
+# another one answers when that is over.
+PATIENCE_SECONDS = 90.0
 
 
 @dataclass(frozen=True)

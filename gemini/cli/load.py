@@ -8,8 +8,9 @@ from __future__ import annotations
 import argparse
 import os
 
-from gemini.cli.node import LOAD, sim_environment, simulated_cards, simulation
+from gemini.cli.node import LOAD, sim_environment, simulation
 from gemini.cli.problem import Problem
+from gemini.cli.starting import simulated_cards
 from gemini.units import parse_size
 
 NUMBERS = {  # option -> its meaning; checked by the program itself

@@ -94,18 +94,3 @@ def local_cores(gpu: str) -> set[int]:
         except Exception:
             return set()
     return set()
-
-
-def process_busy(index: int, since_us: int) -> tuple[int, dict[int, float]] | None:
-    """SM utilisation of each process on a card since a time stamp: (newest stamp, pid -> 0..1); None: unknown."""
-    handles = _handles()
-    if index >= len(handles):
-        return None
-    try:
-        import pynvml
-
-        samples = pynvml.nvmlDeviceGetProcessUtilization(handles[index], since_us)
-    except Exception:
-        return None
-    newest = max((int(s.timeStamp) for s in samples), default=since_us)
-    return newest, {int(s.pid): float(s.smUtil) / 100 for s in samples}

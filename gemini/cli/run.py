@@ -18,8 +18,9 @@ from typing import Any
 
 from gemini.cli import keeper, tenancy
 from gemini.cli.comeback import Comeback
+from gemini.cli.control import ask, tenant_path
 from gemini.cli.detached import Detached
-from gemini.cli.node import HOOK, Node, ask, tenant_path
+from gemini.cli.node import HOOK, Node
 from gemini.cli.options import add_node, add_shares, node_of
 from gemini.cli.problem import Problem
 from gemini.cli.supervise import supervise

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 from gemini import cdi
 from gemini.cli import nvml
-from gemini.cli.node import HOOK, SIM, Node, need_driver
+from gemini.cli.node import HOOK, SIM, Node
 from gemini.cli.problem import Problem
+from gemini.cli.starting import need_driver
 from gemini.kube import names
 from gemini.plugin.host import Host
 from scheduler_backend import config, descriptors, private

@@ -20,7 +20,8 @@ import sys
 import time
 from pathlib import Path
 
-from gemini.cli.node import Node, answers
+from gemini.cli.control import answers
+from gemini.cli.node import Node
 from gemini.cli.problem import Problem
 from scheduler_backend import private
 from scheduler_backend.config import SYSTEM_STATE_DIR

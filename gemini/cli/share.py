@@ -17,9 +17,11 @@ import sys
 from typing import Any
 
 from gemini import cdi
-from gemini.cli.node import Node, ask, beyond_cards, register, tenant_path
+from gemini.cli.control import ask, tenant_path
+from gemini.cli.node import Node
 from gemini.cli.options import add_node, add_shares, card, node_of
 from gemini.cli.problem import Problem
+from gemini.cli.starting import beyond_cards, register
 from gemini.kube import names
 from gemini.units import format_share, format_size, parse_memory, resolve_shares
 

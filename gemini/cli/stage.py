@@ -26,7 +26,8 @@ import numpy as np
 
 from gemini import shares, stamps
 from gemini.cli.bound import bound_to_us
-from gemini.cli.node import LOAD, Node, ask, tenant_environment
+from gemini.cli.control import ask
+from gemini.cli.node import LOAD, Node, tenant_environment
 from gemini.cli.problem import Problem
 
 SAMPLE_SECONDS = 0.01

@@ -10,7 +10,8 @@ import sys
 from typing import Any
 
 from gemini.cli import table
-from gemini.cli.node import Node, ask, tenant_path
+from gemini.cli.control import ask, tenant_path
+from gemini.cli.node import Node
 from gemini.cli.options import add_node, add_shares, node_of
 from gemini.cli.problem import Problem
 from gemini.cli.table import percent

@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gemini.cli import cards
-from gemini.cli.node import Node, ask, beyond_cards, register, tenant_environment
+from gemini.cli.control import ask
+from gemini.cli.node import Node, tenant_environment
 from gemini.cli.problem import Problem
+from gemini.cli.starting import beyond_cards, register
 from gemini.cli.table import percent
 
 

@@ -10,8 +10,9 @@ from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
 from gemini.cli import table
+from gemini.cli.control import ask
 from gemini.cli.keys import TEXT, Keys
-from gemini.cli.node import Node, ask
+from gemini.cli.node import Node
 from gemini.cli.options import add_node, node_of
 from gemini.cli.problem import Problem
 from gemini.cli.status import add_columns, of_card, summary, width_of

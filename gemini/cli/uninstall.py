@@ -71,7 +71,8 @@ def main(args: argparse.Namespace) -> int:
 
 
 async def _with_client(kubeconfig: str | None, work: Callable[[Any], Awaitable[None]]) -> None:
-    from gemini.kube.client import ApiFault, Client, Refused
+    from gemini.kube.answer import ApiFault, Refused
+    from gemini.kube.client import Client
     from gemini.removal import Held, TimeIsUp
 
     kubeconfig = kubeconfig or os.environ.get("KUBECONFIG")

@@ -10,8 +10,10 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from gemini.cli.node import NoDaemon, Node, ask, check_machine
+from gemini.cli.control import NoDaemon, ask
+from gemini.cli.node import Node
 from gemini.cli.problem import Problem
+from gemini.cli.starting import check_machine
 from scheduler_backend import private
 from scheduler_backend.config import SYSTEM_STATE_DIR, default_state_dir
 

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from gemini.extender.podview import PodView
-from gemini.kube.client import ApiFault
+from gemini.kube.answer import ApiFault
 
 CHANGED_NS = 5 * 10**9
 SAME_NS = 60 * 10**9

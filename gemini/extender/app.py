@@ -27,16 +27,20 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from gemini import heap, serving
 from gemini.extender import codec
 from gemini.extender.announce import Announcer
-from gemini.extender.kept import kept_budget, slim_claim
+from gemini.extender.kept import kept_budget
+from gemini.extender.kinds import BUDGET, CLAIM, DEVICE, KINDS, NODE, POD, RESIZE
 from gemini.extender.pace import Paced
 from gemini.extender.podview import slimmed
 from gemini.extender.promises import Verdict
 from gemini.extender.service import SHORTLIST, Service
 from gemini.extender.shown import by_reason, dry_run_json, figures, state_parts, summary
-from gemini.extender.state import BUDGET, CLAIM, DEVICE, KINDS, NODE, POD, RESIZE, Cluster
+from gemini.extender.state import Cluster
 from gemini.kube import names
-from gemini.kube.client import ApiFault, Client, Keep
+from gemini.kube.answer import ApiFault
+from gemini.kube.claim import slim_claim
+from gemini.kube.client import Client, Keep
 from gemini.kube.follow import follow, follow_once_there
+from gemini.kube.resize import slim_resize
 from gemini.placement.allocate import UnknownPolicy
 from gemini.placement.reasons import Reason
 from gemini.plain import Answer, Plain
@@ -47,7 +51,9 @@ SLICE_SECONDS = 0.005  # of GET /state, between which others are answered
 METRICS_PART = 0.05  # of the loop's time, at most, for whoever reads the metrics, however often
 NEEDED = (NODE, DEVICE, POD, CLAIM, RESIZE)  # without these there is no book
 WATCHED = (NODE, DEVICE, POD, BUDGET)  # as they are; claims need an answer besides
-LISTED: dict[str, Keep] = {POD: slimmed, BUDGET: kept_budget, CLAIM: slim_claim}  # what is kept of a list's objects
+LISTED: dict[str, Keep] = {  # what is kept of a list's objects
+    POD: slimmed, BUDGET: kept_budget, CLAIM: slim_claim, RESIZE: slim_resize,
+}  # fmt: skip
 SWEEP_SECONDS = 1.0
 LONGEST_WAIT = 10.0
 VERBS = ("filter", "prioritize", "bind", "preempt", "dry-run")
@@ -306,6 +312,7 @@ async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
     except Exception as error:  # each way of logging in fails in its own way
         where = kubeconfig or "the service account"
         raise serving.CannotServe(f"{where}: {' '.join(str(error).split())}; give --kubeconfig FILE") from None
+    client.keeps = LISTED
     leases = None if args.alone else args.namespace or _own_namespace()
     replica = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns():x}"
     service = Service(cluster, client, time.monotonic_ns, time.time_ns, leases, replica, args.shortlist)
@@ -323,7 +330,9 @@ async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
             ]
             tasks.append(group.create_task(_claims(client, service, synced[CLAIM], not args.no_claims)))
             resizes = _Answering(cluster, service.resizes.kick)
-            tasks.append(group.create_task(follow_once_there(client, RESIZE, resizes, synced[RESIZE], log)))
+            tasks.append(
+                group.create_task(follow_once_there(client, RESIZE, resizes, synced[RESIZE], log, LISTED[RESIZE]))
+            )
             tasks.append(group.create_task(_sweep(service, devices)))
             tasks.append(group.create_task(_settle([synced[kind] for kind in NEEDED])))
             if announcer is not None:

@@ -14,13 +14,14 @@ import logging
 from collections.abc import Callable
 
 from gemini.extender.codec import BindRequest
+from gemini.extender.fence import fenced
 from gemini.extender.groups import Groups
 from gemini.extender.ledger import ROUNDS, Stale
 from gemini.extender.podview import PodView
 from gemini.extender.promises import NO_POD, Promises, shared_node, told
 from gemini.extender.reserve import BIND_NS, GroupKey
 from gemini.kube.allocation import annotations_of
-from gemini.kube.client import ApiFault, Refused, Unanswered
+from gemini.kube.answer import ApiFault, Refused, Unanswered
 from gemini.placement.book import Overbooked
 from gemini.placement.model import Placement
 
@@ -174,7 +175,7 @@ class Binder:
         assert pod.spec is not None
         if pod.vendor:
             return self._reserve_for_vendor(pod, node)
-        with self.cluster.fenced(pod):
+        with fenced(self.cluster, pod):
             placement = self.cluster.allocator.choose(pod.spec.ask, [node])
             if placement is None:
                 why = self.cluster.allocator.explain(pod.spec.ask, [node]).get(node)

@@ -14,12 +14,12 @@ import asyncio
 import logging
 from datetime import UTC, datetime
 
+from gemini.extender.kinds import CLAIM
 from gemini.extender.ledger import ROUNDS, Stale
 from gemini.extender.promises import Promises
 from gemini.extender.reserve import BIND_NS
-from gemini.extender.state import CLAIM
-from gemini.kube.claim import PREFIX, Claim, answered, grants_of
-from gemini.kube.client import ApiFault, Refused
+from gemini.kube.answer import ApiFault, Refused
+from gemini.kube.claim import PREFIX, Claim, answered, grants_of, read_claim
 from gemini.placement.book import Overbooked
 from gemini.placement.model import Node, Placement
 
@@ -139,8 +139,9 @@ class Claims:
                 self._promises.drop(placement)
             return
         stamp = datetime.fromtimestamp(self._promises.wall_ns() // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        given = answered(known, not refusal, refusal or "the cards are the claim's", stamp)
         try:
+            whole = await self._whole(known)
+            given = answered(whole, not refusal, refusal or "the cards are the claim's", stamp)
             written = await self._promises.kubernetes.answer_claim(given)
         except Refused:
             if await self._seen(known):
@@ -154,6 +155,14 @@ class Claims:
         self._promises.see_claims([written])
         if refusal:
             log.info("claim=%s/%s refused: %s", claim.namespace, claim.name, refusal)
+
+    async def _whole(self, claim: Claim) -> Claim:
+        """The claim with all that is to be written again, of which a part is kept here. Raises Refused where it is
+        another by now, or has been answered."""
+        whole = read_claim(await self._promises.kubernetes.claim(claim.namespace, claim.name))
+        if whole is None or whole.key != claim.key or not whole.waits:
+            raise Refused(409, "it has changed")
+        return whole
 
     async def _seen(self, claim: Claim) -> bool:
         """Takes in the claim as it is; whether the API server told."""

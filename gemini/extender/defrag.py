@@ -65,6 +65,7 @@ def stays(pod: PodView, given: Object) -> str | None:
         (str(notes.get(UNSAFE)).lower() == "false", f"says {UNSAFE}: false"),
         (not makers, "is made anew by nothing"),
         (any(one.get("kind") == "DaemonSet" for one in makers), "is a DaemonSet's"),
+        (pod.resize is not None and pod.resize.booked is not None, "has another share than it would be made anew with"),
         (constrained, "says where it may run by affinity or spread"),
         (pod.spec is None or pod.vendor or pod.placement is None, "has no share that is known"),
     ):

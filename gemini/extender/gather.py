@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from gemini.extender.grouplease import GroupState, GroupStore
 from gemini.extender.promises import Promises
 from gemini.extender.reserve import SECOND, GroupKey
-from gemini.kube.client import ApiFault, Refused
+from gemini.kube.answer import ApiFault, Refused
 from gemini.placement.model import Placement
 
 PATIENCE_SECONDS = 4.0

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from gemini.extender.ledger import ENTRIES, Promise, read_entries, write_entries
 from gemini.extender.reserve import SECOND, GroupKey
 from gemini.kube import names
-from gemini.kube.client import Refused
+from gemini.kube.answer import Refused
 
 GROUP_LEASE = "gemini-group-{}"
 UNTIL = f"{names.DOMAIN}/promised-until"
@@ -80,7 +80,7 @@ def read_state(lease: Mapping[str, Any] | None) -> GroupState:
         if REST in said:
             at, seconds, members, text = json.loads(said[REST])
             rest = Rest(int(at), int(seconds), tuple(str(one) for one in members), str(text))
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         pass
     return GroupState(
         tuple(read_entries(dict(lease))), int(until) if until.isdecimal() else 0, arrived, said.get(TOGETHER) == "true",

@@ -19,21 +19,19 @@ from gemini.extender.asked import FEW, Asked
 from gemini.extender.codec import NO_ROOM
 from gemini.extender.gather import PATIENCE_SECONDS, Gathering
 from gemini.extender.grouplease import FIRST_REST, LONGEST_REST, GroupState, GroupStore, Rest
+from gemini.extender.grouproom import GroupRoom
 from gemini.extender.groupwords import busy, disagreement, everywhere, in_turn, where
 from gemini.extender.ledger import ROUNDS, Promise, Stale
 from gemini.extender.podview import PodView
 from gemini.extender.promises import Promises, Verdict
 from gemini.extender.ration import Kept, Ration
 from gemini.extender.reserve import GROUP_NS, SECOND, GroupKey
-from gemini.extender.room import Rooms
-from gemini.kube.client import ApiFault, Refused
+from gemini.kube.answer import ApiFault, Refused
 from gemini.placement.book import Overbooked
-from gemini.placement.domain import Members, place_within
-from gemini.placement.group import Budget, kind_of
+from gemini.placement.group import kind_of
 from gemini.placement.model import NODE_LEVEL, Placement
 from gemini.placement.reasons import Reason
 
-AVOID_NS = 300 * SECOND  # a node where a group did not come together is left to others for so long, if there are any
 LOOKED_AT = 16  # members of which one is sought that finds no node by itself: each costs as much as a pod of no group
 NAMED = 4  # members that a text names
 LONGEST_SAID = 300  # characters of kube-scheduler's own words
@@ -54,9 +52,7 @@ class Groups:
         self._refused, self._full, self._too_few = (
             Kept[Verdict](promises.clock_ns), Kept[str](promises.clock_ns), Kept[str](promises.clock_ns),
         )  # fmt: skip
-        self._endless: dict[GroupKey, tuple[int, int]] = {}  # groups, by their turn, not searched for until when
-        self._asked = Asked(promises.clock_ns)
-        self._avoid: dict[tuple[GroupKey, str], int] = {}  # nodes where a group did not come together, until when
+        self._asked, self._room = Asked(promises.clock_ns), GroupRoom(promises)
         self._rests: dict[GroupKey, int] = {}  # groups whose members are to be woken, from when (wall clock)
 
     async def place(self, pod: PodView, asked: Sequence[str], effect: bool) -> Verdict | None:
@@ -66,11 +62,12 @@ class Groups:
         async with self._placing.setdefault(key, asyncio.Lock()):
             if effect:
                 self._asked.note(pod, asked)
-            for _ in range(ROUNDS):
+            for round_ in range(ROUNDS):
+                at_once = round_ == ROUNDS - 1  # what others changed meanwhile may spoil each search that takes long
                 try:
                     if pod.uid in self.cluster.reservations and not (effect and await self._moves(key, pod, asked)):
                         return None
-                    return await (self._try(key, pod, asked) if effect else self._try_out(key, pod, asked))
+                    return await (self._try if effect else self._try_out)(key, pod, asked, at_once)
                 except (Stale, Overbooked):
                     self._drop(key)
                 except Refused as error:
@@ -82,7 +79,7 @@ class Groups:
                     return Verdict([], {}, error=str(error))
             return busy(key, asked)
 
-    async def _try(self, key: GroupKey, pod: PodView, asked: Sequence[str]) -> Verdict | None:
+    async def _try(self, key: GroupKey, pod: PodView, asked: Sequence[str], at_once: bool) -> Verdict | None:
         """As place does. What another replica has chosen is the pod's whether or not it may be looked at again here.
         Raises Stale, Overbooked, ApiFault."""
         assert pod.spec is not None
@@ -96,8 +93,8 @@ class Groups:
         if not may and not self._is_chosen(pod, state):
             return known if known is not None else in_turn(key, asked)
         began_ns, now = self._promises.clock_ns(), self._now(key)
-        found = self._look(key, pod, asked, state, True)
-        took_ns = self._promises.clock_ns() - began_ns
+        found = await self._look(key, pod, asked, state, True, at_once)
+        took_ns = self._promises.clock_ns() - began_ns - self._room.paused_ns
         if isinstance(found, Verdict):
             self._ration.refused(key, now, took_ns)
             return found
@@ -110,20 +107,22 @@ class Groups:
         await self._publish(key, state, by_node, marks)
         return None
 
-    async def _try_out(self, key: GroupKey, pod: PodView, asked: Sequence[str]) -> Verdict | None:
-        """What _try would say, without effect. Raises ApiFault."""
-        found = self._look(key, pod, asked, await self.store.read(key), False)
+    async def _try_out(self, key: GroupKey, pod: PodView, asked: Sequence[str], at_once: bool) -> Verdict | None:
+        """What _try would say, without effect. Raises Stale, ApiFault."""
+        found = await self._look(key, pod, asked, await self.store.read(key), False, at_once)
         if found is None or isinstance(found, Verdict):
             return found
         node = next((one.node for one in found if one.pod == pod.uid), found[0].node)
         why = (Reason.GROUP_PLACED.text, f"the group would go to {', '.join(_by_node(found))}")
         return Verdict([n for n in asked if n == node], {n: why for n in asked if n != node})
 
-    def _look(
-        self, key: GroupKey, pod: PodView, asked: Sequence[str], state: GroupState, effect: bool
+    async def _look(
+        self, key: GroupKey, pod: PodView, asked: Sequence[str], state: GroupState, effect: bool, at_once: bool
     ) -> Verdict | list[Placement] | None:
-        """What the group may be given, or why nothing. None: the pod has what another replica has chosen."""
+        """What the group may be given, or why nothing. None: the pod has what another replica has chosen. Raises Stale
+        where the group became another meanwhile."""
         assert pod.spec is not None
+        self._room.paused_ns = 0
         waiting, running = self.cluster.members(key)
         if pod.uid not in {p.uid for p in waiting}:
             waiting.append(pod)
@@ -144,23 +143,26 @@ class Groups:
             self._drop(key)  # what is held still was given back by another replica
         if any(one.uid in self.cluster.reservations for one in chosen):
             return busy(key, asked)
-        with self.cluster.fenced(*chosen):
-            found = self._place(chosen, running, self._asked.among(chosen, asked))
+        among, before = self._asked.among(chosen, asked), self._marks(key)
+        found = await self._room.seek(key, chosen, running, among, at_once)
+        same = before == self._marks(key)
         if found is not None:
+            if self.cluster.groups.turn(key) != before[1] or any(p.uid in self.cluster.book.holdings for p in chosen):
+                raise Stale
             return found
         text = self._no_room(pod, chosen, running, asked)
-        self._full.keep(key, self._mark(pod, asked), text)
+        if same:
+            self._full.keep(key, self._mark(pod, asked), text)
         return self._told_no_room(pod, asked, text)
 
     # ---- what was found before
 
     def _now(self, key: GroupKey) -> Hashable:
         """The same as long as nothing has changed that could give the group room."""
-        return self.cluster.chances, self.cluster.groups.turn(key), self._asked.turn(key), self._is_endless(key)
+        return *self._marks(key), self._room.is_endless(key)
 
-    def _is_endless(self, key: GroupKey) -> bool:
-        until_ns, turn = self._endless.get(key, (0, 0))
-        return until_ns > self._promises.clock_ns() and turn == self.cluster.groups.turn(key)  # of the same pods
+    def _marks(self, key: GroupKey) -> tuple[int, int, int]:
+        return self.cluster.chances, self.cluster.groups.turn(key), self._asked.turn(key)
 
     def _mark(self, pod: PodView, asked: Sequence[str]) -> Hashable:
         """Equal for members whose group is refused alike. None: for no other one, as this one was asked about a part of
@@ -185,6 +187,10 @@ class Groups:
             known = self._told_no_room(pod, asked, text)
             self._refused.keep(key, own, known)
         return known
+
+    def may_go(self, chosen: Sequence[PodView], asked: Sequence[str]) -> list[frozenset[str]]:
+        """The nodes for each of these members, as far as kube-scheduler has asked."""
+        return self._asked.among(chosen, asked)
 
     @staticmethod
     def _is_chosen(pod: PodView, state: GroupState) -> bool:
@@ -242,8 +248,7 @@ class Groups:
         rest = Rest(self._promises.wall_ns() + seconds * SECOND, seconds, members, text)
         await self.store.write(key, replace(state, until_ns=0, arrived={}, together=False, rest=rest))
         self._rests[key] = rest.until_ns
-        for node in nodes:
-            self._avoid[key, node] = self._promises.clock_ns() + AVOID_NS
+        self._room.avoid(key, nodes)
         self._drop(key)
         return text
 
@@ -266,44 +271,12 @@ class Groups:
         for key in [key for key, until_ns in self._rests.items() if until_ns <= now_ns]:
             del self._rests[key]
             self.cluster.stir()
-        clock_ns = self._promises.clock_ns()
-        self._avoid = {of: until_ns for of, until_ns in self._avoid.items() if until_ns > clock_ns}
-        over = [key for key, (until_ns, _) in self._endless.items() if until_ns <= clock_ns]
-        for key in over:
-            del self._endless[key]
+        over = self._room.sweep()
         if self._ration.due() or over:
             self.cluster.stir()
         for kept in (self._refused, self._full, self._too_few, self._asked):
             kept.sweep()
         await self.store.sweep(now_ns)
-
-    # ---- choosing
-
-    def _place(
-        self, chosen: list[PodView], running: list[Placement], among: Sequence[frozenset[str]]
-    ) -> list[Placement] | None:
-        """A node where the group did not come together is taken where no other will do, and one that seems to lack what
-        the members need besides cards likewise: kube-scheduler then says which of them lacks what. A search that came
-        to no end, and to nothing, is not begun again for a while: everybody waits for it."""
-        key, now, budget = chosen[0].group, self._promises.clock_ns(), Budget()
-        assert key is not None
-        if self._is_endless(key):
-            return None
-        asks = tuple(p.spec.ask for p in chosen if p.spec is not None)
-        bad = {node for (of, node), until_ns in self._avoid.items() if of == key and until_ns > now}
-        better, rooms = [nodes - bad for nodes in among], Rooms(self.cluster)
-        tries: list[tuple[Sequence[frozenset[str]], Rooms | None]] = [(better, rooms), (better, None)]
-        if bad:
-            tries += [(among, rooms), (among, None)]
-        for nodes, room in tries:
-            members = Members(asks, tuple(nodes), tuple(running))
-            found = place_within(self.cluster.allocator, members, self.cluster.domain_of, room, budget)
-            if found is not None:
-                return found
-            if budget.left <= 0:
-                self._endless[key] = (now + GROUP_NS, self.cluster.groups.turn(key))
-                break
-        return None
 
     def _no_room(
         self, pod: PodView, chosen: Sequence[PodView], running: Sequence[Placement], asked: Sequence[str]

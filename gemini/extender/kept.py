@@ -18,6 +18,7 @@ MOST_LABELS, MOST_OWNERS, MOST_AMOUNTS = 256, 16, 64  # a pod has some ten, one,
 DOMAINS = tuple(f"{d}/" for d in (*S2_DOMAINS, names.ALIYUN, names.NVIDIA))  # of resources that ask for cards
 MOST_SELECTED = 4_000  # keys and values of a budget's selector, and evictions under way
 MIRROR = "kubernetes.io/config.mirror"
+_NOTES = (f"{names.DOMAIN}/", "ALIYUN_COM_GPU_MEM_")  # begin annotations that are looked at
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
 _SPEC = ("nodeName", "priority", "priorityClassName", "overhead")
 _GATES = "schedulingGates"  # of which the first says that there are some
@@ -34,8 +35,8 @@ def kept(pod: Mapping[str, Any], speaks: bool) -> dict[str, Any]:
     metadata, spec, status = (_mapping(pod.get(key)) for key in ("metadata", "spec", "status"))
     result: dict[str, Any] = {"metadata": _some(metadata, _METADATA)}
     annotations, labels = metadata.get("annotations"), metadata.get("labels")
-    if isinstance(annotations, dict):  # the API server bounds their sum
-        result["metadata"]["annotations"] = {k: v for k, v in annotations.items() if speaks or k == MIRROR}
+    if isinstance(annotations, dict):
+        result["metadata"]["annotations"] = _noted(annotations, speaks)
     if isinstance(labels, dict):
         few = len(labels) <= MOST_LABELS
         result["metadata"]["labels"] = labels if few else dict(list(labels.items())[:MOST_LABELS])
@@ -65,13 +66,6 @@ def slim(pod: dict[str, Any], speaks: bool, prefers: bool) -> dict[str, Any]:
     return result
 
 
-def slim_claim(claim: dict[str, Any]) -> dict[str, Any]:
-    """A claim of which nothing is allocated says no more than that it is there."""
-    if _mapping(claim.get("status")).get("allocation"):
-        return claim
-    return {"metadata": _some(_mapping(claim.get("metadata")), _METADATA)}
-
-
 def kept_budget(budget: Mapping[str, Any]) -> dict[str, Any]:
     """With `endless` in its spec where its selector is too large to be kept."""
     metadata, spec, status = (_mapping(budget.get(key)) for key in ("metadata", "spec", "status"))
@@ -88,6 +82,13 @@ def _size(selector: object) -> int:
     given = _mapping(selector)
     values = [_listed(_mapping(rule).get("values")) for rule in _listed(given.get("matchExpressions"))]
     return len(_mapping(given.get("matchLabels"))) + sum(1 + len(one) for one in values)
+
+
+def _noted(annotations: Mapping[str, Any], speaks: bool) -> dict[str, Any]:
+    """Ours and those of records; of a queue's that there is one. The API server lets a pod have 256 KiB of others."""
+    result = {k: v for k, v in annotations.items() if k == MIRROR or (speaks and k.startswith(_NOTES))}
+    queued = next((key for key in annotations if speaks and key.startswith(names.KUEUE)), None)
+    return result if queued is None else {**result, queued: ""}
 
 
 def _container(given: object) -> object:

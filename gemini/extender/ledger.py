@@ -19,14 +19,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, KeysView, Sequence
+from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from gemini.extender.grown import GROWN, Grown, read_grown, write_grown
+from gemini.extender.leaseroom import TOO_MUCH, beyond
 from gemini.extender.reserve import BIND_NS
 from gemini.kube import names
+from gemini.kube.answer import ApiFault, Refused, is_unknown
 from gemini.kube.claim import PREFIX
-from gemini.kube.client import ApiFault, Refused, is_unknown
+from gemini.kube.life import gone
+from gemini.kube.resize import Amounts
 from gemini.placement.model import GROWTH, Grant, Placement, Role
 
 ENTRIES = f"{names.DOMAIN}/promises"
@@ -71,7 +75,7 @@ def read_entries(lease: dict[str, Any]) -> list[Promise]:
             parts = tuple(Grant(kind, minor, core, memory, tenant, Role(role))
                           for kind, minor, core, memory, tenant, role in grants)  # fmt: skip
             found.append(Promise(Placement(pod, node, parts), by))
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return []
     return found
 
@@ -101,6 +105,12 @@ class Owner(Protocol):
     def gone(self, pod: str, pods: int, claims: int) -> bool:
         """Whether a pod or claim that was there when its kind had that version is known not to be any more."""
 
+    def over(self, pod: str) -> bool:
+        """Whether a pod's programs have ended for good, whether or not it is there still."""
+
+    def namespace_of(self, key: str) -> str:
+        """Whose a promise is, by its key; empty: not known."""
+
     def see(self, pods: Sequence[dict[str, Any]]) -> None:
         """Pods as a read has shown them just now."""
 
@@ -109,6 +119,9 @@ class Owner(Protocol):
 
     def see_resizes(self, resizes: Sequence[dict[str, Any]]) -> None:
         """The same of Resizes."""
+
+    def see_grown(self, grown: Mapping[str, Amounts]) -> None:
+        """What a lease says that pods have at most."""
 
     def adopt(self, node: str, placements: Sequence[Placement]) -> None:
         """All that other replicas promise on the node."""
@@ -141,6 +154,7 @@ class _Page:
     sorts: frozenset[str] = frozenset()  # of what else than pods was ever promised there
     wanted: list[_Wanted] = field(default_factory=list)
     dropped: set[str] = field(default_factory=set)
+    grown: Grown = field(default_factory=Grown)
     writer: asyncio.Task[None] | None = None
 
 
@@ -193,6 +207,11 @@ class Ledger:
         if page is not None:
             page.dropped.update(pod for pod in pods if self._own(page, pod))
 
+    def grew(self, node: str, pod: str, amounts: Amounts) -> None:
+        """Has the lease say what a pod that is there has at most, with the node's next write."""
+        self._pages.setdefault(node, _Page(sorts=self._sorts)).grown.add(pod, amounts, BEFORE_ANY_LIST)
+        self._owner.see_grown({pod: amounts})
+
     def entered(self, node: str, placement: Placement) -> bool:
         """Whether that promise stands in the lease, as our own, and will for long enough to bind."""
         page = self._pages.get(node)
@@ -232,9 +251,9 @@ class Ledger:
         del self._pages[node]
 
     def flush(self, node: str) -> None:
-        """Writes what was taken back, though nobody enters anything."""
+        """Writes what was taken back, or has grown, though nobody enters anything."""
         page = self._pages.get(node)
-        if page is not None and page.dropped:
+        if page is not None and (page.dropped or page.grown.news):
             self._write(node, page)
 
     # ---- one writer for each node
@@ -245,7 +264,7 @@ class Ledger:
 
     async def _run(self, node: str, page: _Page) -> None:
         try:
-            while page.wanted or page.dropped:
+            while page.wanted or page.dropped or page.grown.news:
                 if page.inherited and page.entries:  # what was chosen without them is stale
                     self._owner.adopt(node, self._theirs(page))
                     self._read_anew(page)
@@ -253,7 +272,7 @@ class Ledger:
                 wanted, page.wanted = page.wanted, []
                 batch = [one for one in wanted if one.mark == page.reads]
                 _tell([one for one in wanted if one.mark != page.reads], Stale(node))
-                if not batch and not page.dropped:
+                if not batch and not page.dropped and not page.grown.news:
                     continue
                 try:
                     await self._round(node, page, batch)
@@ -261,6 +280,7 @@ class Ledger:
                     if not isinstance(error, Stale):  # it may have been written
                         page.version, page.read = None, False
                         page.dropped.clear()
+                        page.grown.news = False  # it goes with the next write
                     _tell(batch, error)
                 else:
                     _tell(batch, None)
@@ -268,7 +288,6 @@ class Ledger:
             page.writer = None
 
     async def _round(self, node: str, page: _Page, batch: list[_Wanted]) -> None:
-        fresh = {(p.pod, self.replica): Promise(p, self.replica) for one in batch for p in one.placements}
         # A page that was never read is tried as if there were no lease yet: where that is so, nobody has promised
         # anything; where it is not, the refusal leads to reading it.
         now_ns = self._clock_ns()
@@ -280,9 +299,13 @@ class Ledger:
             and not self._over(page, key)
             and now_ns - page.first_seen.get(key, now_ns) < FORGET_NS
         }
+        fresh = self._fresh(self._within(node, kept, batch))
         entries = kept | fresh
         sorts = page.sorts | {sort for sort, begin in SORTS.items() if any(pod.startswith(begin) for pod, _ in fresh)}
         annotations = {ENTRIES: write_entries(entries.values()), **dict.fromkeys(sorted(sorts), "true")}
+        news, page.grown.news = page.grown.news, False
+        if grown := page.grown.left(lambda pod, at: self._owner.over(pod) or self._owner.gone(pod, at, 0)):
+            annotations[GROWN] = write_grown(grown)
         metadata: dict[str, Any] = {"annotations": annotations}
         if page.version is not None:
             metadata["resourceVersion"] = page.version
@@ -294,12 +317,27 @@ class Ledger:
         except Refused as error:
             if error.status not in (404, 409):
                 raise
+            page.grown.news = news
             await self._read(node, page)
             raise Stale(node) from None
         page.entries, page.read, page.sorts = entries, True, sorts
         page.dropped -= dropped
         page.first_seen = {key: now_ns if key in fresh else page.first_seen.get(key, now_ns) for key in entries}
         page.as_of = {key: versions for key, versions in page.as_of.items() if key in entries and key not in fresh}
+
+    def _fresh(self, batch: Sequence[_Wanted]) -> dict[Key, Promise]:
+        return {(p.pod, self.replica): Promise(p, self.replica) for one in batch for p in one.placements}
+
+    def _within(self, node: str, kept: Mapping[Key, Promise], batch: list[_Wanted]) -> list[_Wanted]:
+        """Those for which the lease has room; the others are told."""
+
+        def size(key: Key, promise: Promise) -> tuple[str, int]:
+            return self._owner.namespace_of(key[0]), len(write_entries([promise]))
+
+        groups = [[size(*item) for item in self._fresh([one]).items()] for one in batch]
+        over = beyond(len(write_entries(kept.values())), (size(*item) for item in kept.items()), groups)
+        _tell([one for one, much in zip(batch, over, strict=True) if much], Refused(413, TOO_MUCH.format(node)))
+        return [one for one, much in zip(batch, over, strict=True) if not much]
 
     async def _read(self, node: str, page: _Page) -> None:
         """Takes in the lease and then the node's pods and claims, in this order."""
@@ -317,8 +355,9 @@ class Ledger:
         self._owner.adopt(node, self._theirs(page))
 
     async def _resizes_of(self, pods: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Those of pods with a record, one by one: of all of the cluster anybody may make ever so many."""
-        named = [pod.get("metadata") or {} for pod in pods]
+        """Those of pods with a record, one by one: of all of the cluster anybody may make ever so many. Pods that have
+        ended, of which there may be as many, hold nothing."""
+        named = [pod.get("metadata") or {} for pod in pods if not gone(pod.get("status") or {})]
         recorded = [one for one in named if names.ALLOCATION in (one.get("annotations") or {})]
         found = await asyncio.gather(*(self._resize_of(one) for one in recorded))
         return [one for one in found if one is not None]
@@ -342,6 +381,9 @@ class Ledger:
         page.first_seen = {key: page.first_seen.get(key, seen_ns[key]) for key in found}
         page.entries, page.read = found, True
         page.as_of = dict.fromkeys(found, as_of)
+        grown = read_grown(lease)
+        page.grown.take_in(grown, as_of[0])
+        self._owner.see_grown(grown)
 
     def _read_anew(self, page: _Page) -> None:
         """What was chosen on the node before is stale."""

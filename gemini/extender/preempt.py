@@ -4,10 +4,10 @@ Pure. kube-scheduler's own dry run knows the sum of a node's resources, not its 
 its victims may free half of one card and half of another. Here the same question is asked of the cards: of all choices
 that the node would have if every pod of lower priority were gone, which needs the fewest and least important victims;
 and then as many of those as possible are let live again, those first whose eviction a PodDisruptionBudget forbids, then
-the most important. The pods of a group go together or stay together, and so those of a
-group on several nodes stay. What the pod needs besides cards (cpu, memory) is
-counted too, since replacing the scheduler's victims must not undo what they were for; its victims without cards are
-kept, for we do not know all its reasons.
+the most important. The pods of a group go together or stay together, and so those of a group on several nodes stay.
+What the pod needs besides cards (cpu, memory) is counted too, since replacing the scheduler's victims must not undo
+what they were for; its victims without cards are kept, for we do not know all its reasons. Where the preemptor is one
+of a group, preempt_group.py asks.
 
 How often budgets are broken is counted as the scheduler does, pod by pod, and never below what it said of a victim set
 that is kept unchanged. The scheduler prefers nodes with none.
@@ -15,18 +15,20 @@ that is kept unchanged. The scheduler prefers nodes with none.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from gemini.extender.codec import Victims
 from gemini.extender.kept import MIRROR
 from gemini.extender.podview import PodView
+from gemini.extender.reserve import GroupKey
 from gemini.extender.room import Room
 from gemini.extender.state import Cluster
-from gemini.placement.allocate import Allocator
+from gemini.placement.book import Book
 from gemini.placement.model import Ask, Placement
 
+Ways = Callable[[Sequence[PodView]], Iterable[Sequence[Placement]]]
 CHOICES = 256  # sets of cards that are weighed on a node
 CRITICAL = ("system-node-critical", "system-cluster-critical")
 # Budgets are made by whoever edits a namespace. Where they are more, an eviction counts as one that they forbid.
@@ -51,37 +53,46 @@ class _Plan:
 
 def victims_on(cluster: Cluster, pod: PodView, node: str, proposed: Victims) -> Victims | None:
     """Whom to evict on `node` for `pod`, where the scheduler proposed `proposed`; None: it would not help."""
-    if pod.spec is None or cluster.book.node(node) is None:
+    if pod.spec is None:
         return None
-    lower = _lower(cluster, pod, node)
+    ask = pod.spec.ask
+    return victims_for(cluster, (pod,), node, proposed, lambda _: ((one,) for one in _choices(cluster, ask, node)))
+
+
+def victims_beside(cluster: Cluster, pod: PodView, node: str, proposed: Victims) -> Victims | None:
+    """The same for a pod that another device plugin serves. That one counts its cards as the scheduler does; and a node
+    where cards are shared will do once all of those who share them have gone."""
+    sharers = set(cluster.foreign.sharers(node))
+    going = {one.uid for one in evictable(cluster, (pod,), node)} if sharers else set()
+    staying = sharers - going
+    if any(uid not in cluster.pods or not cluster.pods[uid].terminating for uid in staying):
+        return None
+    sharers -= staying
+    if sharers <= set(proposed.uids):
+        return proposed
+    pods = [cluster.pods[uid] for uid in {*sharers, *proposed.uids} if uid in cluster.pods]
+    pods.sort(key=lambda p: (-p.priority, p.order))
+    unseen = (uid for uid in proposed.uids if uid not in cluster.pods)
+    return Victims((*(one.uid for one in pods), *unseen), len(Budgets(cluster).breaking(pods)))
+
+
+def victims_for(
+    cluster: Cluster, pods: Sequence[PodView], node: str, proposed: Victims, ways: Ways, ending: Collection[str] = ()
+) -> Victims | None:  # fmt: skip
+    """The same for several pods together. `ways`: given those who may go, which the book is without meanwhile, what the
+    pods may hold. `ending`: uids of pods that count as gone."""
+    if cluster.book.node(node) is None:
+        return None
+    lower = evictable(cluster, pods, node)
     kept_victims = [p for p in lower if p.uid in proposed.uids and p.placement is None]
-    ask, book, budgets = pod.spec.ask, cluster.book, Budgets(cluster)
-    taken: dict[str, tuple[Placement, bool]] = {}
-
-    def lift(uid: str) -> None:
-        holding = book.holdings.get(uid)
-        if holding is not None:
-            taken[uid] = (holding.placement, holding.initialized)
-            book.release(uid)
-
-    def put_back(uid: str) -> None:
-        placement, initialized = taken.pop(uid)
-        book.place(placement, strict=False, initialized=initialized)
-
-    own = cluster.reservations.of(pod.uid)
-    try:
-        if own is not None:
-            lift(pod.uid)
-        for one in lower:
-            lift(one.uid)
-        plans = []
-        for choice in _choices(cluster.allocator, ask, node):
-            plan = _plan(cluster, pod, node, lower, kept_victims, choice, lift, put_back, budgets)
+    budgets, plans = Budgets(cluster), []
+    with Lifted(cluster.book) as away:
+        for one in (*(p for p in pods if p.uid in cluster.reservations), *lower):
+            away.lift(one.uid)
+        for way in ways(lower):
+            plan = _plan(cluster, pods, node, lower, kept_victims, way, away, budgets, ending)
             if plan is not None:
                 plans.append(plan)
-    finally:
-        for uid in list(taken):
-            put_back(uid)
     plans = [plan for plan in plans if plan.victims]  # the scheduler takes an empty list for an error
     if not plans:
         return None
@@ -91,26 +102,52 @@ def victims_on(cluster: Cluster, pod: PodView, node: str, proposed: Victims) -> 
     return Victims(uids, max(best.violations, proposed.violations) if same else best.violations)
 
 
-def _choices(allocator: Allocator, ask: Ask, node: str) -> list[Placement]:
-    found = [choice.placement for choice in allocator.choices(ask, node)]
+class Lifted:
+    """The book without some pods, for as long as the block runs."""
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+        self._taken: dict[str, tuple[Placement, bool]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for uid in list(self._taken):
+            self.put_back(uid)
+
+    def lift(self, uid: str) -> None:
+        holding = self._book.holdings.get(uid)
+        if holding is not None:
+            self._taken[uid] = (holding.placement, holding.initialized)
+            self._book.release(uid)
+
+    def put_back(self, uid: str) -> None:
+        placement, initialized = self._taken.pop(uid)
+        self._book.place(placement, strict=False, initialized=initialized)
+
+
+def _choices(cluster: Cluster, ask: Ask, node: str) -> list[Placement]:
+    found = [choice.placement for choice in cluster.allocator.choices(ask, node)]
     return found[:CHOICES]
 
 
 def _plan(
     cluster: Cluster,
-    pod: PodView,
+    pods: Sequence[PodView],
     node: str,
     lower: Sequence[PodView],
     kept_victims: Sequence[PodView],
-    choice: Placement,
-    lift: Any,
-    put_back: Any,
+    way: Sequence[Placement],
+    away: Lifted,
     budgets: Budgets,
+    ending: Collection[str],
 ) -> _Plan | None:
     """The victims of one choice of cards. The book has none of `lower` in it, before and after."""
     book = cluster.book
-    book.place(choice)
-    room = Room(cluster, node, [*_others(cluster, node, lower), pod])
+    for placement in way:
+        book.place(placement)
+    room = Room(cluster, node, [*_others(cluster, node, {*ending, *(p.uid for p in lower)}), *pods])
     reprieved: list[PodView] = []
     try:
         if not room.fits():
@@ -121,7 +158,7 @@ def _plan(
         for unit in sorted(_units(lower), key=lambda unit: min(_importance(one, breaking) for one in unit)):
             stay: list[PodView] = []
             for one in unit:
-                if one.uid in forced or not room.fits(one) or not _fits_beside(cluster, one, lift, put_back):
+                if one.uid in forced or not room.fits(one) or not _fits_beside(cluster, one, away):
                     break
                 room.add(one)
                 stay.append(one)
@@ -130,24 +167,25 @@ def _plan(
                 for one in stay:
                     room.take_back(one)
                     reprieved.remove(one)
-                    lift(one.uid)
+                    away.lift(one.uid)
                 victims += unit
     finally:
         for one in reprieved:
-            lift(one.uid)
-        book.release(choice.pod)
+            away.lift(one.uid)
+        for placement in way:
+            book.release(placement.pod)
     ordered = sorted(victims, key=lambda p: (-p.priority, p.order))
     return _Plan(tuple(ordered), len(budgets.breaking(ordered)))
 
 
-def _fits_beside(cluster: Cluster, one: PodView, lift: Any, put_back: Any) -> bool:
+def _fits_beside(cluster: Cluster, one: PodView, away: Lifted) -> bool:
     """Whether a lifted pod's cards still have room for it; if so it is back in the book."""
     if one.placement is None or not one.holds:
         return True
     before = _crowded(cluster, one)
-    put_back(one.uid)
+    away.put_back(one.uid)
     if not before and _crowded(cluster, one):
-        lift(one.uid)
+        away.lift(one.uid)
         return False
     return True
 
@@ -166,26 +204,38 @@ def _crowded(cluster: Cluster, one: PodView) -> bool:
     return False
 
 
-def _may_go(one: PodView, pod: PodView) -> bool:
+def _may_go(one: PodView, priority: int, group: GroupKey | None) -> bool:
     """Those of lower priority, save what the node itself runs, what is critical, what is being deleted anyway, and
     members of the preemptor's own group."""
-    if one.priority >= pod.priority or one.terminating or one.gone:
+    if one.priority >= priority or one.terminating or one.gone:
         return False
     metadata, spec = one.object.get("metadata") or {}, one.object.get("spec") or {}
     if MIRROR in (metadata.get("annotations") or {}) or spec.get("priorityClassName") in CRITICAL:
         return False
     if any(isinstance(o, dict) and o.get("kind") == "DaemonSet" for o in metadata.get("ownerReferences") or ()):
         return False
-    return pod.group is None or one.group != pod.group
+    return group is None or one.group != group
 
 
-def _lower(cluster: Cluster, pod: PodView, node: str) -> list[PodView]:
-    """Those on the node that may go. A group of which one may not stays whole, and so does one with pods on other nodes
-    too: kube-scheduler evicts those of one node."""
+def evictable(cluster: Cluster, pods: Sequence[PodView], node: str) -> list[PodView]:
+    """Those on the node that may go for all of `pods`, which are of one group where they are several. A group of which
+    one may not stays whole, and so does one that is not all here."""
     here = [cluster.pods[uid] for uid in sorted(cluster.on_node.get(node, ()))]
-    staying = {one.group for one in here if not (one.terminating or one.gone or _may_go(one, pod))} - {None}
-    staying |= {group for group in {one.group for one in here} - {None} if cluster.spread(group)}  # type: ignore[arg-type]
-    return [one for one in here if _may_go(one, pod) and one.group not in staying]
+    priority, own = min(pod.priority for pod in pods), pods[0].group
+    may = [one for one in here if _may_go(one, priority, own)]
+    going = {one.uid for one in may}
+    staying = {one.group for one in here if not (one.terminating or one.gone or one.uid in going)} - {None}
+    groups = {one.group for one in may} - {None}
+    coming = {held.placement.pod for held in cluster.reservations.adopted()} if groups else set()
+    staying |= {group for group in groups if group is not None and not _all_here(cluster, group, coming)}
+    return [one for one in may if one.group not in staying]
+
+
+def _all_here(cluster: Cluster, group: GroupKey, coming: Collection[str]) -> bool:
+    """Whether no pod of the group runs elsewhere, for kube-scheduler evicts those of one node, nor is one of it being
+    bound, which would run without the others. `coming`: pods that other replicas have promised cards."""
+    unbound = (uid for uid in cluster.groups.uids(group) if cluster.pods[uid].node is None)
+    return not cluster.spread(group) and not any(uid in cluster.reservations or uid in coming for uid in unbound)
 
 
 def _units(pods: Iterable[PodView]) -> list[list[PodView]]:
@@ -201,8 +251,7 @@ def _importance(one: PodView, breaking: Collection[str]) -> tuple[bool, int, tup
     return one.uid not in breaking, -one.priority, one.order
 
 
-def _others(cluster: Cluster, node: str, lower: Sequence[PodView]) -> list[PodView]:
-    away = {p.uid for p in lower}
+def _others(cluster: Cluster, node: str, away: Collection[str]) -> list[PodView]:
     return [cluster.pods[uid] for uid in cluster.on_node.get(node, ()) if uid not in away]
 
 

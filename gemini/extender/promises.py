@@ -6,16 +6,18 @@ book belongs to whoever runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from gemini.extender.kinds import CLAIM, POD, RESIZE
 from gemini.extender.ledger import Ledger
 from gemini.extender.podview import PodView
 from gemini.extender.reserve import BIND_NS
-from gemini.extender.state import CLAIM, POD, RESIZE, Cluster
-from gemini.kube.claim import PREFIX
-from gemini.kube.client import ApiFault, Refused
+from gemini.extender.state import Cluster
+from gemini.kube.answer import ApiFault, Refused
+from gemini.kube.claim import PREFIX, Claim
+from gemini.kube.resize import Amounts, pod_of
 from gemini.placement.model import GROWTH, NodeRefusal, Placement
 
 
@@ -113,6 +115,18 @@ class Promises:
     def gone(self, pod: str, pods: int, claims: int) -> bool:
         return self.cluster.gone(pod, claims if pod.startswith(PREFIX) else pods)
 
+    def over(self, pod: str) -> bool:
+        view = self.cluster.pods.get(pod)
+        return self.cluster.ended(pod) if view is None else view.gone
+
+    def namespace_of(self, key: str) -> str:
+        if (pod := pod_of(key)) is not None:
+            return pod.partition("/")[0]
+        of: PodView | Claim | None = self.cluster.pods.get(key)
+        if key.startswith(PREFIX):
+            of = self.cluster.claims.get(key.removeprefix(PREFIX).partition("/")[0])
+        return "" if of is None else of.namespace
+
     def see(self, pods: Sequence[dict[str, Any]]) -> None:
         for pod in pods:
             self.cluster.note(POD, pod)
@@ -124,6 +138,9 @@ class Promises:
     def see_resizes(self, resizes: Sequence[dict[str, Any]]) -> None:
         for resize in resizes:
             self.cluster.note(RESIZE, resize)
+
+    def see_grown(self, grown: Mapping[str, Amounts]) -> None:
+        self.cluster.note_grown(grown)
 
     def adopt(self, node: str, placements: Sequence[Placement]) -> None:
         self.cluster.reservations.adopt(node, placements, self.clock_ns() + BIND_NS)

@@ -17,14 +17,15 @@ import asyncio
 import logging
 
 from gemini.extender.claims import unfit
+from gemini.extender.kinds import RESIZE
 from gemini.extender.ledger import ROUNDS, Stale
 from gemini.extender.podview import PodView
 from gemini.extender.promises import Promises
 from gemini.extender.reserve import BIND_NS
-from gemini.extender.state import RESIZE
+from gemini.extender.wishes import Wishes
 from gemini.kube import names
-from gemini.kube.client import ApiFault, Object, Refused
-from gemini.kube.resize import Resize, bounded, counted, growth, held, pod_of, resizable
+from gemini.kube.answer import ApiFault, Object, Refused
+from gemini.kube.resize import MOST_TEXT, Resize, bounded, counted, growth, held, pod_of, resizable
 from gemini.placement.book import Book, Overbooked
 from gemini.placement.explain import format_bytes
 from gemini.placement.model import GPU, Placement
@@ -38,20 +39,30 @@ class Resizes:
     def __init__(self, promises: Promises) -> None:
         self._promises = promises
         self.cluster = promises.cluster
-        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._wishes = Wishes(promises.clock_ns)
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def kick(self) -> None:
-        """To be called after Resizes have changed: sees to each whose wish waits for an answer."""
+        """To be called after Resizes have changed: sees to each whose wish waits for an answer, by turns."""
         for resize in self.cluster.unbooked():
-            if resize.pod not in self._under_way:
-                task = asyncio.get_running_loop().create_task(self._answer(resize.pod))
-                self._under_way[resize.pod] = task
-                task.add_done_callback(lambda _, pod=resize.pod: self._under_way.pop(pod, None))  # type: ignore[misc]
+            self._wishes.add(resize.namespace, resize.pod)
+        self._begin()
+
+    def _begin(self) -> None:
+        while (pod := self._wishes.next(self.cluster.asking)) is not None:
+            task = asyncio.get_running_loop().create_task(self._answer(pod))
+            self._tasks.add(task)
+            task.add_done_callback(lambda task, pod=pod: self._done(task, pod))  # type: ignore[misc]
+
+    def _done(self, task: asyncio.Task[None], pod: str) -> None:
+        self._tasks.discard(task)
+        self._wishes.done(pod)
+        self._begin()
 
     async def settled(self) -> None:
         """Returns when nothing is under way."""
-        while self._under_way:
-            await asyncio.gather(*self._under_way.values(), return_exceptions=True)
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def sweep(self) -> None:
         """Gives back what nobody knows the fate of, once the API server has told it, and tries again what waits."""
@@ -59,15 +70,17 @@ class Resizes:
         for due in (*self.cluster.reservations.due(now), *self.cluster.reservations.due_adopted(now)):
             key, node = due.placement.pod, due.placement.node
             name = pod_of(key)
-            if name is None or name in self._under_way:
+            if name is None or name in self._wishes:
                 continue
             resize = self.cluster.resizes.get(name)
             if resize is not None and resize.key == key and not await self._seen(resize):
                 continue  # no answer from the API server: it may be booked
+            self._left(name, key)
             if self.cluster.reservations.of(key) is due:
                 self._promises.drop(due.placement)
             else:
                 self.cluster.reservations.disown(key, node)
+        self._wishes.sweep()
         self.kick()
 
     # ---- one wish
@@ -160,7 +173,12 @@ class Resizes:
             if had is not None:
                 self._promises.drop(had.placement)
             return
-        status: Object = {"answered": known.generation, "refused": refusal or None, "node": pod.node, "pod": pod.uid}
+        status: Object = {
+            "answered": known.generation,
+            "refused": refusal[:MOST_TEXT] or None,
+            "node": pod.node,
+            "pod": pod.uid,
+        }
         if known.stranger:
             status |= dict.fromkeys(("booked", "enforced", "settled", "waits"))
         if not refusal:
@@ -172,10 +190,12 @@ class Resizes:
                 self._promises.drop(had.placement)  # it changed meanwhile, and is tried again
             return
         except ApiFault:
-            await self._seen(known)
+            if await self._seen(known) and had is not None:
+                self._left(resize.pod, resize.key)
             raise  # the reservation stays: the server may yet do it
         self._promises.see_resizes([written])
-        self._left(resize, had)
+        if had is not None:
+            self._left(resize.pod, resize.key)
         what = f"refused: {refusal}" if refusal else f"booked {known.wanted.written()}"
         log.info("resize pod=%s/%s generation=%d %s", known.namespace, known.name, known.generation, what)
 
@@ -188,11 +208,17 @@ class Resizes:
         known = self.cluster.book.node(node)
         return {one.minor: one.memory for one in known.devices if one.type == GPU} if known is not None else {}
 
-    def _left(self, resize: Resize, had: object) -> None:
-        """The promise stands in what the pod holds now; its entry goes with the lease's next write."""
-        pod = self._pod(resize)
-        if had is not None and pod is not None and pod.node is not None and self._promises.ledger is not None:
-            self._promises.ledger.leave(pod.node, [resize.key])
+    def _left(self, name: str, key: str) -> None:
+        """Where the wish was booked, the promise stands in what the pod holds now, and its entry goes. What the pod has
+        at most stays in the lease: its Resize may go before it."""
+        resize, ledger = self.cluster.resizes.get(name), self._promises.ledger
+        pod = None if resize is None else self._pod(resize)
+        if ledger is None or resize is None or pod is None or pod.node is None or resize.key != key or resize.waiting:
+            return
+        if not resize.refused and resize.booked is not None:
+            ledger.grew(pod.node, name, resize.booked.most(resize.enforced or resize.booked))
+        ledger.leave(pod.node, [key])
+        ledger.flush(pod.node)
 
     async def _seen(self, resize: Resize) -> bool:
         """Takes in the object as it is; whether the API server told."""

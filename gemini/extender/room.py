@@ -1,12 +1,14 @@
 """What pods need of a node besides cards: processors, memory and whatever else kube-scheduler adds up.
 
-Pure. The node's word is its allocatable, the pods' their requests, counted as the scheduler counts them.
+Pure. The node's word is its allocatable, the pods' their requests, counted as the scheduler counts them: exactly, in
+billionths, the finest that Kubernetes knows. Sums of fractions would take most of the search for a large group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from fractions import Fraction
+from math import ceil
 from typing import Any
 
 from gemini.extender.podview import PodView
@@ -14,31 +16,43 @@ from gemini.extender.state import Cluster
 from gemini.kube import names, quantity
 from gemini.units import BadValue
 
+BILLION = 10**9
+Amounts = Mapping[str, int]  # resource -> billionths
+
 
 class Room:
     """A node's resources as the scheduler adds them up: allocatable less the requests of its pods."""
 
     def __init__(self, cluster: Cluster, node: str, pods: Iterable[PodView]) -> None:
         status = (cluster.nodes.get(node) or {}).get("status") or {}
-        self._free: dict[str, Fraction] = {key: _number(v) for key, v in (status.get("allocatable") or {}).items()}
+        self._free = _in_billionths({key: _number(v) for key, v in (status.get("allocatable") or {}).items()})
         for pod in pods:
             self.add(pod)
 
     def add(self, pod: PodView) -> None:
-        for key, amount in requests_of(pod.object).items():
+        for key, amount in amounts_of(pod.object).items():
             if key in self._free:
                 self._free[key] -= amount
 
     def take_back(self, pod: PodView) -> None:
-        for key, amount in requests_of(pod.object).items():
+        for key, amount in amounts_of(pod.object).items():
             if key in self._free:
                 self._free[key] += amount
 
     def fits(self, pod: PodView | None = None) -> bool:
-        return self.has(requests_of(pod.object) if pod is not None else {})
+        return self.has(amounts_of(pod.object) if pod is not None else {})
 
-    def has(self, asked: Mapping[str, Fraction]) -> bool:
+    def has(self, asked: Amounts) -> bool:
         return all(left >= asked.get(key, 0) for key, left in self._free.items())
+
+
+def amounts_of(pod: Mapping[str, Any]) -> dict[str, int]:
+    """A pod's requests, in billionths."""
+    return _in_billionths(requests_of(pod))
+
+
+def _in_billionths(amounts: Mapping[str, Fraction]) -> dict[str, int]:
+    return {key: ceil(amount * BILLION) for key, amount in amounts.items()}
 
 
 def requests_of(pod: Mapping[str, Any]) -> dict[str, Fraction]:
@@ -86,13 +100,15 @@ def _number(value: object) -> Fraction:
 
 
 class Rooms:
-    """The nodes of a cluster as they are now, for pods that wait (by uid). To be made anew for each look."""
+    """The nodes of a cluster as they are now, for pods that wait (by uid). To be made anew for each look. `members`:
+    pods that may be unknown to the cluster yet. `gone`: uids of pods that count as gone."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, members: Iterable[PodView] = (), gone: Collection[str] = ()) -> None:
+        self._cluster, self._gone = cluster, gone
         self._known: dict[str, Room] = {}
-        self._requests: dict[str, dict[str, Fraction]] = {}
-        self._last: tuple[tuple[str, ...], dict[str, Fraction]] = ((), {})
+        self._members = {one.uid: one for one in members}
+        self._amounts: dict[str, dict[str, int]] = {}
+        self._sums: dict[str, _Sums] = {}
 
     def kind(self, pod: str) -> Hashable:
         return tuple(sorted(self._asked(pod).items()))
@@ -100,24 +116,36 @@ class Rooms:
     def bears(self, node: str, pods: Sequence[str]) -> bool:
         room = self._known.get(node)
         if room is None:
-            here = (self._cluster.pods[uid] for uid in self._cluster.on_node.get(node, ()))
+            here = (self._cluster.pods[uid] for uid in self._cluster.on_node.get(node, ()) if uid not in self._gone)
             room = self._known[node] = Room(self._cluster, node, here)
-        total = self._total(tuple(pods))
-        return room.has(total)
+            self._sums[node] = _Sums(self._asked)
+        return room.has(self._sums[node].of(pods))
 
-    def _total(self, pods: tuple[str, ...]) -> Mapping[str, Fraction]:
-        """What all of these ask for: the same pods are looked for on one node after another, or with one more."""
-        known, total = self._last
-        if known != pods:
-            more = pods[len(known) :] if pods[: len(known)] == known else pods
-            total = dict(total) if len(more) < len(pods) else {}
-            for pod in more:
-                _add(total, self._asked(pod))
-            self._last = (pods, total)
-        return total
+    def _asked(self, pod: str) -> dict[str, int]:
+        if pod not in self._amounts:
+            known = self._members.get(pod) or self._cluster.pods.get(pod)
+            self._amounts[pod] = {} if known is None else amounts_of(known.object)
+        return self._amounts[pod]
 
-    def _asked(self, pod: str) -> dict[str, Fraction]:
-        if pod not in self._requests:
-            known = self._cluster.pods.get(pod)
-            self._requests[pod] = {} if known is None else requests_of(known.object)
-        return self._requests[pod]
+
+class _Sums:
+    """What the first pod of those that were asked about last needs, the first two, and so on: a search tries the same
+    pods with one more, or another one in the place of the last."""
+
+    def __init__(self, asked: Callable[[str], Amounts]) -> None:
+        self._asked = asked
+        self._pods: list[str] = []
+        self._sums: list[Amounts] = [{}]
+
+    def of(self, pods: Sequence[str]) -> Amounts:
+        same = min(len(pods), len(self._pods))
+        while self._pods[:same] != list(pods[:same]):
+            same -= 1
+        del self._pods[same:], self._sums[same + 1 :]
+        for pod in pods[same:]:
+            total = dict(self._sums[-1])
+            for key, amount in self._asked(pod).items():
+                total[key] = total.get(key, 0) + amount
+            self._pods.append(pod)
+            self._sums.append(total)
+        return self._sums[-1]

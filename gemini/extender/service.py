@@ -14,21 +14,25 @@ from typing import Any
 
 import numpy as np
 
-from gemini.extender import codec, preempt
+from gemini.extender import codec
 from gemini.extender.binder import Binder
 from gemini.extender.claims import Claims
 from gemini.extender.codec import BindRequest, FilterRequest, PreemptRequest, Victims
+from gemini.extender.fence import fenced
 from gemini.extender.gather import PATIENCE_SECONDS
 from gemini.extender.groups import Groups
 from gemini.extender.onway import OnWay
 from gemini.extender.podview import PodView
+from gemini.extender.preempt import victims_beside, victims_on
+from gemini.extender.preempt_group import victims_of_group
 from gemini.extender.promises import Kubernetes, Promises, Verdict, shared_node, told
 from gemini.extender.reserve import AWAITED_NS
 from gemini.extender.resizes import Resizes
+from gemini.extender.rests import Rests
 from gemini.extender.shown import summary
 from gemini.extender.state import Cluster
 from gemini.kube import names
-from gemini.kube.client import ApiFault, Refused
+from gemini.kube.answer import ApiFault, Refused
 from gemini.kube.device import template_node
 from gemini.placement.allocate import Allocator, UnknownPolicy
 from gemini.placement.book import Book
@@ -71,6 +75,7 @@ class Service:
         alone = lambda pod, asked: self._alone(pod, asked, everything=False, short=False)  # noqa: E731
         self._groups = Groups(promises, alone, patience)
         self._on_way = OnWay(cluster, clock_ns)
+        self._preemptors = Rests(lambda: self._clock_ns())
         self._binder = Binder(promises, self._groups, self.waiting, self._on_way.arrived)
         self.claims = Claims(promises)
         self.resizes = Resizes(promises)
@@ -106,6 +111,8 @@ class Service:
             log.info("groups error=%s", error)
         await self.claims.sweep()
         await self.resizes.sweep()
+        if self._preemptors.due():
+            self.cluster.stir()
         self._forget()
         await self._wake()
 
@@ -242,7 +249,7 @@ class Service:
     def _alone(self, pod: PodView, asked: Sequence[str], everything: bool, short: bool) -> Verdict:
         if not self.cluster.nominated:  # as nearly always
             return self._judged(pod, asked, everything, short)
-        with self.cluster.fenced(pod):
+        with fenced(self.cluster, pod):
             return self._judged(pod, asked, everything, short)
 
     def _judged(self, pod: PodView, asked: Sequence[str], everything: bool, short: bool) -> Verdict:
@@ -288,16 +295,29 @@ class Service:
         return self.cluster.standings.of(pod.spec.ask).ranks(request.names)
 
     def preempt(self, request: PreemptRequest) -> dict[str, Victims]:
-        """Node -> victims; nodes where evicting would not help are left out, and those that there was no time for."""
+        """Node -> victims; nodes where evicting would not help are left out, and those that there was no time for: none
+        where the pod's namespace has had its part of it."""
         pod = self.view(request.pod)
         if pod.spec is None:
             return dict(request.victims)
+        if not self._preemptors.may(pod.namespace):
+            return {}
+        began_ns = self._clock_ns()
+        found = self._victims(pod, request, began_ns + PREEMPT_NS)
+        self._preemptors.took(pod.namespace, self._clock_ns() - began_ns, bool(found))
+        return found
+
+    def _victims(self, pod: PodView, request: PreemptRequest, until_ns: int) -> dict[str, Victims]:
+        def over() -> bool:
+            return self._clock_ns() >= until_ns
+
+        if pod.group is not None and not pod.vendor:
+            return victims_of_group(self.cluster, pod, request.victims, self._groups.may_go, over)
         found: dict[str, Victims] = {}
-        until_ns = self._clock_ns() + PREEMPT_NS
         for node, proposed in request.victims.items():
-            if self._clock_ns() >= until_ns:
+            if over():
                 break
-            victims = preempt.victims_on(self.cluster, pod, node, proposed)
+            victims = (victims_beside if pod.vendor else victims_on)(self.cluster, pod, node, proposed)
             if victims is not None:
                 found[node] = victims
         return found

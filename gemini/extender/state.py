@@ -7,40 +7,36 @@ the one known is passed over (its resourceVersion; the API server's are comparab
 
 A pod holds its devices from the moment it is bound with our record until its containers are gone: a pod that is being
 deleted still holds them, one that ended (Succeeded, Failed) holds them only while a container is still said to run.
-Cards that other device plugins gave out are foreign.py's. A ResourceClaim holds what was allocated to it from the
-moment that the extender has promised it. A node without a Device object, or a Device without its node, takes nobody.
-A pod with a Resize counts with the larger of what is booked for it and what its node enforces (gemini/kube/resize.py).
+Cards that other device plugins gave out are foreign.py's, those of ResourceClaims allocated.py's, other shares of pods
+that run resized.py's. A node without a Device object, or a Device without its node, takes nobody. A pod with a Resize
+counts with the larger of what is booked for it and what its node enforces (gemini/kube/resize.py).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
-from functools import reduce
 from typing import Any
 
+from gemini.extender.allocated import Allocated
 from gemini.extender.foreign import ForeignCards, discard
 from gemini.extender.kept import kept_budget
+from gemini.extender.kinds import BUDGET, CLAIM, DEVICE, NODE, POD, RESIZE, UID_KINDS, full_name_of, key_of, version_of
 from gemini.extender.members import MemberIndex
 from gemini.extender.podview import PodView, mapping, view_of
 from gemini.extender.reserve import GroupKey, Reservations
+from gemini.extender.resized import Resized
 from gemini.kube import names
-from gemini.kube.claim import PREFIX, Claim, grants_of, read_claim
+from gemini.kube.claim import PREFIX, Claim, read_claim, slim_claim
 from gemini.kube.device import Reported, cordoned, read_device
 from gemini.kube.group import domain
-from gemini.kube.quantity import version_number
 from gemini.kube.resize import Amounts, Resize, pod_of, read_resize, uid_of
 from gemini.placement.allocate import Allocator
 from gemini.placement.book import Book
 from gemini.placement.model import Placement
 from gemini.placement.standing import Standings
 
-NODE, DEVICE, POD, CLAIM, BUDGET = "Node", "Device", "Pod", "ResourceClaim", "PodDisruptionBudget"
-RESIZE = names.RESIZE_KIND
-KINDS = (NODE, DEVICE, RESIZE, POD, CLAIM, BUDGET)
-UID_KINDS = (POD, CLAIM, RESIZE)  # told apart by uid, for names come again
 DELETED = "DELETED"
 ENDED = 20_000  # deleted pods, and allocations of claims that are over, that are remembered
 
@@ -66,13 +62,10 @@ class Cluster:
         self._stirs = self._shifts = 0
         self._versions: dict[tuple[str, str], int] = {}
         self._come: dict[str, int] = defaultdict(int)  # how far the watch of each kind has come, as a resourceVersion
-        self.claims: dict[str, Claim] = {}  # by uid; those that have devices of ours
-        self.unanswered: set[str] = set()  # uids of claims that wait for our word
-        self._claims_on: dict[str, set[str]] = defaultdict(set)  # node -> uids
-        self.resizes: dict[str, Resize] = {}  # by the full name of the pod
-        self._resized: dict[str, str] = {}  # uid of the Resize itself -> its pod
-        self._left: dict[str, Resize] = {}  # those that went before their pods, as they were
-        self._asked: dict[str, None] = {}  # those of resizes that wait for an answer, and whose pod is known
+        self._allocated = Allocated(self.book, self.reservations, self.devices)
+        self.claims: Mapping[str, Claim] = self._allocated.claims
+        self._resized = Resized(self.pods)
+        self.resizes: Mapping[str, Resize] = self._resized.by_pod
         self._releases = 0
         self.on_settled: Callable[[str], None] = lambda uid: None  # told of pods that are seen bound, or gone
         self._ended: dict[str, None] = {}  # uids of deleted pods, oldest first: a read may still show one of them
@@ -127,18 +120,15 @@ class Cluster:
                     self._put_pod(self.view(self.pods[uid].object))
         elif kind == DEVICE:
             self.devices[key] = read_device(given)
-            self._put_node(key)
-            self._put_pods(key)
-            self.foreign.report(key)
-            self._put_claims(key)
+            self._put_device(key)
         elif kind == POD:
             self._put_pod(self.view(given))
         elif kind == CLAIM:
-            self._put_claim(key, read_claim(given))
+            self._put_claim(key, read_claim(slim_claim(given)))
         elif kind == RESIZE:
             self._put_resize(key, read_resize(given))
         elif kind == BUDGET:
-            namespace, name = _full_name(given)
+            namespace, name = full_name_of(given)
             self.budgets.setdefault(namespace, {})[name] = kept_budget(given)
 
     def _forget(self, kind: str, key: str) -> None:
@@ -147,10 +137,7 @@ class Cluster:
             self._put_node(key)
         elif kind == DEVICE:
             self.devices.pop(key, None)
-            self._put_node(key)
-            self._put_pods(key)
-            self.foreign.report(key)
-            self._put_claims(key)
+            self._put_device(key)
         elif kind == POD:
             self._drop_pod(key)
             self._end(key)
@@ -166,6 +153,12 @@ class Cluster:
             if not here:
                 self.budgets.pop(namespace, None)
 
+    def _put_claim(self, uid: str, claim: Claim | None) -> None:
+        over, released = self._allocated.put(uid, claim)
+        self._releases += released
+        if over is not None:
+            self._end(over)
+
     @property
     def releases(self) -> int:
         """Grows whenever something was given back, a node has become another, or a group has another member: who waits
@@ -180,9 +173,6 @@ class Cluster:
     def stir(self) -> None:
         """Has those who wait asked about again, though nothing was given back."""
         self._stirs += 1
-
-    def _release(self, key: str) -> None:
-        self._releases += self.book.release(key)
 
     def _end(self, key: str) -> None:
         self._ended[key] = None
@@ -207,13 +197,21 @@ class Cluster:
             self._releases += 1  # another card, or one in service again
         self.book.put_node(fresh)
 
+    def _put_device(self, node: str) -> None:
+        """The node's cards may have other minors now, or others their minors."""
+        self._put_node(node)
+        for uid in sorted(self.on_node.get(node, ())):
+            self._look_again(uid)
+        self.foreign.report(node)
+        self._releases += self._allocated.look_again(node)
+
     # ---- pods
 
     def view(self, given: dict[str, Any]) -> PodView:
         """A pod object as we see it."""
         node = mapping(given.get("spec")).get("nodeName")
         seen = view_of(given, self.pods, self.types, self._offered(node) if isinstance(node, str) else None)
-        return seen.on(self._reported(seen.node), self.resize_of(seen))
+        return seen.on(self._reported(seen.node), self._resized.of(seen))
 
     def _offered(self, node: str) -> Mapping[str, Any] | None:
         """The resources that the node has, or had since its kubelet began; None: not known."""
@@ -223,66 +221,42 @@ class Cluster:
     def _reported(self, node: str | None) -> Reported | None:
         return self.devices.get(node or "")
 
-    def _put_pods(self, node: str) -> None:
-        """The node's cards may have other minors now, or others their minors."""
-        for uid in sorted(self.on_node.get(node, ())):
-            known = self.pods[uid]
-            if (fresh := known.on(self._reported(node), self.resize_of(known))) is not known:
+    def _look_again(self, uid: str) -> None:
+        """A pod may count with other amounts now, or hold other minors."""
+        if (pod := self.pods.get(uid)) is not None:
+            fresh = pod.on(self._reported(pod.node), self._resized.of(pod))
+            if fresh is not pod:
                 self._put_pod(fresh)
 
     def _put_resize(self, own: str, resize: Resize | None) -> None:
         """`own`: the uid of the object itself."""
-        before = self._resized.pop(own, None)
-        known = None if before is None else self.resizes.get(before)
-        if known is not None and known.own == own:
-            del self.resizes[known.pod]
-            if resize is None:
-                self._keep(known)
-        if resize is not None:
-            self._resized[own] = resize.pod
-            self.resizes[resize.pod] = resize
-        for uid in {one.uid for one in (known, resize) if one is not None}:
-            if (pod := self.pods.get(uid)) is not None:
-                fresh = pod.on(self._reported(pod.node), self.resize_of(pod))
-                if fresh is not pod:
-                    self._put_pod(fresh)
+        for uid in self._resized.put(own, resize):
+            self._look_again(uid)
         if resize is not None and not resize.waiting:
             self.reservations.settle(resize.key)  # it stands in what the pod holds by now, or came to nothing
 
-    def _keep(self, known: Resize) -> None:
-        """A Resize goes with its pod. Who deletes a pod in the foreground has it go at once, and the pod when its
-        programs have ended, as late as the pod says: until then it counts with what it was given."""
-        pod, counted = self.pods.get(known.uid), self._amounts_left(known)
-        if counted is not None and pod is not None and not pod.gone and pod.full_name == known.pod:
-            self._left[known.pod] = replace(known, answered=known.generation, enforced=counted)
-
-    def _amounts_left(self, known: Resize) -> Amounts | None:
-        left = self._left.get(known.pod)
-        before = None if left is None else left.enforced
-        said = [one for one in (known.booked, known.enforced, before) if one is not None]
-        return reduce(Amounts.most, said) if said else None
-
-    def resize_of(self, pod: PodView) -> Resize | None:
-        """What the pod counts by, besides its record."""
-        now, left = self.resizes.get(pod.full_name), self._left.get(pod.full_name)
-        if now is None or left is None:
-            return now or left
-        return now if now.enforced is not None else replace(now, enforced=left.enforced)
+    def note_grown(self, grown: Mapping[str, Amounts]) -> None:
+        """What the lease of a node says that pods were given at most: it counts where a pod's Resize has gone before
+        it, and nobody here has seen it."""
+        for uid in self._resized.grow(grown, self._ended):
+            self._look_again(uid)
 
     def unbooked(self) -> list[Resize]:
         """Those whose wish has not been answered, oldest first. Of pods that are not there anybody may make ever so
         many: those are never looked at."""
-        return [self.resizes[name] for name in self._asked]
+        return [self.resizes[name] for name in self._resized.asked]
+
+    @property
+    def asking(self) -> Container[str]:
+        """The same by the full names of their pods."""
+        return self._resized.asked
 
     def _put_pod(self, pod: PodView) -> None:
         known = self.pods.get(pod.uid)
         self._shifts += known is not None and known.nominated not in (None, pod.nominated)
         self._unlink(pod.uid)
         self.pods[pod.uid] = pod
-        if pod.resize is not None and pod.resize.waiting:
-            self._asked[pod.full_name] = None
-        else:
-            self._asked.pop(pod.full_name, None)
+        self._resized.note(pod)
         if pod.node is not None or pod.gone:
             self.reservations.settle(pod.uid, pod.placement if pod.holds else None)
             self.on_settled(pod.uid)
@@ -302,7 +276,7 @@ class Cluster:
         if pod.uid not in self.reservations:
             wanted = pod.placement if pod.holds else None
             if held is not None and (held.placement != wanted or held.initialized != pod.initialized):
-                self._release(pod.uid)
+                self._releases += self.book.release(pod.uid)
                 held = None
             if wanted is not None and held is None:
                 self.book.place(wanted, strict=False, initialized=pod.initialized)
@@ -312,7 +286,7 @@ class Cluster:
     def _drop_pod(self, uid: str) -> None:
         self.reservations.settle(uid)
         self.on_settled(uid)
-        self._release(uid)
+        self._releases += self.book.release(uid)
         pod = self.pods.get(uid)
         if pod is not None and pod.resize is not None:
             self.reservations.settle(pod.resize.key)
@@ -321,8 +295,7 @@ class Cluster:
         self.groups.become(pod, None)
         self._shifts += pod is not None and pod.nominated is not None
         if pod is not None:
-            self._asked.pop(pod.full_name, None)
-            self._left.pop(pod.full_name, None)
+            self._resized.drop(pod)
         if pod is not None and pod.node is not None:
             self.foreign.settle(pod.node, uid)  # what was reported counts until the reporter takes it back
 
@@ -333,44 +306,6 @@ class Cluster:
         self.nominated.discard(uid)
         if old.node is not None:
             discard(self.on_node, old.node, uid)
-
-    # ---- claims
-
-    def _put_claim(self, uid: str, claim: Claim | None) -> None:
-        known = self.claims.pop(uid, None)
-        self.unanswered.discard(uid)
-        if known is not None:
-            discard(self._claims_on, known.node, uid)
-            if claim is None or claim.key != known.key:  # that allocation is over
-                self._end(known.key)
-                self.reservations.settle(known.key)
-                self._release(known.key)
-        if claim is None:
-            return
-        self.claims[uid] = claim
-        self._claims_on[claim.node].add(uid)
-        if claim.waits:
-            self.unanswered.add(uid)
-        else:
-            self.reservations.settle(claim.key)
-        self._enter_claim(claim)
-
-    def _put_claims(self, node: str) -> None:
-        """A card's name leads to its minor by way of the Device."""
-        for uid in self._claims_on.get(node, ()):
-            self._enter_claim(self.claims[uid])
-
-    def _enter_claim(self, claim: Claim) -> None:
-        if claim.key in self.reservations:
-            return
-        reported = self.devices.get(claim.node)
-        grants = grants_of(claim, reported.node) if claim.promised and reported is not None else None
-        held = self.book.holdings.get(claim.key)
-        if held is not None and held.placement.grants != grants:
-            self._release(claim.key)
-            held = None
-        if held is None and grants:
-            self.book.place(Placement(claim.key, claim.node, grants), strict=False)
 
     def answered(self, key: str) -> bool:
         """Whether it is known what became of an allocation, by its claim's key: promised, refused, or over; and of a
@@ -385,6 +320,11 @@ class Cluster:
         return claim is not None and claim.key == key and not claim.waits
 
     # ---- what is asked of it
+
+    @property
+    def unanswered(self) -> Set[str]:
+        """The uids of claims that wait for our word."""
+        return self._allocated.unanswered
 
     def members(self, group: GroupKey) -> tuple[list[PodView], list[Placement]]:
         """A group's waiting pods that kube-scheduler may place, oldest first, and what those that run (or are being
@@ -414,37 +354,16 @@ class Cluster:
 
     def domain_of(self, node: str, level: str) -> str:
         """The domain of that level that a node is in."""
-        return domain(node, mapping(mapping(self.nodes.get(node, {}).get("metadata")).get("labels")), level)
+        return domain(node, mapping(_labels(self.nodes.get(node))), level)
 
     def gated(self, group: GroupKey) -> list[str]:
         """The names of a group's pods that are behind a scheduling gate."""
         pods = (self.pods[uid] for uid in self.groups.uids(group))
         return sorted(pod.name for pod in pods if pod.waits and pod.gated)
 
-    @contextmanager
-    def fenced(self, *pods: PodView) -> Iterator[None]:
-        """The book with what was freed for preemptors of higher priority held for them, where it is free already.
-        `pods`: those that are to be placed, together."""
-        held: list[str] = []
-        priority = min(pod.priority for pod in pods)
-        for uid in sorted(self.nominated.difference(pod.uid for pod in pods)):
-            other = self.pods[uid]
-            if other.priority <= priority or other.spec is None or uid in self.book.holdings:
-                continue
-            choice = self.allocator.choose(other.spec.ask, [other.nominated or ""])
-            if choice is not None:
-                held.append(f"nominated/{uid}")
-                self.book.place(replace(choice, pod=held[-1]))
-        try:
-            yield
-        finally:
-            for key in held:
-                self.book.release(key)
-
     def has_vendor(self, node: str) -> bool:
         """Whether the node offers cards by another device plugin as well."""
-        status = mapping(self.nodes.get(node, {}).get("status"))
-        offered = mapping(status.get("capacity"))
+        offered = self._offered(node) or {}
         return any(str(offered.get(name, "0")) != "0" for name in names.VENDOR_RESOURCES)
 
     def gone(self, key: str, version: int) -> bool:
@@ -478,22 +397,3 @@ class Cluster:
 
 def _labels(node: Mapping[str, Any] | None) -> Any:
     return mapping(mapping(node).get("metadata")).get("labels")
-
-
-def key_of(kind: str, given: object) -> str | None:
-    """What tells objects of a kind apart: pods and claims by uid, for names come again; None where there is none."""
-    metadata = mapping(mapping(given).get("metadata"))
-    key = metadata.get("uid" if kind in UID_KINDS else "name")
-    if not isinstance(key, str) or not key:
-        return None
-    return f"{metadata.get('namespace', '')}/{key}" if kind == BUDGET else key
-
-
-def version_of(given: Mapping[str, Any]) -> int:
-    """The resourceVersion as a number; 0: there is none to compare."""
-    return version_number(mapping(given.get("metadata")).get("resourceVersion"))
-
-
-def _full_name(given: Mapping[str, Any]) -> tuple[str, str]:
-    metadata = mapping(given.get("metadata"))
-    return str(metadata.get("namespace", "")), str(metadata.get("name", ""))

@@ -66,12 +66,6 @@ def _gpushare(placement: Placement, spec: PodSpec, node: Node, now_ns: int) -> d
     }
 
 
-def placement_of(pod: str, node: str, annotations: Mapping[str, object]) -> Placement | None:
-    """What the record says; None where there is none."""
-    found = record_of(pod, node, annotations)
-    return None if found is None else found[0]
-
-
 def located(placement: Placement, uuids: Sequence[str], node: Node) -> Placement:
     """The placement on the cards as they are numbered now, for a driver may number them anew at each start: a card that
     the record names by uuid counts where that uuid is. One that is not there (any more) counts nowhere, and the card
@@ -88,7 +82,7 @@ def located(placement: Placement, uuids: Sequence[str], node: Node) -> Placement
 
 
 def record_of(pod: str, node: str, annotations: Mapping[str, object]) -> tuple[Placement, tuple[str, ...]] | None:
-    """The same, with the uuid of each grant's card; "" where the record has none."""
+    """What the record says, and the uuid of each grant's card ("" where it has none); None where there is no record."""
     text = annotations.get(names.ALLOCATION)
     if text is None:
         return None

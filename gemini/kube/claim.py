@@ -76,6 +76,25 @@ def read_claim(given: Mapping[str, Any]) -> Claim | None:
     )
 
 
+def slim_claim(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A claim with what our driver was allocated of it, and whether it was promised: all of the cluster are kept, and
+    who may make one makes it as large as the API server stores it. One of which nothing is allocated says no more than
+    that it is there. From what is kept none can be written again."""
+    metadata, status = _mapping(given.get("metadata")), _mapping(given.get("status"))
+    kept: dict[str, Any] = {"metadata": _some(metadata, ("name", "namespace", "uid", "resourceVersion"))}
+    if not (allocation := _mapping(status.get("allocation"))):
+        return kept
+    results = [_some(result, _KEPT) for result in _results(status)[:MOST_RESULTS]]
+    entries = [one for one in (_entry(status, result) for result in results) if one]
+    devices = [{**_some(one, _SAME), "conditions": _conditions(one)} for one in entries]
+    stamp = _some(allocation, ("allocationTimestamp",))
+    return {**kept, "status": {"allocation": {**stamp, "devices": {"results": results}}, "devices": devices}}
+
+
+def _conditions(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [_some(_mapping(one), ("type", "status")) for one in _list(entry.get("conditions"))]
+
+
 def answered(claim: Claim, promised: bool, message: str, stamp: str) -> dict[str, Any]:
     """The claim with our answer in its status; `stamp`: RFC 3339. Entries of other drivers stay."""
     status = _mapping(claim.object.get("status"))
@@ -98,6 +117,8 @@ def answered(claim: Claim, promised: bool, message: str, stamp: str) -> dict[str
 
 _TYPES = (names.CLAIM_PROMISED, names.CLAIM_REFUSED)
 _SAME = ("driver", "pool", "device", "shareID")  # what a device's status has in common with its result
+_KEPT = (*_SAME, "request", "adminAccess", "consumedCapacity", "bindingConditions")
+MOST_RESULTS = 64  # the API server lets in half as many
 
 
 def grants_of(claim: Claim, node: Node) -> tuple[Grant, ...] | None:
@@ -251,6 +272,10 @@ def _entry(status: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, An
         if all(entry.get(key) == result.get(key) for key in _SAME):
             return entry
     return {}
+
+
+def _some(given: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+    return {key: given[key] for key in keys if key in given}
 
 
 def _mapping(value: object) -> dict[str, Any]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from gemini.kube.client import ApiFault, Client, Keep, Refused, TooOld, is_unknown
+from gemini.kube.answer import ApiFault, Refused, TooOld, is_unknown
+from gemini.kube.client import Client, Keep
 from gemini.kube.quantity import version_number
 
 LOOK_SECONDS = 5.0
 
 
-async def follow_once_there(client: Client, kind: str, cluster: Any, synced: asyncio.Event, log: Any) -> None:
+async def follow_once_there(
+    client: Client, kind: str, cluster: Any, synced: asyncio.Event, log: Any, keep: Keep | None = None
+) -> None:
     """The same for a kind that may not be defined (yet): until it is, there are no objects of it."""
     told = ""
     while True:
@@ -25,7 +28,7 @@ async def follow_once_there(client: Client, kind: str, cluster: Any, synced: asy
                 log.warning("look for=%s error=%s", kind, error)
             told = str(error)
         await asyncio.sleep(LOOK_SECONDS)
-    await follow(client, kind, cluster, synced, log)
+    await follow(client, kind, cluster, synced, log, keep)
 
 
 async def follow(

@@ -28,13 +28,9 @@ from gemini.kube.vgpu import (
     said_again,
     spoken,
 )
+from gemini.kube.workloads import TEMPLATES, kind_of, with_pods
 
 SCHEDULERS = {HAMI: ("hami-scheduler",), VOLCANO: ("volcano",), KAI: ("kai-scheduler",)}
-TEMPLATES = {  # kind -> where the pods that it makes are described
-    "Pod": (), "CronJob": ("spec", "jobTemplate", "spec", "template"),
-    **dict.fromkeys(("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController"),
-                    ("spec", "template")),
-}  # fmt: skip
 # What is taken out of annotations once it is said in ours; and the domains of all keys of the language.
 _TAKEN = {HAMI: (*CHOICES, *MODES), VOLCANO: (*CHOICES, *MODES), KAI: (*KAI_KEYS, *KAI_LEFT)}
 _ANNOTATIONS = {
@@ -43,6 +39,8 @@ _ANNOTATIONS = {
     KAI: ("kai.scheduler/", "gpu-fraction", "gpu-memory"),
 }
 _AMOUNTS = {HAMI: ("nvidia.com/", "hami.io/"), VOLCANO: ("volcano.sh/",), KAI: ()}
+_NAMES = {kind for _, kind in TEMPLATES}
+RAY_SCHEDULER = "ray.io/scheduler-name"  # a label of Ray's objects
 _GROUP = f"write {names.POD_GROUP} and {names.POD_GROUP_SIZE}"
 _MENDS = {"scheduling.k8s.io/group-name": _GROUP, "kai.scheduler/batch-min-member": _GROUP}
 _REMOVE = "say in keys of gemini.io what it is for, or remove it"
@@ -57,22 +55,21 @@ def rewritten(given: Any, spelling: str) -> Any:
         items = [rewritten(item, spelling) for item in given["items"]]
         same = all(new is old for new, old in zip(items, given["items"], strict=True))
         return given if same else {**given, "items": items}
-    if kind not in TEMPLATES:
+    paths = TEMPLATES.get(kind_of(given))
+    if paths is None:
         for key in _keys(given):
             if key in _shares(spelling):
-                raise InvalidPod(key, f"stands in a {shown(kind)}, whose pods are not known; rewrite that by hand")
+                what = f"{given.get('apiVersion')} {kind}" if kind in _NAMES else kind
+                raise InvalidPod(key, f"stands in a {shown(what)}, whose pods are not known; rewrite that by hand")
         return given
-    return _within(given, TEMPLATES[kind], spelling)
-
-
-def _within(given: dict[str, Any], path: tuple[str, ...], spelling: str) -> dict[str, Any]:
-    if not path:
-        return _pod(given, spelling)
-    inner = given.get(path[0])
-    if not isinstance(inner, dict):
-        return given
-    fresh = _within(inner, path[1:], spelling)
-    return given if fresh is inner else {**given, path[0]: fresh}
+    fresh = given
+    for path in paths:
+        fresh = with_pods(fresh, path, lambda pod: _pod(pod, spelling))
+    scheduler = mapping(mapping(given.get("metadata")).get("labels")).get(RAY_SCHEDULER)
+    if fresh is not given and scheduler is not None:
+        problem = f"{shown(scheduler)} has another scheduler place all of its pods; take it out"
+        raise InvalidPod(RAY_SCHEDULER, problem)
+    return fresh
 
 
 def _pod(pod: dict[str, Any], spelling: str) -> dict[str, Any]:

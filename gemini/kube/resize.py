@@ -24,6 +24,8 @@ from gemini.placement.model import GPU, GROWTH, WHOLE, Grant, Placement, Role
 from gemini.units import BadValue
 
 MOST_BYTES = 2**50
+MOST_TEXT = 1_000  # characters of a reason; who may write the status may say ever so much, and everybody keeps it
+_TEXTS = ("pod", "node", "refused", "waits")
 _KEPT = ("namespace", "name", "uid", "resourceVersion")
 
 
@@ -115,15 +117,38 @@ def read_resize(given: Mapping[str, Any]) -> Resize | None:
         generation=generation,
         wanted=wanted,
         answered=answered if isinstance(answered, int) else 0,
-        refused=str(status.get("refused") or ""),
+        refused=str(status.get("refused") or "")[:MOST_TEXT],
         booked=_amounts(status.get("booked")),
         enforced=_amounts(status.get("enforced")),
         settled=status.get("settled") is True,
-        waits=str(status.get("waits") or ""),
-        node=str(status.get("node") or ""),
+        waits=str(status.get("waits") or "")[:MOST_TEXT],
+        node=str(status.get("node") or "")[:MOST_TEXT],
         object={"metadata": {key: metadata[key] for key in _KEPT if key in metadata}},
         stranger=stranger,
     )
+
+
+def slim_resize(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A Resize from which the same is read: what else is in it, whoever may make one makes as large as he likes."""
+    metadata, status = _mapping(given.get("metadata")), _mapping(given.get("status"))
+    owners = metadata.get("ownerReferences")
+    named = [
+        {key: one.get(key) for key in ("kind", "name", "uid")}
+        for one in (owners if isinstance(owners, list) else [])
+        if isinstance(one, dict) and one.get("kind") == "Pod" and one.get("name") == metadata.get("name")
+    ]
+    kept = {key: metadata[key] for key in (*_KEPT, "generation") if key in metadata}
+    amounts = {part: _some(given.get("status"), part) for part in ("booked", "enforced") if part in status}
+    said = {key: status[key] for key in ("answered", "settled") if key in status}
+    said |= {key: str(status[key] or "")[:MOST_TEXT] for key in _TEXTS if key in status}
+    return {
+        "metadata": {**kept, "ownerReferences": named[:2]}, "spec": _some(given, "spec"), "status": {**said, **amounts},
+    }  # fmt: skip
+
+
+def _some(given: object, part: str) -> dict[str, Any]:
+    said = _mapping(_mapping(given).get(part))
+    return {key: said[key] for key in ("request", "limit", "memory") if key in said}
 
 
 def full_name(namespace: str, name: str, uid: str) -> str:

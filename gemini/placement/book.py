@@ -60,6 +60,12 @@ class Block:
         self.usable = np.concatenate([self.usable, usable.reshape(count, self.shape.count)])
         self.devices += devices
 
+    def copy(self) -> Block:
+        twin = Block(self.shape)
+        twin.ordinal, twin.used, twin.holders = self.ordinal.copy(), self.used.copy(), self.holders.copy()
+        twin.usable, twin.devices = self.usable.copy(), list(self.devices)
+        return twin
+
     def remove(self, row: int) -> int:
         """Takes a row out; the last row takes its place. Returns the ordinal of the row that moved, or -1."""
         last = len(self.devices) - 1
@@ -111,6 +117,22 @@ class Book:
         self._index: WrittenIndex | None = None  # name -> ordinal; None: to be made when somebody asks
         self._on_node: dict[str, set[str]] = defaultdict(set)
         self._put_all(list(nodes))
+
+    def copy(self) -> Book:
+        """Another book that says the same now. Both go on by themselves."""
+        twin, blocks = Book(tree=self.tree), {}
+        for kind, here in self.blocks.items():
+            for traits, block in here.items():
+                twin.blocks[kind][traits] = blocks[id(block)] = block.copy()
+        for name, site in self._sites.items():
+            rows = {kind: (blocks[id(block)], row) for kind, (block, row) in site.rows.items()}
+            twin._sites[name] = _Site(site.node, site.ordinal, rows)
+        twin.holdings, twin.names, twin.present = dict(self.holdings), list(self.names), self.present.copy()
+        twin.uuids.update((uuid, list(where)) for uuid, where in self.uuids.items())
+        twin.version, twin.layout, twin._changed = self.version, self.layout, dict(self._changed)
+        twin._ordinals.update(self._ordinals)
+        twin._on_node.update((node, set(pods)) for node, pods in self._on_node.items())
+        return twin
 
     # ---- nodes
 

@@ -17,13 +17,18 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+import numpy as np
+
 from gemini.placement.allocate import Allocator
 from gemini.placement.group import (
     MOST_MEMBERS,
     Budget,
+    best_connectedness,
     cards_of,
     connectedness,
     free_time,
+    free_times,
+    gpu_wants,
     kind_of,
     place_group,
     state_of,
@@ -91,13 +96,17 @@ class _Across:
         )  # fmt: skip
         policies = members.asks[0].policies
         self.asks = [replace(ask, policies=policies) for ask in members.asks]
-        self.kinds = [
-            (kind_of(ask), nodes, None if room is None else room.kind(ask.pod))
-            for ask, nodes in zip(self.asks, members.nodes, strict=True)
-        ]
+        self.kinds: list[tuple[Ask, frozenset[str], Hashable]] = []
+        for ask, nodes in zip(self.asks, members.nodes, strict=True):
+            budget.pause()
+            self.kinds.append((kind_of(ask), nodes, None if room is None else room.kind(ask.pod)))
         self.by_uuid = any(want.uuids or want.excluded for tenant in self.asks[0].tenants for want in tenant.wants)
         self.counts: dict[Hashable, int] = {}  # of nodes in the same state
+        self.on_node: dict[str, list[str]] = {}  # the members that are tried there
+        self.most: dict[str, int] = {}  # percent that are free on the emptiest card there
+        self.largest = [max((want.core for want in gpu_wants([ask])), default=0) for ask in self.asks]
         self.uniform = all(kind == self.kinds[0] for kind in self.kinds)
+        self.thresholds = thresholds(self.asks)
 
     def best(self, domain_of: Callable[[str], Hashable]) -> list[Placement] | None:
         able = self._able()
@@ -123,19 +132,24 @@ class _Across:
     def _able(self) -> list[frozenset[str]] | None:
         """Where each member finds cards by itself; None: one finds none."""
         known: dict[object, frozenset[str]] = {}
-        for ask, kind in zip(self.asks, self.kinds, strict=True):
-            if kind not in known:
-                known[kind] = frozenset(self.allocator.possible(ask, kind[1]))
-            if not known[kind]:
+        for ask, (kind, nodes, _) in zip(self.asks, self.kinds, strict=True):
+            if (kind, nodes) not in known:
+                self.budget.pause()
+                known[kind, nodes] = frozenset(self.allocator.possible(ask, nodes))
+            if not known[kind, nodes]:
                 return None
-        return [known[kind] for kind in self.kinds]
+        return [known[kind, nodes] for kind, nodes, _ in self.kinds]
 
     def _may_do(self, nodes: Sequence[str], able: Sequence[frozenset[str]]) -> bool:
-        """Whether the free time of the domain's cards is as much as all ask for, and each member finds a node there."""
+        """Whether the free time of the domain's cards is as much as all ask for, in pieces that are large enough, and
+        each member finds a node there."""
         here = frozenset(nodes)
         if not all(here & one for one in set(able)):
             return False
-        return sum(free_time(self.book, node) for node in nodes) >= time_of(self.asks)
+        free = np.concatenate([free_times(self.book, node) for node in nodes])
+        if free.sum() < time_of(self.asks):
+            return False
+        return all((free // least).sum() >= many for least, many in self.thresholds)
 
     def _key(self, found: Sequence[Placement]) -> tuple[int, int]:
         cards: dict[str, set[int]] = defaultdict(set)
@@ -212,7 +226,7 @@ class _Across:
         placed: list[Placement] = []
         try:
             for ask in asks:
-                self.budget.left -= 1
+                self.budget.step()
                 choice = self.allocator.choose(ask, [node])
                 if choice is None:
                     break
@@ -225,7 +239,7 @@ class _Across:
 
     def _on(self, node: str, asks: Sequence[Ask]) -> list[Placement] | None:
         """All of them on the node: on its best connected cards, or, where that is not found soon, as they fit."""
-        steps = Budget(max(1, min(ONE_NODE_STEPS, self.budget.left)))
+        steps = Budget(max(1, min(ONE_NODE_STEPS, self.budget.left)), self.budget.pause)
         given = steps.left
         found = place_group(self.allocator, asks, (), (node,), steps)
         self.budget.left -= given - steps.left
@@ -249,14 +263,18 @@ class _Across:
         )
         found: dict[int, Placement] = {}
         used = [placement.node for placement in self.members.placed if placement.node in set(nodes)]
+        self.on_node, self.most = defaultdict(list), {}
         if not self._member(order, 0, nodes, able, used, found):
             return None
         together: dict[str, list[int]] = defaultdict(list)
         for i, placement in found.items():
             together[placement.node].append(i)
         for node, here in together.items():
-            better = self._on(node, [self.asks[i] for i in here])
-            found.update(zip(here, better, strict=True) if better is not None else ())
+            self.budget.pause()
+            asks, cards = [self.asks[i] for i in here], {minor for i in here for minor in cards_of(found[i])}
+            if connectedness(self.book, node, sorted(cards)) < best_connectedness(self.allocator, asks, node):
+                better = self._on(node, asks)
+                found.update(zip(here, better, strict=True) if better is not None else ())
         return [found[i] for i in range(len(self.asks))]
 
     def _member(
@@ -272,24 +290,47 @@ class _Across:
             before = found[order[at - 1]].node
             candidates = candidates[candidates.index(before) :] if before in candidates else candidates
         for node in candidates:
+            if self._most_free(node) < self.largest[i]:
+                continue  # seen at once, and so no step: of a large group most of the nodes that are used are full
             if self.budget.left <= 0:
                 return False
-            self.budget.left -= 1
-            pods = [self.asks[of].pod for of, placement in found.items() if placement.node == node]
-            if self.room is not None and not self.room.bears(node, [*pods, self.asks[i].pod]):
+            self.budget.step()
+            here = self.on_node[node]
+            if self.room is not None and not self.room.bears(node, [*here, self.asks[i].pod]):
                 continue
             choice = self.allocator.choose(self.asks[i], [node])
             if choice is None:
                 continue
             self.book.place(choice)
+            here.append(choice.pod)
+            self.most.pop(node, None)
             found[i] = choice
             try:
                 if self._member(order, at + 1, nodes, able, used if node in used else [*used, node], found):
                     return True
             finally:
                 self.book.release(choice.pod)
+                here.pop()
+                self.most.pop(node, None)
             del found[i]
         return False
+
+    def _most_free(self, node: str) -> int:
+        if node not in self.most:
+            self.most[node] = int(free_times(self.book, node).max(initial=0))
+        return self.most[node]
+
+
+def thresholds(asks: Sequence[Ask]) -> list[tuple[int, int]]:
+    """(percent, how many cards are asked for with as much or more of each), for each percent that is asked for."""
+    many: dict[int, int] = defaultdict(int)
+    for want in gpu_wants(asks):
+        many[want.core] += want.count
+    found, total = [], 0
+    for core in sorted((core for core in many if core > 0), reverse=True):
+        total += many[core]
+        found.append((core, total))
+    return found
 
 
 def everybody(asks: Sequence[Ask], nodes: Collection[str], placed: Sequence[Placement] = ()) -> Members:

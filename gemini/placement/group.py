@@ -13,7 +13,7 @@ for the same are interchangeable: they take their sets in ascending order.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from gemini.placement.allocate import Allocator, Choice
 from gemini.placement.book import Book
 from gemini.placement.model import GPU, Ask, Placement, Role, Want
 from gemini.placement.scan import Overlay, fit
-from gemini.placement.shape import CORE, SetTable
+from gemini.placement.shape import CORE, Ints, SetTable
 
 SEARCH_LIMIT = 5_000  # complete choices compared on one node; beyond it the best found so far counts
 # Members placed by way of trial, on all nodes together: half a second. Without an end a group of sixty is searched for
@@ -34,9 +34,15 @@ MOST_MEMBERS = 400  # the search goes one call deeper for each
 
 @dataclass
 class Budget:
-    """Steps that a search may take still; a search that ran out of them may have missed a place, or a better one."""
+    """Steps that a search may take still; a search that ran out of them may have missed a place, or a better one.
+    `pause` is called at each step, and between looks at other nodes or pods: whoever waits for the search may rest."""
 
     left: int = SEARCH_STEPS
+    pause: Callable[[], object] = int  # which does nothing
+
+    def step(self) -> None:
+        self.left -= 1
+        self.pause()
 
 
 def place_group(
@@ -58,6 +64,7 @@ def place_group(
     if among is not None:
         nodes = [name for name in nodes if name in among]
     for ask in {kind_of(ask): ask for ask in asks}.values():
+        budget.pause()
         nodes = allocator.possible(ask, nodes)
     time = time_of(asks)
     nodes = [name for name in nodes if not time or free_time(book, name) >= time]
@@ -98,19 +105,34 @@ def connectedness(book: Book, node: str, minors: Sequence[int]) -> int:
     return sum(int(shape.pair[a, b]) for i, a in enumerate(columns) for b in columns[i + 1 :])
 
 
+def best_connectedness(allocator: Allocator, asks: Sequence[Ask], node: str) -> int:
+    """What `connectedness` could be at best where all of these hold cards of the node, with nobody in their way."""
+    return _Search(allocator, asks, _wanted(asks), node, (), Budget()).bound
+
+
 def time_of(asks: Sequence[Ask]) -> int:
     """The percent of cards' time that members ask for, leaving out init containers."""
-    wants = (w for ask in asks for t in ask.tenants if t.role is not Role.INIT for w in t.wants if w.type == GPU)
-    return sum(want.core * want.count for want in wants)
+    return sum(want.core * want.count for want in gpu_wants(asks))
+
+
+def gpu_wants(asks: Sequence[Ask]) -> Iterator[Want]:
+    """What members want of cards, leaving out init containers."""
+    return (w for ask in asks for t in ask.tenants if t.role is not Role.INIT for w in t.wants if w.type == GPU)
 
 
 def free_time(book: Book, node: str) -> int:
     """The percent that the usable cards of a node have free, added up."""
+    return int(free_times(book, node).sum())
+
+
+def free_times(book: Book, node: str) -> Ints:
+    """The percent that each usable card of a node has free."""
     at = book.row(node, GPU)
     if at is None:
-        return 0
+        return np.zeros(0, dtype=np.int64)
     block, row = at
-    return int(np.maximum(block.shape.total[CORE] - block.used[CORE, row], 0)[block.usable[row]].sum())
+    free: Ints = np.maximum(block.shape.total[CORE] - block.used[CORE, row], 0)[block.usable[row]]
+    return free
 
 
 def kind_of(ask: Ask) -> Ask:
@@ -217,7 +239,7 @@ class _Search:
                 return
             if -1 < bound < self.connected:
                 continue
-            self.budget.left -= 1
+            self.budget.step()
             book.place(choice.placement)
             try:
                 self._member([*so_far, choice], cards | set(cards_of(choice.placement)))

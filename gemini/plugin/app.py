@@ -40,6 +40,7 @@ from gemini.kube.kubelet_api import (
     REGISTRY_FOLDER,
     UNHEALTHY,
 )
+from gemini.kube.resize import slim_resize
 from gemini.kube.spelling import GPUSHARE_UNITS
 from gemini.plugin import host as files
 from gemini.plugin import reply
@@ -51,7 +52,7 @@ from gemini.plugin.service import Service
 from gemini.plugin.shell import Plugin, Shell
 from gemini.plugin.slots import CORE, TooManySlots, gpushare
 from gemini.plugin.turn import Turn
-from gemini.plugin.view import DEVICE, POD, RESIZE, Refusal, View
+from gemini.plugin.view import DEVICE, POD, RESIZE, Refusal, View, slim
 from scheduler_backend.config import folder
 
 PORT = 8792
@@ -251,6 +252,7 @@ async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
     except Exception as error:  # each way of logging in fails in its own way
         where = kubeconfig or "the service account"
         raise serving.CannotServe(f"{where}: {' '.join(str(error).split())}; give --kubeconfig FILE") from None
+    client.keeps = {POD: slim}
     kubelet = Kubelet(args.kubelet_dir, args.pod_resources)
     kind = gpushare(args.unit) if args.mode == "gpushare" else CORE
     types = frozenset(name.strip() for name in args.device_types.split(",") if name.strip())
@@ -333,8 +335,8 @@ async def _work(
     synced = {kind: asyncio.Event() for kind in (DEVICE, POD, RESIZE)}
     async with asyncio.TaskGroup() as group:
         group.create_task(follow(client, DEVICE, view, synced[DEVICE], log, fieldSelector=f"metadata.name={node}"))
-        group.create_task(follow(client, POD, view, synced[POD], log, fieldSelector=f"spec.nodeName={node}"))
-        group.create_task(follow_once_there(client, RESIZE, view, synced[RESIZE], log))
+        group.create_task(follow(client, POD, view, synced[POD], log, slim, fieldSelector=f"spec.nodeName={node}"))
+        group.create_task(follow_once_there(client, RESIZE, view, synced[RESIZE], log, slim_resize))
         for event in synced.values():
             await event.wait()
         if not view.cards:

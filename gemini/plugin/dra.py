@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
+from gemini.kube.answer import ApiFault, Refused
 from gemini.kube.claim import read_claim
-from gemini.kube.client import ApiFault, Refused
 from gemini.plugin import prepared, reply
 from gemini.plugin.daemon import DaemonFault
 from gemini.plugin.host import Host

@@ -11,8 +11,8 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 
+from gemini.kube.answer import ApiFault, Refused
 from gemini.kube.checkpoint import Entry
-from gemini.kube.client import ApiFault, Refused
 from gemini.plugin import repair, reply
 from gemini.plugin.claims import Claim, PodClaims
 from gemini.plugin.view import Refusal, View

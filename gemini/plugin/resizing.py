@@ -14,8 +14,8 @@ import asyncio
 import contextlib
 import logging
 
-from gemini.kube.client import ApiFault, Object, Refused
-from gemini.kube.resize import Amounts, Resize
+from gemini.kube.answer import ApiFault, Object, Refused
+from gemini.kube.resize import MOST_TEXT, Amounts, Resize
 from gemini.plugin.claims import Claim, PodClaims
 from gemini.plugin.daemon import DaemonFault
 from gemini.plugin.tenancy import Tenancy, Tenants, amounts_of, tenant_spec, with_amounts
@@ -102,6 +102,7 @@ class Resizing:
         return True
 
     async def _wait(self, resize: Resize, claim: Claim, why: str) -> None:
+        why = why[:MOST_TEXT]
         if resize.waits != why:
             log.info("resize pod=%s/%s waits: %s", resize.namespace, resize.name, why)
             await self._write(resize, resize.enforced or amounts_of(claim), False, why)

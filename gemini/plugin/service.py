@@ -20,8 +20,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from typing import Any
 
 from gemini.kube import names
+from gemini.kube.answer import ApiFault
 from gemini.kube.checkpoint import Entry
-from gemini.kube.client import ApiFault
 from gemini.plugin import repair, reply
 from gemini.plugin.binding import Binding
 from gemini.plugin.claims import Claim, PodClaims

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from gemini.kube import names
+from gemini.kube.answer import ApiFault
 from gemini.kube.checkpoint import Entry
-from gemini.kube.client import ApiFault
 from gemini.kube.resize import Amounts
 from gemini.placement.model import WHOLE, Role
 from gemini.plugin import reply
@@ -67,7 +67,8 @@ class Tenancy:
 
     async def tidy(self) -> None:
         """Removes the tenants of pods that are gone, brings back those that the daemon lost, gives each what it is
-        promised where the daemon has other amounts, and says of which pods the share is not enforced. Raises
+        promised where the daemon has other amounts, and says of which pods the share is not enforced. What the daemon
+        refuses of one keeps no other from its share; the first such fault is raised when all have had their turn:
         DaemonFault."""
         async with self.changing:
             await self._tidy()
@@ -75,6 +76,7 @@ class Tenancy:
     async def _tidy(self) -> None:
         there = await self._daemon.tenants()
         holders: dict[str, tuple[Entry, reply.Given]] = {}
+        fault: DaemonFault | None = None
         for entry in self._view.entries():
             if (given := reply.read(entry.reply)) is not None:
                 holders[given.tenant] = (entry, given)
@@ -97,13 +99,32 @@ class Tenancy:
             if pod is None or claim is None or set(claim.cards) != set(given.cards):
                 continue
             spec = self.promised(pod, claim, name)
-            if name not in there:
-                if entry.container in _running(pod.object):
-                    log.info("tenant-again tenant=%s pod=%s/%s", name, pod.namespace, pod.name)
+            try:
+                if name not in there:
+                    if entry.container in _running(pod.object):
+                        log.info("tenant-again tenant=%s pod=%s/%s", name, pod.namespace, pod.name)
+                        await self._daemon.register(spec)
+                elif self._settled(pod) and _other(there[name], spec) and not await self._ends(pod):
+                    log.info("tenant-changed tenant=%s pod=%s/%s", name, pod.namespace, pod.name)
                     await self._daemon.register(spec)
-            elif self._settled(pod) and _other(there[name], spec):
-                log.info("tenant-changed tenant=%s pod=%s/%s", name, pod.namespace, pod.name)
-                await self._daemon.register(spec)
+            except DaemonFault as error:
+                fault = fault or error
+        if fault is not None:
+            raise fault
+
+    async def _ends(self, pod: PodClaims) -> bool:
+        """Whether it is being deleted: in the foreground its Resize goes first. What it had given back by then others
+        were promised, so it ends with what the daemon gives it."""
+        if self._view.resize_of(pod) is not None:
+            return False
+        if _deleted(pod):
+            return True
+        try:
+            await self._view.read()  # the watch of pods may be behind that of Resizes
+        except ApiFault:
+            return True  # nobody knows; the next tidying asks again
+        now = self._view.pods.get(pod.uid)
+        return now is None or _deleted(now)
 
     def _settled(self, pod: PodClaims) -> bool:
         """Whether its amounts are known; else somebody is about to write what they are (resizing.py)."""
@@ -151,6 +172,10 @@ def tenant_spec(claim: Claim, name: str) -> dict[str, Any]:
         "latency": claim.latency,
         "gpus": list(claim.cards),
     }
+
+
+def _deleted(pod: PodClaims) -> bool:
+    return (pod.object.get("metadata") or {}).get("deletionTimestamp") is not None
 
 
 def _statuses(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:

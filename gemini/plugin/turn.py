@@ -1,7 +1,8 @@
 """One plugin after another: who starts beside a plugin that serves the node waits, and serves when that one has ended.
 
 The kubelet takes the end of an old plugin's stream for the end of whoever registered last, so two must never be
-registered at once. A flock in the daemon's state directory says whose turn it is; it ends with its process.
+registered at once. A flock in the daemon's state directory says whose turn it is; it ends with its process. Whoever may
+read a file may lock it, so nobody else may.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
+
+from scheduler_backend import private
 
 LOOK_SECONDS = 0.05
 
@@ -26,7 +29,7 @@ class Turn:
         """Returns when it is ours; `wait` is called once where it is another's. Raises OSError where the file cannot be
         made."""
         if self._file is None:
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._file = private.open_file(self.path, os.O_RDWR | os.O_CREAT)
         try:
             while not self._taken(self._file):
                 if not self.waiting:

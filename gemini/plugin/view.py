@@ -13,10 +13,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from gemini.extender.kept import kept
 from gemini.kube import names
+from gemini.kube.answer import ApiFault
 from gemini.kube.checkpoint import BadCheckpoint, Entry
-from gemini.kube.client import ApiFault
 from gemini.kube.life import gone
+from gemini.kube.pod import MOST_CONTAINERS
 from gemini.kube.quantity import version_number
 from gemini.kube.resize import Resize, full_name, read_resize
 from gemini.plugin import reply
@@ -24,6 +26,7 @@ from gemini.plugin.claims import Claim, PodClaims, claims_of
 from gemini.plugin.matching import Candidate, candidates
 from gemini.plugin.slots import Card, Kind, cards_of, check_size
 
+_STATUSES = ("initContainerStatuses", "containerStatuses")
 POD, DEVICE, RESIZE = "Pod", "Device", names.RESIZE_KIND
 log = logging.getLogger("gemini.plugin")
 
@@ -48,6 +51,23 @@ class Kubernetes(Protocol):
 class Kubelet(Protocol):
     def checkpoint(self) -> list[Entry]: ...
     async def listed(self) -> set[tuple[str, str]] | None: ...
+
+
+def slim(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """What is looked at of a pod of this node: who may make pods makes them as large as the API server stores them."""
+    small, status = kept(pod, True), pod.get("status") or {}
+    for key in _STATUSES:
+        if isinstance(status.get(key), list):
+            small["status"][key] = [_state(one) for one in status[key][:MOST_CONTAINERS]]
+    return small
+
+
+def _state(container: Mapping[str, Any]) -> dict[str, Any]:
+    state = container.get("state") or {}
+    return {
+        "name": container.get("name", ""),
+        "state": {key: {"exitCode": (state[key] or {}).get("exitCode")} for key in state},
+    }
 
 
 class View:
@@ -109,6 +129,7 @@ class View:
         known = self.pods.get(uid)
         if known is not None and _version(known.object) >= max(1, _version(pod)):
             return  # known, or older than what our own write answered
+        pod = slim(pod)
         claims = None if gone(pod.get("status") or {}) else claims_of(pod, self.kind, self.cards, self.types)
         if claims is None:
             self.pods.pop(uid, None)

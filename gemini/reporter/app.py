@@ -24,11 +24,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gemini.extender.podview import slimmed
 from gemini.extender.state import Cluster
 from gemini.kube import names
+from gemini.kube.answer import ApiFault, Refused
 from gemini.kube.checkpoint import BadCheckpoint, read_checkpoint
 from gemini.kube.claim import keeps_promises, slice_name, slice_object
-from gemini.kube.client import ApiFault, Client, Refused
+from gemini.kube.client import Client, Keep
 from gemini.kube.follow import follow
 from gemini.kube.kubelet_api import stub, v1
 from gemini.kube.life import gone
@@ -42,11 +44,13 @@ SLICE = "ResourceSlice"
 STAT_SECONDS = 0.5
 FIRST_WAIT, LONGEST_WAIT = 0.2, 10.0  # between tries
 CALL_SECONDS = 5.0
+LISTED: dict[str, Keep] = {"Pod": slimmed}  # what is kept of a list's objects
 log = logging.getLogger("gemini.reporter")
 
 
 class Here:
-    """The node and its pods as watched."""
+    """The node and its pods as watched. Of a pod little is kept: those that have ended stay there too, and who may make
+    pods makes ever so many, each as large as the API server stores it."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self.node: dict[str, Any] | None = None
@@ -61,7 +65,7 @@ class Here:
         elif event == "DELETED":
             self.pods.pop(given["metadata"]["uid"], None)
         else:
-            self.pods[given["metadata"]["uid"]] = given
+            self.pods[given["metadata"]["uid"]] = slimmed(given)
         self._changed()
 
     def replace(self, kind: str, objects: list[dict[str, Any]], version: int = 0) -> None:
@@ -69,7 +73,7 @@ class Here:
         if kind == "Node":
             self.node = objects[0] if objects else None
         else:
-            self.pods = {pod["metadata"]["uid"]: pod for pod in objects}
+            self.pods = {pod["metadata"]["uid"]: slimmed(pod) for pod in objects}
         self._changed()
 
     def over(self) -> frozenset[tuple[str, str]]:
@@ -100,7 +104,8 @@ class Reporter:
         name = self.settings.node
         async with asyncio.TaskGroup() as group:
             for kind, selector in (("Node", f"metadata.name={name}"), ("Pod", f"spec.nodeName={name}")):
-                group.create_task(follow(self.client, kind, self.here, synced[kind], log, fieldSelector=selector))
+                keep = LISTED.get(kind)
+                group.create_task(follow(self.client, kind, self.here, synced[kind], log, keep, fieldSelector=selector))
             group.create_task(self._look())
             group.create_task(self._stat())
             group.create_task(self._xids())

@@ -28,7 +28,8 @@ from prometheus_client import CollectorRegistry, Counter, generate_latest
 
 from gemini import serving
 from gemini.kube import names
-from gemini.kube.client import ApiFault, Client, Refused
+from gemini.kube.answer import ApiFault, Refused
+from gemini.kube.client import Client
 from gemini.kube.escapes import ALLOWANCES
 from gemini.kube.follow import follow
 from gemini.kube.scope import OTHERS, SPELLINGS, Reading

@@ -14,6 +14,7 @@
 #ifndef GEMINI_CORE_ESTIMATE_H
 #define GEMINI_CORE_ESTIMATE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -36,7 +37,16 @@ void estimate_write(struct estimate *entry, uint64_t key, uint64_t ns, uint32_t 
 uint64_t estimate_learn(struct estimate *table, uint64_t size, uint64_t key, uint64_t ns);
 /* cffi: end */
 
-/* Mixes what tells one launch from another; never 0. Inline: it runs at every launch. */
+/* The key of a launch that may stand still on its way, and whether one is: how long such a launch took may be no work. */
+static inline uint64_t estimate_pausing(uint64_t mixed) {
+    return (mixed & INT64_MAX) | 1;
+}
+
+static inline bool estimate_pauses(uint64_t key) {
+    return key && !(key >> 63);
+}
+
+/* Mixes what tells one launch from another; never 0, and the highest bit is set. Inline: it runs at every launch. */
 static inline uint64_t estimate_mix(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
     uint64_t hash =
         a * 0x9E3779B97F4A7C15ull ^ b * 0xD6E8FEB86659FD93ull ^ c * 0xBF58476D1CE4E5B9ull ^ d * 0x94D049BB133111EBull;

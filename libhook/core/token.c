@@ -237,8 +237,10 @@ static uint32_t step_closing(struct token *token, const struct token_view *view,
     return 0;
 }
 
+/* What stands still is given up when the daemon has gone on without us: it takes no time of the card, and who does not
+ * give the token back is never granted it again. */
 static uint32_t step_draining(struct token *token, const struct token_view *view, uint64_t now_ns) {
-    if (view->drained) {
+    if (view->drained || view->stands) {
         token->drained_ns = now_ns;
         if (!view->connected) { /* nobody to tell; Hello will not name it any more */
             token->state = TOKEN_CLOSED;
@@ -312,7 +314,7 @@ void token_returned(const struct token *token, const struct token_view *view, st
     out->held_ns = token->drained_ns - token->granted_ns;
     out->overuse_ns = token->contended && end > token->quota_end_ns ? end - token->quota_end_ns : 0;
     out->flags = (view->waiting + view->pending ? TOKEN_RETURN_WANT_MORE : 0) | (token->idle ? TOKEN_RETURN_IDLE : 0) |
-                 (view->unconfirmed ? TOKEN_RETURN_UNCONFIRMED : 0);
+                 (view->unconfirmed || view->stands ? TOKEN_RETURN_UNCONFIRMED : 0);
 }
 
 const char *token_state_name(int state) {

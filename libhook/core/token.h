@@ -60,6 +60,7 @@ struct token_view {
     bool ending;             /* the program waits for the end of its work, and pauses after it by all experience */
     bool drained;            /* all work launched is done */
     bool unconfirmed;        /* ... as far as it can be told */
+    bool stands;             /* draining: others have the token by now, and what is undone waits for its host */
     bool shut;               /* a launching thread found the quota used up and shut the gate itself */
 };
 

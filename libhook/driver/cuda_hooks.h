@@ -484,7 +484,9 @@ PASS(cuMemGetAddressRange_v2, "cuMemGetAddressRange", 3020, ANY, "holds no memor
 PASS(cuMemGetAllocationGranularity, "cuMemGetAllocationGranularity", 10020, ANY, "holds no memory of its own")
 PASS(cuMemGetAllocationPropertiesFromHandle, "cuMemGetAllocationPropertiesFromHandle", 10020, ANY,
     "holds no memory of its own")
+HOOK(cuMemGetDefaultMemPool, "cuMemGetDefaultMemPool", 13000, ANY, COUNTED)
 HOOK(cuMemGetInfo_v2, "cuMemGetInfo", 3020, ANY, VIRTUAL)
+HOOK(cuMemGetMemPool, "cuMemGetMemPool", 13000, ANY, COUNTED)
 PASS(cuMemHostAlloc, "cuMemHostAlloc", 2020, ANY, "host memory")
 PASS(cuMemHostGetDevicePointer_v2, "cuMemHostGetDevicePointer", 3020, ANY, "host memory")
 PASS(cuMemHostGetFlags, "cuMemHostGetFlags", 2030, ANY, "host memory")
@@ -515,6 +517,7 @@ PASS(cuMemRangeGetAttributes, "cuMemRangeGetAttributes", 8000, ANY, "counted whe
 HOOK(cuMemRelease, "cuMemRelease", 10020, ANY, COUNTED)
 HOOK(cuMemRetainAllocationHandle, "cuMemRetainAllocationHandle", 11000, ANY, COUNTED)
 PASS(cuMemSetAccess, "cuMemSetAccess", 10020, ANY, "holds no memory of its own")
+PASS(cuMemSetMemPool, "cuMemSetMemPool", 13000, ANY, "a pool; what comes from it is counted")
 HOOK(cuMemUnmap, "cuMemUnmap", 10020, ANY, COUNTED)
 PASS(cuPointerGetAttribute, "cuPointerGetAttribute", 4000, ANY, "holds no memory of its own")
 PASS(cuPointerGetAttributes, "cuPointerGetAttributes", 7000, ANY, "holds no memory of its own")
@@ -730,15 +733,11 @@ KNOWN(cuMemAllocPitch, "cuMemAllocPitch", 2000, ANY,
 KNOWN(cuMemFree, "cuMemFree", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
 KNOWN(cuMemGetAddressRange, "cuMemGetAddressRange", 2000, ANY,
     "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
-KNOWN(cuMemGetDefaultMemPool, "cuMemGetDefaultMemPool", 13000, ANY,
-    "a handle or description of memory that was counted when it was made")
 KNOWN(cuMemGetHandleForAddressRange, "cuMemGetHandleForAddressRange", 11070, ANY,
     "a handle or description of memory that was counted when it was made")
 KNOWN(
     cuMemGetInfo, "cuMemGetInfo", 2000, ANY, "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
 KNOWN(cuMemGetLocationInfo, "cuMemGetLocationInfo", 13040, ANY,
-    "a handle or description of memory that was counted when it was made")
-KNOWN(cuMemGetMemPool, "cuMemGetMemPool", 13000, ANY,
     "a handle or description of memory that was counted when it was made")
 KNOWN(cuMemHostGetDevicePointer, "cuMemHostGetDevicePointer", 2020, ANY,
     "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
@@ -752,8 +751,6 @@ KNOWN(cuMemPoolExportToShareableHandle, "cuMemPoolExportToShareableHandle", 1102
 KNOWN(cuMemPoolImportFromShareableHandle, "cuMemPoolImportFromShareableHandle", 11020, ANY,
     "imported memory belongs to its exporter")
 KNOWN(cuMemPoolImportPointer, "cuMemPoolImportPointer", 11020, ANY, "imported memory belongs to its exporter")
-KNOWN(cuMemSetMemPool, "cuMemSetMemPool", 13000, ANY,
-    "a handle or description of memory that was counted when it was made")
 KNOWN(cuArray3DCreate, "cuArray3DCreate", 2000, ANY,
     "32-bit device pointers of CUDA before 3.2: no 64-bit program can use it")
 KNOWN(cuArray3DGetDescriptor, "cuArray3DGetDescriptor", 2000, ANY,

@@ -137,20 +137,22 @@ CUresult cuMemcpyAtoD_v2_ptds(CUdeviceptr dst_device, CUarray src_array, size_t 
 }
 
 CUresult cuMemcpyAtoH_v2(void *dst_host, CUarray src_array, size_t src_offset, size_t bytes) {
-    BLOCKING(false, bytes, real.cuMemcpyAtoH_v2(dst_host, src_array, src_offset, bytes));
+    BLOCKING(false, CU_STREAM_LEGACY, bytes, real.cuMemcpyAtoH_v2(dst_host, src_array, src_offset, bytes));
 }
 
 CUresult cuMemcpyAtoH_v2_ptds(void *dst_host, CUarray src_array, size_t src_offset, size_t bytes) {
-    BLOCKING(false, bytes, real.cuMemcpyAtoH_v2_ptds(dst_host, src_array, src_offset, bytes));
+    BLOCKING(false, CU_STREAM_PER_THREAD, bytes, real.cuMemcpyAtoH_v2_ptds(dst_host, src_array, src_offset, bytes));
 }
 
 CUresult cuMemcpyAtoHAsync_v2(void *dst_host, CUarray src_array, size_t src_offset, size_t bytes, CUstream stream) {
-    BILLED(false, bytes, real.cuMemcpyAtoHAsync_v2(dst_host, src_array, src_offset, bytes, stream));
+    BILLED(
+        false, stream_legacy(stream), bytes, real.cuMemcpyAtoHAsync_v2(dst_host, src_array, src_offset, bytes, stream));
 }
 
 CUresult cuMemcpyAtoHAsync_v2_ptsz(
     void *dst_host, CUarray src_array, size_t src_offset, size_t bytes, CUstream stream) {
-    BILLED(false, bytes, real.cuMemcpyAtoHAsync_v2_ptsz(dst_host, src_array, src_offset, bytes, stream));
+    BILLED(false, stream_per_thread(stream), bytes,
+        real.cuMemcpyAtoHAsync_v2_ptsz(dst_host, src_array, src_offset, bytes, stream));
 }
 
 CUresult cuMemcpyDtoA_v2(CUarray dst_array, size_t dst_offset, CUdeviceptr src_device, size_t bytes) {
@@ -179,53 +181,56 @@ CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dst_device, CUdeviceptr src_devic
 }
 
 CUresult cuMemcpyDtoH_v2(void *dst_host, CUdeviceptr src_device, size_t bytes) {
-    BLOCKING(false, bytes, real.cuMemcpyDtoH_v2(dst_host, src_device, bytes));
+    BLOCKING(false, CU_STREAM_LEGACY, bytes, real.cuMemcpyDtoH_v2(dst_host, src_device, bytes));
 }
 
 CUresult cuMemcpyDtoH_v2_ptds(void *dst_host, CUdeviceptr src_device, size_t bytes) {
-    BLOCKING(false, bytes, real.cuMemcpyDtoH_v2_ptds(dst_host, src_device, bytes));
+    BLOCKING(false, CU_STREAM_PER_THREAD, bytes, real.cuMemcpyDtoH_v2_ptds(dst_host, src_device, bytes));
 }
 
 CUresult cuMemcpyDtoHAsync_v2(void *dst_host, CUdeviceptr src_device, size_t bytes, CUstream stream) {
-    BILLED(false, bytes, real.cuMemcpyDtoHAsync_v2(dst_host, src_device, bytes, stream));
+    BILLED(false, stream_legacy(stream), bytes, real.cuMemcpyDtoHAsync_v2(dst_host, src_device, bytes, stream));
 }
 
 CUresult cuMemcpyDtoHAsync_v2_ptsz(void *dst_host, CUdeviceptr src_device, size_t bytes, CUstream stream) {
-    BILLED(false, bytes, real.cuMemcpyDtoHAsync_v2_ptsz(dst_host, src_device, bytes, stream));
+    BILLED(
+        false, stream_per_thread(stream), bytes, real.cuMemcpyDtoHAsync_v2_ptsz(dst_host, src_device, bytes, stream));
 }
 
 CUresult cuMemcpyHtoA_v2(CUarray dst_array, size_t dst_offset, const void *src_host, size_t bytes) {
-    BLOCKING(true, bytes, real.cuMemcpyHtoA_v2(dst_array, dst_offset, src_host, bytes));
+    BLOCKING(true, CU_STREAM_LEGACY, bytes, real.cuMemcpyHtoA_v2(dst_array, dst_offset, src_host, bytes));
 }
 
 CUresult cuMemcpyHtoA_v2_ptds(CUarray dst_array, size_t dst_offset, const void *src_host, size_t bytes) {
-    BLOCKING(true, bytes, real.cuMemcpyHtoA_v2_ptds(dst_array, dst_offset, src_host, bytes));
+    BLOCKING(true, CU_STREAM_PER_THREAD, bytes, real.cuMemcpyHtoA_v2_ptds(dst_array, dst_offset, src_host, bytes));
 }
 
 CUresult cuMemcpyHtoAAsync_v2(
     CUarray dst_array, size_t dst_offset, const void *src_host, size_t bytes, CUstream stream) {
-    BILLED(true, bytes, real.cuMemcpyHtoAAsync_v2(dst_array, dst_offset, src_host, bytes, stream));
+    BILLED(
+        true, stream_legacy(stream), bytes, real.cuMemcpyHtoAAsync_v2(dst_array, dst_offset, src_host, bytes, stream));
 }
 
 CUresult cuMemcpyHtoAAsync_v2_ptsz(
     CUarray dst_array, size_t dst_offset, const void *src_host, size_t bytes, CUstream stream) {
-    BILLED(true, bytes, real.cuMemcpyHtoAAsync_v2_ptsz(dst_array, dst_offset, src_host, bytes, stream));
+    BILLED(true, stream_per_thread(stream), bytes,
+        real.cuMemcpyHtoAAsync_v2_ptsz(dst_array, dst_offset, src_host, bytes, stream));
 }
 
 CUresult cuMemcpyHtoD_v2(CUdeviceptr dst_device, const void *src_host, size_t bytes) {
-    BLOCKING(true, bytes, real.cuMemcpyHtoD_v2(dst_device, src_host, bytes));
+    BLOCKING(true, CU_STREAM_LEGACY, bytes, real.cuMemcpyHtoD_v2(dst_device, src_host, bytes));
 }
 
 CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr dst_device, const void *src_host, size_t bytes) {
-    BLOCKING(true, bytes, real.cuMemcpyHtoD_v2_ptds(dst_device, src_host, bytes));
+    BLOCKING(true, CU_STREAM_PER_THREAD, bytes, real.cuMemcpyHtoD_v2_ptds(dst_device, src_host, bytes));
 }
 
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst_device, const void *src_host, size_t bytes, CUstream stream) {
-    BILLED(true, bytes, real.cuMemcpyHtoDAsync_v2(dst_device, src_host, bytes, stream));
+    BILLED(true, stream_legacy(stream), bytes, real.cuMemcpyHtoDAsync_v2(dst_device, src_host, bytes, stream));
 }
 
 CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr dst_device, const void *src_host, size_t bytes, CUstream stream) {
-    BILLED(true, bytes, real.cuMemcpyHtoDAsync_v2_ptsz(dst_device, src_host, bytes, stream));
+    BILLED(true, stream_per_thread(stream), bytes, real.cuMemcpyHtoDAsync_v2_ptsz(dst_device, src_host, bytes, stream));
 }
 
 CUresult cuMemcpyPeer(

@@ -65,8 +65,9 @@ static inline bool copy_side_is_host(CUmemorytype type, CUdeviceptr pointer) {
     } while (0)
 
 /* Between host and device. */
-#define BILLED(to_device, bytes, call)                                                                                 \
+#define BILLED(to_device, stream, bytes, call)                                                                         \
     do {                                                                                                               \
+        watch_copy_coming(stream);                                                                                     \
         CUresult result = call;                                                                                        \
         if (result == CUDA_SUCCESS)                                                                                    \
             watch_copy(to_device, bytes);                                                                              \
@@ -74,7 +75,7 @@ static inline bool copy_side_is_host(CUmemorytype type, CUdeviceptr pointer) {
     } while (0)
 
 /* ... and the caller waits for it. */
-#define BLOCKING(to_device, bytes, call)                                                                               \
+#define BLOCKING(to_device, stream, bytes, call)                                                                       \
     do {                                                                                                               \
         watch_sync_before(WATCH_SOME, NULL);                                                                           \
         CUresult result = call;                                                                                        \
@@ -92,7 +93,7 @@ static inline bool copy_side_is_host(CUmemorytype type, CUdeviceptr pointer) {
             GATED(stream, COPY, bytes, call);                                                                          \
         if (direction == ON_HOST)                                                                                      \
             return call;                                                                                               \
-        elsewhere(direction == TO_DEVICE, bytes, call);                                                                \
+        elsewhere(direction == TO_DEVICE, stream, bytes, call);                                                        \
     } while (0)
 
 #endif

@@ -7,6 +7,7 @@
  */
 #include "libhook/driver/cuda_abi.h"
 #include "libhook/driver/real.h"
+#include "libhook/hooks/graph_pause.h"
 #include "libhook/hooks/streams.h"
 #include "libhook/runtime/gate.h"
 #include "libhook/runtime/gate_begin.h"
@@ -26,12 +27,17 @@ static inline uint64_t graph_key(CUgraphExec exec) {
         (uint64_t)(uintptr_t)exec, 0x6772617068, __atomic_load_n(generation_of(exec), __ATOMIC_RELAXED), 1);
 }
 
+static uint64_t launch_key(CUgraphExec exec, CUstream stream) {
+    return graph_pause_launching(exec, stream) ? estimate_pausing(graph_key(exec)) : graph_key(exec);
+}
+
 static void forget(CUgraphExec exec) {
+    graph_pause_ended(exec);
     __atomic_add_fetch(generation_of(exec), 1, __ATOMIC_RELAXED);
 }
 
 CUresult cuGraphLaunch(CUgraphExec graph, CUstream stream) {
-    enum gate_answer answer = gate_begin(stream_legacy(stream), graph_key(graph), 0, 0);
+    enum gate_answer answer = gate_begin(stream_legacy(stream), launch_key(graph, stream_legacy(stream)), 0, 0);
     if (answer == GATE_REFUSED)
         return GATE_REFUSAL;
     CUresult result = real.cuGraphLaunch(graph, stream);
@@ -41,7 +47,7 @@ CUresult cuGraphLaunch(CUgraphExec graph, CUstream stream) {
 }
 
 CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
-    enum gate_answer answer = gate_begin(stream_per_thread(stream), graph_key(exec), 0, 0);
+    enum gate_answer answer = gate_begin(stream_per_thread(stream), launch_key(exec, stream_per_thread(stream)), 0, 0);
     if (answer == GATE_REFUSED)
         return GATE_REFUSAL;
     CUresult result = real.cuGraphLaunch_ptsz(exec, stream);

@@ -10,6 +10,7 @@
 
 #include "libhook/core/ledger.h"
 #include "libhook/driver/real.h"
+#include "libhook/hooks/graph_pause.h"
 #include "libhook/hooks/memory.h"
 #include "libhook/runtime/account.h"
 
@@ -53,7 +54,9 @@ void memory_settle_graphs(void) {
     settle();
 }
 
-static CUresult instantiated(CUresult result, CUgraphExec *exec) {
+static CUresult instantiated(CUresult result, CUgraphExec *exec, CUgraph graph) {
+    if (result == CUDA_SUCCESS)
+        graph_pause_made(*exec, graph);
     if (result != CUDA_SUCCESS || settle() == 0)
         return result;
     real.cuGraphExecDestroy(*exec);
@@ -66,26 +69,29 @@ static CUresult instantiated(CUresult result, CUgraphExec *exec) {
 
 CUresult cuGraphInstantiate(
     CUgraphExec *graph_exec, CUgraph graph, CUgraphNode *error_node, char *log_buffer, size_t buffer_size) {
-    return instantiated(real.cuGraphInstantiate(graph_exec, graph, error_node, log_buffer, buffer_size), graph_exec);
+    return instantiated(
+        real.cuGraphInstantiate(graph_exec, graph, error_node, log_buffer, buffer_size), graph_exec, graph);
 }
 
 CUresult cuGraphInstantiate_v2(
     CUgraphExec *graph_exec, CUgraph graph, CUgraphNode *error_node, char *log_buffer, size_t buffer_size) {
-    return instantiated(real.cuGraphInstantiate_v2(graph_exec, graph, error_node, log_buffer, buffer_size), graph_exec);
+    return instantiated(
+        real.cuGraphInstantiate_v2(graph_exec, graph, error_node, log_buffer, buffer_size), graph_exec, graph);
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *graph_exec, CUgraph graph, unsigned long long flags) {
-    return instantiated(real.cuGraphInstantiateWithFlags(graph_exec, graph, flags), graph_exec);
+    return instantiated(real.cuGraphInstantiateWithFlags(graph_exec, graph, flags), graph_exec, graph);
 }
 
 CUresult cuGraphInstantiateWithParams(
     CUgraphExec *graph_exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiate_params) {
-    return instantiated(real.cuGraphInstantiateWithParams(graph_exec, graph, instantiate_params), graph_exec);
+    return instantiated(real.cuGraphInstantiateWithParams(graph_exec, graph, instantiate_params), graph_exec, graph);
 }
 
 CUresult cuGraphInstantiateWithParams_ptsz(
     CUgraphExec *graph_exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiate_params) {
-    return instantiated(real.cuGraphInstantiateWithParams_ptsz(graph_exec, graph, instantiate_params), graph_exec);
+    return instantiated(
+        real.cuGraphInstantiateWithParams_ptsz(graph_exec, graph, instantiate_params), graph_exec, graph);
 }
 
 CUresult cuDeviceGraphMemTrim(CUdevice device) {

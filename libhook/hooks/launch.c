@@ -3,6 +3,8 @@
  *
  * A launch is told apart by its function and the shape of its grid; arguments are not looked at.
  */
+#include <stddef.h>
+
 #include "libhook/driver/cuda_abi.h"
 #include "libhook/driver/real.h"
 #include "libhook/hooks/load.h"
@@ -46,10 +48,11 @@ static inline uint64_t pair(unsigned int low, unsigned int high) {
         return result;                                                                                                 \
     }                                                                                                                  \
     CUresult name parameters {                                                                                         \
-        if (__builtin_expect(!(sane) || !gate_pass(stream, key), 0))                                                   \
+        struct gate_thread *inside = (sane) ? gate_pass(stream, key) : NULL;                                           \
+        if (__builtin_expect(!inside, 0))                                                                              \
             return slow_##name arguments;                                                                              \
         CUresult result = real.name arguments;                                                                         \
-        gate_end();                                                                                                    \
+        gate_leave(inside);                                                                                            \
         return result;                                                                                                 \
     }
 

@@ -31,7 +31,7 @@ uint64_t memory_rounded(uint64_t bytes) {
 }
 
 /* Running free is no error: what is allocated now is said in a later Hello. */
-static bool is_counted(void) {
+bool memory_is_counted(void) {
     if (!agent_is_tenant() || !devices_begun())
         return false;
     agent_attach();
@@ -39,11 +39,15 @@ static bool is_counted(void) {
 }
 
 int memory_device_of(CUdevice device) {
-    return is_counted() ? devices_of_cuda(device) : -1;
+    return memory_is_counted() ? devices_of_cuda(device) : -1;
 }
 
 int memory_device(void) {
-    return is_counted() ? context_current()->ordinal : -1;
+    return memory_is_counted() ? context_current()->ordinal : -1;
+}
+
+CUdevice memory_device_in(CUstream stream) {
+    return memory_is_counted() ? context_of_stream(stream).device : -1;
 }
 
 int memory_reserve(int device, uint64_t bytes, bool spare) {

@@ -26,10 +26,14 @@
 
 #pragma GCC visibility push(hidden)
 
-/* The device of the calling thread's context whose memory is to be counted; -1: none. Attaches to the daemon. */
+/* Is memory of this process to be counted? Attaches to the daemon. */
+bool memory_is_counted(void);
+/* The device of the calling thread's context whose memory is to be counted; -1: none. */
 int memory_device(void);
 /* The same for a device given by the caller. */
 int memory_device_of(CUdevice device);
+/* The device of a stream, as the driver numbers it; -1: nothing is to be counted. */
+CUdevice memory_device_in(CUstream stream);
 
 /* How much the driver takes for an allocation of `bytes`; saturates. */
 uint64_t memory_rounded(uint64_t bytes);

@@ -15,7 +15,9 @@
  * growth is paid, whoever sees it first. An answer of the driver that is older than the last settling is asked anew.
  *
  * A destroyed pool whose allocations are still in use is counted with them until the last is freed ("orphan").
- * Imported pools cannot be allocated from, and host pools take no device memory: neither is in the ledger.
+ * Imported pools cannot be allocated from, and host pools take no device memory: neither is in the ledger. Pools of managed
+ * memory are, for that lies on the card as what cuMemAllocManaged makes does: with the card that is their preferred
+ * location, else with that of the context in which the program met them.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -62,9 +64,23 @@ static uint64_t key_of(CUmemoryPool pool) {
     return (uint64_t)(uintptr_t)pool;
 }
 
-static void enter_pool(CUmemoryPool pool, int device) {
-    account_enter(&(struct ledger_entry){.kind = LEDGER_POOL, .key = key_of(pool), .device = device});
+/* Two threads may meet it at once. */
+static void meet_pool(CUmemoryPool pool, int device) {
+    struct ledger *ledger = account_lock();
+    if (ledger_find(ledger, LEDGER_POOL, key_of(pool)) == NULL)
+        ledger_put(ledger, &(struct ledger_entry){.kind = LEDGER_POOL, .key = key_of(pool), .device = device});
+    account_unlock();
     __atomic_store_n(&memory_pools_used, true, __ATOMIC_RELAXED);
+}
+
+/* The device with which memory of such a pool counts, or -1: with none. */
+static int device_at(const CUmemLocation *location, CUmemAllocationType type) {
+    if (location->type == CU_MEM_LOCATION_TYPE_DEVICE)
+        return memory_device_of(location->id);
+    if (type != CU_MEM_ALLOCATION_TYPE_MANAGED)
+        return -1;
+    int device = memory_device();
+    return device >= 0 ? device : memory_device_of(0);
 }
 
 /* The device whose memory this pool takes, or -1: none. The devices' own pools are entered when they are first met. */
@@ -80,7 +96,7 @@ static int device_of(CUmemoryPool pool) {
         if (real.cuDeviceGetDefaultMemPool(&own, i) == CUDA_SUCCESS && own == pool) {
             device = devices_of_cuda(i);
             if (device >= 0)
-                enter_pool(pool, device);
+                meet_pool(pool, device);
             return device;
         }
     }
@@ -178,9 +194,9 @@ static bool fits_in_free_part(const struct claim *claim) {
 }
 
 /* Before the driver's call. Returns CUDA_ERROR_OUT_OF_MEMORY, or success with a claim for end(). */
-static CUresult begin(struct claim *claim, CUmemoryPool pool, int device, size_t bytes) {
-    *claim = (struct claim){.device = device, .asked = bytes};
-    if (device < 0 || pool == NULL || bytes == 0)
+static CUresult begin(struct claim *claim, CUmemoryPool pool, size_t bytes) {
+    *claim = (struct claim){.device = -1, .asked = bytes};
+    if (pool == NULL || bytes == 0 || !memory_is_counted())
         return CUDA_SUCCESS;
     claim->device = device_of(pool);
     if (claim->device < 0)
@@ -217,12 +233,11 @@ static CUresult end(struct claim *claim, CUresult result, CUdeviceptr *pointer, 
     return result;
 }
 
-/* The pool from which cuMemAllocAsync allocates: that of the current device. */
-static CUmemoryPool current_pool(int device) {
-    CUdevice current;
+/* The pool from which cuMemAllocAsync allocates: that of the stream's device. NULL: nothing is counted. */
+static CUmemoryPool pool_in(CUstream stream, const CUdeviceptr *pointer) {
     CUmemoryPool pool = NULL;
-    if (device < 0 || real.cuCtxGetDevice(&current) != CUDA_SUCCESS ||
-        real.cuDeviceGetMemPool(&pool, current) != CUDA_SUCCESS)
+    CUdevice device = pointer == NULL ? -1 : memory_device_in(stream);
+    if (device < 0 || real.cuDeviceGetMemPool(&pool, device) != CUDA_SUCCESS)
         return NULL;
     return pool;
 }
@@ -239,23 +254,23 @@ static CUresult refuse(
 
 CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream) {
     struct claim claim;
-    int device = pointer == NULL ? -1 : memory_device();
-    if (begin(&claim, current_pool(device), device, bytes) != CUDA_SUCCESS)
-        return refuse(pointer, current_pool(device), stream_legacy(stream), real.cuMemAllocFromPoolAsync);
+    CUmemoryPool pool = pool_in(stream_legacy(stream), pointer);
+    if (begin(&claim, pool, bytes) != CUDA_SUCCESS)
+        return refuse(pointer, pool, stream_legacy(stream), real.cuMemAllocFromPoolAsync);
     return end(&claim, real.cuMemAllocAsync(pointer, bytes, stream), pointer, stream, real.cuMemFreeAsync);
 }
 
 CUresult cuMemAllocAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUstream stream) {
     struct claim claim;
-    int device = pointer == NULL ? -1 : memory_device();
-    if (begin(&claim, current_pool(device), device, bytes) != CUDA_SUCCESS)
-        return refuse(pointer, current_pool(device), stream_per_thread(stream), real.cuMemAllocFromPoolAsync_ptsz);
+    CUmemoryPool pool = pool_in(stream_per_thread(stream), pointer);
+    if (begin(&claim, pool, bytes) != CUDA_SUCCESS)
+        return refuse(pointer, pool, stream_per_thread(stream), real.cuMemAllocFromPoolAsync_ptsz);
     return end(&claim, real.cuMemAllocAsync_ptsz(pointer, bytes, stream), pointer, stream, real.cuMemFreeAsync_ptsz);
 }
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream) {
     struct claim claim;
-    if (begin(&claim, pool, pointer == NULL ? -1 : memory_device(), bytes) != CUDA_SUCCESS)
+    if (begin(&claim, pointer == NULL ? NULL : pool, bytes) != CUDA_SUCCESS)
         return refuse(pointer, pool, stream_legacy(stream), real.cuMemAllocFromPoolAsync);
     CUresult result = real.cuMemAllocFromPoolAsync(pointer, bytes, pool, stream);
     return end(&claim, result, pointer, stream, real.cuMemFreeAsync);
@@ -263,7 +278,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPoo
 
 CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream) {
     struct claim claim;
-    if (begin(&claim, pool, pointer == NULL ? -1 : memory_device(), bytes) != CUDA_SUCCESS)
+    if (begin(&claim, pointer == NULL ? NULL : pool, bytes) != CUDA_SUCCESS)
         return refuse(pointer, pool, stream_per_thread(stream), real.cuMemAllocFromPoolAsync_ptsz);
     CUresult result = real.cuMemAllocFromPoolAsync_ptsz(pointer, bytes, pool, stream);
     return end(&claim, result, pointer, stream, real.cuMemFreeAsync_ptsz);
@@ -307,12 +322,27 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream) {
 
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *pool_props) {
     CUresult result = real.cuMemPoolCreate(pool, pool_props);
-    if (result == CUDA_SUCCESS && pool_props->location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
-        int device = memory_device_of(pool_props->location.id);
-        if (device >= 0)
-            enter_pool(*pool, device);
-    }
+    int device = result == CUDA_SUCCESS ? device_at(&pool_props->location, pool_props->allocType) : -1;
+    if (device >= 0)
+        meet_pool(*pool, device);
     return result;
+}
+
+/* The driver's own pools. Those of pinned memory are met when something is allocated from them (device_of). */
+static CUresult given(
+    CUresult result, const CUmemoryPool *pool, const CUmemLocation *location, CUmemAllocationType type) {
+    int device = result == CUDA_SUCCESS && type == CU_MEM_ALLOCATION_TYPE_MANAGED ? device_at(location, type) : -1;
+    if (device >= 0)
+        meet_pool(*pool, device);
+    return result;
+}
+
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location, CUmemAllocationType type) {
+    return given(real.cuMemGetDefaultMemPool(pool_out, location, type), pool_out, location, type);
+}
+
+CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type) {
+    return given(real.cuMemGetMemPool(pool, location, type), pool, location, type);
 }
 
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t min_bytes_to_keep) {

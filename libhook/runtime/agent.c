@@ -1,15 +1,12 @@
 /*
  * agent.c - the one thread of the library in a tenant's process: it owns the connection, the page and the timers.
  *
- * Life. The first CUDA call that matters comes through agent_attach(): it decides whether the process is a tenant at
- * all, and starts the thread (all signals blocked, a small stack, named gemini-agent). A forked child begins from
- * nothing: its copies of our descriptors are closed, every gate is closed, and its own first call starts a new agent.
+ * Life. The first CUDA call that matters comes through agent_attach() (attachment.c), which has the thread started: all
+ * signals blocked, a small stack, named gemini-agent. In a forked child its copies of our descriptors are closed, and
+ * every gate is closed; the child's own first call starts a new agent.
  *
  * Work. One poll() over the link, the page's socket and an eventfd by which other threads say "look"; its timeout is the
  * earliest deadline of the seats. After each wake-up every seat is stepped: the machine is level triggered.
- *
- * What the thread needs may not be there (RLIMIT_NPROC, pids.max, seccomp, no descriptor left). Then calls that make
- * contexts or memory, or launch, wait AGENT_LACKING_NS and fail from then on, each trying once more: nothing runs free.
  *
  * Loss of the daemon is decided here and nowhere else (on_down): mode `wait` keeps what is held to its end and then
  * waits, mode `run` opens every gate until a daemon answers again.
@@ -18,11 +15,8 @@
 #include "libhook/runtime/agent.h"
 
 #include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
@@ -33,8 +27,7 @@
 #include "libhook/driver/real.h"
 #include "libhook/runtime/agent_kick.h"
 #include "libhook/runtime/agent_memory.h"
-#include "libhook/runtime/cancel.h"
-#include "libhook/runtime/forks.h"
+#include "libhook/runtime/attachment.h"
 #include "libhook/runtime/gate.h"
 #include "libhook/runtime/gate_open.h"
 #include "libhook/runtime/link.h"
@@ -52,30 +45,12 @@
 #define PATIENCE_MOST_NS 16000000000ull
 #define HELLO_AGAIN_NS 500000000ull /* without a Welcome for so long, Hello is said again; it may be said twice */
 #define REFUSED_NS 1000000000ull    /* after an Error the daemon reads nothing more: connect anew, but not at once */
-#define START_AGAIN_NS 50000000ull
 #define COMPLAIN_NS 500000000ull /* for how long nobody may listen before a person is told */
 #define SILENT_NS 5000000000ull  /* the same where somebody listens, who may be kept from running, as we may be */
 
-/* How far the process has come; a futex. Grows, but for fork and the loss of the daemon in mode `run`. */
-enum attachment {
-    UNKNOWN,
-    STARTING,
-    FREE, /* mode run, no daemon */
-    WELCOMED,
-    CLOSED, /* the process cannot have what the agent needs: its calls fail */
-    INERT
-};
-static uint32_t attachment;
-static bool running; /* the agent's thread is there */
-
 static struct agent_callbacks hooks;
-static int event_fd = -1;
 static char program[16]; /* comm of the thread that attached */
 
-/* What there must be for a process to have its share, and how a person mends that there is not. */
-struct need {
-    const char *what, *mend;
-};
 static const struct need A_PAGE = {"memory for the agent", "raise RLIMIT_AS (ulimit -v)"};
 static const struct need AN_EVENTFD = {
     "an eventfd", "raise RLIMIT_NOFILE (ulimit -n), or allow eventfd2 in the seccomp profile"};
@@ -97,33 +72,6 @@ static struct {
     uint64_t hello_patience_ns, answer_patience_ns; /* doubled each time: who is only slow is not to be pushed */
     bool ever_up, complained, run_on_loss, refused, told_refused;
 } agent = {.link.fd = -1, .page.fd = -1};
-
-void agent_kick(void) {
-    uint64_t one = 1;
-    int saved = errno, fd = __atomic_load_n(&event_fd, __ATOMIC_ACQUIRE);
-
-    if (fd >= 0) /* no place to be cancelled at; EAGAIN: the agent has not read the last 2^64-1 of them */
-        syscall(SYS_write, fd, &one, sizeof one);
-    errno = saved;
-}
-
-bool agent_lost(void) {
-    uint32_t now = __atomic_load_n(&attachment, __ATOMIC_ACQUIRE);
-    return now == UNKNOWN || now == INERT;
-}
-
-bool agent_closed(void) {
-    return __atomic_load_n(&attachment, __ATOMIC_ACQUIRE) == CLOSED;
-}
-
-bool agent_welcomed(void) {
-    return __atomic_load_n(&attachment, __ATOMIC_ACQUIRE) == WELCOMED;
-}
-
-static void attach_as(enum attachment state) {
-    __atomic_store_n(&attachment, state, __ATOMIC_SEQ_CST);
-    syscall(SYS_futex, &attachment, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, INT_MAX, NULL, NULL, 0);
-}
 
 /* ---- messages ---- */
 
@@ -193,7 +141,7 @@ static void on_welcome(const struct wire_welcome *welcome) {
     agent.hello_patience_ns = 0;
     if (!agent.answer_patience_ns)
         agent.answer_patience_ns = ANSWER_NS;
-    attach_as(WELCOMED);
+    attachment_set(WELCOMED);
 }
 
 static void on_message(void *context, const void *frame, size_t size) {
@@ -265,7 +213,7 @@ static void on_down(void *context, int error) {
     for (uint32_t i = 0; i < WIRE_MAX_DEVICES; i++)
         seat_run_free(&agent.seats[i]);
     mailbox_refuse_all(-ENOTCONN);
-    attach_as(FREE);
+    attachment_set(FREE);
 }
 
 /* ---- the thread ---- */
@@ -285,13 +233,6 @@ static void complain_once(uint64_t now_ns) {
                           : "waiting: start the daemon, or set GEMINI_ON_BACKEND_LOSS=run to go on without it");
 }
 
-static void complain_of_lack(const struct need *need, int error) {
-    log_line(LOG_ERROR,
-        "%s cannot be had here (%s), and without it this process has no share of the GPU: waiting for "
-        "%d s, then its CUDA calls fail with CUDA_ERROR_OUT_OF_MEMORY; %s",
-        need->what, strerror(-error), (int)(AGENT_LACKING_NS / 1000000000), need->mend);
-}
-
 /* Without a socket nobody can be asked: who waits for an answer waits AGENT_LACKING_NS at most. Tried again for ever. */
 static void look_for_lack(uint64_t now_ns) {
     bool closed = agent_closed();
@@ -299,18 +240,18 @@ static void look_for_lack(uint64_t now_ns) {
     if (!agent.link.lacking || agent.run_on_loss) {
         agent.lacking_ns = 0;
         if (closed)
-            attach_as(agent.ever_up ? WELCOMED : STARTING);
+            attachment_set(agent.ever_up ? WELCOMED : STARTING);
         return;
     }
     if (!agent.lacking_ns) {
         agent.lacking_ns = now_ns;
         agent.complained = true; /* this is why nobody answers */
-        complain_of_lack(&A_SOCKET, agent.link.lacking);
+        attachment_complain(&A_SOCKET, agent.link.lacking);
     }
     if (now_ns < agent.lacking_ns + AGENT_LACKING_NS)
         return;
     if (!closed)
-        attach_as(CLOSED);
+        attachment_set(CLOSED);
     mailbox_refuse_all(-ENOMEM);
 }
 
@@ -361,7 +302,7 @@ static uint64_t step_seats(uint64_t now_ns) {
 /* The page is taken after Welcome: only then has the daemon heard what we hold, and its words say so. */
 static void wait_until(uint64_t deadline_ns, short ready[2]) {
     static const struct timespec BLIND = {.tv_sec = 0, .tv_nsec = 1000000};
-    struct pollfd fds[3] = {{.fd = event_fd, .events = POLLIN},
+    struct pollfd fds[3] = {{.fd = attachment_event(), .events = POLLIN},
         {.fd = agent.link.fd, .events = link_interest(&agent.link)},
         {.fd = agent.world.connected ? agent.page.fd : -1, .events = POLLIN}};
     uint64_t now_ns = gate_now(), left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
@@ -378,7 +319,7 @@ static void wait_until(uint64_t deadline_ns, short ready[2]) {
     } else if (count_ready <= 0) {
         return;
     }
-    if (fds[0].revents && read(event_fd, &count, sizeof count) < 0 && errno != EAGAIN)
+    if (fds[0].revents && read(fds[0].fd, &count, sizeof count) < 0 && errno != EAGAIN)
         return;
     ready[0] = fds[1].revents;
     ready[1] = fds[2].revents;
@@ -427,24 +368,15 @@ static void *run(void *nothing) {
 /* ---- starting, forking ---- */
 
 static void after_fork_in_child(void) {
-    int saved = errno;
-
     link_close(&agent.link);
     page_disconnect(&agent.page, false);
-    if (event_fd >= 0)
-        close(event_fd);
-    event_fd = -1;
-    running = false;
     if (agent.page.map)
         page_open(&agent.page); /* local words again, at the same address */
     mailbox_reset_after_fork();
     gate_reset_after_fork();
     agent_memory_reset_after_fork();
-    __atomic_store_n(&attachment, UNKNOWN, __ATOMIC_SEQ_CST);
-    errno = saved;
 }
 
-/* 0, or -errno and what cannot be had; may be tried again. */
 static int start(const struct options *options, const struct need **lacks) {
     static const struct link_events EVENTS = {.on_up = on_up, .on_message = on_message, .on_down = on_down};
     uint8_t uuid[WIRE_MAX_DEVICES][16];
@@ -454,10 +386,9 @@ static int start(const struct options *options, const struct need **lacks) {
     if (error)
         return error;
     *lacks = &AN_EVENTFD;
-    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (fd < 0)
-        return -errno;
-    __atomic_store_n(&event_fd, fd, __ATOMIC_RELEASE);
+    error = attachment_open_event();
+    if (error)
+        return error;
     int count = hooks.devices ? hooks.devices(uuid) : 0;
     agent.device_count = count < 0 ? 0 : count > WIRE_MAX_DEVICES ? WIRE_MAX_DEVICES : (uint32_t)count;
     for (uint32_t i = 0; i < WIRE_MAX_DEVICES; i++)
@@ -477,83 +408,14 @@ static int start(const struct options *options, const struct need **lacks) {
     visit_end_at_exit();
     *lacks = &A_THREAD;
     error = thread_start(run);
-    if (error) {
-        __atomic_store_n(&event_fd, -1, __ATOMIC_RELEASE);
-        close(fd);
-    }
+    if (error)
+        attachment_close_event();
     return error;
 }
 
-/* The thread that found nothing begun. Whatever happens, somebody is told by `attachment`, in which it leaves no
- * STARTING but to the agent. `patient`: what cannot be had at once is waited for. */
-static void start_or_close(const struct options *options, bool patient) {
-    static const struct timespec PAUSE = {.tv_sec = 0, .tv_nsec = START_AGAIN_NS};
-    uint64_t until_ns = gate_now() + (patient ? AGENT_LACKING_NS : 0);
-    bool complained = !patient;
-    const struct need *lacks;
-
-    for (;;) {
-        int error = start(options, &lacks);
-        if (!error) {
-            __atomic_store_n(&running, true, __ATOMIC_RELEASE);
-            return;
-        }
-        if (options->run_on_loss) {
-            log_line(LOG_ERROR,
-                "%s cannot be had here (%s): running without a share, as GEMINI_ON_BACKEND_LOSS=run "
-                "says; %s",
-                lacks->what, strerror(-error), lacks->mend);
-            __atomic_store_n(&gate_mode, GATE_INERT, __ATOMIC_SEQ_CST);
-            attach_as(INERT);
-            return;
-        }
-        if (!complained)
-            complain_of_lack(lacks, error);
-        complained = true;
-        if (gate_now() >= until_ns) {
-            attach_as(CLOSED);
-            return;
-        }
-        syscall(SYS_nanosleep, &PAUSE, NULL);
-    }
-}
-
-bool agent_is_tenant(void) {
-    uint32_t now = __atomic_load_n(&attachment, __ATOMIC_ACQUIRE);
-
-    if (now == INERT)
-        return false;
-    return now != UNKNOWN || options_of_process()->socket[0];
-}
-
-int agent_attach(void) {
-    static int watching;
-    uint32_t now = __atomic_load_n(&attachment, __ATOMIC_ACQUIRE);
-
-    if (__builtin_expect(now == WELCOMED, 1))
-        return 0;
-    int saved = errno, cancel = cancel_hold();
-    if (now == UNKNOWN || (now == CLOSED && !__atomic_load_n(&running, __ATOMIC_ACQUIRE))) {
-        bool patient = now == UNKNOWN; /* else: each call tries once more */
-        const struct options *options = options_of_process();
-        if (options->socket[0]) /* before anything begins: another thread may fork while this one starts */
-            forks_watch(&watching, after_fork_in_child);
-        if (__atomic_compare_exchange_n(
-                &attachment, &now, options->socket[0] ? STARTING : INERT, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
-            if (!options->socket[0]) {
-                __atomic_store_n(&gate_mode, GATE_INERT, __ATOMIC_SEQ_CST);
-            } else {
-                start_or_close(options, patient);
-            }
-        }
-    }
-    while ((now = __atomic_load_n(&attachment, __ATOMIC_ACQUIRE)) == STARTING)
-        syscall(SYS_futex, &attachment, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, STARTING, NULL, NULL, 0);
-    cancel_release(cancel);
-    errno = saved;
-    return now == WELCOMED ? 0 : now == CLOSED ? -ENOMEM : -ENOTCONN;
-}
-
 void agent_init(const struct agent_callbacks *callbacks) {
+    static const struct attachment_start BY_THREAD = {start, after_fork_in_child};
+
     hooks = *callbacks;
+    attachment_init(&BY_THREAD);
 }

@@ -7,14 +7,8 @@
 #ifndef GEMINI_RUNTIME_AGENT_H
 #define GEMINI_RUNTIME_AGENT_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "libhook/runtime/agent_callbacks.h"
 #include "libhook/runtime/agent_kick.h"
-
-/* Is this process a tenant (a socket is configured and the library is not inert)? Costs one load. */
-bool agent_is_tenant(void);
 
 void agent_init(const struct agent_callbacks *callbacks);
 

@@ -12,6 +12,9 @@ void agent_kick(void);
 bool agent_lost(void);
 /* This process cannot have what the agent needs: whoever waits for the daemon is to fail instead. */
 bool agent_closed(void);
+/* Is this process a tenant (a socket is configured and the library is not inert)? Costs one load. */
+bool agent_is_tenant(void);
+
 /* This process is a tenant, and no loss of the daemon has made it run free. */
 bool agent_welcomed(void);
 

@@ -9,6 +9,7 @@
 #include "libhook/core/peek.h"
 #include "libhook/driver/real.h"
 #include "libhook/runtime/agent_kick.h"
+#include "libhook/runtime/away.h"
 #include "libhook/runtime/captures.h"
 #include "libhook/runtime/gate.h"
 #include "libhook/runtime/gate_thread.h"
@@ -25,7 +26,6 @@
 #define SHARED_LAUNCHES 256 /* beside others one segment has all that is held */
 #define LAUNCHES_AHEAD                                                                                                 \
     512  /* together with waits, stores and events below the 1,024 that a queue of the driver's takes */
-#define AWAY_COUNTS_NS 1000000000ull /* for how long a host that was away is expected to be again */
 
 _Static_assert(SEGMENTS >= 2 * LANE_CHUNKS && SEGMENTS_AHEAD < LANE_CHUNKS, "a chunk's segment is remembered");
 
@@ -33,7 +33,6 @@ _Static_assert(SEGMENTS >= 2 * LANE_CHUNKS && SEGMENTS_AHEAD < LANE_CHUNKS, "a c
 static struct holding {
     uint32_t entering; /* a thread is beginning a segment */
     uint32_t barred;   /* threads that want what cannot be held */
-    uint64_t away_ns;  /* until when the host is expected to be away again */
 } holdings[WIRE_MAX_DEVICES];
 
 static CUcontext known; /* where the device knows our words; atomic */
@@ -95,10 +94,6 @@ void ahead_prepare(CUcontext context) {
     __atomic_store_n(&known, context, __ATOMIC_RELEASE);
 }
 
-void ahead_host_was_away(struct gate *gate, uint64_t now_ns) {
-    POKE(holding_of(gate)->away_ns, now_ns + AWAY_COUNTS_NS);
-}
-
 /* ---- may a launch be held? ---- */
 
 /* Has the process worked on another card? Then a drain there must be seen while something is held here. */
@@ -109,9 +104,9 @@ static bool on_one_card(const struct gate *gate) {
     return true;
 }
 
-/* Would the card idle, for the host meets the cap and is away for longer than that lasts? */
+/* Would the card idle in a turn, for the host meets the cap and is away for longer than that lasts? */
 static bool is_often_away(const struct gate *gate) {
-    return PEEK(gate->cap_ns) >= CAP_LEAST_NS && gate_now() < PEEK(holding_of(gate)->away_ns);
+    return PEEK(gate->cap_ns) >= CAP_LEAST_NS && away_is_expected(gate, gate_now());
 }
 
 bool ahead_would_hold(const struct gate *gate) {
@@ -150,7 +145,8 @@ bool ahead_may_hold(const struct gate *gate, const struct gate_thread *thread, c
     if (PEEK(never) || lane->context != __atomic_load_n(&known, __ATOMIC_ACQUIRE) ||
         __atomic_load_n(&gate_captures, __ATOMIC_ACQUIRE) ||
         __atomic_load_n(&holding_of(gate)->barred, __ATOMIC_RELAXED) ||
-        lane->pushed - lane->popped >= LANE_CHUNKS - 2 || PEEK(gate->free) || PEEK(gate->behind_ns))
+        lane->pushed - lane->popped >= LANE_CHUNKS - 2 || PEEK(gate->free) || PEEK(gate->behind_ns) ||
+        PEEK(gate->drains_long))
         return false;
     uint64_t ticket;
     if (PEEK(gate->shared) ? gate_is_open(gate, &ticket) : !is_often_away(gate))
@@ -257,4 +253,5 @@ void ahead_reset_after_fork(void) {
     known = tried = NULL;
     never = false;
     memset(holdings, 0, sizeof holdings);
+    away_reset_after_fork();
 }

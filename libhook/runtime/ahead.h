@@ -7,7 +7,7 @@
  * segments.h has the books of that.
  *
  * When it is used. At a closed gate: where tenants have grants beside each other. At a closed gate and at the cap: where
- * the program's host was seen to be away for longer than the cap, for the card would idle then.
+ * the card would run dry in turns, for the program's host is often away for longer than the cap lasts (away.h).
  *
  * Why it cannot deadlock. While a segment is held the agent makes no driver call, which could need a lock that a thread
  * keeps while it waits inside the driver (a blocking copy, a free). Both words are memory of ours, so a drain is seen and
@@ -34,8 +34,6 @@ struct lane;
 
 /* A launching thread, its gate being open: make the words known to this context. Once for each. */
 void ahead_prepare(CUcontext context);
-/* The host met the cap, and then was away for longer than that lasts: the card may have run dry. */
-void ahead_host_was_away(struct gate *gate, uint64_t now_ns);
 /* Is it of use to hold launches at the closed gate, whatever they are? */
 bool ahead_would_hold(const struct gate *gate);
 /* Could a launch be held there, as it looks now? */

@@ -15,8 +15,10 @@
 #define AGAIN_SAMPLES 4      /* so many are wanted of a launch that is not trusted any more */
 #define WILD_TIMES 2         /* the likely length is so far from the longest */
 #define WILD_LEAST_NS 200000 /* shorter ones do no harm */
+#define PAUSE_NS 20000000ull /* what may stand still and takes so long likely did (behind.c) */
 #define DISTRUST_TIMES 2     /* a chunk's length is so far from what was believed of it */
 #define DISTRUST_LEAST_NS 200000
+#define HARM_NS 1000000      /* so far past the end of a turn others were kept waiting */
 #define DISTRUST_EVERY_NS 100000000ull
 #define DISTRUST_SELDOM_NS 10000000000ull
 
@@ -51,6 +53,25 @@ static void distrust_all(uint64_t now_ns) {
         if (PEEK(gate_shared_estimates[i].samples) > YOUNG_SAMPLES - AGAIN_SAMPLES)
             POKE(gate_shared_estimates[i].samples, YOUNG_SAMPLES - AGAIN_SAMPLES);
     __atomic_add_fetch(&distrusts, 1, __ATOMIC_RELAXED);
+}
+
+static bool is_longer(uint64_t ns, uint64_t than_ns) {
+    return ns >= DISTRUST_LEAST_NS && ns > DISTRUST_TIMES * than_ns;
+}
+
+/* A chunk of two kinds kept others waiting. One of the two was long, and may be short again before it is measured: it is
+ * taken to be the one that was believed the longer. */
+static void blame(const struct chunk *chunk, uint64_t length_ns, uint64_t end_ns) {
+    const struct estimate *longer = NULL;
+
+    for (int i = 0; i < 2; i++) {
+        const struct estimate *one = estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, chunk->kinds[i]);
+        if (!one)
+            return; /* there were more kinds */
+        if (!longer || PEEK(one->ns) > PEEK(longer->ns))
+            longer = one;
+    }
+    extremes_learn(extremes, GATE_SHARED_ESTIMATES, PEEK(longer->key), length_ns / chunk->launches, end_ns);
 }
 
 /* What is known of this key, of which there are samples. */
@@ -99,23 +120,27 @@ struct belief belief_of(const struct gate *gate, struct gate_thread *thread, uin
 }
 
 void belief_learn(const struct gate *gate, struct gate_thread *thread, const struct chunk *chunk, uint64_t start_ns,
-    uint64_t end_ns, bool queued) {
+    uint64_t end_ns, bool queued, uint64_t sure_ns) {
     uint64_t length_ns = end_ns - start_ns;
     bool shared = PEEK(gate->shared);
 
-    if (end_ns <= start_ns)
+    if (end_ns <= start_ns || (estimate_pauses(chunk->key) && length_ns >= PAUSE_NS))
         return;
     if (!chunk->key) {
         uint64_t least_ns = chunk->estimated_ns < length_ns ? chunk->estimated_ns : length_ns;
         uint64_t most_ns = chunk->estimated_ns < length_ns ? length_ns : chunk->estimated_ns;
-        if (queued && !shared && !chunk->held && most_ns >= DISTRUST_LEAST_NS && most_ns > DISTRUST_TIMES * least_ns)
+        if (is_longer(sure_ns, chunk->estimated_ns) && end_ns > HARM_NS && end_ns - HARM_NS > chunk->close_by_ns)
+            blame(chunk, sure_ns, end_ns);
+        if (queued && !shared && !chunk->held && is_longer(most_ns, least_ns))
             distrust_all(end_ns);
         return;
     }
     uint64_t each_ns = length_ns / chunk->launches;
     each_ns = each_ns < SHORTEST_NS ? SHORTEST_NS : each_ns;
-    if (queued && !shared && !chunk->held) /* of what was held the device may have begun late */
+    if (queued && sure_ns)
         extremes_learn(extremes, GATE_SHARED_ESTIMATES, chunk->key, each_ns, end_ns);
+    else if (is_longer(sure_ns, chunk->estimated_ns))
+        extremes_learn(extremes, GATE_SHARED_ESTIMATES, chunk->key, sure_ns / chunk->launches, end_ns);
     /* A chunk of many tells one launch's length only if the device never had to wait for the host in it; else that it
      * was no longer. What is believed to fill a quota has no other beside it, and would be believed for long. The
      * same where other tenants' work runs beside it. */

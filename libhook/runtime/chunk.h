@@ -12,6 +12,8 @@
 struct chunk {
     CUevent event;
     uint64_t key; /* 0: launches of several kinds */
+    uint64_t kinds[2]; /* ... of these, if they were two */
+    uint64_t close_by_ns; /* when the work in flight was to be over then; UINT64_MAX: no end */
     uint64_t estimated_ns;
     uint64_t most_ns;   /* of a wild launch (belief.h): what it may take; else 0 */
     uint64_t wanted_ns; /* when the program wanted to launch the first of it */

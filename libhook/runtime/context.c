@@ -9,7 +9,7 @@
 #include "libhook/runtime/devices.h"
 #include "libhook/runtime/forks.h"
 
-__thread struct context_now context_cached __attribute__((tls_model("initial-exec"))) = {.ordinal = -1};
+__thread struct context_now context_cached __attribute__((tls_model(TLS_MODEL))) = {.ordinal = -1};
 uint32_t context_round = 1;
 
 const struct context_now *context_look_up(void) {
@@ -19,14 +19,28 @@ const struct context_now *context_look_up(void) {
     struct context_now *now = &context_cached;
     CUdevice device = -1;
     now->context = NULL;
-    now->ordinal = -1;
+    now->ordinal = now->device = -1;
     now->round = 0; /* no context: ask again next time, for a context may come by a way that we do not see */
     if (real.cuCtxGetCurrent(&now->context) == CUDA_SUCCESS && now->context != NULL &&
         real.cuCtxGetDevice(&device) == CUDA_SUCCESS) {
         now->ordinal = devices_of_cuda(device);
+        now->device = device;
         now->round = round;
     }
     return now;
+}
+
+struct context_now context_of_stream(CUstream stream) {
+    struct context_now where = *context_current();
+    CUcontext context = NULL, popped;
+    CUdevice device = -1;
+    if ((uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD || real.cuStreamGetCtx(stream, &context) != CUDA_SUCCESS ||
+        context == where.context || real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+        return where;
+    if (real.cuCtxGetDevice(&device) == CUDA_SUCCESS)
+        where = (struct context_now){.context = context, .ordinal = devices_of_cuda(device), .device = device};
+    real.cuCtxPopCurrent_v2(&popped);
+    return where;
 }
 
 void context_ended(void) {

@@ -3,7 +3,8 @@
  *
  * Asking the driver costs two calls. So each thread keeps the last answer, and every call that can change it (made,
  * set, pushed, popped, destroyed, reset: all of them are hooked) makes it stale: in the own thread for a change of the
- * current context, in all threads for a context's end. A stale or empty answer is asked anew at the next use.
+ * current context, in all threads for a context's end. A stale or empty answer is asked anew at the next use. The launch
+ * path does not look here: what makes an answer stale takes the lane away that it would find (gate_thread.h).
  */
 #ifndef GEMINI_RUNTIME_CONTEXT_H
 #define GEMINI_RUNTIME_CONTEXT_H
@@ -11,18 +12,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "libhook/core/peek.h"
 #include "libhook/driver/cuda_types.h"
+#include "libhook/runtime/gate_thread.h"
 
 struct context_now {
     CUcontext context; /* NULL: this thread has none; the driver will say so itself */
     int ordinal;       /* CUDA ordinal, which is `device` in agent.h; -1 without a context */
     uint32_t round;    /* valid while equal to context_round; 0: stale */
+    CUdevice device;   /* as the driver numbers it */
 };
 
 #pragma GCC visibility push(hidden)
 
 /* The calling thread's answer; written by that thread only. */
-extern __thread struct context_now context_cached __attribute__((tls_model("initial-exec")));
+extern __thread struct context_now context_cached __attribute__((tls_model(TLS_MODEL)));
 
 /* Grows whenever a context of the process ends; never 0. */
 extern uint32_t context_round;
@@ -41,9 +45,13 @@ static inline const struct context_now *context_current(void) {
     return context_look_up();
 }
 
-/* The calling thread's current context may have changed. */
+/* Where work in this stream runs: in the stream's own context, whichever is current. */
+struct context_now context_of_stream(CUstream stream);
+
+/* The calling thread's current context may have changed. Its next launch looks whether it has (gate_slow.c). */
 static inline void context_changed(void) {
     context_cached.round = 0;
+    POKE(gate_self->stream, NULL);
 }
 
 /* A context ended: no thread's answer holds any more. */

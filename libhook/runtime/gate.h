@@ -42,6 +42,7 @@ struct gate {
     bool contended;
     bool shared; /* other tenants' work runs beside ours: no span tells how long a kernel takes, unless it is shorter */
     uint64_t behind_ns; /* not 0: the valve is open, for so much in flight that stands still (behind.h) */
+    bool drains_long; /* what is held would be let go at once (seat.c): nothing is to be held until the gate opens */
     uint64_t paused_ns; /* when the program last made a stream stand still; any thread */
     bool free; /* nobody to ask: the device is not shared, or the mode is `run` */
     int ordinal;
@@ -62,9 +63,12 @@ struct gate {
     uint32_t burst_lock; /* for `burst`; held for nanoseconds, never over a call */
     struct burst burst;
     struct {
-        uint64_t believed_ns; /* of what is over since the last look; atomic */
-        uint64_t worked_ns; /* burst.total_busy_ns at the last look */
-        uint32_t more; /* how many launches run at once, beyond the first, in parts of OVERLAP_ONE */
+        uint32_t lock; /* for all but `more`; held for nanoseconds, never over a call */
+        uint64_t believed_ns; /* of what is over since the last look */
+        uint64_t under_way_ns; /* ... for how long each lane had it, all together */
+        uint64_t worked_ns; /* ... and for how long any had */
+        uint64_t end_ns; /* how far that is known */
+        uint32_t more; /* how many launches may run at once, beyond the first, in parts of OVERLAP_ONE */
     } overlap; /* zero: nothing is known, and nothing overlaps (overlap.h) */
 };
 

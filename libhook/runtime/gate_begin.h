@@ -23,12 +23,16 @@ static inline enum gate_answer gate_begin(CUstream stream, uint64_t key, uint64_
     return gate_pass(stream, key) ? GATE_PASSED : gate_begin_slow(stream, key, family, guess_ns);
 }
 
-static inline void gate_end(void) {
-    struct gate_thread *self = gate_self;
+/* The launch of this thread, whose block it is, is out. */
+static inline __attribute__((always_inline)) void gate_leave(struct gate_thread *self) {
     __asm__ volatile("" ::: "memory");
     POKE(self->inside, 0);
     if (__builtin_expect(self->after, 0))
         gate_end_slow(self);
+}
+
+static inline void gate_end(void) {
+    gate_leave(gate_self);
 }
 
 #endif

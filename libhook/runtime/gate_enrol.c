@@ -55,6 +55,7 @@ static struct gate_thread *enrol(void) {
     thread->gate = &gates[0];
     thread->page_word = &gates[0].epoch;
     thread->room_ns = 0;
+    POKE(thread->stream, NULL);
     thread->lane = NULL;
     thread->syncing = NULL;
     if (__atomic_load_n(&exit_key_made, __ATOMIC_ACQUIRE))

@@ -55,6 +55,7 @@ static void open_for(struct gate *gate, uint64_t epoch, const uint64_t *page_wor
     POKE(gate->close_by_ns, close_by_ns);
     POKE(gate->contended, contended);
     POKE(gate->free, false);
+    POKE(gate->drains_long, false);
     __atomic_store_n(&gate->shut, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&gate->ticket, ++last_ticket, __ATOMIC_SEQ_CST);
 }

@@ -19,6 +19,7 @@
 #include "libhook/runtime/agent.h"
 #include "libhook/runtime/agent_kick.h"
 #include "libhook/runtime/ahead.h"
+#include "libhook/runtime/away.h"
 #include "libhook/runtime/belief.h"
 #include "libhook/runtime/cancel.h"
 #include "libhook/runtime/captures.h"
@@ -31,7 +32,9 @@
 #include "libhook/runtime/lane.h"
 #include "libhook/runtime/launch.h"
 #include "libhook/runtime/log.h"
+#include "libhook/runtime/overlap.h"
 #include "libhook/runtime/segments.h"
+#include "libhook/runtime/stands.h"
 #include "libhook/runtime/wild.h"
 
 #define CHUNKS_PER_CAP 4
@@ -61,6 +64,7 @@ static bool make_room_in(struct gate *gate, struct lane *lane, struct launch *la
         lane_cut(lane, now_ns);
     if (lane->launched != lane->cut)
         return lane->pushed - lane->popped < LANE_CHUNKS || lane->open_ns < chunk_ns || stands;
+    lane_copy_ends(lane, now_ns);
     if (lane->pushed - lane->popped == LANE_CHUNKS && !stands)
         return false;
     if (idle) {
@@ -71,15 +75,18 @@ static bool make_room_in(struct gate *gate, struct lane *lane, struct launch *la
     bool based_now = idle || (lane->pushed == lane->popped && !lane_is_default(lane->stream));
     if (based_now && (launch->belief.measure || PEEK(gate->contended) || log_wants(LOG_DEBUG))) {
         lane_base(lane, 0, now_ns);
-        now_ns = gate_now(); /* recording takes as long as some kernels, and is no part of what follows */
+        uint64_t based_ns = gate_now(); /* recording takes as long as some kernels, and is no part of what follows */
+        lane->base_late_ns = based_ns - now_ns;
+        now_ns = based_ns;
         POKE(lane->base_ns, now_ns);
     }
     launch_begin_chunk(lane, launch, now_ns);
     return true;
 }
 
-/* REST: wait for room where enough is in flight to do so in one sleep, of which each leaves the program's caches cold. */
-enum verdict { GO, WAIT_AT_GATE, WAIT_FOR_ROOM, REST, LOOK_AGAIN };
+/* REST: wait for room where enough is in flight to do so in one sleep, of which each leaves the program's caches cold.
+ * WAIT_BEHIND: for what was given up, without wanting the token, of which it would make no use. */
+enum verdict { GO, WAIT_AT_GATE, WAIT_FOR_ROOM, REST, LOOK_AGAIN, WAIT_BEHIND };
 
 /* How to wait for the end of a wild launch. It may come at any moment, and with few behind it the device would idle for as
  * long as a sleep lasts; what goes on for long may well do so for as long again. Where no turn has to end there are more
@@ -95,6 +102,11 @@ static enum verdict wait_for_wild(
     }
     *sleep = gone_ns / 4;
     return gone_ns < LOOK_NS || gone_ns < 2 * head->estimated_ns ? LOOK_AGAIN : WAIT_FOR_ROOM;
+}
+
+/* Is the quota used up by what is in flight, but for less than half of this launch? */
+static bool ends(uint64_t close_by_ns, uint64_t now_ns, uint64_t flying_ns, uint64_t estimated_ns) {
+    return close_by_ns != UINT64_MAX && now_ns + flying_ns + estimated_ns / 2 > close_by_ns;
 }
 
 /* One try to let the launch go. With GO the thread is inside and the launch accounted. */
@@ -122,7 +134,7 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
     uint64_t active = __atomic_load_n(&gate->active, __ATOMIC_RELAXED);
     uint64_t before = PEEK(gate->active_before);
     active = active > before ? active : before;
-    uint64_t cap_ns = PEEK(gate->cap_ns) + segments_over_cap_ns(gate, now_ns),
+    uint64_t cap_ns = overlap_cap_ns(gate) + segments_over_cap_ns(gate, now_ns),
              share_ns = cap_ns / (active ? active : 1);
     if (active > 1) { /* threads that take turns have all of it in turn */
         uint64_t others_ns = inflight_of_others(gate, thread, now_ns);
@@ -138,10 +150,14 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
     bool in_turn = PEEK(gate->contended) || PEEK(gate->shared);
     if (launch->met_cap && !in_turn && allowed_ns > share_ns / 2)
         allowed_ns = share_ns / 2;
-    uint64_t flying_ns = inflight_booked(gate, thread, &full);
+    uint64_t close_by_ns = PEEK(gate->close_by_ns), flying_ns = inflight_booked(gate, thread, &full);
+    /* A query costs as much as many launches. Where several streams are busy it is one for each: only where our books say that
+     * there is no room, or that the quota is used up. */
+    bool by_books =
+        flying_ns <= allowed_ns && !launch->belief.measure && !full &&
+        (!PEEK(gate->contended) || (overlap_is_seen(gate) && !ends(close_by_ns, now_ns, flying_ns, estimated_ns)));
     next_ns = 0;
-    if (PEEK(gate->contended) || launch->belief.measure || full ||
-        flying_ns > allowed_ns) /* a query costs as much as many launches */
+    if (!by_books)
         flying_ns = inflight_of(gate, thread, now_ns, &next_ns);
     bool stands = (flying_ns > allowed_ns || full) && flying_ns + estimated_ns <= inflight_behind(gate, thread, now_ns);
     if (flying_ns > allowed_ns && !stands) {
@@ -155,9 +171,7 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
         *sleep = next_ns && next_ns < need_ns ? next_ns : need_ns;
         return WAIT_FOR_ROOM;
     }
-    uint64_t close_by_ns = PEEK(gate->close_by_ns);
-    if (close_by_ns != UINT64_MAX && now_ns + flying_ns + estimated_ns / 2 > close_by_ns &&
-        PEEK(gate->launched_epoch) == PEEK(gate->epoch)) {
+    if (ends(close_by_ns, now_ns, flying_ns, estimated_ns) && PEEK(gate->launched_epoch) == PEEK(gate->epoch)) {
         gate_shut(gate, ticket);
         return WAIT_AT_GATE;
     }
@@ -197,6 +211,17 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
     return GO;
 }
 
+static bool may_stand(
+    struct gate *gate, struct gate_thread *thread, struct lane *lane, const struct launch *launch, uint64_t now_ns) {
+    if (!stands_still(lane))
+        return true;
+    lane_reap(gate, thread, lane, now_ns);
+    if (inflight_may_stand(gate, thread, lane, &launch->belief, now_ns))
+        return true;
+    launch_cut_all(thread, now_ns);
+    return false;
+}
+
 void gate_host_is_back(void) {
     struct gate_thread *thread = gate_self;
     struct gate *gate = thread->gate;
@@ -209,7 +234,7 @@ void gate_host_is_back(void) {
     if (away_ns <= PEEK(gate->cap_ns))
         return;
     if (thread->met_cap)
-        ahead_host_was_away(gate, now_ns);
+        away_seen(gate, now_ns);
     thread->met_cap = false;
 }
 
@@ -247,17 +272,19 @@ static enum gate_answer begin(CUstream stream, uint64_t key, uint64_t family, ui
     int error = agent_attach();
     if (error || gate_mode == GATE_INERT)
         return error == -ENOMEM ? GATE_REFUSED : GATE_NOT_OURS;
-    struct context_now current = *context_current();
-    if (!current.context || current.ordinal < 0 || current.ordinal >= WIRE_MAX_DEVICES)
+    struct context_now where = *context_current();
+    if (!lane_is_known(gate_self, where.context, stream)) /* the work is its stream's, whichever context is current */
+        where = context_of_stream(stream);
+    if (!where.context || where.ordinal < 0 || where.ordinal >= WIRE_MAX_DEVICES)
         return GATE_NOT_OURS;
-    struct gate *gate = &gates[current.ordinal];
+    struct gate *gate = &gates[where.ordinal];
     struct gate_thread *thread;
-    struct lane *lane = enrolled(&thread, current.context, stream, current.ordinal);
+    struct lane *lane = enrolled(&thread, where.context, stream, where.ordinal);
     if (!lane)
         return GATE_REFUSED;
     POKE(thread->inside, 0);
     if (PEEK(gate->shared) || PEEK(gate->contended))
-        ahead_prepare(current.context);
+        ahead_prepare(where.context);
     struct launch launch = {.stream = stream, .key = key, .wanted_ns = gate_now(), .is_kernel = family != 0};
     launch.belief = belief_of(gate, thread, key, family, guess_ns, launch.wanted_ns);
     uint64_t now_ns = launch.wanted_ns, sleep = 0;
@@ -266,18 +293,24 @@ static enum gate_answer begin(CUstream stream, uint64_t key, uint64_t family, ui
     enum gate_answer answer = GATE_NOT_OURS;
     while (!__atomic_load_n(&gate->free, __ATOMIC_ACQUIRE)) {
         bool held = segments_held(gate);
-        enum verdict verdict = held ? WAIT_AT_GATE : try(gate, thread, lane, &launch, now_ns, &sleep);
+        enum verdict verdict = !may_stand(gate, thread, lane, &launch, now_ns) ? WAIT_BEHIND
+                               : held ? WAIT_AT_GATE
+                                      : try(gate, thread, lane, &launch, now_ns, &sleep);
+        if (verdict == WAIT_BEHIND && pends)
+            __atomic_sub_fetch(&gate->pending, 1, __ATOMIC_SEQ_CST);
+        pends &= verdict != WAIT_BEHIND;
         if (verdict == GO) {
             thread->after |= thread->tell_agent;
             answer = GATE_PASSED;
             break;
         }
-        if (held ? held_join(gate, thread, lane, &launch, now_ns)
-                 : verdict != LOOK_AGAIN && held_go(gate, thread, lane, &launch, now_ns)) {
+        if (verdict == WAIT_BEHIND) {
+            sleep_ns(LONGEST_SLEEP_NS);
+        } else if (held ? held_join(gate, thread, lane, &launch, now_ns)
+                        : verdict != LOOK_AGAIN && held_go(gate, thread, lane, &launch, now_ns)) {
             answer = GATE_PASSED;
             break;
-        }
-        if (!held && verdict == WAIT_AT_GATE) {
+        } else if (!held && verdict == WAIT_AT_GATE) {
             held_wait(gate, thread, lane, &launch);
         } else if (!held) {
             if (!pends) /* from here to its launch it counts as one that wants to go on */
@@ -302,13 +335,25 @@ static enum gate_answer begin(CUstream stream, uint64_t key, uint64_t family, ui
     return answer;
 }
 
+/* Did the program only push a context, or set one, and come back? While something captures each launch is looked at. */
+static bool is_where_it_was(const struct gate_thread *thread, CUstream stream) {
+    const struct lane *lane = thread->lane;
+
+    return !PEEK(thread->stream) && lane && lane->stream == stream && !PEEK(lane->stream_gone) &&
+           __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) == LANE_LIVE &&
+           !__atomic_load_n(&gate_captures, __ATOMIC_ACQUIRE) && context_current()->context == lane->context;
+}
+
 enum gate_answer gate_begin_slow(CUstream stream, uint64_t key, uint64_t family, uint64_t guess_ns) {
     if (gate_mode == GATE_INERT)
         return GATE_NOT_OURS;
     int saved = errno;
-    if (!context_is_known() && context_current()->context && gate_pass(stream, key)) {
-        errno = saved; /* all that was in the way: the program had pushed a context, or popped one */
-        return GATE_PASSED;
+    if (is_where_it_was(gate_self, stream)) {
+        POKE(gate_self->stream, stream);
+        if (gate_pass(stream, key)) {
+            errno = saved;
+            return GATE_PASSED;
+        }
     }
     int cancel = cancel_hold();
     enum gate_answer answer = begin(stream, key, family, guess_ns);

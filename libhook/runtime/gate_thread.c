@@ -5,7 +5,7 @@
 
 /* What gate_self leads to in a thread that never came here: no key is ever found in it. */
 static struct gate_thread nobody = {.gate = &gates[0], .page_word = &gates[0].epoch, .ticket = UINT64_MAX};
-__thread struct gate_thread *gate_self __attribute__((tls_model("initial-exec"))) = &nobody;
+__thread struct gate_thread *gate_self __attribute__((tls_model(TLS_MODEL))) = &nobody;
 
 static struct gate_thread *threads; /* all blocks, pushed at the head */
 

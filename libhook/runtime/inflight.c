@@ -3,10 +3,12 @@
 
 #include "libhook/core/peek.h"
 #include "libhook/runtime/behind.h"
+#include "libhook/runtime/belief.h"
 #include "libhook/runtime/gate.h"
 #include "libhook/runtime/gate_thread.h"
 #include "libhook/runtime/lane.h"
 #include "libhook/runtime/overlap.h"
+#include "libhook/runtime/stands.h"
 
 uint64_t inflight_gone_ns(const struct lane *lane, const struct chunk *head, uint64_t now_ns) {
     uint64_t began_ns = lane_began(lane->ordinal, head->first_ns, head->held);
@@ -16,31 +18,36 @@ uint64_t inflight_gone_ns(const struct lane *lane, const struct chunk *head, uin
 }
 
 uint64_t inflight_of(struct gate *gate, struct gate_thread *thread, uint64_t now_ns, uint64_t *until_next_ns) {
-    uint64_t sum_ns = 0, most_ns = 0, progress_ns = 0;
+    uint64_t sum_ns = 0, longest_ns = 0, progress_ns = 0;
 
     *until_next_ns = 0;
     for (struct lane *lane = thread->lanes; lane; lane = lane->next) {
         if (&gates[lane->ordinal] != gate || __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) != LANE_LIVE)
             continue;
         lane_reap(gate, thread, lane, now_ns);
-        sum_ns += lane_inflight(lane);
-        most_ns = lane_inflight(lane) > most_ns ? lane_inflight(lane) : most_ns;
-        if (lane->pushed == lane->popped)
+        if (stands_still(lane))
             continue;
-        const struct chunk *head = &lane->ring[lane->popped % LANE_CHUNKS];
-        uint64_t gone_ns = inflight_gone_ns(lane, head, now_ns);
-        uint64_t left_ns = head->estimated_ns;
-        if (!head->unknown && gone_ns <= head->estimated_ns)
-            left_ns -= gone_ns;
-        else if (!head->unknown) /* overdue: it may well take as long again as it is late */
-            left_ns = gone_ns - head->estimated_ns;
-        if (head->estimated_ns > left_ns && head->estimated_ns - left_ns > progress_ns)
-            progress_ns = head->estimated_ns - left_ns;
-        if (!*until_next_ns || left_ns < *until_next_ns)
-            *until_next_ns = left_ns;
+        uint64_t lane_ns = lane_inflight(lane);
+        sum_ns += lane_ns;
+        if (lane->pushed != lane->popped) {
+            const struct chunk *head = &lane->ring[lane->popped % LANE_CHUNKS];
+            uint64_t gone_ns = inflight_gone_ns(lane, head, now_ns);
+            uint64_t left_ns = head->estimated_ns;
+            if (!head->unknown && gone_ns <= head->estimated_ns)
+                left_ns -= gone_ns;
+            else if (!head->unknown) /* overdue: it may well take as long again as it is late */
+                left_ns = gone_ns - head->estimated_ns;
+            uint64_t done_ns = head->estimated_ns > left_ns ? head->estimated_ns - left_ns : 0;
+            progress_ns = done_ns > progress_ns ? done_ns : progress_ns;
+            lane_ns -= done_ns < lane_ns ? done_ns : lane_ns;
+            if (!*until_next_ns || left_ns < *until_next_ns)
+                *until_next_ns = left_ns;
+        }
+        longest_ns = lane_ns > longest_ns ? lane_ns : longest_ns;
     }
-    sum_ns = overlap_of(gate, sum_ns, most_ns);
-    return sum_ns > progress_ns ? sum_ns - progress_ns : 0;
+    sum_ns = overlap_of(gate, sum_ns, 0);
+    sum_ns -= progress_ns < sum_ns ? progress_ns : sum_ns;
+    return sum_ns > longest_ns ? sum_ns : longest_ns;
 }
 
 uint64_t inflight_booked(const struct gate *gate, const struct gate_thread *thread, bool *full) {
@@ -50,9 +57,11 @@ uint64_t inflight_booked(const struct gate *gate, const struct gate_thread *thre
     for (const struct lane *lane = thread->lanes; lane; lane = lane->next) {
         if (&gates[lane->ordinal] != gate || __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) != LANE_LIVE)
             continue;
+        *full |= lane->pushed - lane->popped > LANE_CHUNKS / 2;
+        if (stands_still(lane))
+            continue;
         sum_ns += lane_inflight(lane);
         most_ns = lane_inflight(lane) > most_ns ? lane_inflight(lane) : most_ns;
-        *full |= lane->pushed - lane->popped > LANE_CHUNKS / 2;
     }
     return overlap_of(gate, sum_ns, most_ns);
 }
@@ -71,12 +80,42 @@ uint64_t inflight_behind(const struct gate *gate, const struct gate_thread *thre
     return behind_ns > admitted_ns ? behind_ns : admitted_ns;
 }
 
+/* What a lane of the calling thread has in flight, were each launch as long as it may be. */
+static uint64_t worst_of(const struct lane *lane) {
+    uint64_t sum_ns = lane->open_most_ns > lane->open_ns ? lane->open_most_ns : lane->open_ns;
+
+    for (uint64_t i = lane->popped; i != lane->pushed; i++) {
+        const struct chunk *chunk = &lane->ring[i % LANE_CHUNKS];
+        sum_ns += chunk->most_ns > chunk->estimated_ns ? chunk->most_ns : chunk->estimated_ns;
+    }
+    return sum_ns;
+}
+
+bool inflight_may_stand(const struct gate *gate, const struct gate_thread *self, const struct lane *mine,
+    const struct belief *belief, uint64_t now_ns) {
+    if (!stands_still(mine))
+        return true;
+    uint64_t sum_ns = 0, cap_ns = PEEK(gate->cap_ns);
+    uint64_t most_ns = belief->most_ns > belief->ns ? belief->most_ns : belief->ns;
+    uint64_t began_ns =
+        mine->pushed != mine->popped ? mine->ring[mine->popped % LANE_CHUNKS].first_ns : mine->open_first_ns;
+    uint64_t start_ns = began_ns > mine->end_ns ? began_ns : mine->end_ns;
+    for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next)
+        for (struct lane *lane = __atomic_load_n(&thread->lanes, __ATOMIC_ACQUIRE); lane; lane = lane->next)
+            if (&gates[PEEK(lane->ordinal)] == gate && __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) == LANE_LIVE &&
+                stands_still(lane))
+                sum_ns += thread == self ? worst_of(lane) : lane_inflight(lane);
+    uint64_t room_ns = behind_after(gate, now_ns > start_ns ? now_ns - start_ns : 0, now_ns);
+    room_ns = room_ns > cap_ns ? room_ns : cap_ns;
+    return sum_ns + (most_ns < room_ns / 2 ? most_ns : room_ns / 2) <= room_ns; /* a longer one goes at its half */
+}
+
 /* What this lane has in flight, less what must be over of it by now. */
 static uint64_t left_of(const struct gate *gate, const struct lane *lane, uint64_t now_ns) {
     uint64_t pushed = PEEK(lane->pushed), popped = PEEK(lane->popped), end_ns = PEEK(lane->end_ns);
     uint64_t left_ns = lane_inflight(lane);
 
-    if (!left_ns || PEEK(lane->clean_mark) == PEEK(lane->launched))
+    if (!left_ns || PEEK(lane->clean_mark) == PEEK(lane->launched) || stands_still(lane))
         return 0;
     const struct chunk *head = &lane->ring[popped % LANE_CHUNKS];
     uint64_t start_ns = pushed != popped ? lane_began(gate->ordinal, PEEK(head->first_ns), PEEK(head->held))

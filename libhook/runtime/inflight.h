@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct belief;
 struct chunk;
 struct gate;
 struct gate_thread;
@@ -23,6 +24,10 @@ uint64_t inflight_of(struct gate *gate, struct gate_thread *thread, uint64_t now
 uint64_t inflight_booked(const struct gate *gate, const struct gate_thread *thread, bool *full);
 /* How much of the thread's may be in flight, for nothing of it ends (behind.h); after inflight_of. 0: as much as ever. */
 uint64_t inflight_behind(const struct gate *gate, const struct gate_thread *thread, uint64_t now_ns);
+/* May such a launch go to this lane of the calling thread? It may, but where the lane was given up (stands.h) and too much is
+ * behind all that were: no drain waits for it, so it runs in others' turns. After lane_reap. */
+bool inflight_may_stand(const struct gate *gate, const struct gate_thread *thread, const struct lane *lane,
+    const struct belief *belief, uint64_t now_ns);
 /* What other threads have in flight, as far as it should not be over by now. */
 uint64_t inflight_of_others(const struct gate *gate, const struct gate_thread *self, uint64_t now_ns);
 

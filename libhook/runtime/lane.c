@@ -66,6 +66,8 @@ static void rekey(struct lane *lane, CUcontext context, CUstream stream, int ord
     POKE(lane->blind_ns, 0);
     POKE(lane->end_ns, 0);
     POKE(lane->held, 0);
+    POKE(lane->stood, 0);
+    lane->behind_copy = false;
     __atomic_store_n(&lane->state, LANE_LIVE, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&foreign_lock);
     visit_let_agent_in();
@@ -90,12 +92,24 @@ static void watch_exit_once(void) {
         visit_end_at_exit();
 }
 
+static bool serves(const struct lane *lane, CUcontext context, CUstream stream) {
+    return lane->stream == stream && lane->context == context && !PEEK(lane->stream_gone) &&
+           __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) == LANE_LIVE;
+}
+
+bool lane_is_known(const struct gate_thread *thread, CUcontext context, CUstream stream) {
+    const struct lane *lane = thread->lanes;
+
+    while (lane && !serves(lane, context, stream))
+        lane = lane->next;
+    return lane;
+}
+
 struct lane *lane_of(struct gate_thread *thread, CUcontext context, CUstream stream, int ordinal) {
     struct lane *spare = NULL;
 
     for (struct lane *lane = thread->lanes; lane; lane = lane->next) {
-        if (lane->stream == stream && lane->context == context && lane->ordinal == ordinal &&
-            !PEEK(lane->stream_gone) && __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) == LANE_LIVE)
+        if (serves(lane, context, stream) && lane->ordinal == ordinal)
             return lane;
         if (!spare && reusable(lane, context))
             spare = lane;
@@ -122,8 +136,9 @@ static void clear_open(struct lane *lane) {
     lane->open_most_ns = 0;
 }
 
-void lane_cut(struct lane *lane, uint64_t now_ns) {
-    if (lane->launched == lane->cut || PEEK(lane->stream_gone) || lane->pushed - lane->popped == LANE_CHUNKS ||
+/* What is open ends with an event; that may be nothing. */
+static void end_chunk(struct lane *lane, uint64_t now_ns) {
+    if (PEEK(lane->stream_gone) || lane->pushed - lane->popped == LANE_CHUNKS ||
         __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) != LANE_LIVE)
         return;
     struct chunk *chunk = &lane->ring[lane->pushed % LANE_CHUNKS];
@@ -142,12 +157,15 @@ void lane_cut(struct lane *lane, uint64_t now_ns) {
         clear_open(lane);
         return;
     }
-    chunk->key = lane->open_mixed ? 0 : lane->open_key;
+    chunk->key = lane->open_mixed || lane->launched == lane->cut ? 0 : lane->open_key;
+    chunk->kinds[0] = lane->open_key;
+    chunk->kinds[1] = lane->open_key ^ lane->open_mixed; /* of more than two kinds it is nobody's key */
+    chunk->close_by_ns = PEEK(gates[lane->ordinal].close_by_ns);
     chunk->estimated_ns = lane->open_ns;
     POKE(chunk->wanted_ns, lane->open_wanted_ns);
     POKE(chunk->first_ns, lane->open_first_ns);
     POKE(chunk->cut_ns, now_ns);
-    chunk->from = lane->cut;
+    POKE(chunk->from, lane->cut);
     chunk->launches = (uint32_t)(lane->launched - lane->cut);
     POKE(chunk->held, lane->open_held);
     chunk->unknown = lane->open_unknown;
@@ -156,6 +174,24 @@ void lane_cut(struct lane *lane, uint64_t now_ns) {
     POKE(lane->ring_ns, lane->ring_ns + lane->open_ns);
     __atomic_store_n(&lane->pushed, lane->pushed + 1, __ATOMIC_RELEASE);
     clear_open(lane);
+}
+
+void lane_cut(struct lane *lane, uint64_t now_ns) {
+    if (lane->launched != lane->cut)
+        end_chunk(lane, now_ns);
+}
+
+void lane_copy_comes(struct lane *lane, uint64_t now_ns) {
+    lane_cut(lane, now_ns);
+    lane->behind_copy = true;
+}
+
+void lane_copy_ends(struct lane *lane, uint64_t now_ns) {
+    if (!lane->behind_copy || lane->launched != lane->cut)
+        return;
+    lane->behind_copy = false;
+    if (lane->pushed != lane->popped)
+        end_chunk(lane, now_ns);
 }
 
 void lane_base(struct lane *lane, uint32_t held, uint64_t now_ns) {
@@ -168,6 +204,7 @@ void lane_base(struct lane *lane, uint32_t held, uint64_t now_ns) {
     POKE(lane->base_event, event);
     POKE(lane->based, based);
     POKE(lane->base_ns, now_ns);
+    lane->base_late_ns = 0;
     POKE(lane->base_held, held);
 }
 
@@ -206,7 +243,14 @@ static void learn_open(const struct gate *gate, struct gate_thread *thread, cons
 
     if (PEEK(gate->shared))
         return; /* the base may have been later than it seems (pop) */
-    belief_learn(gate, thread, &chunk, start_ns, end_ns, false);
+    belief_learn(gate, thread, &chunk, start_ns, end_ns, false, 0);
+}
+
+/* The same for how much runs at once. There may be pauses in it, and what is believed may be far too long. */
+static void learn_overlap_of_open(struct gate *gate, const struct lane *lane, uint64_t end_ns) {
+    uint64_t start_ns = open_began(lane), most_ns = end_ns > start_ns ? end_ns - start_ns : 0;
+
+    overlap_learn(gate, lane->open_ns, end_ns - (lane->open_ns < most_ns ? lane->open_ns : most_ns), end_ns);
 }
 
 /* A chunk of ours took from start to end beside other tenants' work: its length tells nothing, the belief counts. What
@@ -227,17 +271,52 @@ static void account_shared(
 
 /* The same where nobody else works. Launches with pauses between them may share a chunk, and its length is no work then:
  * that is at least what is believed, and what the card still had to do after the last of them. (With several threads it
- * is likelier that they took turns.) */
-static void account_alone(struct gate *gate, const struct lane *lane, const struct chunk *chunk, uint64_t start_ns,
+ * is likelier that they took turns.) Returns for how long the lane had it under way. */
+static uint64_t account_alone(struct gate *gate, const struct lane *lane, const struct chunk *chunk, uint64_t start_ns,
     uint64_t end_ns, bool queued) {
     uint64_t work_ns = end_ns - start_ns, seen_ns = lane_seen(lane, chunk->from);
 
-    if (!queued && !chunk->alone && PEEK(gate->active) <= 1) {
+    if (queued || chunk->alone || PEEK(gate->active) > 1) {
+        seen_ns = 0;
+    } else {
         uint64_t out_ns = lane_began(gate->ordinal, chunk->cut_ns, chunk->held);
         work_ns = lane_work(chunk->estimated_ns, start_ns, out_ns, end_ns);
-        work_ns -= seen_ns < work_ns ? seen_ns : work_ns;
+        seen_ns = seen_ns < work_ns ? seen_ns : work_ns;
     }
-    gate_account(gate, chunk->wanted_ns, end_ns - work_ns, end_ns);
+    gate_account(gate, chunk->wanted_ns, end_ns - (work_ns - seen_ns), end_ns);
+    return work_ns;
+}
+
+/* What of its length the device surely worked: all of it, where it never had to wait for its host; else what it took from when
+ * the last launch was out. Of what was held the device may have begun late. */
+static uint64_t sure_of(const struct lane *lane, const struct chunk *chunk, uint64_t start_ns, uint64_t end_ns,
+    uint64_t span_ns, bool queued) {
+    if (chunk->held)
+        return 0;
+    if (queued)
+        return end_ns - start_ns;
+    uint64_t least_ns = chunk->cut_ns + lane->base_late_ns;
+    return span_ns && end_ns > least_ns ? end_ns - least_ns : 0;
+}
+
+/* What the launches of a chunk that is over say. */
+static void take_in(struct gate *gate, struct gate_thread *thread, const struct lane *lane, const struct chunk *chunk,
+    uint64_t start_ns, uint64_t end_ns, uint64_t span_ns, bool queued, bool known) {
+    /* Beside others the base is done when our turn on the card comes, later than the host believes, and all that is
+     * measured from it seems to end as much earlier. So there the device's clock alone counts: no less than the work. */
+    bool shared = PEEK(gate->shared);
+    uint64_t under_way_ns = 0;
+
+    if (known && !shared)
+        belief_learn(
+            gate, thread, chunk, start_ns, end_ns, queued, sure_of(lane, chunk, start_ns, end_ns, span_ns, queued));
+    else if (known && span_ns)
+        belief_learn(gate, thread, chunk, end_ns > span_ns ? end_ns - span_ns : 0, end_ns, queued, 0);
+    if (shared)
+        account_shared(gate, chunk, start_ns, end_ns, span_ns);
+    else
+        under_way_ns = account_alone(gate, lane, chunk, start_ns, end_ns, queued);
+    overlap_learn(gate, chunk->estimated_ns, end_ns - under_way_ns, end_ns);
 }
 
 static void pop(
@@ -250,18 +329,8 @@ static void pop(
     start_ns = start_ns > lane->end_ns ? start_ns : lane->end_ns;
     if (end_ns < start_ns)
         end_ns = start_ns;
-    /* Beside others the base is done when our turn on the card comes, later than the host believes, and all that is
-     * measured from it seems to end as much earlier. So there the device's clock alone counts: no less than the work. */
-    bool shared = PEEK(gate->shared);
-    if (known && !shared)
-        belief_learn(gate, thread, chunk, start_ns, end_ns, queued);
-    else if (known && span_ns)
-        belief_learn(gate, thread, chunk, end_ns > span_ns ? end_ns - span_ns : 0, end_ns, queued);
-    if (shared)
-        account_shared(gate, chunk, start_ns, end_ns, span_ns);
-    else
-        account_alone(gate, lane, chunk, start_ns, end_ns, queued);
-    overlap_learn(gate, chunk->estimated_ns);
+    if (chunk->launches) /* else it was a copy */
+        take_in(gate, thread, lane, chunk, start_ns, end_ns, span_ns, queued, known);
     POKE(lane->end_ns, end_ns);
     /* This event's time is known now: the next chunk is measured from it. The old base serves as a fresh event. */
     CUevent old = lane->base_event;
@@ -281,7 +350,7 @@ void lane_reap(struct gate *gate, struct gate_thread *thread, struct lane *lane,
         POKE(lane->blind_ns, 0);
     if (lane->launched != lane->cut && __atomic_load_n(&lane->clean_mark, __ATOMIC_ACQUIRE) == lane->launched) {
         learn_open(gate, thread, lane, PEEK(lane->clean_ns));
-        overlap_learn(gate, lane->open_ns);
+        learn_overlap_of_open(gate, lane, PEEK(lane->clean_ns));
         clear_open(lane); /* the agent saw the end of it, and accounted */
     }
     if (lane->pushed == lane->popped)
@@ -315,7 +384,7 @@ void lane_finish(struct gate *gate, struct gate_thread *thread, struct lane *lan
     work_ns -= seen_ns < work_ns ? seen_ns : work_ns;
     gate_account(gate, lane->open_wanted_ns, now_ns - work_ns, now_ns);
     learn_open(gate, thread, lane, now_ns);
-    overlap_learn(gate, lane->open_ns);
+    learn_overlap_of_open(gate, lane, now_ns);
     POKE(lane->end_ns, now_ns);
     POKE(lane->based, false);
     clear_open(lane);

@@ -53,9 +53,11 @@ struct lane {
     uint32_t open_held;
     bool open_unknown;
     bool open_alone;
+    bool behind_copy;     /* a copy to or from the host was enqueued behind what was launched last */
     bool based;           /* base_event ended at base_ns */
     CUevent base_event;
     uint64_t base_ns;
+    uint64_t base_late_ns; /* by so much base_ns may be later than that: its thread may have stood still in between */
     uint32_t base_held;   /* ... or when that segment was let go (segments.h), if that was later */
     uint64_t end_ns;      /* of the last chunk reaped */
     uint64_t blind_ns;    /* an event could not be recorded: the work should be over by then */
@@ -71,14 +73,21 @@ struct lane {
     uint32_t held; /* number of the last segment that was held here (segments.h); the owner's */
     uint64_t seen_from,
         seen_ns; /* of the chunk that begins there, so much is accounted already: an open one's beginning */
+    uint64_t stood; /* 1 + which chunk was the first, when it was seen to stand still (stands.c); 0: none was */
 };
 
 #pragma GCC visibility push(hidden)
 
 /* The calling thread's lane for this stream of its current context; NULL where memory or events cannot be had. */
 struct lane *lane_of(struct gate_thread *thread, CUcontext context, CUstream stream, int ordinal);
+/* Is there one already? */
+bool lane_is_known(const struct gate_thread *thread, CUcontext context, CUstream stream);
 /* End the open chunk with an event. */
 void lane_cut(struct lane *lane, uint64_t now_ns);
+/* A copy between host and device is about to be enqueued in the stream: what was launched ends before it. */
+void lane_copy_comes(struct lane *lane, uint64_t now_ns);
+/* ... and what is launched next begins when it is over: an event of its own tells, if anything is in flight. */
+void lane_copy_ends(struct lane *lane, uint64_t now_ns);
 /* With nothing in flight: an event that is over at once, or when segment `held` is let go (0: none), so that the next
  * chunk's beginning is known. */
 void lane_base(struct lane *lane, uint32_t held, uint64_t now_ns);

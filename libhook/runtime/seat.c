@@ -1,20 +1,21 @@
-/* seat.c - look at the gate's lanes, step the token machine, carry out what it says (seat.h). */
+/* seat.c - look at the gate, step the token machine, carry out what it says (seat.h). */
 #include "libhook/runtime/seat.h"
 
 #include <sched.h>
 #include <string.h>
 
+#include "libhook/runtime/away.h"
 #include "libhook/runtime/behind.h"
 #include "libhook/runtime/gate_open.h"
-#include "libhook/runtime/gate_thread.h"
-#include "libhook/runtime/lane.h"
 #include "libhook/runtime/log.h"
-#include "libhook/runtime/overlap.h"
 #include "libhook/runtime/segments.h"
+#include "libhook/runtime/stands.h"
+#include "libhook/runtime/work_probe.h"
 
 /* The word of a gate that is open whatever the daemon's page says: the valve of another gate. */
 static const uint64_t ADMIT_WORD = UINT64_MAX - 1;
 
+#define WAITED_NS 300000 /* for a grant: no other tenant was in its way where it took less */
 #define CARRIED_NS 50000  /* within that the daemon's thread has carried out what was prepared */
 #define LOOK_AT_PAGE_NS 1000000 /* how late what is held may be let go where no thread sleeps on the page */
 #define HELD_MOST_NS 50000000ull /* for which work is held while the token is given back */
@@ -25,63 +26,6 @@ void seat_init(struct seat *seat, uint32_t device) {
     seat->device = seat->slot = device;
     seat->gate = &gates[device];
     token_init(&seat->token);
-}
-
-static uint64_t launches(const struct gate *gate) {
-    uint64_t sum = 0;
-
-    for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next)
-        for (struct lane *lane = __atomic_load_n(&thread->lanes, __ATOMIC_ACQUIRE); lane; lane = lane->next)
-            if (&gates[PEEK(lane->ordinal)] == gate)
-                sum += __atomic_load_n(&lane->launched, __ATOMIC_RELAXED);
-    return sum;
-}
-
-/* All that this lane launched is over, and its owner has not accounted for it. What is open may go on, and be looked at
- * again. */
-static void account(struct seat *seat, struct lane *lane, uint64_t estimated_ns, uint64_t open_ns, uint64_t from,
-    const struct lane_probe *one) {
-    bool shared = PEEK(seat->gate->shared);
-    uint64_t work_ns = one->end_ns - one->start_ns;
-
-    if (shared || PEEK(seat->gate->active) <= 1) {
-        uint64_t seen_ns = lane_seen(lane, from);
-        work_ns = lane_work(estimated_ns, one->start_ns, shared ? one->end_ns : one->mark_ns, one->end_ns);
-        work_ns -= seen_ns < work_ns ? seen_ns : work_ns;
-    }
-    POKE(lane->seen_from, from);
-    POKE(lane->seen_ns, open_ns);
-    gate_account(seat->gate, one->wanted_ns, one->end_ns - work_ns, one->end_ns);
-}
-
-/* Is all that was launched over? Sums up what is not, and accounts for what the owners did not see end. */
-static bool probe(struct seat *seat, enum lane_look how, uint64_t now_ns, uint64_t *inflight_ns, uint64_t *end_ns) {
-    uint64_t sum_ns = 0, most_ns = 0;
-    bool finished = true;
-
-    *end_ns = 0;
-    for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next)
-        for (struct lane *lane = __atomic_load_n(&thread->lanes, __ATOMIC_ACQUIRE); lane; lane = lane->next) {
-            struct lane_probe one;
-            if (&gates[PEEK(lane->ordinal)] != seat->gate || lane_is_held(lane)) /* what is held has not begun */
-                continue;
-            uint64_t estimated_ns = lane_inflight(lane), open_ns = PEEK(lane->open_ns);
-            uint64_t from = __atomic_load_n(&lane->cut, __ATOMIC_ACQUIRE);
-            lane_probe(lane, how, now_ns, &one);
-            seat->unconfirmed |= one.unconfirmed;
-            finished &= one.finished;
-            if (!one.finished) {
-                sum_ns += one.inflight_ns;
-                most_ns = one.inflight_ns > most_ns ? one.inflight_ns : most_ns;
-                continue;
-            }
-            if (one.end_ns > *end_ns)
-                *end_ns = one.end_ns;
-            if (one.start_ns && one.end_ns > one.start_ns)
-                account(seat, lane, estimated_ns, open_ns, from, &one);
-        }
-    *inflight_ns = overlap_of(seat->gate, sum_ns, most_ns);
-    return finished;
 }
 
 /* What was kept goes before anything else of this seat, or the daemon would hear it in a wrong order. */
@@ -135,6 +79,7 @@ static void prepare(
     struct seat *seat, const struct seat_world *world, const struct wire_grant *grant, uint64_t now_ns) {
     if (world->page->state != PAGE_MAPPED || token_held(&seat->token) != 0)
         return;
+    away_waits(seat->gate, now_ns); /* another has the card and gives it back */
     seat->prepared = *grant;
     POKE(seat->gate->shared, grant->flags & WIRE_GRANT_SHARED);
     gate_arm(seat->gate, grant->epoch, &world->page->map->gpu[seat->slot].epoch, grant->cap_ns);
@@ -156,6 +101,8 @@ void seat_on_grant(struct seat *seat, const struct seat_world *world, const stru
     seat->prepared.epoch = 0;
     if (!joined && grant->epoch == token_held(&seat->token))
         return; /* ... has begun */
+    if (!joined && seat->token.state == TOKEN_REQUESTED && now_ns > seat->token.requested_ns + WAITED_NS)
+        away_waits(seat->gate, now_ns);
     begin_grant(seat, world, grant, now_ns);
 }
 
@@ -215,6 +162,8 @@ static void send_return(
 
     send_kept(seat, world);
     token_returned(&seat->token, view, &out);
+    if (seat->token.contended && !(out.flags & TOKEN_RETURN_IDLE))
+        away_waits(seat->gate, now_ns);
     gate_burst_snapshot(seat->gate, true, &burst);
     wire_init(&message, WIRE_RETURN, 0);
     message.device = seat->device;
@@ -224,7 +173,7 @@ static void send_return(
     message.busy_ns = burst.total_busy_ns - seat->busy_ns;
     message.overuse_ns = out.overuse_ns;
     message.idle_ns = view->idle_since_ns && now_ns > view->idle_since_ns ? now_ns - view->idle_since_ns : 0;
-    uint64_t sum = launches(seat->gate);
+    uint64_t sum = work_probe_launches(seat->gate);
     message.launches = sum - seat->launches;
     seat->launches = sum;
     seat->busy_ns = burst.total_busy_ns;
@@ -248,31 +197,6 @@ _Static_assert((int)TOKEN_RETURN_WANT_MORE == (int)WIRE_RETURN_WANT_MORE &&
                    (int)TOKEN_RETURN_UNCONFIRMED == (int)WIRE_RETURN_UNCONFIRMED,
     "the core's flags are the wire's");
 
-/* Does a thread wait whose launch the device could begin with at once? Then undone work may be waiting for it. */
-static bool needed(void) {
-    for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next) {
-        const struct lane *lane = __atomic_load_n(&thread->wait_lane, __ATOMIC_ACQUIRE);
-        if (!lane)
-            continue;
-        uint64_t launched = PEEK(lane->launched);
-        if (PEEK(lane->clean_mark) == launched ||
-            (PEEK(lane->pushed) == PEEK(lane->popped) && launched == PEEK(lane->cut)))
-            return true;
-    }
-    return false;
-}
-
-/* ... or one whose launch is to go behind that work? It cannot be what the work waits for, but what its thread does next
- * may be. */
-static bool awaited(const struct seat *seat, uint64_t now_ns) {
-    if (!behind_after(seat->gate, now_ns - seat->token.closed_ns, now_ns))
-        return false;
-    for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next)
-        if (__atomic_load_n(&thread->wait_lane, __ATOMIC_ACQUIRE))
-            return true;
-    return false;
-}
-
 static void observe(struct seat *seat, const struct seat_world *world, uint64_t now_ns, struct token_view *view) {
     struct token *token = &seat->token;
     struct gate *gate = seat->gate;
@@ -291,8 +215,12 @@ static void observe(struct seat *seat, const struct seat_world *world, uint64_t 
     view->pending += holds;
     view->page_agrees = wire_page_load_epoch(world->page->map, seat->slot) == token->epoch;
     view->shut = __atomic_load_n(&gate->shut, __ATOMIC_SEQ_CST);
-    if (token->state >= TOKEN_CLOSING && now_ns > token->closed_ns + HELD_MOST_NS)
-        segments_release(gate); /* a thread stands in the driver for it, or the context is broken */
+    if (token->state >= TOKEN_CLOSING && now_ns > token->closed_ns + HELD_MOST_NS) {
+        /* A thread stands in the driver for it, or the context is broken. Who held more each time that this is let go would
+         * fill the stream with waits, and never wait here for the valve. */
+        POKE(gate->drains_long, true);
+        segments_release(gate);
+    }
     if (token->state == TOKEN_CLOSING) {
         view->inside = gate_inside(gate);
         if (view->inside)
@@ -307,8 +235,12 @@ static void observe(struct seat *seat, const struct seat_world *world, uint64_t 
         view->inflight_ns = look.inflight_ns;
         end_ns = look.end_ns;
     } else {
-        view->drained =
-            probe(seat, token->state == TOKEN_OPEN ? LANE_WHEN_DUE : LANE_NOW, now_ns, &view->inflight_ns, &end_ns);
+        struct work_probe work;
+        work_probe(gate, token->state == TOKEN_OPEN ? LANE_WHEN_DUE : LANE_NOW, now_ns, &work);
+        seat->unconfirmed |= work.unconfirmed;
+        view->drained = work.finished;
+        view->inflight_ns = work.inflight_ns;
+        end_ns = work.end_ns;
     }
     gate_burst_snapshot(gate, false, &burst);
     view->patience_ns = burst_patience(&burst);
@@ -318,7 +250,10 @@ static void observe(struct seat *seat, const struct seat_world *world, uint64_t 
     view->ending = syncing && !view->patience_ns;
     if (!syncing && !__atomic_load_n(&gate->told_idle, __ATOMIC_ACQUIRE))
         view->patience_ns = burst_patience_untold(&burst);
-    view->needed = !view->drained && token->state == TOKEN_DRAINING && (needed() || awaited(seat, now_ns));
+    view->needed =
+        !view->drained && token->state == TOKEN_DRAINING && work_probe_is_needed(gate, token->closed_ns, now_ns);
+    view->stands = !view->drained && token->state == TOKEN_DRAINING && !view->page_agrees &&
+                   behind_after(gate, now_ns - token->closed_ns, now_ns);
     if (!view->drained || (token->state == TOKEN_OPEN && view->pending))
         return;
     uint64_t last_ns = burst.end_ns > end_ns ? burst.end_ns : end_ns;
@@ -385,6 +320,8 @@ uint64_t seat_step(struct seat *seat, const struct seat_world *world, uint64_t n
             gate_open(seat->gate, token->epoch, &seat->valve_word, token->cap_ns, UINT64_MAX, true);
         }
         if (actions & TOKEN_SEND_RETURN) {
+            if (view.stands)
+                stands_give_up(seat->gate);
             send_return(seat, world, &view, now_ns);
             gate_allow_ahead(seat->gate);
         }
@@ -460,7 +397,7 @@ void seat_tell_used(struct seat *seat, const struct seat_world *world) {
 void seat_stats(struct seat *seat, const struct seat_world *world) {
     struct wire_stats message;
     struct burst burst;
-    uint64_t sum = launches(seat->gate);
+    uint64_t sum = work_probe_launches(seat->gate);
 
     if (!seat->managed || !world->connected || sum == seat->stats_launches)
         return;

@@ -15,6 +15,7 @@
 #include "libhook/runtime/held.h"
 #include "libhook/runtime/lane.h"
 #include "libhook/runtime/log.h"
+#include "libhook/runtime/stands.h"
 #include "libhook/runtime/visit.h"
 
 #define KICK_BELOW_NS 50000 /* an idle token is to be kept for longer: the agent's own polls are early enough */
@@ -23,10 +24,13 @@ static bool live(const struct lane *lane) {
     return __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) == LANE_LIVE;
 }
 
+/* A stream of the program's own tells its context, whichever is current. */
 static bool concerned(const struct lane *lane, enum watch_scope scope, CUstream stream, CUcontext context) {
-    if (!live(lane) || lane->context != context)
+    if (!live(lane))
         return false;
-    return scope != WATCH_STREAM || lane->stream == stream;
+    if (scope == WATCH_STREAM && !lane_is_default(stream))
+        return lane->stream == stream && !PEEK(lane->stream_gone);
+    return lane->context == context && (scope != WATCH_STREAM || lane->stream == stream);
 }
 
 void watch_sync_before(enum watch_scope scope, CUstream stream) {
@@ -67,7 +71,7 @@ static void tell_idle(struct gate *gate) {
         return;
     for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next)
         for (struct lane *lane = __atomic_load_n(&thread->lanes, __ATOMIC_ACQUIRE); lane; lane = lane->next)
-            if (&gates[PEEK(lane->ordinal)] == gate && live(lane) && lane_inflight(lane) &&
+            if (&gates[PEEK(lane->ordinal)] == gate && live(lane) && lane_inflight(lane) && !stands_still(lane) &&
                 __atomic_load_n(&lane->clean_mark, __ATOMIC_ACQUIRE) != PEEK(lane->launched))
                 return;
     __atomic_store_n(&gate->told_idle, 1, __ATOMIC_RELEASE);
@@ -116,7 +120,7 @@ void watch_sync_after(enum watch_scope scope, CUstream stream, CUresult result) 
 bool watch_stream_pausing(CUstream stream) {
     struct lane *lane = gate_self->lanes;
 
-    behind_paused(context_current()->ordinal);
+    behind_paused(context_of_stream(stream).ordinal);
     if (!lane)
         return true;
     if (!held_await())
@@ -141,12 +145,14 @@ static bool stream_captures(CUstream stream) {
     return real.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* Once a blocking stream captures nobody but its thread can put an event behind what is in a default stream. That is done
- * now for all, and what they launch there meanwhile comes by gate_begin_slow. The agent is out. */
-static void cover_default_streams(void) {
+/* Once a stream captures nobody can put an event behind what is in it, nor, but its thread, behind what is in a default stream
+ * where a blocking one does. Which streams join comes out later: it is done now for all that is open, and what threads launch
+ * into default streams meanwhile comes by gate_begin_slow. Whoever is launching now may not be out yet. The agent is out. */
+static void cover_what_is_open(void) {
     for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next) {
         for (struct lane *lane = __atomic_load_n(&thread->lanes, __ATOMIC_ACQUIRE); lane; lane = lane->next)
-            if (lane_is_default(PEEK(lane->stream)) && live(lane) &&
+            if (live(lane) && !PEEK(lane->stream_gone) &&
+                (lane_is_default(PEEK(lane->stream)) || !PEEK(thread->inside)) &&
                 PEEK(lane->launched) != __atomic_load_n(&lane->cut, __ATOMIC_ACQUIRE))
                 lane_foreign_record(lane);
         if (lane_is_default(PEEK(thread->stream)))
@@ -163,7 +169,7 @@ bool watch_capture_beginning(void) {
     if (gate_self->lanes) /* the next launch asks whether it is captured, on whichever stream: else it counts as work */
         gate_self->room_ns = -1;
     visit_keep_agent_out();
-    cover_default_streams();
+    cover_what_is_open();
     captures_beginning();
     errno = saved;
     return true;
@@ -223,11 +229,29 @@ void watch_contexts_release(CUcontext gone) {
                 if (PEEK(lane->context) == gone && live(lane))
                     __atomic_store_n(&lane->state, LANE_LOST, __ATOMIC_SEQ_CST);
             if (PEEK(thread->context) == gone)
-                POKE(thread->context, NULL);
+                POKE(thread->stream, NULL);
         }
     }
     visit_let_agent_in();
     agent_kick();
+}
+
+void watch_copy_coming(CUstream stream) {
+    struct gate_thread *thread = gate_self;
+
+    if (!thread->lanes)
+        return;
+    int saved = errno;
+    CUcontext context = context_current()->context;
+    for (struct lane *lane = thread->lanes; lane; lane = lane->next) {
+        const struct gate *gate = &gates[lane->ordinal];
+        if (!concerned(lane, WATCH_STREAM, stream, context) || !(PEEK(gate->contended) || PEEK(gate->shared)))
+            continue;
+        lane_copy_comes(lane, gate_now());
+        if (thread->lane == lane)
+            thread->room_ns = -1; /* the next launch begins a chunk */
+    }
+    errno = saved;
 }
 
 void watch_copy(bool to_device, uint64_t bytes) {

@@ -41,6 +41,9 @@ void watch_stream_ending(CUstream stream); /* before the driver destroys it */
 bool watch_contexts_hold(void);
 void watch_contexts_release(CUcontext gone);
 
+/* A copy between host and device is about to be enqueued: it is nothing that the token is for, nor is it to be taken for
+ * work of what was launched around it. */
+void watch_copy_coming(CUstream stream);
 /* A copy between host and device, for the metrics. */
 void watch_copy(bool to_device, uint64_t bytes);
 

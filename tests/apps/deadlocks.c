@@ -7,14 +7,23 @@
  *     deadlocks writes FILE             ... which this other process waits for, having launched and written first
  *     deadlocks capture global|thread|relaxed   captures all the while, and launches beside it
  *     deadlocks together                one call that launches on both GPUs
- *     deadlocks later value|host N      a stream waits for the host, N kernels of 0.1 ms behind that, launched in two goes
- *                                       15 ms apart; then the host lets it go, and waits for the end
+ *     deadlocks elsewhere               kernels in a stream of the second GPU, while the first is current
+ *     deadlocks later HOW N             a stream waits for the host, N kernels of 0.1 ms behind that, launched in two goes
+ *                                       15 ms apart; then the host lets it go, and waits for the end. HOW is value, host,
+ *                                       or node or captured: the same in a graph, made eleven seconds before
+ *     deadlocks stands                  a stream waits for the host, for as long as this runs, a kernel behind that; work
+ *                                       goes on in another
+ *     deadlocks behind                  eight streams wait for the host, a kernel behind each, and work goes on in another;
+ *                                       at SIGTERM as many kernels are launched behind these as are let in within three
+ *                                       seconds; prints for how many ms they have, and how many ms of work
+ *                                       are there then, before it lets all of them go
  *     deadlocks endless                 a kernel that does not end (within an hour); does not end either
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -138,6 +147,94 @@ static long together(void) {
     return rounds;
 }
 
+static long elsewhere(void) {
+    uint64_t ns = KERNEL_NS;
+    void *parameters[] = {&ns};
+    CUstream stream;
+    long rounds = 0;
+
+    open_device(1);
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cuCtxSetCurrent(context[0]));
+    for (; !told_to_end; rounds++) {
+        MUST(cuLaunchKernel(spin[1], 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
+        MUST(cuStreamSynchronize(stream));
+    }
+    return rounds;
+}
+
+static long stands(void) {
+    uint32_t *word;
+    CUdeviceptr there;
+    CUstream waiting, other;
+    long rounds = 0;
+
+    MUST(cuMemHostAlloc((void **)&word, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    MUST(cuMemHostGetDevicePointer_v2(&there, word, 0));
+    MUST(cuStreamCreate(&waiting, CU_STREAM_NON_BLOCKING));
+    MUST(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    MUST(cuStreamWaitValue32_v2(waiting, there, 1, CU_STREAM_WAIT_VALUE_GEQ));
+    launch(waiting, KERNEL_NS);
+    for (; !told_to_end; rounds++) {
+        for (int i = 0; i < 20; i++)
+            launch(other, KERNEL_NS / 10);
+        MUST(cuStreamSynchronize(other));
+    }
+    __atomic_store_n(word, 1, __ATOMIC_SEQ_CST);
+    MUST(cuStreamSynchronize(waiting));
+    return rounds;
+}
+
+#define BEHIND 8
+#define BEHIND_NS 10000000ull
+
+static uint64_t behind_since_ns;
+static uint32_t *behind_word;
+static atomic_long behind_launched;
+
+static void *let_all_go(void *nothing) {
+    nanosleep(&(struct timespec){.tv_sec = 3}, NULL);
+    printf("%lld %lld ", (long long)((now_ns() - behind_since_ns) / 1000000),
+        (long long)(atomic_load(&behind_launched) * (long)(BEHIND_NS / 1000000)));
+    __atomic_store_n(behind_word, 1, __ATOMIC_SEQ_CST);
+    return nothing;
+}
+
+static long behind(void) {
+    uint64_t ns = BEHIND_NS;
+    void *parameters[] = {&ns};
+    CUdeviceptr there;
+    CUstream waiting[BEHIND], other;
+    pthread_t thread;
+    long rounds = 0;
+
+    MUST(cuMemHostAlloc((void **)&behind_word, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    MUST(cuMemHostGetDevicePointer_v2(&there, behind_word, 0));
+    MUST(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    for (int i = 0; i < 40; i++) { /* so that the library knows how long they take */
+        MUST(cuLaunchKernel(spin[0], 2, 1, 1, 1, 1, 1, 0, other, parameters, NULL));
+        MUST(cuStreamSynchronize(other));
+    }
+    behind_since_ns = now_ns();
+    for (int i = 0; i < BEHIND; i++) {
+        MUST(cuStreamCreate(&waiting[i], CU_STREAM_NON_BLOCKING));
+        MUST(cuStreamWaitValue32_v2(waiting[i], there, 1, CU_STREAM_WAIT_VALUE_GEQ));
+        launch(waiting[i], KERNEL_NS);
+    }
+    for (; !told_to_end; rounds++) {
+        launch(other, KERNEL_NS / 10);
+        MUST(cuStreamSynchronize(other));
+    }
+    pthread_create(&thread, NULL, let_all_go, NULL);
+    for (int i = 0; !__atomic_load_n(behind_word, __ATOMIC_SEQ_CST) && i < 60 * BEHIND; i++) {
+        MUST(cuLaunchKernel(spin[0], 2, 1, 1, 1, 1, 1, 0, waiting[i % BEHIND], parameters, NULL));
+        atomic_fetch_add(&behind_launched, 1);
+    }
+    pthread_join(thread, NULL);
+    MUST(cuCtxSynchronize());
+    return rounds;
+}
+
 static uint32_t let_go; /* the newest round that the host has let go; atomic */
 
 static void wait_until_let_go(void *round) {
@@ -145,7 +242,45 @@ static void wait_until_let_go(void *round) {
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
 
-static long later(bool host, int count) {
+/* A graph that waits for the host: for the round that `let` counts, or for the word. */
+static uint32_t graphs_begun;
+
+static void wait_for_the_next(void *nothing) {
+    (void)nothing;
+    wait_until_let_go((void *)(uintptr_t)++graphs_begun);
+}
+
+static CUgraphExec pausing_graph(const char *how) {
+    CUgraph graph;
+    CUgraphExec exec;
+    CUgraphNode node;
+    CUstream stream;
+
+    if (!strcmp(how, "captured")) {
+        MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+        MUST(cuLaunchHostFunc(stream, wait_for_the_next, NULL));
+        MUST(cuStreamEndCapture(stream, &graph));
+    } else {
+        CUDA_HOST_NODE_PARAMS host = {.fn = wait_for_the_next};
+        CUgraph inner;
+        MUST(cuGraphCreate(&graph, 0));
+        MUST(cuGraphCreate(&inner, 0));
+        MUST(cuGraphAddHostNode(&node, inner, NULL, 0, &host));
+        MUST(cuGraphAddChildGraphNode(&node, graph, NULL, 0, inner));
+        MUST(cuGraphDestroy(inner));
+    }
+    MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    MUST(cuGraphDestroy(graph));
+    if (!strcmp(how, "captured")) /* what was put into a stream is remembered for ten seconds */
+        nanosleep(&(struct timespec){.tv_sec = 11}, NULL);
+    return exec;
+}
+
+static long later(const char *how, int count) {
+    bool host = !strcmp(how, "host"), value = !strcmp(how, "value");
+    CUgraphExec exec = host || value ? NULL : pausing_graph(how);
+
     CUdeviceptr there;
     CUstream stream;
     uint32_t rounds = 0;
@@ -156,7 +291,9 @@ static long later(bool host, int count) {
     MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     while (!told_to_end) {
         rounds++;
-        if (host)
+        if (exec)
+            MUST(cuGraphLaunch(exec, stream));
+        else if (host)
             MUST(cuLaunchHostFunc(stream, wait_until_let_go, (void *)(uintptr_t)rounds));
         else
             MUST(cuStreamWaitValue32_v2(stream, there, rounds, CU_STREAM_WAIT_VALUE_GEQ));
@@ -234,13 +371,16 @@ int main(int count, char **argument) {
     MUST(cuInit(0));
     open_device(0);
     const char *what = argument[1];
-    long rounds = !strcmp(what, "collective") ? collectives()
-                  : !strcmp(what, "together") ? together()
-                  : !strcmp(what, "endless")  ? endless()
-                  : !strcmp(what, "later")    ? later(!strcmp(argument[2], "host"), atoi(argument[3]))
-                  : !strcmp(what, "waits")    ? in_turns(argument[2], true)
-                  : !strcmp(what, "writes")   ? in_turns(argument[2], false)
-                                              : capturing(argument[2]);
+    long rounds = !strcmp(what, "collective")  ? collectives()
+                  : !strcmp(what, "together")  ? together()
+                  : !strcmp(what, "elsewhere") ? elsewhere()
+                  : !strcmp(what, "stands")    ? stands()
+                  : !strcmp(what, "behind")    ? behind()
+                  : !strcmp(what, "endless")   ? endless()
+                  : !strcmp(what, "later")     ? later(argument[2], atoi(argument[3]))
+                  : !strcmp(what, "waits")     ? in_turns(argument[2], true)
+                  : !strcmp(what, "writes")    ? in_turns(argument[2], false)
+                                               : capturing(argument[2]);
     printf("%ld\n", rounds);
     return 0;
 }

@@ -3,6 +3,7 @@
  * libcuda.so.1 like a program of the driver API, with one family of calls for each KIND:
  *
  *     alloc pitch managed pool ptsz own vmm array array3d mipmap     (own: a pool made here)
+ *     unified nowhere     (the driver's pool of managed memory with the card preferred; one made here with no place preferred)
  *
  *     take KIND BYTES COUNT    up to COUNT blocks; "N CODE", CODE of the first that failed, or 0
  *     give KIND COUNT          the newest COUNT blocks; "N CODE"
@@ -18,11 +19,13 @@
  *     context | end            another context (made and popped), and its end; "0 CODE"
  *     green | ungreen          a green context on device 1, and its end; "0 CODE"
  *     elsewhere                another context, on device 1, made and ended at once; "0 CODE"
+ *     abroad BYTES COUNT       up to COUNT blocks in a stream of device 1, while device 0 is current; "N CODE"
  *     primary | reset          release the primary context and take it anew; reset it
  *     limit N VALUE            sets the context's limit N; "VALUE CODE", VALUE what it is then
  *     graph BYTES              instantiates and launches a graph with an allocation and a free of BYTES
  *     fork                     a child that forgets all of this ends; "0 STATUS"
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,10 +35,10 @@
 
 #include "libhook/driver/cuda_abi.h"
 
-enum { MOST = 65536, KINDS = 10 };
+enum { MOST = 65536, KINDS = 12 };
 
 static const char *const names[KINDS] = {
-    "alloc", "pitch", "managed", "pool", "ptsz", "own", "vmm", "array", "array3d", "mipmap"};
+    "alloc", "pitch", "managed", "pool", "ptsz", "own", "vmm", "array", "array3d", "mipmap", "unified", "nowhere"};
 
 union block {
     CUdeviceptr pointer;
@@ -50,10 +53,22 @@ static CUdevice device;
 static CUcontext primary, others[64];
 static CUgreenCtx green;
 static int contexts;
-static CUmemoryPool own;
+static CUmemoryPool own, nowhere;
 static CUdeviceptr place;
 static size_t mapped_bytes, vmm_bytes;
 static int mappings;
+
+static CUresult take_unified(CUdeviceptr *out, size_t bytes, bool made_here) {
+    CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
+    const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED};
+    CUmemoryPool pool = nowhere;
+    CUresult result = CUDA_SUCCESS;
+    if (!made_here)
+        result = cuMemGetDefaultMemPool(&pool, &location, CU_MEM_ALLOCATION_TYPE_MANAGED);
+    else if (pool == NULL && (result = cuMemPoolCreate(&pool, &props)) == CUDA_SUCCESS)
+        nowhere = pool;
+    return result == CUDA_SUCCESS ? cuMemAllocFromPoolAsync(out, bytes, pool, NULL) : result;
+}
 
 static CUresult take(int kind, size_t bytes, union block *out) {
     const CUmemAllocationProp prop = {.type = 1, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
@@ -80,6 +95,8 @@ static CUresult take(int kind, size_t bytes, union block *out) {
     case 6: vmm_bytes = bytes; return cuMemCreate(&out->handle, bytes, &prop, 0);
     case 7: return cuArrayCreate_v2(&out->array, &flat);
     case 8: return cuArray3DCreate_v2(&out->array, &deep);
+    case 10:
+    case 11: return take_unified(&out->pointer, bytes, kind == 11);
     default:
         deep.Depth = 0;
         deep.Width = 1024;
@@ -94,7 +111,9 @@ static CUresult give(int kind, union block block) {
     case 1:
     case 2: return cuMemFree_v2(block.pointer);
     case 3:
-    case 5: return cuMemFreeAsync(block.pointer, NULL);
+    case 5:
+    case 10:
+    case 11: return cuMemFreeAsync(block.pointer, NULL);
     case 4: return cuMemFreeAsync_ptsz(block.pointer, NULL);
     case 6: return cuMemRelease(block.handle);
     case 7:
@@ -154,6 +173,22 @@ static void share_all(size_t bytes, int count) {
     CUresult code = CUDA_SUCCESS;
     int done = 0;
     while (done < count && (code = share(bytes)) == CUDA_SUCCESS)
+        done++;
+    answer(done, code);
+}
+
+static void abroad(size_t bytes, int count) {
+    static CUstream stream;
+    CUcontext there, popped;
+    CUdeviceptr pointer;
+    CUresult code = CUDA_SUCCESS;
+    int done = 0;
+    if (stream == NULL && (code = cuDevicePrimaryCtxRetain(&there, 1)) == CUDA_SUCCESS &&
+        (code = cuCtxPushCurrent_v2(there)) == CUDA_SUCCESS) {
+        code = cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+        cuCtxPopCurrent_v2(&popped);
+    }
+    while (code == CUDA_SUCCESS && done < count && (code = cuMemAllocAsync(&pointer, bytes, stream)) == CUDA_SUCCESS)
         done++;
     answer(done, code);
 }
@@ -338,6 +373,8 @@ static void obey(char *line) {
         CUcontext there;
         code = cuCtxCreate_v2(&there, 0, 1);
         answer(0, code ? code : cuCtxDestroy_v2(there));
+    } else if (strcmp(word, "abroad") == 0) {
+        abroad(strtoull(first, NULL, 0), atoi(second));
     } else if (strcmp(word, "primary") == 0) {
         code = cuDevicePrimaryCtxRelease_v2(device);
         memset(held, 0, sizeof(held));

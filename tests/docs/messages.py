@@ -208,7 +208,8 @@ def _source(path: str) -> str:
     module = path.removesuffix(".py").replace("/", ".")
     names = [name for name, (home, _) in COMMANDS.items() if home == module]
     if path.startswith("scheduler_backend/"):
-        return {"config": "its file", "trace": "its trace", "users": "bounds of a user"}.get(Path(path).stem, "itself")
+        parts = {"config": "its file", "readers": "its file", "trace": "its trace", "users": "bounds of a user"}
+        return parts.get(Path(path).stem, "itself")
     if path == "gemini/api.py":
         return "gemini.share and its kin, in Python"
     if path.startswith("gemini/kube/"):

@@ -21,6 +21,8 @@ from tests.docs.blocks import blocks
 from tests.mutants.mutate import FOLDERS, ROOT, Hunk, read_patch
 
 PAGE = ROOT / "docs" / "worked-examples.md"
+KEPT = "libraries"  # beside the copy: what is built of the sources as they are
+COMPILE = "-O0 -g0"  # judged by what it does, not by how fast
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -57,23 +59,33 @@ LEFT_OUT = [(name, part) for name, example in EXAMPLES.items() for part in examp
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A copy in which Python reads the modules as they stand; what is built of C is this tree's."""
+    """A copy in which Python reads the modules as they stand; what is built of C is a copy of this tree's."""
     made = tmp_path_factory.mktemp("examples") / "tree"
+    kept = made.parent / KEPT
     skipped = shutil.ignore_patterns("lib", "__pycache__", "*.so", "out")
     for folder in (*FOLDERS, "docs"):
         shutil.copytree(ROOT / folder, made / folder, ignore=skipped)
     shutil.copyfile(ROOT / "pyproject.toml", made / "pyproject.toml")
-    for built in [*(ROOT / "libhook").glob("_core_*"), ROOT / "libhook" / "lib"]:
+    for built in (ROOT / "libhook").glob("_core_*"):
         if not (made / "libhook" / built.name).exists():
             (made / "libhook" / built.name).symlink_to(built)
+    shutil.copytree(ROOT / "libhook" / "lib", kept)
+    shutil.copytree(kept, made / "libhook" / "lib")
     yield made
-    shutil.rmtree(made)
+    shutil.rmtree(made.parent)
+
+
+def put_back_libraries(tree: Path) -> None:
+    """Those of the sources as they are, and no word on what they were made of. Objects are named for their content."""
+    shutil.rmtree(tree / "libhook" / "lib")
+    shutil.rmtree(tree / "build" / "linked", ignore_errors=True)
+    shutil.copytree(tree.parent / KEPT, tree / "libhook" / "lib")
 
 
 def carried_out(example: Example, tree: Path, left_out: str = "") -> tuple[int, str]:
     """What the commands end with and say; the tree is as before afterwards."""
     kept: dict[Path, str] = {}
-    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1", "GEMINI_CFLAGS": COMPILE}
     pages = [tree / "docs" / name for name in ("configuration.md", "protocol.md")]
     try:
         for path in pages:
@@ -99,10 +111,12 @@ def carried_out(example: Example, tree: Path, left_out: str = "") -> tuple[int, 
     finally:
         for path, text in kept.items():
             path.write_text(text)
+        if any("libhook.build" in command for command in example.commands):
+            put_back_libraries(tree)
 
 
 def test_the_examples_are_read() -> None:
-    assert list(EXAMPLES) == ["lifo", "gemini_waiting", "gpu-numa"]
+    assert list(EXAMPLES) == ["lifo", "cuMemsetZeroAsync", "gemini_waiting", "gpu-numa"]
     assert all(example.hunks and example.commands for example in EXAMPLES.values())
 
 

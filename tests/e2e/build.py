@@ -1,4 +1,4 @@
-"""Builds the real parts that end-to-end tests run against: Kubernetes, etcd, kwok, NVIDIA's device plugin, Helm, Kueue.
+"""Builds the real parts that end-to-end tests run against: Kubernetes, etcd, kwok, and what clusters run beside us.
 
     python -m tests.e2e.build [--nice N] [--jobs N] [PART]...
 
@@ -10,11 +10,12 @@ of the options.
 
 Parts: `controlplane` is the seven programs of controlplane/go.mod, and kwok's own stages joined into one file (7
 minutes cold on two cores, 3 GiB); `nvidia` is nvidia/go.mod (a minute; needs a C compiler); `helm` is helm/go.mod (3
-minutes); `kueue` is kueue/go.mod (3 minutes); `containerd` is containerd/go.mod (3 minutes), a containerd that knows
-CDI, which Debian's does not; `node` is containerd, runc and busybox for a real kubelet, taken from PATH or else
-unpacked, not installed, from Debian's packages; `containers` is podman and buildah with what they need, `prometheus`
-is that and promtool, likewise; `debians` are bare root file systems with a Python; `image` is what our own image is
-made of where there is no registry.
+minutes); `kueue` is kueue/go.mod (3 minutes); `jobcontrollers` is JobSet's and Ray's; `karpenter` adds kwok's nodes;
+`containerd` is containerd/go.mod (3 minutes), a containerd that knows CDI, which Debian's does not; `node` is
+containerd, runc and busybox for a real kubelet, taken from PATH or else unpacked, not installed, from Debian's
+packages; `containers` is podman and buildah with what they need, `prometheus` is that and promtool, likewise;
+`debians` are bare root file systems with a Python; `image` is what our own image is made of where there is no
+registry.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ PARTS = (
     "helm",
     "policy",
     "kueue",
+    "jobcontrollers",
+    "karpenter",
     "containerd",
     "node",
     "containers",
@@ -59,6 +62,8 @@ PARTS = (
 )
 OPTIONAL = (
     "kueue",
+    "jobcontrollers",
+    "karpenter",
     "node",
     "containers",
     "prometheus",
@@ -86,6 +91,13 @@ RECIPE = 1  # raise it when the way of building below changes what comes out
 KWOK_STAGES = ("node/fast", "node/heartbeat-with-lease", "pod/fast")
 # Of config/components in Kueue's module: what its controller wants of the API server.
 KUEUE_MANIFESTS = {"crds": "crd/bases", "webhook": "webhook"}
+KARPENTER_MANIFESTS = {"crds": "pkg/apis/crds", "kwok-crds": "kwok/apis/crds"}
+# Of other controllers: where definitions and webhooks stand, by module.
+JOB_MANIFESTS = {
+    "jobset-crds": ("sigs.k8s.io/jobset", "config/components/crd/bases"),
+    "jobset-hooks": ("sigs.k8s.io/jobset", "config/components/webhook"),
+    "ray-crds": ("github.com/ray-project/kuberay/ray-operator", "config/crd/bases"),
+}
 
 
 class CannotBuild(RuntimeError):
@@ -140,6 +152,16 @@ class Builder:
         """The folder with kueue, and its KUEUE_MANIFESTS."""
         module = HERE / "kueue"
         return self._part(module, "0", lambda out: self._build_kueue(module, out))
+
+    def jobcontrollers(self) -> Path:
+        """The folder with jobset and ray-operator, and their JOB_MANIFESTS."""
+        module = HERE / "jobcontrollers"
+        return self._part(module, "0", lambda out: self._build_jobcontrollers(module, out))
+
+    def karpenter(self) -> Path:
+        """The folder with karpenter, which adds kwok's nodes, and its definitions."""
+        module = HERE / "karpenter"
+        return self._part(module, "0", lambda out: self._build_karpenter(module, out))
 
     def containerd(self) -> Path:
         """The folder with a containerd that knows CDI, its shim and ctr."""
@@ -231,9 +253,24 @@ class Builder:
         self._go_build(module, out, cgo="0", versions=[])
         components = self._module_folder(module, "sigs.k8s.io/kueue") / "config/components"
         for name, source in KUEUE_MANIFESTS.items():
-            (out / name).mkdir()
-            for file in sorted((components / source).glob("*.yaml")):
-                (out / name / file.name).write_text(file.read_text())
+            self._copy_manifests(components / source, out / name)
+
+    def _build_jobcontrollers(self, module: Path, out: Path) -> None:
+        self._go_build(module, out, cgo="0", versions=[])
+        for name, (source, folder) in JOB_MANIFESTS.items():
+            self._copy_manifests(self._module_folder(module, source) / folder, out / name)
+
+    def _build_karpenter(self, module: Path, out: Path) -> None:
+        self._go_build(module, out, cgo="0", versions=[])
+        (out / "kwok").rename(out / "karpenter")
+        source = self._module_folder(module, "sigs.k8s.io/karpenter")
+        for name, folder in KARPENTER_MANIFESTS.items():
+            self._copy_manifests(source / folder, out / name)
+
+    def _copy_manifests(self, source: Path, out: Path) -> None:
+        out.mkdir()
+        for file in sorted(source.glob("*.yaml")):
+            (out / file.name).write_text(file.read_text())
 
     def _unpack_debian(self, out: Path) -> None:
         root = self._unpack(out, lambda: list(DEBIAN_PACKAGES))

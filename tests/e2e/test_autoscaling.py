@@ -1,4 +1,5 @@
-"""What docs/autoscaling.md says: a placeholder turns a wait for a card into one that autoscalers understand."""
+"""What docs/autoscaling.md says: a placeholder turns a wait for a card into one that autoscalers understand, of which a
+real Karpenter adds a node."""
 
 from __future__ import annotations
 
@@ -8,9 +9,11 @@ from collections.abc import Callable
 import yaml
 
 from tests.e2e.api import Object, condition
-from tests.e2e.conftest import ROOT
+from tests.e2e.conftest import ROOT, built
+from tests.e2e.karpenter import Karpenter, karpenter, reported, waiting
 from tests.e2e.plane import Plane
-from tests.e2e.test_extender import crd, gemini, nodes_with_cards, sharepod
+from tests.e2e.process import until
+from tests.e2e.test_extender import CORE, GIB, MEMORY, RATIO, crd, gemini, nodes_with_cards, sharepod
 
 __all__ = ["crd"]
 LABEL = "app=gemini-placeholder"
@@ -61,5 +64,58 @@ def test_a_pod_that_waits_for_fragmented_cards_takes_the_placeholders_and_that_l
                     "the placeholder lacks the sum", labelSelector=LABEL,
                 )  # fmt: skip
                 plane.api.delete(f"/apis/apps/v1/namespaces/{namespace}/deployments/gemini-placeholder")
+        finally:
+            plane.api.delete(f"{CLASSES}/{priority['metadata']['name']}")
+
+
+def test_a_real_autoscaler_adds_a_node_for_a_pod_that_waits_for_fragmented_cards(
+    plane: Plane, namespace: str, crd: None
+) -> None:
+    """Without the placeholder it takes it that the pod fits. With it there is always one node to spare."""
+    pods, events = f"/api/v1/namespaces/{namespace}/pods", f"/api/v1/namespaces/{namespace}/events"
+    priority, deployment = manifests()
+    deployment["spec"]["template"]["metadata"]["annotations"] = {"gemini.io/gpu-count": "2"}
+    capacity = {CORE: "200", MEMORY: str(160 * GIB), RATIO: "200"}
+
+    def of(pod: str, reason: str, by: str) -> Callable[[Object], bool]:
+        return lambda event: (event["involvedObject"]["name"], event["reason"], event["source"].get("component")) == (
+            pod, reason, by,
+        )  # fmt: skip
+
+    def spare(scaler: Karpenter, many: int) -> None:
+        """It has added so many nodes, and the placeholder holds the last one."""
+        until(lambda: len(scaler.nodes()) == many, f"{many} nodes of Karpenter's", seconds=120)
+        plane.api.wait(
+            pods,
+            lambda listed: [one for one in listed if condition("Ready")(one)],
+            "the placeholder",
+            labelSelector=LABEL,
+        )
+
+    with (
+        nodes_with_cards(plane, 1, 2, prefix="full"), gemini(plane),
+        karpenter(plane, built("karpenter"), capacity) as scaler, reported(scaler, 2, 80 * GIB),
+    ):  # fmt: skip
+        for name in ("a", "b"):
+            plane.api.post(pods, sharepod(name, gpu_request="0.6"))
+            plane.api.wait_one(f"{pods}/{name}", condition("Ready"))
+        plane.api.post(pods, sharepod("fragmented", gpu_request="0.5"))
+        plane.api.wait_one(f"{pods}/fragmented", says("InsufficientCore"))
+        plane.api.post(
+            pods, sharepod("large", gpu_count="3")
+        )  # no node is as large: Karpenter says so, having looked at both
+        plane.api.wait(
+            events, lambda told: [one for one in told if of("large", "FailedScheduling", "karpenter")(one)], "it looked"
+        )
+        assert scaler.nodes() == []
+        plane.api.delete(f"{pods}/large", 0)
+        plane.api.post(CLASSES, priority)
+        try:
+            plane.api.post(f"/apis/apps/v1/namespaces/{namespace}/deployments", deployment)
+            runs = plane.api.wait_one(f"{pods}/fragmented", condition("Ready"), seconds=180)
+            assert runs["spec"]["nodeName"] in scaler.nodes()
+            spare(scaler, 2)
+            assert waiting(plane.api.get(pods)["items"]) == []
+            plane.api.delete(f"/apis/apps/v1/namespaces/{namespace}/deployments/gemini-placeholder")
         finally:
             plane.api.delete(f"{CLASSES}/{priority['metadata']['name']}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ import pytest
 
 from tests.e2e.api import Object, condition
 from tests.e2e.injector import injector
-from tests.e2e.plane import Plane
-from tests.e2e.test_extender import CORE, crd, gemini, nodes_with_cards, record, sharepod
+from tests.e2e.plane import ADMINS, Plane
+from tests.e2e.process import free_port
+from tests.e2e.test_extender import CORE, crd, gemini, nodes_with_cards, priorities, record, sharepod
 
-__all__ = ["crd"]
+__all__ = ["crd", "priorities"]
 NVIDIA = "nvidia.com/gpu"
 
 
@@ -57,6 +59,42 @@ def test_pods_of_nvidias_plugin_run_beside_sharepods_and_nobody_touches_them(
         assert plane.api.post(path, volcanos)["spec"]["schedulerName"] == "volcano"
         meant = plain("meant", {NVIDIA: 1}, nodeSelector={"gemini.io/gpu": "true"})
         assert plane.api.post(path, meant)["spec"]["containers"][0]["resources"]["limits"][CORE] == "100"
+
+
+def test_admission_is_asked_nothing_about_a_pod_of_nvidias_plugin(plane: Plane, namespace: str, crd: None) -> None:
+    """Neither when it is made nor, the extender binding it, when it is bound; as a sharepod is asked about."""
+    path, port = f"/api/v1/namespaces/{namespace}/pods", free_port()
+    context = plane.authority.client_context("admin", ADMINS)
+
+    def reviews() -> float:
+        with urllib.request.urlopen(f"https://127.0.0.1:{port}/metrics", context=context, timeout=60) as reply:
+            lines = reply.read().decode().splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith("gemini_webhook_reviews_total{"))
+
+    with (
+        plane.nodes(1, prefix="vendor", capacity={NVIDIA: "1"}) as (theirs,), nodes_with_cards(plane, 1, 1),
+        gemini(plane, installed=True, webhook_port=port),
+    ):  # fmt: skip
+        plane.api.post(path, plain("whole", {NVIDIA: 1}))
+        assert plane.api.wait_one(f"{path}/whole", condition("Ready"))["spec"]["nodeName"] == theirs
+        assert reviews() == 0
+        plane.api.post(path, sharepod("half", gpu_request="0.5"))
+        plane.api.wait_one(f"{path}/half", condition("Ready"))
+        assert reviews() == 2  # as it is written, and as it was written
+
+
+def test_a_pod_of_nvidias_plugin_preempts_as_it_would_without_us(
+    plane: Plane, namespace: str, crd: None, priorities: list[str]
+) -> None:
+    """The extender is asked about its victims, on a node that has no cards of ours."""
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    least, _, high = priorities
+    with plane.nodes(1, prefix="vendor", capacity={NVIDIA: "1"}) as (theirs,), gemini(plane):
+        plane.api.post(path, plain("low", {NVIDIA: 1}, priorityClassName=least))
+        plane.api.wait_one(f"{path}/low", condition("Ready"))
+        plane.api.post(path, plain("high", {NVIDIA: 1}, priorityClassName=high))
+        assert plane.api.wait_one(f"{path}/high", condition("Ready"))["spec"]["nodeName"] == theirs
+        plane.api.wait_gone(f"{path}/low")
 
 
 @pytest.mark.parametrize("native", [False, True], ids=["container", "native sidecar"])

@@ -20,6 +20,7 @@ from gemini.kube.device import write_device
 from gemini.placement.model import Device, Link, Node
 from tests.e2e.api import ApiError, Object, condition
 from tests.e2e.conftest import ROOT
+from tests.e2e.installed import installed_hooks
 from tests.e2e.plane import Plane, extender, scheduler_configuration
 from tests.e2e.process import free_port, until
 
@@ -80,11 +81,11 @@ def nodes_with_cards(
 @contextmanager
 def gemini(
     plane: Plane, policies: str = "", webhook_port: int | None = None, user: str = USER, spellings: str = "aliyun.com",
-    path: str = "", **hooks: Any,
+    path: str = "", installed: bool = False, **hooks: Any,
 ) -> Iterator[str]:  # fmt: skip
     """The extender, the webhook, and a scheduler that asks them; the extender's URL. `user`: whose credentials the
-    extender has. `spellings` are read besides our own. `path` goes behind the webhook's, `hooks` into the webhooks'
-    configurations."""
+    extender has. `spellings` are read besides our own. The webhook is asked about all pods, or as an installation has
+    it asked (`installed`). `path` goes behind the webhook's, `hooks` into the webhooks' configurations."""
     pair = plane.authority.issue("gemini-webhook", hosts=("127.0.0.1",))
     kubeconfig = str(plane.kubeconfig(user))
     with ExitStack() as stack:
@@ -102,16 +103,25 @@ def gemini(
         ]  # fmt: skip
         hook = f"https://127.0.0.1:{port}"
         stack.enter_context(plane.running("webhook", command, ready_url=f"{hook}/readyz"))
-        added = "pods/ephemeralcontainers"
-        made = {"resources": ("pods", added), "operations": ("CREATE", "UPDATE")}
-        stack.enter_context(plane.webhook("gemini-mutate", f"{hook}/mutate{path}", **{**made, **hooks}))
-        check = {"validating": True, "resources": ("pods", "pods/binding", added), "operations": ("CREATE", "UPDATE")}
-        stack.enter_context(plane.webhook("gemini-validate", f"{hook}/validate{path}", **{**check, **hooks}))
+        asked = installed_hooks(plane, hook, user) if installed else _asked_of_all(plane, hook, path, hooks)
+        stack.enter_context(asked)
         resources = [CORE, MEMORY, RATIO, GPUSHARE, "nvidia.com/gpu"]
         verbs = ("filter", "prioritize", "bind", "preempt")
         entry = extender(url, resources, ignored=[MEMORY, RATIO], node_cache_capable=True, verbs=verbs)
         stack.enter_context(plane.scheduler(scheduler_configuration([entry])))
         yield url
+
+
+@contextmanager
+def _asked_of_all(plane: Plane, hook: str, path: str, hooks: dict[str, Any]) -> Iterator[None]:
+    added = "pods/ephemeralcontainers"
+    made = {"resources": ("pods", added), "operations": ("CREATE", "UPDATE")}
+    check = {"validating": True, "resources": ("pods", "pods/binding", added), "operations": ("CREATE", "UPDATE")}
+    with (
+        plane.webhook("gemini-mutate", f"{hook}/mutate{path}", **{**made, **hooks}),
+        plane.webhook("gemini-validate", f"{hook}/validate{path}", **{**check, **hooks}),
+    ):
+        yield
 
 
 def sharepod(name: str, more: Object | None = None, **annotations: str) -> Object:

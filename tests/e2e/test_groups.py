@@ -11,9 +11,9 @@ from gemini.extender.grouplease import lease_name
 from gemini.kube import names
 from tests.e2e.api import Object, condition
 from tests.e2e.plane import Plane
-from tests.e2e.test_extender import crd, gemini, nodes_with_cards, sharepod
+from tests.e2e.test_extender import CORE, crd, gemini, nodes_with_cards, priorities, sharepod
 
-__all__ = ["crd"]
+__all__ = ["crd", "priorities"]
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 
 
@@ -159,3 +159,79 @@ def test_the_garbage_collector_leaves_a_groups_lease_alone(plane: Plane, namespa
         assert kept["metadata"]["uid"] == made["metadata"]["uid"]
         assert "ownerReferences" not in kept["metadata"], json.dumps(kept)
         plane.api.wait_gone(f"{LEASES}/{name}", seconds=120)  # when its time is up
+
+
+def names_of(plane: Plane, path: str) -> set[str]:
+    return {
+        one["metadata"]["name"] for one in plane.api.get(path)["items"] if "deletionTimestamp" not in one["metadata"]
+    }
+
+
+def test_a_group_has_room_made_for_all_of_it_or_nobody_is_evicted(
+    plane: Plane, namespace: str, crd: None, priorities: list[str]
+) -> None:
+    """By itself kube-scheduler evicts for each pod of a group, is it all there or not, and has it room then or not."""
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    least, _, high = priorities
+    important = {"priorityClassName": high}
+    with nodes_with_cards(plane, 1, 2), gemini(plane):
+        lesser = {"low-0", "low-1"}
+        for name in sorted(lesser):
+            plane.api.post(path, sharepod(name, {"priorityClassName": least}, gpu_request="1.0"))
+            plane.api.wait_one(f"{path}/{name}", condition("Ready"))
+        for name in "abc":
+            plane.api.post(path, member(name, "large", 3, important, request="1.0"))
+        plane.api.post(path, member("first", "g", 2, important, request="1.0"))
+        for name in ("a", "b", "c", "first"):
+            plane.api.wait_one(f"{path}/{name}", waits(f"Insufficient {CORE}"))
+            plane.api.wait_one(f"{path}/{name}", waits("preemption"))
+        assert names_of(plane, path) >= lesser
+        plane.api.post(path, member("second", "g", 2, important, request="1.0"))
+        for name in ("first", "second"):
+            plane.api.wait_one(f"{path}/{name}", condition("Ready"), seconds=180)
+        assert names_of(plane, path) == {"a", "b", "c", "first", "second"}
+
+
+def test_a_group_is_evicted_as_a_whole_or_stays(plane: Plane, namespace: str, crd: None, priorities: list[str]) -> None:
+    """One card is enough; whose pod is on it may lose it alone, a group loses all of its pods."""
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    least, less, high = priorities
+    with nodes_with_cards(plane, 1, 3) as (node,), gemini(plane):
+        for name in ("one", "two"):
+            plane.api.post(path, member(name, "low", 2, {"priorityClassName": least}, request="1.0"))
+        for name in ("one", "two"):
+            plane.api.wait_one(f"{path}/{name}", condition("Ready"))
+        plane.api.post(path, sharepod("alone", {"priorityClassName": least}, gpu_request="1.0"))
+        plane.api.wait_one(f"{path}/alone", condition("Ready"))
+        plane.api.post(path, sharepod("high-0", {"priorityClassName": high}, gpu_request="1.0"))
+        plane.api.wait_one(f"{path}/high-0", condition("Ready"), seconds=180)
+        assert names_of(plane, path) == {"one", "two", "high-0"}  # one victim, not the two of the group
+        plane.api.post(path, sharepod("high-1", {"priorityClassName": less}, gpu_request="1.0"))
+        assert plane.api.wait_one(f"{path}/high-1", condition("Ready"), seconds=180)["spec"]["nodeName"] == node
+        assert names_of(plane, path) == {"high-0", "high-1"}
+
+
+def test_a_group_on_several_nodes_stays_whole_and_others_go(
+    plane: Plane, namespace: str, crd: None, priorities: list[str]
+) -> None:
+    """kube-scheduler evicts the pods of one node: those on the others would run on without them."""
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    least, less, high = priorities
+    says = {"request": "1.0", "pod_group_required_topology": "cluster"}
+    with nodes_with_cards(plane, 3, 1), gemini(plane):
+        for name in ("one", "two"):
+            plane.api.post(path, member(name, "low", 2, {"priorityClassName": least}, **says))
+        there = {
+            plane.api.wait_one(f"{path}/{name}", condition("Ready"))["spec"]["nodeName"] for name in ("one", "two")
+        }
+        assert len(there) == 2
+        plane.api.post(path, sharepod("alone", {"priorityClassName": less}, gpu_request="1.0"))
+        plane.api.wait_one(f"{path}/alone", condition("Ready"))
+        plane.api.post(path, sharepod("high-0", {"priorityClassName": high}, gpu_request="1.0"))
+        plane.api.wait_one(f"{path}/high-0", condition("Ready"), seconds=180)
+        assert names_of(plane, path) == {"one", "two", "high-0"}  # the more important one, as the others are a group
+        plane.api.post(path, sharepod("high-1", {"priorityClassName": high}, gpu_request="1.0"))
+        plane.api.wait_one(f"{path}/high-1", waits(f"Insufficient {CORE}"))
+        plane.api.wait_one(f"{path}/high-1", waits("preemption"))
+        assert set(bound(plane, path)) == {"one", "two", "high-0"}
+        assert names_of(plane, path) == {"one", "two", "high-0", "high-1"}

@@ -199,6 +199,80 @@ def test_pods_that_hold_no_card_end_as_anybody_likes(plane: Plane, namespace: st
     api.call("DELETE", ended, AT_ONCE)
 
 
+DRA = "/apis/resource.k8s.io/v1"
+PROTECTION = "resource.kubernetes.io/delete-protection"
+KEPT = "a claim that holds a card keeps its finalizer"
+
+
+@pytest.fixture
+def allocated(plane: Plane, namespace: str, ended: str) -> str:
+    """The path of a claim that somebody wrote an allocation of a card of ours into, as kube-scheduler does."""
+    return claim(plane, namespace, "held", names.DRIVER)
+
+
+def claim(plane: Plane, namespace: str, name: str, driver: str) -> str:
+    path = f"{DRA}/namespaces/{namespace}/resourceclaims"
+    asked = {"devices": {"requests": [{"name": "card", "exactly": {"deviceClassName": "any"}}]}}
+    metadata = {"name": name, "finalizers": [PROTECTION, "example.com/own"]}
+    made = plane.api.post(path, {"metadata": metadata, "spec": asked})
+    result = {"request": "card", "driver": driver, "pool": "n1", "device": "card-0"}
+    user = plane.api.get(f"/api/v1/namespaces/{namespace}/pods/shared")["metadata"]
+    users = [{"resource": "pods", "name": user["name"], "uid": user["uid"]}]
+    status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": users}
+    plane.api.put(f"{path}/{name}/status", {**made, "status": status})
+    return f"{path}/{name}"
+
+
+def test_an_editor_takes_no_finalizer_off_a_claim_that_holds_a_card(
+    plane: Plane, namespace: str, allocated: str
+) -> None:
+    """It would be gone with its next deletion, and its card free for others while the programs of its pods go on."""
+    api, none = editor(plane), {"metadata": {"finalizers": None}}
+    with pytest.raises(ApiError, match=KEPT):
+        api.patch(allocated, none)
+    operations = [{"op": "remove", "path": "/metadata/finalizers/0"}]
+    with pytest.raises(ApiError, match=KEPT):
+        api.call("PATCH", allocated, operations, content_type="application/json-patch+json")  # type: ignore[arg-type]
+    whole = api.get(allocated)
+    with pytest.raises(ApiError, match=KEPT):
+        api.put(allocated, {**whole, "metadata": {**whole["metadata"], "finalizers": []}})
+    one = ("--kubeconfig", str(plane.kubeconfig(EDITOR)), "-n", namespace)
+    told = plane.kubectl(*one, "patch", "resourceclaim", "held", "-p", json.dumps(none), "--type=merge", check=False)
+    assert KEPT in told.stderr
+    api.patch(allocated, {"metadata": {"finalizers": [PROTECTION], "labels": {"a": "b"}}})  # what is his own he may
+    api.call("DELETE", allocated, None)
+    assert api.get(allocated)["metadata"]["deletionTimestamp"]
+    with pytest.raises(ApiError, match=KEPT):
+        api.patch(allocated, none)
+    for part in ("status", "driver"):
+        with pytest.raises(ApiError, match=r"(?i)forbidden|not find"):
+            api.patch(f"{allocated}/{part}", {"metadata": {"finalizers": None}, "status": {"allocation": None}})
+    plane.api.patch(allocated, none)
+    plane.api.wait_gone(allocated)
+
+
+def test_claims_that_hold_no_card_of_ours_end_as_anybody_likes(plane: Plane, namespace: str, ended: str) -> None:
+    api, path = editor(plane), f"{DRA}/namespaces/{namespace}/resourceclaims"
+    asked = {"devices": {"requests": [{"name": "card", "exactly": {"deviceClassName": "any"}}]}}
+    api.post(path, {"metadata": {"name": "waits", "finalizers": [PROTECTION]}, "spec": asked})
+    for one in (f"{path}/waits", claim(plane, namespace, "theirs", "other.io")):
+        api.patch(one, {"metadata": {"finalizers": None}})
+
+
+def test_an_editor_ends_no_pod_with_a_claim_by_force(plane: Plane, namespace: str, ended: str) -> None:
+    """Kubernetes gives its devices back as soon as it is gone."""
+    api, pods = editor(plane), ended.rpartition("/")[0]
+    node = api.get(ended)["spec"]["nodeName"]
+    spec = {**SPEC, "resourceClaims": [{"name": "card", "resourceClaimName": "none"}], "nodeName": node}
+    plane.api.post(pods, {"metadata": {"name": "claims"}, "spec": spec})
+    with pytest.raises(ApiError, match=FORCED):
+        api.call("DELETE", f"{pods}/claims", AT_ONCE)
+    plane.api.call("DELETE", f"{pods}/claims", AT_ONCE)
+    waits = {key: value for key, value in spec.items() if key != "nodeName"}
+    api.post(pods, {"metadata": {"name": "waits"}, "spec": waits})
+    api.call("DELETE", f"{pods}/waits", AT_ONCE)
+
+
 @pytest.mark.parametrize("key", names.RECORD_KEYS)
 def test_nobody_makes_a_pod_that_has_a_record(plane: Plane, namespace: str, guarded: None, key: str) -> None:
     one = {"metadata": {"name": "copied", "annotations": {key: "{}"}}, "spec": SPEC}

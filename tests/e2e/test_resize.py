@@ -4,35 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import random
-import subprocess
-import sys
 import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from bench.bed import HOOK, LOAD, preloaded, until_shares
+from bench.bed import until_shares
 from gemini.cli.main import main
 from gemini.kube import names
 from gemini.kube.resize import Amounts, Resize, read_resize
 from libhook.observer import Timeline
 from tests.e2e.api import Api, ApiError, Object, condition
 from tests.e2e.conftest import ROOT
-from tests.e2e.fake_node import FakeNode
 from tests.e2e.pki import write_kubeconfig
 from tests.e2e.plane import Plane
-from tests.e2e.process import Process, free_port, until
-from tests.e2e.test_extender import CORE, GIB, USER, gemini, nodes_with_cards, sharepod
+from tests.e2e.process import until
+from tests.e2e.resizing import loads, staged
+from tests.e2e.test_extender import CORE, GIB, gemini, nodes_with_cards, sharepod
 from tests.e2e.test_extender import crd as crd
-from tests.e2e.test_plugin import USER as NODE_USER
-from tests.e2e.test_plugin import asked, device, short_folder
 from tests.e2e.test_plugin import role as role
 
 pytestmark = pytest.mark.timeout(900)
@@ -169,6 +163,9 @@ def test_a_resize_is_small_and_one_pods(plane: Plane, namespace: str, guarded: N
         spec = {"nodeName": node, "containers": [{"name": "main", "image": "x"}], "terminationGracePeriodSeconds": 0}
         there = plane.api.post(f"/api/v1/namespaces/{namespace}/pods", {"metadata": {"name": "p"}, "spec": spec})
         editor.post(path, resize(there, WISH))
+        for part in ("pod", "node", "refused", "waits"):
+            with pytest.raises(ApiError, match=rf"status\.{part}: Too long"):
+                plane.api.patch(f"{path}/p/status", {"status": {part: "x" * 1_001}})
         with pytest.raises(ApiError, match="at most 16 labels"):
             editor.patch(f"{path}/p", {"metadata": few | {"labels": {f"k{i}": "" for i in range(17)}}})
         done = ""
@@ -267,83 +264,6 @@ def test_a_wish_is_answered_in_one_line_and_booked_where_there_is_room(
 
 # ---- under load, with kills
 
-
-@dataclass
-class Stage:
-    """A fake node with the real plugin and daemon, and the extender: each is killed and begins anew when told to."""
-
-    plane: Plane
-    node: FakeNode
-    state: Path
-    machine: str
-    install: Path
-    extender_port: int
-    processes: dict[str, Process] = field(default_factory=dict)
-    ports: dict[str, int] = field(default_factory=dict)
-    kills: int = 0
-
-    def command(self, part: str) -> list[str]:
-        gemini_ = [sys.executable, "-m", "gemini"]
-        if part == "extender":
-            config = str(self.plane.kubeconfig(USER))
-            return [*gemini_, part, "--kubeconfig", config, "--port", str(self.extender_port), "--policies", ""]
-        if part == "serve":
-            return [*gemini_, part, "--state-dir", str(self.state), f"--sim={self.machine}", "--no-trace"]
-        return [
-            *gemini_, part, "--node", self.node.name, "--port", str(self.ports.setdefault(part, free_port())),
-            "--kubeconfig", str(self.plane.kubeconfig(NODE_USER)), "--install-dir", str(self.install), "--state-dir",
-            str(self.state), "--kubelet-dir", str(self.node.kubelet.plugin_folder), "--pod-resources",
-            str(self.node.kubelet.pod_resources_socket),
-        ]  # fmt: skip
-
-    def start(self, part: str) -> None:
-        self.processes[part] = self.plane.run(part, self.command(part))
-
-    def kill(self, part: str, after: float) -> None:
-        time.sleep(after)
-        self.kills += 1
-        self.processes[part].kill()
-        self.plane.stop_process(self.processes[part])
-        self.start(part)
-
-    def stop(self) -> None:
-        for process in self.processes.values():
-            self.plane.stop_process(process)
-
-    def tenants(self) -> dict[str, Amounts]:
-        """What the daemon gives, by the names of pods; none where it is about to begin."""
-        try:
-            listed = asked(self.state)["tenants"]
-        except (OSError, ValueError):
-            return {}
-        return {
-            one["name"].rpartition("-")[0].rpartition(".")[2]: Amounts(
-                round(one["request"] * 100), round(one["limit"] * 100), one["memory_limit_bytes"]
-            )
-            for one in listed
-        }
-
-
-@contextlib.contextmanager
-def loads(stage: Stage, namespace: str, pods: list[str]) -> Iterator[dict[str, int]]:
-    """A busy program of each pod: pids by pod."""
-    children: dict[str, subprocess.Popen[bytes]] = {}
-    try:
-        for one in asked(stage.state)["tenants"]:
-            name = one["name"].rpartition("-")[0].rpartition(".")[2]
-            environment = {
-                **os.environ, "GEMINI_SIM": stage.machine, "LD_LIBRARY_PATH": str(Path(LOAD).parent / "sim"),
-                "LD_PRELOAD": preloaded(HOOK), "GEMINI_SOCKET": one["socket"],
-            }  # fmt: skip
-            children[name] = subprocess.Popen([str(LOAD), "--seconds", "3600"], env=environment, stdout=-3, stdin=-3)
-        assert sorted(children) == sorted(pods)
-        yield {name: child.pid for name, child in children.items()}
-    finally:
-        for child in children.values():
-            child.kill()
-            child.wait()
-
-
 RESIZINGS, EVERY = 200, 9  # of which each so-manieth has a kill in its midst
 KILLED = ("serve", "extender", "device-plugin")
 SHARES = ((10, 30), (20, 20), (30, 100), (40, 60), (50, 50), (70, 100))
@@ -353,25 +273,14 @@ SHARES = ((10, 30), (20, 20), (30, 100), (40, 60), (50, 50), (70, 100))
 def test_two_hundred_resizes_under_load_with_kills_leave_book_node_and_card_in_step(
     plane: Plane, namespace: str, crd: None, machine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    machine = machine.replace("gpus=2", "gpus=1")
-    pods, wishes = f"/api/v1/namespaces/{namespace}/pods", RESIZES.format(namespace)
+    wishes = RESIZES.format(namespace)
     chance, wrong = random.Random(27), list[str]()
+    share = {"gpu_request": "0.3", "gpu_limit": "0.5", "gpu_memory": "20Gi"}
     with (
-        gemini(plane) as url, FakeNode(plane, "resized") as node, short_folder() as state, Timeline(machine) as card,
-        device(plane, node.name, [one.uuid for one in card.devices()]), contextlib.ExitStack() as stack,
-    ):  # fmt: skip
-        killers = stack.enter_context(ThreadPoolExecutor(1))  # what it starts ends with the thread that started it
-        stage = Stage(plane, node, state, machine, tmp_path, int(url.rpartition(":")[2]))
-        stack.callback(stage.stop)
-        stage.processes["extender"] = next(one for one in plane._started if one.name == "extender")
-        for part in ("serve", "device-plugin"):
-            stage.start(part)
-        node.wait_capacity(CORE, 100)
-        for name in ("a", "b"):
-            plane.api.post(pods, sharepod(name, gpu_request="0.3", gpu_limit="0.5", gpu_memory="20Gi"))
-        for pod in node.bound(namespace, 2):
-            assert node.admit(pod)
-        pids = stack.enter_context(loads(stage, namespace, ["a", "b"]))
+        ThreadPoolExecutor(1) as killers,  # what it starts ends with the thread that started it
+        staged(plane, namespace, machine, tmp_path, {"a": share, "b": share}) as (url, stage, card),
+        loads(stage, ["a", "b"]) as pids,
+    ):
         ended = threading.Event()
 
         def objects() -> dict[str, Resize]:
@@ -424,7 +333,7 @@ def test_two_hundred_resizes_under_load_with_kills_leave_book_node_and_card_in_s
         def agree() -> bool:
             seen, gives = objects(), stage.tenants()
             with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}/state", timeout=60) as answer:
-                (book,) = (one for one in json.loads(answer.read())["nodes"] if one["name"] == node.name)
+                (book,) = (one for one in json.loads(answer.read())["nodes"] if one["name"] == stage.node.name)
                 total = held(book["devices"][0])
                 counted = tuple(sum(getattr(one.booked, key) for one in seen.values()) for key in ("request", "memory"))
                 same = all(one.settled and one.booked == one.enforced == gives.get(n) for n, one in seen.items())

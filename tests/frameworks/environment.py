@@ -1,4 +1,4 @@
-"""Published frameworks in environments of their own: `python -m tests.frameworks.environment` fetches them.
+"""Published frameworks in environments of their own: `python -m tests.frameworks.environment [NAME ...]` fetches them.
 
 Each environment lies in a folder of the cache that is named by what is in it, and is made once; it has its name when it
 is whole. One that is over another adds its packages to those of that, and shares them. One for a newer Python is made
@@ -9,6 +9,7 @@ disk, that of CUDA 12 a GB more, that for PyTorch's own tests 5.3; JAX is 4.4 GB
 
 from __future__ import annotations
 
+import argparse
 import fcntl
 import functools
 import hashlib
@@ -20,6 +21,7 @@ import tempfile
 from pathlib import Path
 
 from tests.frameworks import own_source
+from tests.frameworks.own_source import CannotFetch
 
 OWN_TESTS_NEED = ("expecttest==0.3.0", "psutil==7.1.3", "setuptools==80.9.0")
 # name -> what pip installs
@@ -35,6 +37,7 @@ ENVIRONMENTS: dict[str, tuple[str, ...]] = {
 }
 OVER = {"bitsandbytes": "torch-cu13"}
 NEWER_PYTHON = {"torch-newer-python"}
+WITH_SOURCE = "torch-own-tests"  # needs own_source.py's files as well
 
 
 def cache_folder() -> Path:
@@ -90,39 +93,80 @@ def packages(name: str) -> Path:
     return folder
 
 
+def run(words: list[str]) -> None:
+    """Run it; CannotFetch with the last line that it said where it fails."""
+    done = subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        said = done.stderr.strip().splitlines() or [f"{words[0]} ended with {done.returncode}"]
+        raise CannotFetch(said[-1])
+
+
 def fetch(name: str) -> None:
+    """Make the environment, unless it is there; CannotFetch or OSError where it cannot be had."""
     folder = place(name)
     folder.parent.mkdir(parents=True, exist_ok=True)
     python = maker(name)
     if python is None:
         print(f"gemini: {name} is left out: no Python newer than this one is on PATH or of pyenv", file=sys.stderr)
         return
+    if name in OVER:
+        fetch(OVER[name])
     with (folder.parent / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if python_of(name) is not None:
             return
         shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
         print(f"  PIP  {' '.join(ENVIRONMENTS[name])}, in {folder}", flush=True)
-        subprocess.run([str(python), "-m", "venv", str(folder)], check=True)
+        run([str(python), "-m", "venv", str(folder)])
         with tempfile.TemporaryDirectory(dir=folder.parent) as wheels:  # not kept twice
             pip = [str(folder / "bin" / "python"), "-m", "pip", "-q", "--disable-pip-version-check", "--no-input"]
             alone = ["--no-deps"] if name in OVER else []
-            subprocess.run([*pip, "install", "--cache-dir", wheels, *alone, *ENVIRONMENTS[name]], check=True)
+            run([*pip, "install", "--cache-dir", wheels, *alone, *ENVIRONMENTS[name]])
         if name in OVER:
             (packages(name) / "under.pth").write_text(f"{packages(OVER[name])}\n")
         (folder / "whole").touch()
 
 
-def main() -> int:
-    for name in ENVIRONMENTS:
+def show() -> None:
+    """One line for each environment: its name, whether it is there, and what is in it."""
+    for name, wanted in ENVIRONMENTS.items():
+        print(f"{name:20} {'fetched' if python_of(name) else 'not yet':8} {' '.join(wanted)}")
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="python -m tests.frameworks.environment",
+        description=f"Fetch published frameworks into {cache_folder()}, once: 36 GB if all are wanted.\n"
+        "$GEMINI_FRAMEWORKS_CACHE names another folder, $GEMINI_NEWER_PYTHON an interpreter that is newer.",
+        epilog="\n  ".join(["names:", *ENVIRONMENTS]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("names", nargs="*", metavar="NAME", help="which, of those below (default: all)")
+    made.add_argument("--list", action="store_true", help="say which are there and what is in them, and fetch nothing")
+    return made
+
+
+def main(words: list[str] | None = None) -> int:
+    asked = parser().parse_args(words)
+    unknown = [name for name in asked.names if name not in ENVIRONMENTS]
+    if unknown:
+        print(f"gemini: no environment is called {', '.join(unknown)}; --list names all", file=sys.stderr)
+        return 2
+    if asked.list:
+        show()
+        return 0
+    names = asked.names or list(ENVIRONMENTS)
+    for name in names:
         try:
             fetch(name)
-        except (OSError, subprocess.CalledProcessError) as error:
+        except (OSError, CannotFetch) as error:
             print(f"gemini: {name} cannot be had: {error}", file=sys.stderr)
             return 1
+    if WITH_SOURCE not in names:
+        return 0
     try:
         own_source.fetch(cache_folder())
-    except own_source.CannotFetch as error:
+    except CannotFetch as error:
         print(f"gemini: PyTorch's own tests are left out: {error}", file=sys.stderr)
     return 0
 

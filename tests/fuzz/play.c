@@ -419,6 +419,33 @@ static void copies(struct player *p) {
     }
 }
 
+/* Rectangles inside of one piece of memory, or from one to another. */
+static void rectangles(struct player *p) {
+    struct object *from = some_memory(p), *to = some_memory(p);
+
+    if (!from || !to)
+        return;
+    size_t bytes = part(p, from->bytes < to->bytes ? from : to);
+    CUstream stream = calm_stream(p);
+    CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+        .srcDevice = from->handle,
+        .srcPitch = 64,
+        .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+        .dstDevice = to->handle,
+        .dstPitch = 64,
+        .WidthInBytes = bytes % 64,
+        .Height = bytes / 64};
+    switch (draw(p, 7)) {
+    case 0: SAW(cuMemcpy2D_v2(&copy)); break;
+    case 1: SAW(cuMemcpy2DUnaligned_v2(&copy)); break;
+    case 2: SAW(cuMemcpy2DAsync_v2(&copy, stream)); break;
+    case 3: SAW(cuMemcpyPeer(to->handle, primary, from->handle, primary, bytes)); break;
+    case 4: SAW(cuMemcpyAsync(to->handle, from->handle, bytes, stream)); break;
+    case 5: SAW(cuMemPrefetchAsync(to->handle, bytes, 0, stream)); break;
+    default: SAW(cuMemcpyPeerAsync(to->handle, primary, from->handle, primary, bytes, stream));
+    }
+}
+
 static void memsets(struct player *p) {
     struct object *memory = some_memory(p);
 
@@ -426,13 +453,21 @@ static void memsets(struct player *p) {
         return;
     size_t bytes = part(p, memory);
     unsigned int value = (unsigned int)draw(p, 256);
-    switch (draw(p, 7)) {
+    CUstream stream = calm_stream(p);
+    CUdeviceptr to = memory->handle;
+    switch (draw(p, 13)) {
     case 0: SAW(cuMemsetD8_v2(memory->handle, (unsigned char)value, bytes)); break;
     case 1: SAW(cuMemsetD8Async(memory->handle, (unsigned char)value, bytes, calm_stream(p))); break;
     case 2: SAW(cuMemsetD16_v2(memory->handle, (unsigned short)value, bytes / 2)); break;
     case 3: SAW(cuMemsetD32Async_ptsz(memory->handle, value, bytes / 4, calm_stream(p))); break;
     case 4: SAW(cuMemsetD32_v2(memory->handle + 1, value, 1)); break; /* not aligned */
     case 5: SAW(cuMemsetD8_v2(0xdead000, 1, 1)); break;
+    case 6: SAW(cuMemsetD16Async(to, (unsigned short)value, bytes / 2, stream)); break;
+    case 7: SAW(cuMemsetD2D8Async(to, 64, (unsigned char)value, bytes % 64, bytes / 64, stream)); break;
+    case 8: SAW(cuMemsetD2D16_v2(to, 64, (unsigned short)value, bytes % 32, bytes / 64)); break;
+    case 9: SAW(cuMemsetD2D16Async_ptsz(to, 64, (unsigned short)value, bytes % 32, bytes / 64, stream)); break;
+    case 10: SAW(cuMemsetD2D32_v2(to, 64, value, bytes % 16, bytes / 64)); break;
+    case 11: SAW(cuMemsetD2D32Async(to, 64, value, bytes % 16, bytes / 64, stream)); break;
     default: SAW(cuMemsetD2D8_v2(memory->handle, 64, (unsigned char)value, bytes % 64, bytes / 64));
     }
 }
@@ -616,6 +651,8 @@ static void graphs(struct player *p) {
     case 4:
     case 5:
         at = any(p, EXEC);
+        if (at && !draw(p, 4))
+            SAW(cuGraphUpload((CUgraphExec)at->handle, some_stream(p)));
         if (at)
             draw(p, 2) ? SAW(cuGraphLaunch((CUgraphExec)at->handle, some_stream(p)))
                        : SAW(cuGraphLaunch_ptsz((CUgraphExec)at->handle, some_stream(p)));
@@ -735,8 +772,8 @@ static void contexts(struct player *p) {
 }
 
 static void (*const MOVES[])(struct player *p) = {allocate, allocate, release, release, arrays, virtual_memory, pools,
-    copies, copies, memsets, launches, launches, launches, launches, streams, events, captures, graphs, graphs,
-    look_ups, pointers, modules, contexts};
+    copies, copies, rectangles, memsets, launches, launches, launches, launches, streams, events, captures, graphs,
+    graphs, look_ups, pointers, modules, contexts};
 
 /* Far more than may be in flight at once, from a host that then goes away. */
 static void many_launches(struct player *p) {

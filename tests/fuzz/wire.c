@@ -67,6 +67,7 @@ static void step(struct client *client, uint8_t world, uint64_t inflight_ns) {
         .inside = world >> 4 & 1,
         .drained = world >> 5 & 1,
         .shut = world >> 6 & 1,
+        .stands = world >> 7,
     };
     uint64_t epoch = token_held(token);
     int before = (int)token->state;
@@ -81,9 +82,11 @@ static void step(struct client *client, uint8_t world, uint64_t inflight_ns) {
     }
     if (actions & TOKEN_CLOSE_GATE)
         client->gate_open = 0;
-    /* Only what is held and not closing may be open; only who is drained gives back, and only what it held. */
+    /* Only what is held and not closing may be open; only who is drained, or stands still, gives back, and
+     * only what it held. */
     fuzz_require(!client->gate_open || token->state == TOKEN_OPEN || token->state == TOKEN_VALVE);
-    fuzz_require(!(actions & (TOKEN_SEND_RETURN | TOKEN_VOID)) || (view.drained && before == TOKEN_DRAINING));
+    bool over = view.drained || view.stands;
+    fuzz_require(!(actions & (TOKEN_SEND_RETURN | TOKEN_VOID)) || (over && before == TOKEN_DRAINING));
     fuzz_require(token_held(token) == 0 || token_held(token) == epoch);
     if (actions & TOKEN_SEND_RETURN) {
         struct token_return out;

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import gemini
-from gemini.cli.node import LOAD, SIM, ask
+from gemini.cli.control import ask
+from gemini.cli.node import LOAD, SIM
 from tests.gemini.cli.conftest import Place, until
 
 # What each program has above it: `on` says where its daemon is, `take` allocates on the card as a program would.
@@ -197,7 +198,8 @@ def test_a_daemon_that_is_killed_under_a_share_comes_back(place: Place) -> None:
         place,
         f"""
         import signal
-        from gemini.cli.node import Node, holder
+        from gemini.cli.node import Node
+        from gemini.cli.starting import holder
         with gemini.share(request=0.3, name="a", **on) as share:
             load = subprocess.Popen(["{LOAD}", "--seconds", "0"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             while not gemini.status(**on).tenants[0].pids:

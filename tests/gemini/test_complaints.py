@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from gemini.extender.codec import FilterRequest
+from gemini.extender.kinds import NODE, POD
 from gemini.extender.reserve import BIND_NS
-from gemini.extender.state import NODE, POD
 from gemini.kube import names
-from gemini.kube.client import Refused
+from gemini.kube.answer import Refused
 from gemini.webhook.review import mutate
 from gemini.webhook.settings import Settings
 from tests.gemini.extender.world import GIB, Replica, World, admitted, node_object, pod_object

@@ -8,7 +8,8 @@ import json
 from typing import Any
 
 from gemini.cli.kubectl_view import picture
-from gemini.extender.state import DEVICE, NODE, POD, Cluster
+from gemini.extender.kinds import DEVICE, NODE, POD
+from gemini.extender.state import Cluster
 from gemini.kube import names
 from gemini.webhook.review import mutate
 from gemini.webhook.settings import Settings

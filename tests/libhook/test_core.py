@@ -23,7 +23,7 @@ def test_without_python_h_the_same_core_is_loaded_by_dlopen(tmp_path: Path) -> N
     package = tmp_path / "libhook"
     shutil.copytree(ROOT / "libhook" / "core", package / "core")
     (package / "driver").mkdir()
-    for name in ("__init__.py", "build.py", "core.py", "driver/versions.h"):
+    for name in ("__init__.py", "build.py", "core.py", "objects.py", "driver/versions.h"):
         shutil.copy(ROOT / "libhook" / name, package / name)
     program = (
         "import libhook.build as b; b.build_extension();"

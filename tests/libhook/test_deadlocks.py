@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bench.bed import LIB, ROOT, Bed, wait_for
+from bench.bed import LIB, ROOT, Bed, until_shares, wait_for
 from scheduler_backend import trace
 
 WINDOW_S = 1.5
@@ -51,7 +51,7 @@ def run(bed: Bed, *programs: list[object], devices: tuple[int, ...] = (0,), most
     anybody had of the card (what nobody had is the hand-overs', not the other tenant's). Where the machine has other
     things to do a window says nothing; who is stuck is so in each. How exact shares are is bench/fairness's matter."""
     for device in devices:
-        bed.load("busy", "--device", device)
+        bed.load("busy", "--device", device, "--seconds", 600)
     bed.until_busy("busy")
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     children = [bed.spawn("stuck", list(map(str, one)), **pipes) for one in programs]
@@ -95,6 +95,18 @@ def longest_pause(bed: Bed, pid: int, seconds: float) -> float:
     return max(later - earlier for earlier, later in pairwise(edges)) / 1e9
 
 
+def launches_told(bed: Bed) -> dict[str, float]:
+    """Of `stuck`, by the UUID of the card."""
+    metrics = bed.http("GET", "/metrics")[1]
+    found = re.findall(r'^gemini_launches_total\{gpu="(\S+)",tenant="(\w+)".*\} (\S+)$', metrics, re.MULTILINE)
+    return {gpu: float(number) for gpu, tenant, number in found if tenant == "stuck"}
+
+
+def grants(bed: Bed) -> int:
+    """How often `stuck` was granted the token."""
+    return next(int(one["grants"]) for one in bed.state()["tenants"] if one["name"] == "stuck")
+
+
 def test_a_collective_launched_on_one_gpu_after_the_other_runs_to_its_end(bed: Bed, program: Path) -> None:
     (count,) = run(bed, [program, "collective"], devices=(0, 1))
     assert count >= 5
@@ -102,14 +114,20 @@ def test_a_collective_launched_on_one_gpu_after_the_other_runs_to_its_end(bed: B
 
 def test_one_call_that_launches_on_two_gpus_passes_both_gates(bed: Bed, program: Path) -> None:
     (count,) = run(bed, [program, "together"], devices=(0, 1))
-    metrics = bed.http("GET", "/metrics")[1]
-    launches = [
-        float(number)
-        for tenant, number in re.findall(r'^gemini_launches_total\{.*tenant="(\w+)".*\} (\S+)$', metrics, re.MULTILINE)
-        if tenant == "stuck"
-    ]
+    launches = launches_told(bed)
     assert len(launches) == 2
-    assert all(count * 0.7 <= one <= count for one in launches)  # those of the last grant are not told
+    assert all(count * 0.7 <= one <= count for one in launches.values())  # those of the last grant are not told
+
+
+def test_what_is_launched_in_another_gpus_stream_passes_that_gpus_gate(bed: Bed, program: Path) -> None:
+    """Whichever is current: the driver has a kernel's context of its stream."""
+    first, second = (gpu["uuid"] for gpu in bed.state()["devices"])
+    child = bed.spawn("stuck", [program, "elsewhere"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: max(launches_told(bed).values(), default=0) >= 20, 60, "launch")
+    launches = launches_told(bed)
+    assert launches.get(first, 0) == 0
+    assert launches[second] >= 20
+    assert rounds(child) >= 20
 
 
 def test_a_stream_that_waits_for_a_second_process_runs_to_its_end(bed: Bed, program: Path, tmp_path: Path) -> None:
@@ -119,8 +137,10 @@ def test_a_stream_that_waits_for_a_second_process_runs_to_its_end(bed: Bed, prog
     assert min(counts) >= 5
 
 
-@pytest.mark.parametrize("count", [2, 100])  # the second after its quota; ten times what may be in flight
-@pytest.mark.parametrize("what", ["value", "host"])
+@pytest.mark.parametrize(
+    ("what", "count"),  # the second after its quota; ten times what may be in flight
+    [(what, count) for what in ("value", "host", "node") for count in (2, 100)] + [("captured", 2)],
+)
 def test_a_stream_that_waits_for_its_host_takes_what_that_launches_first(
     bed: Bed, program: Path, what: str, count: int
 ) -> None:
@@ -134,6 +154,43 @@ def test_so_it_does_where_its_tenant_is_alone(bed: Bed, program: Path) -> None:
     child = bed.spawn("stuck", [program, "later", "value", "600"], **pipes)
     wait_for(lambda: sum(one.kernels for one in bed.timeline.segments(0, 0)[1]) >= 1200, 60, "two rounds")
     assert rounds(child) >= 2
+
+
+def test_who_has_a_stream_that_waits_for_its_host_for_long_keeps_its_limit_and_works_on(program: Path) -> None:
+    """Its drain never ends: the others are held up for one overrun, and then it has turns as before."""
+    with Bed(sim="memory=8GiB", config="overrun_ms = 100\n") as bed:
+        bed.tenant("stuck", 0.1, 0.1)
+        bed.tenant("busy", 0.9, 1.0)
+        bed.load("busy", "--seconds", 600)
+        bed.until_busy("busy")
+        child = bed.spawn("stuck", [program, "stands"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        bed.until_busy("stuck")
+        until_shares(lambda: bed.sample(WINDOW_S).shares(), {"stuck": 0.1, "busy": 0.9}, 0.03, least=0.5, seconds=60)
+        assert rounds(child) > 0
+        bed.end()
+        assert told(bed, "Overran") == ["stuck"]
+
+
+def test_what_is_launched_behind_streams_that_were_given_up_is_an_eighth_of_the_time_that_they_wait(
+    program: Path,
+) -> None:
+    """It runs in others' turns when they are let go, and nobody is charged for it."""
+    with Bed(sim="memory=8GiB", config="overrun_ms = 100\n") as bed:
+        bed.tenant("stuck", 0.5, 1.0)
+        bed.tenant("busy", 0.5, 1.0)
+        bed.load("busy", "--seconds", 600)
+        bed.until_busy("busy")
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        child = bed.spawn("stuck", [program, "behind"], **pipes)
+        lost = re.compile(r'^gemini_(overruns|leases_lost)_total\{.*tenant="stuck".*\} [^0]', re.MULTILINE)
+        wait_for(lambda: lost.search(bed.http("GET", "/metrics")[1]), 60, "overrun, or lost lease")
+        before = grants(bed)
+        wait_for(lambda: grants(bed) >= before + 3, 60, "turns after the overrun")
+        child.send_signal(signal.SIGTERM)
+        out, err = child.communicate(timeout=60)
+        assert child.returncode == 0, err
+        waited_ms, behind_ms, _ = map(int, out.split())
+        assert 100 <= behind_ms <= waited_ms / 8 + 20  # a launch that is the whole room goes at its half
 
 
 @pytest.mark.parametrize("mode", ["global", "thread", "relaxed"])

@@ -65,7 +65,9 @@ def test_a_fault_that_was_put_in_is_reported(names: str, patch: str, said: str, 
     sanitized = build_sanitized(names)
     lib = tmp_path / "tree" / "build" / "sanitize" / names.replace(",", "-")
     tree = copied(tmp_path, lib)
-    shutil.copytree(sanitized, lib)  # what the patch leaves as it is need not be built again
+    shutil.copytree(sanitized, lib)
+    for folder in ("objects", "linked"):  # what the patch leaves as it is need not be built again
+        shutil.copytree(ROOT / "build" / folder, tree / "build" / folder)
     apply_patch(HERE / patch, tree)
     command = [sys.executable, "-m", "libhook.build", "--sanitize", names]
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -4,6 +4,7 @@
 
 #include "libhook/sim/driver/event.h"
 #include "libhook/sim/driver/graph.h"
+#include "libhook/sim/driver/tips.h"
 
 struct capture {
     struct capture *next;
@@ -24,47 +25,6 @@ static void lock(void) {
 
 static void unlock(void) {
     pthread_mutex_unlock(&driver.lock);
-}
-
-void capture_free_tips(struct node_set **tips) {
-    free(*tips);
-    *tips = NULL;
-}
-
-static struct node_set *copy_tips(struct CUgraphNode_st *const *node, size_t count) {
-    struct node_set *set = malloc(sizeof(*set) + count * sizeof(set->node[0]));
-    if (!set)
-        return NULL;
-    set->count = count;
-    if (count)
-        memcpy(set->node, node, count * sizeof(set->node[0]));
-    return set;
-}
-
-static bool set_tips(struct node_set **tips, struct CUgraphNode_st *const *node, size_t count) {
-    struct node_set *set = copy_tips(node, count);
-    if (!set)
-        return false;
-    free(*tips);
-    *tips = set;
-    return true;
-}
-
-static bool add_tips(struct node_set **tips, struct CUgraphNode_st *const *node, size_t count) {
-    size_t had = *tips ? (*tips)->count : 0;
-    struct node_set *set = realloc(*tips, sizeof(*set) + (had + count) * sizeof(set->node[0]));
-    if (!set)
-        return false;
-    set->count = had;
-    for (size_t i = 0; i < count; i++) {
-        bool there = false;
-        for (size_t k = 0; k < set->count; k++)
-            there |= set->node[k] == node[i];
-        if (!there)
-            set->node[set->count++] = node[i];
-    }
-    *tips = set;
-    return true;
 }
 
 static struct capture *find(uint64_t id) {
@@ -91,7 +51,7 @@ static void join(struct CUstream_st *stream, struct capture *capture) {
 
 static void part(struct CUstream_st *stream) {
     atomic_store(&stream->capture, NULL);
-    capture_free_tips(&stream->tips);
+    tips_free(&stream->tips);
     if (blocks_legacy(stream))
         atomic_fetch_sub(&stream->ctx->capturing_blocking, 1);
 }
@@ -205,7 +165,7 @@ CUresult capture_op(struct CUstream_st *stream, const struct op *op) {
     if (!result) {
         const struct node_set *tips = stream->tips;
         result = graph_add(capture->graph, op, tips ? tips->node : NULL, tips ? tips->count : 0, &node);
-        if (!result && !set_tips(&stream->tips, &node, 1))
+        if (!result && !tips_set(&stream->tips, &node, 1))
             result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     unlock();
@@ -222,7 +182,7 @@ CUresult capture_record(struct CUstream_st *stream, struct CUevent_st *event, bo
         event->captured = capture;
         event->captured_id = capture->id;
         const struct node_set *tips = stream->tips;
-        if (!set_tips(&event->tips, tips ? tips->node : NULL, tips ? tips->count : 0))
+        if (!tips_set(&event->tips, tips ? tips->node : NULL, tips ? tips->count : 0))
             result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     unlock();
@@ -262,7 +222,7 @@ CUresult capture_wait(struct CUstream_st *stream, struct CUevent_st *event, bool
     } else {
         if (!mine)
             join(stream, other);
-        if (!add_tips(&stream->tips, event->tips->node, event->tips->count))
+        if (!tips_add(&stream->tips, event->tips->node, event->tips->count))
             result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     unlock();
@@ -300,7 +260,7 @@ static CUresult begin(
         all = capture;
         atomic_fetch_add(&driver.captures, 1);
         join(stream, capture);
-        set_tips(&stream->tips, needs, count);
+        tips_set(&stream->tips, needs, count);
     }
     unlock();
     return result;
@@ -384,7 +344,7 @@ static CUresult update(CUstream handle, bool per_thread, CUgraphNode *needs, siz
     TRY(stream_of(handle, per_thread, &stream));
     lock();
     CUresult result = active(stream, &capture);
-    if (!result && !(flags ? set_tips(&stream->tips, needs, count) : add_tips(&stream->tips, needs, count)))
+    if (!result && !(flags ? tips_set(&stream->tips, needs, count) : tips_add(&stream->tips, needs, count)))
         result = CUDA_ERROR_OUT_OF_MEMORY;
     unlock();
     return result;

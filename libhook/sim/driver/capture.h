@@ -10,8 +10,6 @@
 #include "libhook/sim/driver/op.h"
 #include "libhook/sim/driver/stream.h"
 
-void capture_free_tips(struct node_set **tips);
-
 /* The work goes into the graph in the place of the device. */
 CUresult capture_op(struct CUstream_st *stream, const struct op *op);
 CUresult capture_record(struct CUstream_st *stream, struct CUevent_st *event, bool external);

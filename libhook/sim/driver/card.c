@@ -2,6 +2,7 @@
  * The card's memory, and how many contexts are on it: what this process adds to the books that all processes share.
  */
 #include "libhook/sim/driver/driver.h"
+#include "libhook/sim/model/roster.h"
 
 struct change {
     CUdevice device;
@@ -13,12 +14,12 @@ struct change {
 static int account(struct sim_state *state, void *argument) {
     const struct change *change = argument;
     uint32_t device = driver.physical[change->device];
-    int at = engine_client(state, driver.seat.owner, device, true);
+    int at = roster_client(state, driver.seat.owner, device, true);
     if (at < 0)
         return -1;
     struct sim_client *client = &state->client[at];
     if (change->take) {
-        uint64_t used = engine_memory_used(state, device);
+        uint64_t used = roster_memory_used(state, device);
         if (change->bytes > spec()->memory_bytes || used > spec()->memory_bytes - change->bytes)
             return -1;
         client->memory_bytes += change->bytes;
@@ -51,7 +52,7 @@ struct left {
 
 static int find_owner(struct sim_state *state, void *argument) {
     const struct left *left = argument;
-    int at = engine_client(state, left->owner, left->device, false);
+    int at = roster_client(state, left->owner, left->device, false);
     return at < 0 || state->client[at].dead ? -1 : 0;
 }
 
@@ -62,7 +63,7 @@ bool card_has(CUdevice device, uint64_t owner) {
 
 static int take_over(struct sim_state *state, void *argument) {
     const struct left *left = argument;
-    int at = engine_client(state, left->owner, left->device, true);
+    int at = roster_client(state, left->owner, left->device, true);
     if (at < 0)
         return -1;
     state->client[at].memory_bytes += left->bytes;
@@ -85,7 +86,7 @@ struct figures {
 
 static int read_figures(struct sim_state *state, void *argument) {
     struct figures *figures = argument;
-    figures->used = engine_memory_used(state, driver.physical[figures->device]);
+    figures->used = roster_memory_used(state, driver.physical[figures->device]);
     return 0;
 }
 

@@ -49,7 +49,7 @@ static CUresult locate(CUmemorytype type, const void *host, CUdeviceptr pointer,
                         at[0] + c->WidthInBytes;
         if (known && block_on_device(block.kind)) {
             NEED(block.kind == BLOCK_MAPPED || last <= block.address + block.bytes, CUDA_ERROR_INVALID_VALUE);
-            out->on_device = block.kind != BLOCK_MANAGED || type == CU_MEMORYTYPE_DEVICE;
+            out->on_device = !block_is_managed(&block) || type == CU_MEMORYTYPE_DEVICE;
             out->device = block.device;
         }
     }
@@ -89,10 +89,18 @@ static bool run_move(void *argument) {
     return true;
 }
 
-static CUresult price(const CUDA_MEMCPY3D *c, struct work *work) {
+/* From its first byte to its last. */
+static struct span span_of(const struct end *end, const CUDA_MEMCPY3D *c) {
+    return (struct span){
+        (uint64_t)end->start, (c->Depth - 1) * end->slice + (c->Height - 1) * end->pitch + c->WidthInBytes};
+}
+
+static CUresult price(const CUDA_MEMCPY3D *c, struct work *work, struct span touched[2]) {
     struct end from, to;
     const struct sim_spec *s = spec();
     TRY(ends(c, &from, &to));
+    touched[0] = span_of(&from, c);
+    touched[1] = span_of(&to, c);
     uint64_t per_s = s->host_bytes_per_s, bytes = c->WidthInBytes * c->Height * c->Depth;
     if (from.on_device && to.on_device) {
         work->kind = SIM_KERNEL;
@@ -106,10 +114,11 @@ static CUresult price(const CUDA_MEMCPY3D *c, struct work *work) {
 
 CUresult op_copy_run(struct CUstream_st *stream, const CUDA_MEMCPY3D *c) {
     struct work work = {0};
+    struct span touched[2];
     if (empty(c))
         return CUDA_SUCCESS;
-    TRY(price(c, &work));
-    if (host_outstanding()) {
+    TRY(price(c, &work, touched));
+    if (host_has_to_wait(touched, 2)) {
         CUDA_MEMCPY3D *later = malloc(sizeof(*later));
         NEED(later, CUDA_ERROR_OUT_OF_MEMORY);
         *later = *c;

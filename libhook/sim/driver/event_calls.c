@@ -7,6 +7,7 @@
 #include "libhook/sim/driver/pool.h"
 #include "libhook/sim/driver/queue.h"
 #include "libhook/sim/driver/stream.h"
+#include "libhook/sim/driver/tips.h"
 
 CUresult cuEventCreate(CUevent *event, unsigned int flags) {
     struct CUctx_st *ctx;
@@ -28,7 +29,7 @@ CUresult cuEventCreate(CUevent *event, unsigned int flags) {
 CUresult cuEventDestroy_v2(CUevent handle) {
     struct CUevent_st *event;
     TRY(event_of(handle, &event));
-    capture_free_tips(&event->tips);
+    tips_free(&event->tips);
     event_unshare(event);
     slab_give(SLAB_EVENT, event);
     return CUDA_SUCCESS;

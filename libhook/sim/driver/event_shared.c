@@ -9,6 +9,7 @@
 
 #include "libhook/sim/driver/event_mark.h"
 #include "libhook/sim/driver/host.h"
+#include "libhook/sim/model/roster.h"
 
 enum { PAGE = 4096, SLOTS = 1 << 20, LOOK_NS = 50 * 1000, MAGIC = 0x47494d45 };
 
@@ -92,7 +93,7 @@ static struct place place_of(const struct CUevent_st *event) {
 /* 0: it is over, or its process is, which nobody need wait for. */
 static int outstanding(struct sim_state *state, void *argument) {
     const struct place *place = argument;
-    int at = engine_queue(state, place->owner, (uint32_t)(place->mark & 0xff));
+    int at = roster_queue(state, place->owner, (uint32_t)(place->mark & 0xff));
     return at >= 0 && state->queue[at].head <= place->mark >> 8;
 }
 

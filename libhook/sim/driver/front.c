@@ -140,10 +140,6 @@ CUresult front_start(void) {
     return started ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-bool front_outstanding_slow(void) {
-    return queue_values_outstanding();
-}
-
 void front_forget(void) {
     pthread_mutex_init(&lock, NULL);
     started = false;

@@ -10,15 +10,17 @@
 #ifndef GEMINI_SIM_FRONT_H
 #define GEMINI_SIM_FRONT_H
 
-#include "libhook/sim/driver/driver.h"
+#include "libhook/sim/driver/queue.h"
 
 /* Before the first value: the thread. */
 CUresult front_start(void);
 
 extern _Atomic bool front_used; /* a value was ever pushed */
-bool front_outstanding_slow(void);
-static inline bool front_outstanding(void) {
-    return __builtin_expect(atomic_load_explicit(&front_used, memory_order_relaxed), 0) && front_outstanding_slow();
+
+/* queue_values_hold(), at no cost where there was never a value. */
+static inline bool front_holds(const struct span *touched, int count) {
+    return __builtin_expect(atomic_load_explicit(&front_used, memory_order_relaxed), 0) &&
+           queue_values_hold(touched, count);
 }
 
 void front_forget(void);

@@ -37,7 +37,8 @@ struct block {
     /* Memory of a graph: how many allocation nodes have this address, and does it hold memory since a launch? */
     uint32_t nodes;
     bool live;
-    /* Managed memory: what was advised of it, and where it was prefetched to last. */
+    /* Managed memory: from a pool of such, what was advised of it, and where it was prefetched to last. */
+    bool managed;
     bool read_mostly;
     uint32_t accessed_by;
     CUmemLocation preferred, prefetched; /* type INVALID: nothing was said */
@@ -65,6 +66,10 @@ bool heap_next(uint64_t address, struct block *out);
 int heap_descriptor(uint64_t address, uint64_t *offset);
 
 void heap_forget_all(void);
+
+static inline bool block_is_managed(const struct block *block) {
+    return block->kind == BLOCK_MANAGED || block->managed;
+}
 
 static inline bool block_on_device(enum block_kind kind) {
     return kind != BLOCK_HOST && kind != BLOCK_REGISTERED && kind != BLOCK_FREE && kind != BLOCK_RESERVED;

@@ -20,10 +20,11 @@ struct host_step {
 /* Append the step to the stream. */
 CUresult host_push(struct CUstream_st *stream, const struct host_step *step);
 
-/* Is a step or a value outstanding anywhere in the process? Then copies must wait for their turn, too. */
-static inline bool host_outstanding(void) {
+/* Must what touches this memory be carried out in its turn? Only kernels and waits that are met are in its way else: those
+ * end for certain, and do nothing to the bytes. */
+static inline bool host_has_to_wait(const struct span *touched, int count) {
     return __builtin_expect(atomic_load_explicit(&driver.host_pending, memory_order_acquire) != 0, 0) ||
-           front_outstanding();
+           front_holds(touched, count);
 }
 
 void host_forget(void);

@@ -31,7 +31,7 @@ enum {
 CUresult managed_check(CUdeviceptr pointer, size_t bytes) {
     struct block block;
     INIT();
-    NEED(bytes && heap_find(pointer, &block) && block.kind == BLOCK_MANAGED, CUDA_ERROR_INVALID_VALUE);
+    NEED(bytes && heap_find(pointer, &block) && block_is_managed(&block), CUDA_ERROR_INVALID_VALUE);
     return pointer + bytes <= block.address + block.bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -2,7 +2,8 @@
  * Memory pools. `used` is what the program holds, `reserved` what the pool took of the card, in steps of 2 MiB. What
  * is freed stays reserved until a synchronisation finds more than the release threshold unused. A free takes effect
  * when it is called and not in stream order: addresses may be handed out again earlier than on a real card, which no
- * kernel that computes nothing can notice.
+ * kernel that computes nothing can notice. A pool of managed memory takes it of the card that is its preferred location,
+ * else of the card of the context in which it was made.
  */
 #include "libhook/sim/driver/pool.h"
 
@@ -10,21 +11,53 @@
 
 enum { GRAIN = 512 };
 
+/* Where a default pool stands: the devices' own come first, then managed memory of each device, of none, of the host; and
+ * pinned memory of the host. */
+enum { MANAGED_AT = SIM_DEVICES, NOWHERE_AT = 2 * SIM_DEVICES, MANAGED_HOST_AT, HOST_AT, PLACES };
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* over the pools' figures; inside driver.lock */
-static struct CUmemPoolHandle_st *default_pool[SIM_DEVICES], *current_pool[SIM_DEVICES], *graph_pool[SIM_DEVICES];
+static struct CUmemPoolHandle_st *default_pool[PLACES], *current_pool[PLACES], *graph_pool[SIM_DEVICES];
 _Atomic uint32_t pool_count;
 
-static struct CUmemPoolHandle_st *make(CUdevice device) {
+/* `device`: whose memory it takes, unless it is the host's. */
+static struct CUmemPoolHandle_st *make_by(const CUmemPoolProps *props, CUdevice device) {
     struct CUmemPoolHandle_st *pool = slab_take(SLAB_POOL, sizeof(*pool));
     if (!pool)
         return NULL;
+    pool->managed = props->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED;
+    pool->host = !pool->managed && props->location.type != CU_MEM_LOCATION_TYPE_DEVICE;
     pool->device = device;
     pool->reuse[0] = pool->reuse[1] = pool->reuse[2] = 1;
     pool->access = 1u << (device & 31);
-    pool->props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-    pool->props.location = (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, device};
+    pool->props = *props;
     atomic_fetch_add(&pool_count, 1);
     return pool;
+}
+
+static struct CUmemPoolHandle_st *make(CUdevice device) {
+    return make_by(&(CUmemPoolProps){.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                       .location = {CU_MEM_LOCATION_TYPE_DEVICE, device}},
+        device);
+}
+
+/* -1: such pools there are none. */
+static int place_of(const CUmemLocation *location, CUmemAllocationType type) {
+    bool managed = type == CU_MEM_ALLOCATION_TYPE_MANAGED;
+    if (!managed && type != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return -1;
+    switch (location->type) {
+    case CU_MEM_LOCATION_TYPE_INVALID: return managed ? NOWHERE_AT : -1;
+    case CU_MEM_LOCATION_TYPE_DEVICE:
+        return !device_exists(location->id) ? -1 : managed ? MANAGED_AT + location->id : location->id;
+    default: return managed ? MANAGED_HOST_AT : HOST_AT;
+    }
+}
+
+static CUdevice device_of(const CUmemLocation *location) {
+    struct CUctx_st *ctx;
+    if (location->type == CU_MEM_LOCATION_TYPE_DEVICE)
+        return location->id;
+    return context_current(&ctx) == CUDA_SUCCESS ? ctx->device : 0;
 }
 
 CUresult pool_default(CUdevice device, struct CUmemPoolHandle_st **out) {
@@ -90,6 +123,7 @@ CUresult pool_take(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx, size_t
     pool->reserved += more;
     *out = heap_take(&(struct block){.bytes = bytes,
                          .kind = pool->host ? BLOCK_HOST : BLOCK_POOLED,
+                         .managed = pool->managed,
                          .device = pool->device,
                          .id = atomic_fetch_add(&driver.next_id, 1) + 1,
                          .ctx = ctx,
@@ -180,30 +214,66 @@ CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle) {
     INIT();
     NEED(device_exists(device), CUDA_ERROR_INVALID_DEVICE);
     TRY(pool_of(handle, &pool));
-    NEED(pool->device == device && !pool->host, CUDA_ERROR_INVALID_DEVICE);
+    NEED(pool->device == device && !pool->host && !pool->managed, CUDA_ERROR_INVALID_DEVICE);
     current_pool[device] = pool;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *out, CUmemLocation *location, CUmemAllocationType type) {
+    INIT();
+    NEED(out && location, CUDA_ERROR_INVALID_VALUE);
+    int place = place_of(location, type);
+    NEED(place >= 0, CUDA_ERROR_INVALID_VALUE);
+    CUdevice device = device_of(location);
+    pthread_mutex_lock(&lock);
+    if (!default_pool[place])
+        default_pool[place] = make_by(&(CUmemPoolProps){.allocType = type, .location = *location}, device);
+    *out = default_pool[place];
+    pthread_mutex_unlock(&lock);
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type) {
+    TRY(cuMemGetDefaultMemPool(pool, location, type));
+    struct CUmemPoolHandle_st *current = current_pool[place_of(location, type)];
+    if (slab_has(SLAB_POOL, current))
+        *pool = current;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool handle) {
+    struct CUmemPoolHandle_st *pool;
+    INIT();
+    NEED(location, CUDA_ERROR_INVALID_VALUE);
+    TRY(pool_of(handle, &pool));
+    int place = place_of(location, type);
+    NEED(place >= 0 && place == place_of(&pool->props.location, pool->props.allocType), CUDA_ERROR_INVALID_VALUE);
+    current_pool[place] = pool;
     return CUDA_SUCCESS;
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props) {
     INIT();
-    NEED(out && props && props->allocType == CU_MEM_ALLOCATION_TYPE_PINNED, CUDA_ERROR_INVALID_VALUE);
-    bool host = props->location.type != CU_MEM_LOCATION_TYPE_DEVICE;
-    NEED(host ? props->location.type >= CU_MEM_LOCATION_TYPE_HOST : device_exists(props->location.id),
+    NEED(out && props && place_of(&props->location, props->allocType) >= 0, CUDA_ERROR_INVALID_VALUE);
+    NEED(props->allocType != CU_MEM_ALLOCATION_TYPE_MANAGED || (!props->maxSize && !props->handleTypes),
         CUDA_ERROR_INVALID_VALUE);
+    CUdevice device = device_of(&props->location);
     pthread_mutex_lock(&lock);
-    *out = make(host ? 0 : props->location.id);
-    if (*out) {
-        (*out)->props = *props;
-        (*out)->host = host;
-    }
+    *out = make_by(props, device);
     pthread_mutex_unlock(&lock);
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+static bool is_default(const struct CUmemPoolHandle_st *pool) {
+    for (int place = 0; place < PLACES; place++)
+        if (default_pool[place] == pool)
+            return true;
+    return false;
+}
+
 CUresult pool_end(struct CUmemPoolHandle_st *pool) {
     struct block block;
-    NEED(pool != default_pool[pool->device], CUDA_ERROR_INVALID_VALUE);
+    NEED(!is_default(pool), CUDA_ERROR_INVALID_VALUE);
     for (uint64_t at = 0; heap_next(at, &block); at = block.address + 1)
         if (block.of == pool)
             heap_give(block.address, &block);

@@ -10,6 +10,7 @@ struct CUmemPoolHandle_st {
     struct slab_head head;
     CUdevice device;
     bool host; /* memory of the host: nothing of the card */
+    bool managed;
     CUmemPoolProps props;
     uint64_t threshold, reserved, reserved_high, used, used_high;
     int reuse[3];

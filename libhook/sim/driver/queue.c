@@ -2,6 +2,7 @@
 
 #include "libhook/sim/driver/event_mark.h"
 #include "libhook/sim/model/words.h"
+#include "libhook/sim/model/roster.h"
 
 static struct queue queues[SIM_QUEUES];
 static uint32_t made;
@@ -16,12 +17,12 @@ struct registration {
 static int enrol(struct sim_state *state, void *argument) {
     struct registration *r = argument;
     uint32_t device = driver.physical[r->queue->device];
-    int client = engine_client(state, r->seat->owner, device, true);
+    int client = roster_client(state, r->seat->owner, device, true);
     if (client < 0 || state->queues >= SIM_ALL_QUEUES)
         return -1;
-    int at = engine_queue(state, r->seat->owner, r->queue->number);
+    int at = roster_queue(state, r->seat->owner, r->queue->number);
     if (at >= 0)
-        engine_remove_queue(state, (uint32_t)at);
+        roster_remove_queue(state, (uint32_t)at);
     state->queue[state->queues++] = (struct sim_queue){
         .owner = r->seat->owner,
         .process = (uint16_t)r->seat->number,
@@ -301,6 +302,30 @@ bool queue_values_outstanding(void) {
     for (uint32_t i = 0; i < __atomic_load_n(&made, __ATOMIC_ACQUIRE); i++)
         if (sim_value_outstanding(&driver.seat, i))
             return true;
+    return false;
+}
+
+static bool holds(const struct sim_entry *entry, const struct span *touched, int count) {
+    uint64_t by_ns;
+    bool known;
+    if (entry->kind == SIM_VALUE_WAIT)
+        return entry->unmet && !__atomic_load_n(&entry->duration_ns, __ATOMIC_ACQUIRE) &&
+               !words_look(&driver.seat.owner, driver.seat.owner, entry, &known, &by_ns);
+    for (int i = 0; entry->kind == SIM_VALUE_WRITE && i < count; i++)
+        if (entry->arg + sizeof(uint64_t) > touched[i].start && entry->arg < touched[i].start + touched[i].bytes)
+            return true;
+    return false;
+}
+
+bool queue_values_hold(const struct span *touched, int count) {
+    for (uint32_t i = 0; i < __atomic_load_n(&made, __ATOMIC_ACQUIRE); i++) {
+        if (!sim_value_outstanding(&driver.seat, i))
+            continue;
+        uint64_t last = sim_value_last(&driver.seat, i);
+        for (uint64_t at = __atomic_load_n(&driver.seat.seen_head[i], __ATOMIC_ACQUIRE); at < last; at++)
+            if (holds(queue_entry(i, at), touched, count))
+                return true;
+    }
     return false;
 }
 

@@ -47,6 +47,14 @@ void queue_wait_entry(uint32_t queue, uint64_t index);
 uint64_t queue_event_ns(uint32_t queue, uint64_t index);
 extern void (*queue_value_came)(void); /* a value is new in a queue that had none; set before the first is pushed */
 bool queue_values_outstanding(void); /* a wait for a value, or a write of one, in any of ours */
+/* Memory that an operation reads or writes. */
+struct span {
+    uint64_t start, bytes;
+};
+
+/* Is a wait for a value in any of ours not met yet, or will a write of one touch this memory? What comes now may not be
+ * carried out at once then. Waits that are met end for certain, as kernels do. */
+bool queue_values_hold(const struct span *touched, int count);
 struct sim_entry *queue_entry(uint32_t queue, uint64_t index);
 
 #endif

@@ -74,7 +74,8 @@ CUresult op_set_run(struct CUstream_st *stream, const CUDA_MEMSET_NODE_PARAMS *s
     uint64_t bytes = set->width * set->elementSize * rows(set);
     if (!bytes)
         return CUDA_SUCCESS;
-    if (host_outstanding()) {
+    struct span touched = {set->dst, (rows(set) - 1) * set->pitch + set->width * set->elementSize};
+    if (host_has_to_wait(&touched, 1)) {
         CUDA_MEMSET_NODE_PARAMS *later = malloc(sizeof(*later));
         NEED(later, CUDA_ERROR_OUT_OF_MEMORY);
         *later = *set;

@@ -1,23 +1,12 @@
 #include "libhook/sim/model/engine.h"
 
-#include <string.h>
+#include "libhook/sim/model/roster.h"
+#include "libhook/sim/model/turns.h"
 
 enum {
     LONGEST_STRETCH_NS = 10 * 1000 * 1000, /* of one log record: a reader sees a steady stream */
     FORESEE_STEPS = 20000,
 };
-
-static bool computes(uint32_t kind) {
-    return kind == SIM_KERNEL || kind == SIM_COLLECTIVE;
-}
-
-static const struct sim_entry *head_of(struct engine *engine, const struct sim_queue *queue) {
-    const struct sim_entry *entry =
-        &engine->machine->process[queue->process].ring[queue->queue].entry[queue->head % SIM_RING];
-    if (atomic_load_explicit(&entry->index, memory_order_relaxed) != queue->head)
-        engine->stale = true;
-    return entry;
-}
 
 /* The queue has a new head, or none. */
 static void meet(struct engine *engine, uint32_t index, uint64_t since_ns) {
@@ -27,7 +16,7 @@ static void meet(struct engine *engine, uint32_t index, uint64_t since_ns) {
         queue->ready_ns = SIM_NEVER;
         return;
     }
-    const struct sim_entry *entry = head_of(engine, queue);
+    const struct sim_entry *entry = engine_head(engine, queue);
     queue->ready_ns = entry->submit_ns > since_ns ? entry->submit_ns : since_ns;
     queue->remaining_ns = entry->duration_ns;
 }
@@ -73,7 +62,7 @@ bool engine_flush(struct sim_state *state, uint32_t device) {
 static void retire(struct engine *engine, uint32_t index) {
     struct sim_state *state = engine->state;
     struct sim_queue *queue = &state->queue[index];
-    const struct sim_entry *entry = head_of(engine, queue);
+    const struct sim_entry *entry = engine_head(engine, queue);
     if (entry->kind == SIM_EVENT && !engine->foresee)
         *effect(engine) = (struct sim_effect){.sequence = queue->head,
             .device = SIM_DEVICES,
@@ -82,17 +71,10 @@ static void retire(struct engine *engine, uint32_t index) {
             .stretch = {.owner = queue->owner, .end_ns = state->now_ns}};
     if (entry->kind == SIM_VALUE_WRITE && queue->owner == engine->watched)
         engine->due_ns = state->now_ns;
-    if (computes(entry->kind))
+    if (engine_computes(entry->kind))
         state->device[queue->device].open.kernels += entry->kernels;
     queue->head++;
     meet(engine, index, state->now_ns);
-}
-
-int engine_queue(const struct sim_state *state, uint64_t owner, uint32_t queue) {
-    for (uint32_t i = 0; i < state->queues; i++)
-        if (state->queue[i].owner == owner && state->queue[i].queue == queue)
-            return (int)i;
-    return -1;
 }
 
 /* May this head, a wait for a value, retire now? One that was not met when it came is released by the look that finds
@@ -140,7 +122,7 @@ static bool passes(struct engine *engine, uint32_t index, const struct sim_entry
     case SIM_TO_DEVICE:
     case SIM_TO_HOST: return false;
     case SIM_WAIT: {
-        int on = engine_queue(engine->state, queue->owner, (uint32_t)entry->arg);
+        int on = roster_queue(engine->state, queue->owner, (uint32_t)entry->arg);
         return on < 0 || engine->state->queue[on].head > entry->until;
     }
     case SIM_HOST: return !(atomic_load_explicit(&entry->done, memory_order_acquire) & SIM_PENDING);
@@ -156,7 +138,7 @@ static bool settle(struct engine *engine) {
         again = false;
         for (uint32_t i = 0; i < state->queues; i++)
             while (state->queue[i].ready_ns <= state->now_ns && !engine->stale) {
-                if (!passes(engine, i, head_of(engine, &state->queue[i])))
+                if (!passes(engine, i, engine_head(engine, &state->queue[i])))
                     break;
                 if (full(engine))
                     return false;
@@ -167,175 +149,27 @@ static bool settle(struct engine *engine) {
     return true;
 }
 
-struct choice {
-    int own, next, copy[2]; /* queues: of the current context, of the next context in turn, for the copy engines */
-    uint32_t distance;
-    uint32_t taken; /* parts of the compute engine, by what runs there */
-};
-
-/* What of the compute engine this head takes. */
-static uint32_t parts(const struct engine *engine, const struct sim_entry *entry) {
-    uint64_t wide = engine->machine->spec.overlap ? entry->until : 0;
-    return wide && wide < SIM_WHOLE ? (uint32_t)wide : SIM_WHOLE;
-}
-
-static bool before(const struct sim_state *state, int a, int b) {
-    if (b < 0)
-        return true;
-    const struct sim_queue *p = &state->queue[a], *q = &state->queue[b];
-    return p->priority != q->priority ? p->priority < q->priority : p->ready_ns < q->ready_ns;
-}
-
-/* Who could run on each device, and when does the next entry arrive? */
-static uint64_t look(struct engine *engine, struct choice *choice) {
-    struct sim_state *state = engine->state;
-    uint64_t arrival = SIM_NEVER;
-    for (uint32_t d = 0; d < engine->machine->spec.gpus; d++)
-        choice[d] = (struct choice){-1, -1, {-1, -1}, UINT32_MAX, 0};
-    engine->computing = 0;
-    for (uint32_t i = 0; i < state->queues; i++) {
-        struct sim_queue *queue = &state->queue[i];
-        if (queue->ready_ns > state->now_ns) {
-            if (queue->ready_ns < arrival)
-                arrival = queue->ready_ns;
-            continue;
-        }
-        struct choice *c = &choice[queue->device];
-        const struct sim_device *device = &state->device[queue->device];
-        uint32_t kind = head_of(engine, queue)->kind;
-        if (kind == SIM_TO_DEVICE || kind == SIM_TO_HOST) {
-            int *best = &c->copy[kind - SIM_TO_DEVICE];
-            if (*best < 0 || queue->ready_ns < state->queue[*best].ready_ns)
-                *best = (int)i;
-        } else if (queue->on_engine) {
-            engine->compute[engine->computing++] = (uint16_t)i;
-            c->taken += parts(engine, head_of(engine, queue));
-        } else if (computes(kind)) {
-            if (queue->client == device->current) {
-                if (before(state, (int)i, c->own))
-                    c->own = (int)i;
-            } else {
-                uint32_t distance = (queue->client + state->clients - (uint32_t)(device->current + 1)) % state->clients;
-                if (distance < c->distance || (distance == c->distance && before(state, (int)i, c->next))) {
-                    c->distance = distance;
-                    c->next = (int)i;
-                }
-            }
-        }
-    }
-    return arrival;
-}
-
-static void switch_to(struct engine *engine, struct sim_device *device, int client, uint64_t cost_ns) {
-    if (device->current < 0)
-        cost_ns = 0;
-    device->current = client;
-    device->switches++;
-    device->switch_end_ns = engine->state->now_ns + cost_ns;
-    device->slice_end_ns = device->switch_end_ns + engine->machine->spec.slice_ns;
-}
-
-/* Of the current context on this device: the next that waits for the compute engine, -1: none. */
-static int waiting(struct engine *engine, uint32_t number) {
-    const struct sim_state *state = engine->state;
-    int best = -1;
-    for (uint32_t i = 0; i < state->queues; i++) {
-        const struct sim_queue *queue = &state->queue[i];
-        if (queue->device == number && queue->client == state->device[number].current && !queue->on_engine &&
-            queue->ready_ns <= state->now_ns && computes(head_of(engine, queue)->kind) && before(state, (int)i, best))
-            best = (int)i;
-    }
-    return best;
-}
-
-/* This queue's head computes from now on, and those behind it in turn as far as there is room beside it. */
-static void start(struct engine *engine, uint32_t number, int first, uint32_t taken) {
-    for (int at = first; at >= 0; at = taken < SIM_WHOLE ? waiting(engine, number) : -1) {
-        struct sim_queue *queue = &engine->state->queue[at];
-        uint32_t wide = parts(engine, head_of(engine, queue));
-        if (wide > SIM_WHOLE - taken)
-            return; /* nor do narrower ones go before it */
-        taken += wide;
-        queue->on_engine = 1;
-        if (!queue->started)
-            queue->started = 1;
-        engine->compute[engine->computing++] = (uint16_t)at;
-    }
-}
-
-/* All that computes on this device leaves its engine. */
-static void leave(struct engine *engine, uint32_t number) {
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < engine->computing; i++) {
-        struct sim_queue *queue = &engine->state->queue[engine->compute[i]];
-        if (queue->device == number)
-            queue->on_engine = 0;
-        else
-            engine->compute[kept++] = engine->compute[i];
-    }
-    engine->computing = kept;
-}
-
-/* Give the engines of one device their work; returns when something on it will happen next. */
-static uint64_t assign(struct engine *engine, uint32_t number, const struct choice *c) {
-    struct sim_state *state = engine->state;
-    struct sim_device *device = &state->device[number];
-    const struct sim_spec *spec = &engine->machine->spec;
-    uint64_t now = state->now_ns, next = SIM_NEVER;
-    bool busy = c->taken > 0;
-    if (now >= device->switch_end_ns) {
-        bool own = busy || c->own >= 0;
-        if (own && now >= device->slice_end_ns) {
-            if (c->next >= 0) {
-                leave(engine, number);
-                busy = false;
-                switch_to(engine, device, state->queue[c->next].client, spec->switch_ns);
-                own = false;
-            } else {
-                device->slice_end_ns += ((now - device->slice_end_ns) / spec->slice_ns + 1) * spec->slice_ns;
-            }
-        } else if (!own && c->next >= 0) {
-            switch_to(engine, device, state->queue[c->next].client, spec->drained_ns);
-        }
-        int first = own ? c->own : -1;
-        if (!own && now >= device->switch_end_ns && c->next >= 0 && state->queue[c->next].client == device->current)
-            first = c->next;
-        if (first >= 0) {
-            start(engine, number, first, busy ? c->taken : 0);
-            busy = true;
-        }
-    }
-    if (now < device->switch_end_ns)
-        next = device->switch_end_ns;
-    else if (busy && c->next >= 0)
-        next = device->slice_end_ns;
-    for (int k = 0; k < SIM_COPIES; k++)
-        if (device->copying[k] < 0)
-            device->copying[k] = c->copy[k];
-    return next;
-}
-
 /* A collective makes progress only while it has been started on all of its devices. */
 static bool together(struct engine *engine, const struct sim_entry *entry) {
     const struct sim_state *state = engine->state;
     uint32_t started = 0;
     for (uint32_t i = 0; i < state->queues; i++)
         if (state->queue[i].started) {
-            const struct sim_entry *other = head_of(engine, &state->queue[i]);
+            const struct sim_entry *other = engine_head(engine, &state->queue[i]);
             started += other->kind == SIM_COLLECTIVE && other->arg == entry->arg;
         }
     return started >= entry->peers;
 }
 
 static bool progresses(struct engine *engine, struct sim_queue *queue) {
-    const struct sim_entry *entry = head_of(engine, queue);
+    const struct sim_entry *entry = engine_head(engine, queue);
     if (entry->kind != SIM_COLLECTIVE || queue->started == 2)
         return true;
     if (!together(engine, entry))
         return false;
     for (uint32_t i = 0; i < engine->state->queues; i++) /* for good: the first to finish must not stop the others */
         if (engine->state->queue[i].started) {
-            const struct sim_entry *other = head_of(engine, &engine->state->queue[i]);
+            const struct sim_entry *other = engine_head(engine, &engine->state->queue[i]);
             if (other->kind == SIM_COLLECTIVE && other->arg == entry->arg)
                 engine->state->queue[i].started = 2;
         }
@@ -383,9 +217,9 @@ static bool step(struct engine *engine, uint64_t target_ns) {
     struct choice choice[SIM_DEVICES];
     if (full(engine) || !settle(engine))
         return false;
-    uint64_t next = look(engine, choice);
+    uint64_t next = turns_look(engine, choice);
     for (uint32_t d = 0; d < engine->machine->spec.gpus; d++) {
-        uint64_t happens = assign(engine, d, &choice[d]);
+        uint64_t happens = turns_assign(engine, d, &choice[d]);
         next = happens < next ? happens : next;
         for (int k = 0; k < SIM_COPIES; k++) {
             int index = state->device[d].copying[k];
@@ -466,7 +300,7 @@ uint64_t engine_next_value(struct engine *engine, uint64_t owner, struct engine_
     for (uint32_t i = 0; i < state->queues; i++) {
         if (state->queue[i].owner != owner || state->queue[i].started != SIM_UNMET)
             continue;
-        const struct sim_entry *head = head_of(engine, &state->queue[i]);
+        const struct sim_entry *head = engine_head(engine, &state->queue[i]);
         if (head->kind == SIM_VALUE_WAIT && unmet->count++ < sizeof(unmet->first) / sizeof(unmet->first[0]))
             unmet->first[unmet->count - 1] =
                 (struct sim_entry){.kind = head->kind, .arg = head->arg, .until = head->until, .peers = head->peers};
@@ -475,71 +309,4 @@ uint64_t engine_next_value(struct engine *engine, uint64_t owner, struct engine_
         if (!step(engine, SIM_NEVER))
             return engine->due_ns;
     return engine->due_ns == SIM_NEVER ? state->now_ns : engine->due_ns;
-}
-
-void engine_remove_queue(struct sim_state *state, uint32_t index) {
-    uint32_t last = --state->queues;
-    for (int d = 0; d < SIM_DEVICES; d++)
-        for (int k = 0; k < SIM_COPIES; k++) {
-            int *copying = &state->device[d].copying[k];
-            if (*copying == (int)index)
-                *copying = -1;
-            else if (*copying == (int)last)
-                *copying = (int)index;
-        }
-    state->queue[index] = state->queue[last];
-}
-
-static void remove_client(struct sim_state *state, uint32_t index) {
-    uint32_t last = --state->clients;
-    state->client[index] = state->client[last];
-    for (int d = 0; d < SIM_DEVICES; d++) {
-        int *current = &state->device[d].current;
-        *current = *current == (int)index ? -1 : *current == (int)last ? (int)index : *current;
-    }
-    for (uint32_t i = 0; i < state->queues; i++)
-        if (state->queue[i].client == last)
-            state->queue[i].client = (uint16_t)index;
-}
-
-int engine_client(struct sim_state *state, uint64_t owner, uint32_t device, bool make) {
-    for (uint32_t i = 0; i < state->clients; i++)
-        if (state->client[i].owner == owner && state->client[i].device == device)
-            return (int)i;
-    if (!make)
-        return -1;
-    for (uint32_t i = 0; state->clients >= SIM_CLIENTS / 2 && i < state->clients; i++)
-        if (state->client[i].dead) {
-            remove_client(state, i);
-            break;
-        }
-    if (state->clients >= SIM_CLIENTS)
-        return -1;
-    state->client[state->clients] = (struct sim_client){.owner = owner, .device = device};
-    return (int)state->clients++;
-}
-
-void engine_remove_owner(struct sim_state *state, uint64_t owner) {
-    for (uint32_t i = 0; i < state->queues;)
-        if (state->queue[i].owner == owner)
-            engine_remove_queue(state, i);
-        else
-            i++;
-    for (uint32_t i = 0; i < state->clients; i++)
-        if (state->client[i].owner == owner) {
-            state->client[i].dead = 1;
-            state->client[i].memory_bytes = 0;
-            state->client[i].contexts = 0;
-        }
-}
-
-uint64_t engine_memory_used(const struct sim_state *state, uint32_t device) {
-    uint64_t used = 0;
-    for (uint32_t i = 0; i < state->clients; i++)
-        used += state->client[i].device == device ? state->client[i].memory_bytes : 0;
-    return used;
-}
-
-bool engine_busy(const struct sim_state *state, uint32_t queue, uint64_t tail) {
-    return state->queue[queue].head < tail;
 }

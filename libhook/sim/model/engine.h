@@ -15,31 +15,7 @@
 #ifndef GEMINI_SIM_ENGINE_H
 #define GEMINI_SIM_ENGINE_H
 
-#include "libhook/sim/model/state.h"
-
-/* Is the word as the wait wants it, and by when was it? False also if that cannot be known here: then *known is false. */
-typedef bool (*sim_look)(
-    const void *looker, uint64_t owner, const struct sim_entry *wait, bool *known, uint64_t *by_ns);
-
-struct engine {
-    const struct sim_machine *machine;
-    struct sim_state *state;
-    uint64_t tail[SIM_ALL_QUEUES]; /* as far as each ring was read */
-    bool foresee;                  /* leaves no effects: a look ahead on a copy */
-    bool stale;                    /* the rings do not fit the state: an old copy, throw it away */
-    uint64_t look_ns;              /* when the words that waits ask for are looked at */
-    sim_look look;
-    const void *looker;
-    struct {
-        uint64_t owner, index; /* of the wait that it was the answer to; the index plus 1 */
-        uint64_t by_ns;
-        bool met;
-    } seen[SIM_ALL_QUEUES]; /* since engine_begin: one look each */
-    uint16_t compute[SIM_ALL_QUEUES]; /* the queues whose heads compute, in this step */
-    uint32_t computing;
-    uint64_t watched; /* the owner whose next value is looked for, 0: nobody's */
-    uint64_t due_ns;  /* when that is; SIM_NEVER until it was found */
-};
+#include "libhook/sim/model/engine_state.h"
 
 /* Look at the rings. Must come before the other calls. */
 void engine_begin(struct engine *engine, const struct sim_machine *machine, struct sim_state *state);
@@ -61,14 +37,6 @@ struct engine_unmet {
  * there yet and is not met, or a write? SIM_NEVER if that hangs on something the engines do not know. */
 uint64_t engine_next_value(struct engine *engine, uint64_t owner, struct engine_unmet *unmet);
 
-/* Changes of the state at its present time. */
-int engine_client(struct sim_state *state, uint64_t owner, uint32_t device, bool make); /* index, -1: none, no room */
-int engine_queue(const struct sim_state *state, uint64_t owner, uint32_t queue);        /* index or -1 */
-void engine_remove_queue(struct sim_state *state, uint32_t index);
-void engine_remove_owner(
-    struct sim_state *state, uint64_t owner); /* it died: queues and memory go, what it used stays */
-bool engine_flush(struct sim_state *state, uint32_t device);       /* the open stretch into the log; false: no room */
-uint64_t engine_memory_used(const struct sim_state *state, uint32_t device);
-bool engine_busy(const struct sim_state *state, uint32_t queue, uint64_t tail); /* has it anything left? */
+bool engine_flush(struct sim_state *state, uint32_t device); /* the open stretch into the log; false: no room */
 
 #endif

@@ -16,6 +16,7 @@
 #include "libhook/sim/model/clock.h"
 #include "libhook/sim/model/machine.h"
 #include "libhook/sim/model/words.h"
+#include "libhook/sim/model/roster.h"
 
 enum {
     ALIVE_CHECK_NS = 1000 * 1000,   /* how often the machine looks for the dead */
@@ -121,13 +122,13 @@ static int find_dead(struct sim_seat *seat, uint64_t now, uint64_t dead[SIM_PROC
 /* Remove who holds no seat any more, too: its seat may have been freed by a process that then died itself. */
 static void bury(struct sim_machine *machine, struct sim_state *state, const uint64_t *dead, int count) {
     for (int k = 0; k < count; k++)
-        engine_remove_owner(state, dead[k]);
+        roster_remove_owner(state, dead[k]);
     for (uint32_t c = 0; count >= 0 && c < state->clients; c++) {
         bool seated = state->client[c].dead;
         for (int i = 0; !seated && i < SIM_PROCESSES; i++)
             seated = atomic_load_explicit(&machine->process[i].owner, memory_order_relaxed) == state->client[c].owner;
         if (!seated)
-            engine_remove_owner(state, state->client[c].owner);
+            roster_remove_owner(state, state->client[c].owner);
     }
 }
 
@@ -222,7 +223,7 @@ int sim_commit(struct sim_seat *seat, sim_change change, void *argument) {
 }
 
 static int remove_all(struct sim_state *state, void *owner) {
-    engine_remove_owner(state, *(uint64_t *)owner);
+    roster_remove_owner(state, *(uint64_t *)owner);
     return 0;
 }
 
@@ -291,7 +292,7 @@ bool sim_wait(struct sim_seat *seat, uint32_t queue, uint64_t index, uint64_t pa
             return true;
         pthread_mutex_lock(&seat->mutex);
         commit(seat, NULL, NULL);
-        int at = engine_queue(seat->work, seat->owner, queue);
+        int at = roster_queue(seat->work, seat->owner, queue);
         if (at < 0 || seat->work->queue[at].head > index) {
             pthread_mutex_unlock(&seat->mutex);
             return true;

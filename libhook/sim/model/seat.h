@@ -60,10 +60,14 @@ bool sim_retired(struct sim_seat *seat, uint32_t queue, uint64_t index);
 /* A value is about to be pushed into our queue at this index. Returns true if no other of the queue was outstanding. */
 bool sim_value_comes(struct sim_seat *seat, uint32_t queue, uint64_t index);
 
+/* The index plus 1 of the newest value in our queue; 0: there was none. */
+static inline uint64_t sim_value_last(const struct sim_seat *seat, uint32_t queue) {
+    return __atomic_load_n(&seat->value[queue].last, __ATOMIC_ACQUIRE);
+}
+
 /* Is a value outstanding in our queue, by what was seen last? */
-static inline bool sim_value_outstanding(struct sim_seat *seat, uint32_t queue) {
-    return __atomic_load_n(&seat->value[queue].last, __ATOMIC_ACQUIRE) >
-           __atomic_load_n(&seat->seen_head[queue], __ATOMIC_ACQUIRE);
+static inline bool sim_value_outstanding(const struct sim_seat *seat, uint32_t queue) {
+    return sim_value_last(seat, queue) > __atomic_load_n(&seat->seen_head[queue], __ATOMIC_ACQUIRE);
 }
 
 /* Bring the state to now; what of our writes is due is stored then. When is the next value due, at least if nobody else

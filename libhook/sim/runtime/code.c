@@ -213,8 +213,8 @@ struct configuration {
     cudaStream_t stream;
 };
 enum { DEEPEST = 16 };
-static _Thread_local struct configuration pushed[DEEPEST] __attribute__((tls_model("initial-exec")));
-static _Thread_local int depth __attribute__((tls_model("initial-exec")));
+static _Thread_local struct configuration pushed[DEEPEST];
+static _Thread_local int depth;
 
 EXPORT unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, cudaStream_t stream);
 EXPORT cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, void *stream);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 struct runtime_driver cu;
-_Thread_local struct runtime_thread runtime_thread __attribute__((tls_model("initial-exec")));
+_Thread_local struct runtime_thread runtime_thread;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int state; /* enum */

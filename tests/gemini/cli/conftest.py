@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import socketserver
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from gemini.cli.node import Node, ask
+from gemini.cli.control import ask
+from gemini.cli.node import Node
 from gemini.cli.problem import Problem
 
 
@@ -96,3 +98,8 @@ def place() -> Iterator[Place]:
     here = Place()
     yield here
     here.close()
+
+
+class Server(socketserver.UnixStreamServer):
+    def get_request(self) -> tuple[object, tuple[str, int]]:  # type: ignore[override]
+        return super().get_request()[0], ("local", 0)

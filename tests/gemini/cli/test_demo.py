@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gemini.cli.node import ask, ensure_daemon
+from gemini.cli.control import ask
+from gemini.cli.starting import ensure_daemon
 from tests.gemini.cli.conftest import Place, until
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from gemini.cli import detached
+from gemini.cli.control import answers
 from gemini.cli.follow import begin_of_last
-from gemini.cli.node import answers, holder
+from gemini.cli.starting import holder
 from tests.gemini.cli.conftest import Place, until
 
 

@@ -12,7 +12,7 @@ from gemini.cli import kubectl_resize
 from gemini.cli.kubectl_resize import Said, by_record, carried_out
 from gemini.cli.main import main
 from gemini.cli.problem import Problem
-from gemini.kube.client import Refused
+from gemini.kube.answer import Refused
 from gemini.kube.resize import Amounts
 from tests.gemini.extender.test_state import bound
 from tests.gemini.extender.world import GIB, pod_object

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from gemini.cli.kubectl_view import picture, tables
-from gemini.extender.state import DEVICE, NODE, POD, Cluster
+from gemini.extender.kinds import DEVICE, NODE, POD
+from gemini.extender.state import Cluster
 from gemini.kube.device import write_device
 from tests.gemini.extender.test_state import bound
 from tests.gemini.extender.world import cards, node_object, pod_object

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gemini.cli.node import HOOK, answers
+from gemini.cli.control import answers
+from gemini.cli.node import HOOK
 from tests.gemini.cli.conftest import Place, read, until
 
 

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 
-from gemini.cli.node import answers, ask
+from gemini.cli.control import answers, ask
 from tests.gemini.cli.conftest import Place
 
 

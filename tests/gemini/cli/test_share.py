@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gemini.cli.node import LOAD, answers, ask
+from gemini.cli.control import answers, ask
+from gemini.cli.node import LOAD
 from tests.gemini.cli.conftest import Place
 
 

@@ -9,7 +9,9 @@ import sys
 
 import pytest
 
-from gemini.cli.node import LOAD, answers, holder
+from gemini.cli.control import answers
+from gemini.cli.node import LOAD
+from gemini.cli.starting import holder
 from tests.gemini.cli.conftest import Place, until
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gemini.cli.control import answers, ask
 from gemini.cli.main import main
-from gemini.cli.node import answers, ask
 from gemini.cli.problem import Problem
 from gemini.cli.trace import constant
 from scheduler_backend import trace

@@ -14,8 +14,8 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
+from gemini.extender.kinds import POD
 from gemini.extender.reserve import BIND_NS
-from gemini.extender.state import POD
 from tests.gemini.extender.world import GIB, Replica, World, pod_object
 
 Object = dict[str, Any]

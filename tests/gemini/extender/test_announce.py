@@ -8,7 +8,7 @@ from typing import Any
 from gemini.extender.announce import CHANGED_NS, QUEUE, SAME_NS, Announcer
 from gemini.extender.podview import PodView
 from gemini.extender.state import Cluster
-from gemini.kube.client import Refused
+from gemini.kube.answer import Refused
 from tests.gemini.extender.world import World, pod_object
 
 

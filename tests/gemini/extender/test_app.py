@@ -17,8 +17,8 @@ from gemini import plain, serving
 from gemini.extender import app
 from gemini.extender.announce import Announcer
 from gemini.extender.app import App
+from gemini.extender.kinds import KINDS, POD
 from gemini.extender.shown import state_json
-from gemini.extender.state import KINDS, POD
 from tests.gemini.extender.world import Replica, World, node_object, pod_object
 
 Talk = Callable[[ClientSession, str, Replica], Awaitable[None]]

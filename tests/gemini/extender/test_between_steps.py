@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gemini.extender.codec import PreemptRequest, Victims
-from gemini.extender.state import DEVICE, NODE, POD
+from gemini.extender.kinds import DEVICE, NODE, POD
 from tests.gemini.extender.world import Replica, World, pod_object
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from gemini.extender.kinds import CLAIM, DEVICE, NODE, POD
 from gemini.extender.reserve import BIND_NS
-from gemini.extender.state import CLAIM, DEVICE, NODE, POD
-from gemini.kube.client import Unanswered
+from gemini.kube.answer import Unanswered
 from gemini.kube.device import write_device
 from tests.gemini.extender.world import GIB, Replica, World, cards, node_object, pod_object
 

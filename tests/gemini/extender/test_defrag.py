@@ -10,7 +10,8 @@ import pytest
 
 from gemini.cli.kubectl_defrag import lines
 from gemini.extender.defrag import Plan, may_go, plan
-from gemini.extender.state import BUDGET, DEVICE, NODE, POD, Cluster
+from gemini.extender.kinds import BUDGET, DEVICE, NODE, POD, RESIZE
+from gemini.extender.state import Cluster
 from gemini.kube.device import write_device
 from gemini.placement.model import GPU
 from tests.gemini.extender.test_state import bound
@@ -96,6 +97,24 @@ def test_who_may_not_be_evicted_keeps_the_card(change: Any, why: str) -> None:
     change(pod)
     other = tenant("b", "n2", core=60, affinity={"nodeAffinity": {}})
     assert planned(pod, other).stays[("n1", 0)] == f"ns/a {why}"
+
+
+def test_a_pod_that_has_another_share_by_now_stays_for_it_would_come_back_with_less() -> None:
+    """Its Resize goes with it. In the place that was found for it it would have what it was made with."""
+    made, pods = Cluster(), (tenant("a", "n1", core=30), tenant("b", "n2", core=60, affinity={"nodeAffinity": {}}))
+    for name in ("n1", "n2"):
+        made.apply(NODE, "ADDED", node_object(name))
+        made.apply(DEVICE, "ADDED", write_device(cards(name)))
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "uid-a"}
+    metadata = {"name": "a", "namespace": "ns", "uid": "r", "generation": 1, "ownerReferences": [owner]}
+    amounts = {"request": 35, "limit": 100, "memory": 2**30}
+    for status in ({}, {"pod": "uid-a", "node": "n1", "answered": 1, "booked": amounts}):
+        made.apply(RESIZE, "ADDED", {"metadata": metadata, "spec": amounts, "status": status})
+        for pod in pods:
+            made.apply(POD, "ADDED", pod)
+        found = plan(made, {pod["metadata"]["uid"]: pod for pod in pods})
+        assert (len(found.freed) == 1) == (not status)
+    assert found.stays[("n1", 0)] == "ns/a has another share than it would be made anew with"
 
 
 def test_budgets_are_counted_over_all_evictions() -> None:

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from gemini.extender import grouproom
 from gemini.extender.grouplease import AT_ONCE, FIRST_REST, GROUP_LEASE, LONGEST_REST, GroupState, read_state
 from gemini.extender.groups import FEW
+from gemini.extender.kinds import NODE, POD
 from gemini.extender.ledger import NODE_LEASE
 from gemini.extender.reserve import GROUP_NS, SECOND
-from gemini.extender.state import NODE, POD
+from gemini.extender.slices import in_slices
 from gemini.kube import names
 from tests.gemini.extender.world import Object, Replica, World, pod_object
 
@@ -485,5 +487,43 @@ def test_what_another_replica_gave_back_is_no_member_that_runs() -> None:
         await one.filter(fresh)
         promised = {promise.placement.pod for promise in read_state(lease(made)).promises}
         assert promised == {"again", "uid-g1", "uid-g2", "uid-g3"}
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("taken", [False, True], ids=["room is left", "a card of the last ones is taken"])
+def test_others_are_answered_while_room_for_a_large_group_is_sought(
+    taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They waited until it was found. What one of them takes meanwhile is not promised twice."""
+    made = world(*(f"n{i}" for i in range(10)), count=4)
+    replica = Replica(made)
+    said = {"pod_group": "g", "pod_group_size": "40", "pod_group_required_topology": "cluster"}
+    shares = [{"gpu_request": f"{60 + i}%" if taken else f"{1 + i}%", **said} for i in range(40)]
+    pods = [made.put(POD, pod_object(f"g{i}", **share)) for i, share in enumerate(shares)]
+    other = made.put(POD, pod_object("other", gpu_request="50%"))
+    replica.watch()
+    begun: list[str] = []
+
+    async def sliced(search: Any) -> Any:
+        begun.append("")
+        return await in_slices(search, slice_ns=0)
+
+    monkeypatch.setattr(grouproom, "in_slices", sliced)
+
+    async def run() -> None:
+        seeking = asyncio.get_running_loop().create_task(replica.filter(pods[0]))
+        while not begun:
+            await asyncio.sleep(0)
+        assert await replica.bind(other, "n3") == ""
+        assert not seeking.done()
+        verdict = await seeking
+        replica.cluster.book.check()
+        if taken:
+            assert "GroupDoesNotFit" in verdict.failed["n0"]
+            assert len(replica.cluster.reservations) <= 1
+        else:
+            assert len(verdict.passed) == 1
+            assert all(pod["metadata"]["uid"] in replica.cluster.reservations for pod in pods)
 
     asyncio.run(run())

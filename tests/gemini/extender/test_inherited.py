@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from gemini.extender.kinds import CLAIM, NODE, POD
 from gemini.extender.reserve import BIND_NS
-from gemini.extender.state import CLAIM, NODE, POD
-from gemini.kube.client import Refused, Unanswered
+from gemini.kube.answer import Refused, Unanswered
 from tests.gemini.extender.world import Replica, World, node_object, pod_object
 
 

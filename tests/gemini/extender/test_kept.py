@@ -10,10 +10,13 @@ from typing import Any
 import orjson
 import pytest
 
-from gemini.extender.kept import MOST_AMOUNTS, MOST_LABELS, kept, kept_budget, slim_claim
+from gemini.extender.kept import MOST_AMOUNTS, MOST_LABELS, kept, kept_budget
+from gemini.extender.kinds import BUDGET, CLAIM, POD
 from gemini.extender.podview import slimmed, view_of
-from gemini.extender.state import BUDGET, POD, Cluster
+from gemini.extender.state import Cluster
 from gemini.kube import names
+from gemini.kube.claim import slim_claim
+from tests.gemini.extender.weighed import TEN, weighed
 
 MIB = 1 << 20
 MANY = 13_000  # variables of an environment: 1.2 MB of JSON, of the 1.5 that the API server stores
@@ -25,6 +28,7 @@ def large(**spec: Any) -> dict[str, Any]:
 
 ENV = [{"name": f"A{i}", "value": "v" * 60} for i in range(MANY)]
 AMOUNTS = {f"example.com/r{i}": "1" for i in range(MANY)}
+NOTES = {names.GPU_REQUEST: "0.5", "example.com/long": "x" * 200_000, f"{names.KUEUE}long": "x" * 50_000}
 SHARE = {names.RESOURCE_CORE: "50"}
 
 
@@ -38,31 +42,16 @@ SHARE = {names.RESOURCE_CORE: "50"}
         large(containers=[{"name": "a", "resources": {"limits": AMOUNTS | SHARE, "requests": AMOUNTS}}]),
         large(containers=[{"name": "a"}], tolerations=[{"key": f"k{i}"} for i in range(MANY)]),
         {"metadata": {"name": "p", "uid": "u", "labels": {f"l{i}": "x" * 60 for i in range(MANY)}}, "spec": {}},
+        {"metadata": {"name": "p", "uid": "u", "annotations": NOTES}, "spec": {"containers": [{"name": "a"}]}},
     ],
-    ids=["environment", "environment-of-a-share", "volumes", "containers", "amounts", "tolerations", "labels"],
+    ids=["environment", "environment-of-a-share", "volumes", "containers", "amounts", "tolerations", "labels", "notes"],
 )
 @pytest.mark.parametrize("in_a_list", [False, True])
 def test_large_pods_take_little_memory(pod: dict[str, Any], in_a_list: bool) -> None:
     """A hundred pods of 1.4 MB, which wanted no card and were never placed, took 497 MB of each replica."""
-    cluster, text, ten = Cluster([]), orjson.dumps(pod), 10
-    pods: list[dict[str, Any]] = []
-    tracemalloc.start()
-    try:
-        for i in range(ten):
-            given = orjson.loads(text)
-            given["metadata"] |= {"uid": f"u{i}", "resourceVersion": str(i + 1)}
-            if in_a_list:
-                pods.append(slimmed(given))
-            else:
-                cluster.apply(POD, "ADDED", given)
-        del given
-        gc.collect()
-        held, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    cluster.replace(POD, pods) if in_a_list else None
-    assert len(cluster.pods) == ten
-    assert held < ten * MIB / 8
+    cluster, held = weighed(POD, pod, slimmed if in_a_list else None)
+    assert len(cluster.pods) == TEN
+    assert held < TEN * MIB / 8
 
 
 def test_a_share_is_read_from_what_is_kept_as_from_all_of_it() -> None:
@@ -70,12 +59,14 @@ def test_a_share_is_read_from_what_is_kept_as_from_all_of_it() -> None:
     marked = {"name": names.ENV_SOCKET, "value": "x"}
     container = {"name": "a", "image": "i", "env": [*ENV, marked], "resources": resources}
     labels = {f"l{i}": "x" for i in range(MANY)}
-    pod = {"metadata": {"name": "p", "annotations": {"a": "b"}, "labels": labels}, "spec": {"containers": [container]}}
+    ours = {names.GPU_REQUEST: "0.5", names.ALIYUN_INDEX: "0"}
+    notes = {"a": "b", f"{names.KUEUE}a": "long", f"{names.KUEUE}b": "long", **ours}
+    pod = {"metadata": {"name": "p", "annotations": notes, "labels": labels}, "spec": {"containers": [container]}}
     assert kept(pod, True)["spec"]["containers"] == [
         {"name": "a", "env": [marked], "resources": {"limits": SHARE, "requests": {"cpu": "1", **SHARE}}}
     ]
     assert len(kept(pod, True)["metadata"]["labels"]) == MOST_LABELS
-    assert kept(pod, True)["metadata"]["annotations"] == {"a": "b"}
+    assert kept(pod, True)["metadata"]["annotations"] == {**ours, f"{names.KUEUE}a": ""}
     assert kept(pod, False)["metadata"]["annotations"] == {}
 
 
@@ -158,5 +149,23 @@ def test_a_claim_of_a_list_of_which_nothing_is_allocated_is_small() -> None:
     assert slim_claim({**claim, "spec": {"devices": {"config": ["x" * MIB]}}}) == {
         "metadata": {"name": "c", "namespace": "ns", "uid": "u", "resourceVersion": "3"}
     }
-    allocated = {**claim, "status": {"allocation": {"devices": {"results": []}}}}
-    assert slim_claim(allocated) == allocated
+
+
+@pytest.mark.parametrize("in_a_list", [False, True])
+def test_large_claims_take_little_memory(in_a_list: bool) -> None:
+    """A hundred of 0.9 MB that were allocated a byte of a card each were kept whole by each replica. Whoever may make
+    claims in a namespace may write as much into one's configuration and annotations."""
+    parameters = [{"requests": ["r"], "opaque": {"driver": "other.io", "parameters": {"a": "x" * 10_000}}}] * 30
+    result = {
+        "driver": names.DRIVER, "pool": "n1", "device": "gpu-n1-0", "shareID": "s", "request": "r",
+        "consumedCapacity": {"core": "0", "memory": "1"}, "bindingConditions": [names.CLAIM_PROMISED],
+    }  # fmt: skip
+    allocation = {"devices": {"results": [result], "config": parameters}}
+    claim = {
+        "metadata": {"name": "c", "namespace": "ns", "annotations": {"a": "x" * 250_000}},
+        "spec": {"devices": {"requests": [{"name": "r"}], "config": parameters}},
+        "status": {"allocation": allocation},
+    }
+    cluster, held = weighed(CLAIM, claim, slim_claim if in_a_list else None)
+    assert len(cluster.claims) == TEN
+    assert held < TEN * MIB / 16

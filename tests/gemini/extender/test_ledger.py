@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from gemini.extender.kinds import DEVICE, NODE, POD
 from gemini.extender.ledger import ENTRIES, FORGET_NS, Ledger, Promise, Stale, read_entries, write_entries
-from gemini.extender.state import DEVICE, NODE, POD
+from gemini.kube.answer import Refused
+from gemini.kube.resize import Amounts
 from gemini.placement.model import Grant, Placement, Role
-from tests.gemini.extender.world import Replica, World, pod_object
+from tests.gemini.extender.world import MOST_ANNOTATIONS, Replica, World, admitted, pod_object
 
 
 def placement(pod: str) -> Placement:
@@ -33,6 +35,12 @@ class Keeper:
     def gone(self, pod: str, pods: int, claims: int) -> bool:
         return False
 
+    def over(self, pod: str) -> bool:
+        return False
+
+    def namespace_of(self, key: str) -> str:
+        return ""
+
     def see(self, pods: Sequence[dict[str, Any]]) -> None:
         pass
 
@@ -40,6 +48,9 @@ class Keeper:
         self.read = list(claims)
 
     def see_resizes(self, resizes: Sequence[dict[str, Any]]) -> None:
+        pass
+
+    def see_grown(self, grown: Mapping[str, Amounts]) -> None:
         pass
 
     def adopt(self, node: str, placements: Sequence[Placement]) -> None:
@@ -58,7 +69,7 @@ def test_promises_survive_writing_and_reading() -> None:
     assert read_entries({"metadata": {"annotations": {ENTRIES: write_entries(said)}}}) == said
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[3]", '[["a","p","n1",["gpu"]]]', "[[]]", "null", 3, None])
+@pytest.mark.parametrize("text", ["", "{}", "[3]", "[" * 100_000, '[["a","p","n1",["gpu"]]]', "[[]]", "null", 3, None])
 def test_lease_that_is_no_such_text_says_nothing(text: object) -> None:
     assert read_entries({"metadata": {"annotations": {ENTRIES: text}}}) == []
 
@@ -225,3 +236,74 @@ def test_a_replica_forgets_nodes_that_are_gone_and_binds_to_one_that_comes_again
 
     asyncio.run(run())
     assert world.promised()["n1", 0][0] == 70
+
+
+def large(name: str, namespace: str, group: str, size: int, shares: int, count: int) -> dict[str, Any]:
+    """A pod of many shares that reserve next to nothing, each of several cards."""
+    named = [f"i{i}" for i in range(shares - 1)]
+    said: dict[str, str] = {"pod-group": group, "pod-group-size": str(size)}
+    for i, one in enumerate((*named, "main")):
+        said |= {f"gpu-request.{one}": "0", f"gpu-memory.{one}": str(2**20 + i), f"gpu-count.{one}": str(count)}
+    annotations = {f"gemini.io/{key}": value for key, value in said.items()}
+    metadata = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "annotations": annotations}
+    init = [{"name": one, "image": "x"} for one in named]
+    spec = {"priority": 0, "containers": [{"name": "main", "image": "x"}], "initContainers": init}
+    return admitted({"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}})
+
+
+def test_what_one_namespace_has_under_way_on_a_node_leaves_room_in_its_lease_for_others() -> None:
+    """An object has 256 KiB of annotations; what would be larger is refused, whoever writes it."""
+    world = World()
+    world.nodes("n1", count=8)
+    replica, refused = Replica(world), 0
+
+    async def place(*pods: dict[str, Any]) -> bool:
+        stored = [world.put(POD, pod) for pod in pods]
+        replica.watch()
+        return bool((await replica.filter(stored[0], "n1")).passed)
+
+    async def run() -> None:
+        nonlocal refused
+        for i in range(30):  # each waits for members that are not bound
+            pods = [large(f"g{i}-{j}", "mine", f"g{i}", 3, 99, 8) for j in range(3)]
+            refused += not await place(*pods)
+        for shares in (20, 8, 4, 2, 1):  # and what is left is filled by smaller and smaller ones
+            for i in range(20):
+                if not await place(large(f"s{shares}-{i}", "mine", f"s{shares}-{i}", 1, shares, 1)):
+                    break
+        pod = pod_object("theirs", gpu_request="0.5")
+        pod["metadata"]["namespace"] = "theirs"
+        pod = world.put(POD, pod)
+        replica.watch()
+        assert await replica.bind(pod, "n1") == ""
+
+    asyncio.run(run())
+    assert refused > 20
+    assert len(world.leases["gemini-node-n1"]["metadata"]["annotations"][ENTRIES]) < MOST_ANNOTATIONS // 2
+
+
+def test_a_namespace_whose_promises_are_too_many_is_told_and_comes_again() -> None:
+    world, keeper = World(), Keeper()
+    ledger = Ledger(world, keeper, "ns", lambda: 0, "a")
+    keeper.namespace_of = lambda key: key.partition("/")[0]  # type: ignore[method-assign]
+    grants = tuple(Grant("gpu", minor, 0, 2**20, tenant) for minor in range(8) for tenant in range(100))
+
+    told: set[str] = set()
+
+    async def enter(pod: str) -> bool:
+        try:
+            await ledger.enter("n1", [Placement(pod, "n1", grants)], ledger.mark("n1"))
+        except Refused as error:
+            told.add(str(error))
+            return False
+        return True
+
+    async def run() -> None:
+        entered = [i for i in range(10) if await enter(f"mine/{i}")]
+        assert 2 <= len(entered) <= 5
+        assert told == {"413: too many promises of this namespace on n1 are under way at once; it is tried again"}
+        assert await enter("theirs/0"), "another namespace has its own part"
+        ledger.leave("n1", [f"mine/{i}" for i in entered])
+        assert await enter("mine/10"), "what is over takes nothing"
+
+    asyncio.run(run())

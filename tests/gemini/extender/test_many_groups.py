@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gemini.extender.state import DEVICE, NODE, POD
+from gemini.extender.kinds import DEVICE, NODE, POD
 from gemini.kube import names
 from gemini.kube.device import write_device
 from tests.gemini.extender.virtual import Scheduler, Timed, run

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
+from gemini.extender.kinds import POD
 from gemini.extender.onway import VAIN_NS, OnWay
 from gemini.extender.podview import PodView
 from gemini.extender.reserve import AWAITED_NS
-from gemini.extender.state import POD
 from tests.gemini.extender.world import Replica, World, pod_object
 
 PATIENCE = 0.05

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 
-from gemini.extender.codec import Victims
+from gemini.extender.codec import PreemptRequest, Victims
+from gemini.extender.kinds import BUDGET, DEVICE, NODE, POD
 from gemini.extender.podview import PodView
 from gemini.extender.preempt import selects, victims_on
 from gemini.extender.room import requests_of
-from gemini.extender.state import BUDGET, DEVICE, NODE, POD, Cluster
+from gemini.extender.state import Cluster
 from gemini.kube.device import write_device
 from tests.gemini.ends import ends
-from tests.gemini.extender.world import GIB, cards, node_object, pod_object
+from tests.gemini.extender.world import GIB, Replica, World, cards, node_object, pod_object
 
 
 def held(name: str, minor: int, core: int, priority: int = 0, **labels: str) -> dict[str, Any]:
@@ -198,3 +200,55 @@ def test_a_budget_too_large_to_be_kept_counts_as_one_that_forbids() -> None:
     made = cluster(held("p", 0, 50, app="a"), held("q", 1, 100, priority=100))
     made.apply(BUDGET, "ADDED", budget_of("b", "ns", *map(str, range(5_000))))
     assert victims_on(made, preemptor(made, "100%"), "n1", Victims(())) == Victims(("uid-p",), 1)
+
+
+# ---- by a pod that another device plugin serves
+
+
+def whole_card(made: World, name: str, node: str | None = None, priority: int = 0) -> dict[str, Any]:
+    pod = pod_object(name, priority=priority)
+    pod["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
+    pod["spec"] |= {"nodeName": node} if node is not None else {}
+    return made.put(POD, pod)
+
+
+def evicts(replica: Replica, pod: dict[str, Any], **proposed: str) -> dict[str, set[str]]:
+    """Node -> names of the victims; `proposed`: node -> the scheduler's own, comma-separated."""
+    replica.watch()
+    named = {node: tuple(f"uid-{name}" for name in said.split(",")) for node, said in proposed.items()}
+    request = PreemptRequest(pod, {node: Victims(uids, 1) for node, uids in named.items()})
+    found = replica.service.preempt(request)
+    assert all(victims.violations == 1 for node, victims in found.items() if set(victims.uids) == set(named[node]))
+    return {node: {uid.removeprefix("uid-") for uid in victims.uids} for node, victims in found.items()}
+
+
+def test_a_pod_of_another_plugin_evicts_as_the_scheduler_says_where_nobody_shares_a_card() -> None:
+    """Nodes without a Device of ours were left out: no pod of NVIDIA's plugin could preempt another there."""
+    made = World()
+    made.nodes("n1")
+    made.put(NODE, {"metadata": {"name": "theirs", "uid": "uid-theirs"}})
+    replica = Replica(made, alone=True)
+    whole_card(made, "a", "theirs")
+    whole_card(made, "b", "n1")
+    high = whole_card(made, "high", priority=100)
+    assert evicts(replica, high, theirs="a", n1="b") == {"theirs": {"a"}, "n1": {"b"}}
+
+
+def test_a_pod_of_another_plugin_has_all_evicted_who_share_cards_or_nobody() -> None:
+    """Filter passes it where nobody shares a card: two of three victims would have gone in vain."""
+    made = World()
+    made.nodes("n1", "n2")
+    replica = Replica(made, alone=True)
+
+    async def run(name: str, node: str, priority: int = 0) -> None:
+        pod = made.put(POD, pod_object(name, priority=priority, gpu_request="0.3"))
+        replica.watch()
+        assert await replica.bind(pod, node) == ""
+
+    for name, node, priority in (("a", "n1", 0), ("b", "n1", 1), ("c", "n2", 0), ("d", "n2", 100)):
+        asyncio.run(run(name, node, priority))
+    plain = pod_object("plain")
+    plain["spec"]["nodeName"] = "n1"
+    made.put(POD, plain)
+    high = whole_card(made, "high", priority=100)
+    assert evicts(replica, high, n1="a,plain", n2="c") == {"n1": {"a", "b", "plain"}}

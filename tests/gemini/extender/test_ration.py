@@ -11,9 +11,9 @@ import pytest
 
 from gemini.extender.asked import ASKED_NS, FEW, REMEMBERED, Asked
 from gemini.extender.grouplease import lease_name
+from gemini.extender.kinds import DEVICE, NODE, POD
 from gemini.extender.ration import FREE_NS, KEPT, LOST_NS, TIMES, Kept, Ration
 from gemini.extender.reserve import SECOND, GroupKey
-from gemini.extender.state import DEVICE, NODE, POD
 from gemini.kube import names
 from gemini.kube.device import write_device
 from tests.gemini.extender.world import Object, Replica, World, cards, pod_object
@@ -395,7 +395,7 @@ def test_a_group_that_is_made_anew_is_not_told_of_its_former_search(monkeypatch:
 
     async def run() -> None:
         assert not (await replica.filter(pods[0])).passed
-        assert replica.service._groups._endless
+        assert replica.service._groups._room.is_endless(("ns", "g"))
         for pod in pods:
             made.delete(POD, pod["metadata"]["uid"])
         fresh = group(made, 4)

@@ -4,20 +4,21 @@ of what is booked and what the node enforces, whoever ends when."""
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import os
 import random
-import tracemalloc
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from gemini.extender.grown import GROWN, read_grown
+from gemini.extender.kinds import POD, RESIZE
 from gemini.extender.reserve import BIND_NS
-from gemini.extender.state import POD, RESIZE, Cluster
-from gemini.kube.client import Refused, Unanswered
-from gemini.kube.resize import Amounts, read_resize
+from gemini.extender.wishes import A_SECOND, AT_ONCE, BURST
+from gemini.kube.answer import Refused, Unanswered
+from gemini.kube.resize import Amounts, read_resize, slim_resize
+from tests.gemini.extender.weighed import TEN, weighed
 from tests.gemini.extender.world import GIB, Replica, World, pod_object
 
 OPERATIONS = int(os.environ.get("GEMINI_OPERATIONS", "3000"))
@@ -291,6 +292,152 @@ def test_a_pod_whose_resize_went_before_it_counts_with_what_it_was_given() -> No
     run(talk)
 
 
+@pytest.mark.parametrize("heard", [True, False])
+def test_a_replica_that_begins_while_a_grown_pod_ends_counts_what_it_was_given(heard: bool) -> None:
+    """Its Resize went before it, and nothing but the node's lease tells of that. `heard`: whether the one that booked
+    it heard the API server's answer."""
+    made = world()
+    replica, true_answer = Replica(made, "old"), made.answer_resize
+
+    async def lost(*given: Any) -> Any:
+        await true_answer(*given)
+        raise Unanswered("lost")
+
+    async def talk() -> None:
+        await place(made, replica, "p", gpu_request="0.2")
+        made.wish("p", 90, 12 * GIB)
+        if not heard:
+            made.answer_resize = lost  # type: ignore[method-assign]
+        await answer(replica)
+        made.answer_resize = true_answer  # type: ignore[method-assign]
+        if not heard:
+            replica.now_ns += 3 * BIND_NS
+            await replica.service.sweep()
+        await answer(replica)
+        enforce(made, "p")
+        while "gemini.io/grown" not in json.dumps(made.leases):
+            await asyncio.sleep(0)
+        pod = made.pod_of("uid-p")
+        made.put(POD, {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "2026-11-26T00:00:00Z"}})
+        made.delete(RESIZE, "resize-uid-p")
+        made.queues.remove(replica.queue)
+        fresh = Replica(made, "fresh", listed=False)
+        await fresh.begin()
+        assert used(fresh) == (90, 12 * GIB)
+        late = made.put(POD, pod_object("late", gpu_request="0.2", gpu_memory="1Gi"))
+        assert "Insufficient" in await fresh.bind(late, "n1")
+        made.wish("p", 10, GIB)  # another wish, which has no status yet
+        await answer(fresh)
+        assert used(fresh) == (90, 12 * GIB)
+        made.delete(POD, "uid-p")
+        fresh.watch()
+        assert used(fresh) == (0, 0)
+        assert await fresh.bind(late, "n1") == ""
+        assert "uid-p" not in json.dumps(made.leases), "what is gone is forgotten"
+
+    run(talk)
+
+
+def test_of_a_grown_pod_that_has_ended_the_lease_says_no_more() -> None:
+    """Pods that ended stay in the API server for as long as their namespace likes. What the lease kept of some five
+    hundred of them made it too large to be written, and nobody was bound on that node any more. Nor are their Resizes
+    read one by one whenever another replica has written."""
+    made = world()
+    replica, other = Replica(made, "a"), Replica(made, "b")
+
+    async def talk() -> None:
+        await place(made, replica, "p", gpu_request="0.2")
+        made.wish("p", 30, 5 * GIB)
+        await answer(replica)
+        enforce(made, "p")
+        while "gemini.io/grown" not in json.dumps(made.leases):
+            await asyncio.sleep(0)
+        made.put(POD, {**made.pod_of("uid-p"), "status": {"phase": "Succeeded"}})
+        replica.watch()
+        other.watch()
+        asked: list[str] = []
+        true_resize = made.resize
+
+        async def resize(namespace: str, name: str) -> Any:
+            asked.append(name)
+            return await true_resize(namespace, name)
+
+        made.resize = resize  # type: ignore[method-assign]
+        for i, one in enumerate((other, replica)):
+            pod = made.put(POD, pod_object(f"next{i}", gpu_request="0.2", gpu_memory="1Gi"))
+            one.watch()
+            assert await one.bind(pod, "n1") == ""
+        assert "uid-p" not in json.dumps(made.leases)
+        assert "p" not in asked
+
+    run(talk)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"ns/p/u":[1e400,1,1]}', '{"ns/p/u":[1,1]}', "[]", "3"])
+def test_what_a_lease_says_of_grown_pods_in_no_such_text_is_nothing(text: str) -> None:
+    assert read_grown({"metadata": {"annotations": {GROWN: text}}}) == {}
+
+
+def test_what_a_pod_was_given_counts_once_as_long_as_its_resize_is_there() -> None:
+    made = world()
+    replica = Replica(made, "old")
+
+    async def talk() -> None:
+        await place(made, replica, "p", gpu_request="0.2")
+        for request in (90, 40, 60, 20):
+            made.wish("p", request, 4 * GIB)
+            await answer(replica)
+            enforce(made, "p")
+            for one in (replica, fresh := Replica(made, f"fresh{request}", listed=False)):
+                await one.begin() if one is fresh else one.watch()
+                assert used(one) == (request, 4 * GIB)
+
+    run(talk)
+
+
+def test_one_namespaces_thousand_wishes_keep_anothers_waiting_for_no_more_than_a_few() -> None:
+    """All were begun at once, each of them some calls to the API server; whoever came behind them waited for all."""
+    made = World()
+    made.nodes("n1", count=1)
+    replica, answered = Replica(made), []
+    real = made.answer_resize
+
+    async def told(namespace: str, name: str, version: str, status: dict[str, Any]) -> dict[str, Any]:
+        answered.append(namespace)
+        return await real(namespace, name, version, status)
+
+    made.answer_resize = told  # type: ignore[method-assign]
+
+    async def talk() -> None:
+        await place(made, replica, "p", gpu_request="0.01", gpu_memory="8Mi")
+        several = made.pod_of("uid-p")
+        for namespace, name in [("crowd", f"p{i}") for i in range(1000)] + [("ns", "late")]:
+            uid = f"uid-{namespace}-{name}"
+            one = {**several, "metadata": {**several["metadata"], "name": name, "namespace": namespace, "uid": uid}}
+            replica.cluster.apply(POD, "ADDED", made.put(POD, {**one, "status": {"phase": "Pending"}}))
+            owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}
+            wish = {
+                "metadata": {"name": name, "namespace": namespace, "uid": f"resize-{uid}", "generation": 1,
+                             "ownerReferences": [owner]},
+                "spec": Amounts(2, 2, GIB).written(),
+            }  # fmt: skip
+            made.put(RESIZE, wish)
+        replica.watch()
+        tasks = len(asyncio.all_tasks())
+        replica.service.resizes.kick()
+        assert len(asyncio.all_tasks()) - tasks <= AT_ONCE
+        await replica.service.resizes.settled()
+        assert "ns" in answered[: 2 * AT_ONCE]
+        assert len(answered) == BURST + 1, "and it has a pace"
+        for _ in range(1000 // A_SECOND):
+            replica.now_ns += 10**9
+            await replica.service.sweep()
+            await replica.service.resizes.settled()
+        assert len(answered) == 1001
+
+    run(talk)
+
+
 def test_a_pod_that_does_not_run_yet_grows_nowhere_for_its_node_may_exchange_its_card() -> None:
     """Its kubelet may give it the card of another that asks for the same; then both records change. What it had grown
     by would stand on a card that nobody looked at: 170 percent, and whose pod is on it has no room when it starts."""
@@ -352,24 +499,18 @@ def test_wishes_for_pods_that_are_not_there_are_not_looked_at_again_and_again() 
     run(talk)
 
 
-def test_large_resizes_take_little_memory() -> None:
+@pytest.mark.parametrize("in_a_list", [False, True])
+def test_large_resizes_take_little_memory(in_a_list: bool) -> None:
     """A hundred of 1.2 MB, which any editor of a namespace could make, took more than that of each replica, and of the
-    device plugin of each node."""
-    cluster, text, ten = Cluster([]), json.dumps(stranger(0, fill=13_000)), 10
-    tracemalloc.start()
-    try:
-        for i in range(ten):
-            given = json.loads(text)
-            given["metadata"] |= {"uid": f"u{i}", "resourceVersion": str(i + 1)}
-            given["metadata"]["ownerReferences"][0]["uid"] = f"pod{i}"
-            cluster.apply(RESIZE, "ADDED", given)
-        del given
-        gc.collect()
-        held, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert len(cluster.resizes) == ten
-    assert held < ten * (1 << 20) / 8
+    device plugin of each node; those of a list did so while it was read."""
+
+    def own(given: dict[str, Any], number: int) -> None:
+        given["metadata"]["ownerReferences"][0]["uid"] = f"pod{number}"
+        given["status"] = {"pod": f"pod{number}", "waits": "x" * (1 << 20), "refused": "y" * (1 << 20), "node": "n1"}
+
+    cluster, held = weighed(RESIZE, stranger(0, fill=13_000), slim_resize if in_a_list else None, own)
+    assert len(cluster.resizes) == TEN
+    assert held < TEN * (1 << 20) / 8
 
 
 def test_a_lease_that_another_replica_wrote_has_the_resizes_of_its_nodes_pods_read_and_no_others() -> None:

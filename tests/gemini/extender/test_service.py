@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from gemini.extender import groups
+from gemini.extender import grouproom, service
 from gemini.extender.codec import FilterRequest, PreemptRequest, Victims, write_filter
+from gemini.extender.kinds import DEVICE, NODE, POD
 from gemini.extender.reserve import AWAITED_NS, BIND_NS, GROUP_NS
 from gemini.extender.service import PREEMPT_NS, UNSEEN_NS
-from gemini.extender.state import DEVICE, NODE, POD
-from gemini.kube.client import Refused, Unanswered
+from gemini.kube.answer import Refused, Unanswered
 from gemini.kube.device import write_device
 from gemini.kube.names import ALLOCATION
 from gemini.placement.written import Written
@@ -637,6 +637,46 @@ def test_preempt_ends_in_time_however_long_its_nodes_take() -> None:
     assert list(replica.service.preempt(request)) == names[:4]
 
 
+def test_preemptors_of_a_namespace_that_find_nobody_take_a_part_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look for victims holds everybody for up to a quarter of a second, and kube-scheduler asks for one whenever
+    it tries such a pod: of a hundred pods of one namespace it had one made after the other, without an end."""
+    made = world("n1", count=1)
+    replica = Replica(made)
+    assert not asyncio.run(replica.bind(made.put(POD, pod_object("low", gpu_request="0.5")), "n1"))
+    replica.watch()
+    victims = {"n1": Victims(("uid-low",))}
+    never = PreemptRequest(pod_object("high", priority=100, gpu_request="0.9", gpu_model="none-such"), victims)
+    theirs = pod_object("theirs", priority=100, gpu_request="0.9")
+    theirs["metadata"]["namespace"] = "theirs"
+    now_ns = 0
+
+    def clock() -> int:  # each look at the clock takes a while, and so does each look for victims
+        nonlocal now_ns
+        now_ns += PREEMPT_NS // 4
+        return now_ns
+
+    replica.service._clock_ns = clock
+    looked: list[str] = []
+    real = service.victims_on
+
+    def victims_on(cluster: Any, pod: Any, *rest: Any) -> Any:
+        looked.append(pod.namespace)
+        return real(cluster, pod, *rest)
+
+    monkeypatch.setattr(service, "victims_on", victims_on)
+    for _ in range(400):
+        assert replica.service.preempt(never) == {}
+        now_ns += PREEMPT_NS // 4  # of others
+    spent_ns = 2 * (PREEMPT_NS // 4) * len(looked)
+    assert len(looked) > 3
+    assert spent_ns < now_ns // 8
+    assert replica.service.preempt(PreemptRequest(theirs, victims)) == victims, "another namespace has its own part"
+    before = replica.cluster.releases
+    now_ns += 100 * PREEMPT_NS
+    asyncio.run(replica.service.sweep())
+    assert replica.cluster.releases > before, "who was turned away is asked about again"
+
+
 def test_cards_freed_for_a_preemptor_are_not_given_to_lesser_pods() -> None:
     made = world("n1", count=1)
     replica = Replica(made)
@@ -702,11 +742,11 @@ def test_a_group_whose_search_came_to_no_end_does_not_hold_up_the_others_again(m
     pods = [made.put(POD, pod_object(f"p{i}", gpu_request=f"{34 + i % 13}%", **group)) for i in range(17)]
     replica.watch()
     searched = []
-    real = groups.place_within
-    monkeypatch.setattr(groups, "place_within", lambda *words: searched.append(1) or real(*words))
+    real = grouproom.place_within
+    monkeypatch.setattr(grouproom, "place_within", lambda *words: searched.append(1) or real(*words))
     for pod in pods[:3]:
         assert asyncio.run(replica.filter(pod, "n1")).passed == []
     assert len(searched) == 1
-    replica.now_ns += groups.GROUP_NS + 1
+    replica.now_ns += grouproom.GROUP_NS + 1
     assert asyncio.run(replica.filter(pods[0], "n1")).passed == []
     assert len(searched) == 2

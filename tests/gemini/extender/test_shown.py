@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 
+from gemini.extender.kinds import NODE, POD
 from gemini.extender.promises import Verdict
 from gemini.extender.shown import by_reason, figures, state_json, state_parts, summary
-from gemini.extender.state import NODE, POD
 from tests.gemini.extender.world import Replica, World, node_object, pod_object
 
 

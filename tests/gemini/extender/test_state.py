@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemini.extender.state import BUDGET, CLAIM, DEVICE, KINDS, NODE, POD, Cluster
+from gemini.extender.kinds import BUDGET, CLAIM, DEVICE, KINDS, NODE, POD
+from gemini.extender.state import Cluster
 from gemini.kube.device import write_device
 from gemini.placement.model import Node
 from tests.gemini.extender.world import GIB, World, cards, node_object, pod_object

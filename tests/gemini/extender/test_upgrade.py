@@ -6,7 +6,7 @@ import asyncio
 import json
 
 from gemini.extender.app import App
-from gemini.extender.state import DEVICE, KINDS, NODE, POD
+from gemini.extender.kinds import DEVICE, KINDS, NODE, POD
 from gemini.kube import names
 from gemini.kube.device import write_device
 from tests.gemini.extender.world import Replica, World, cards, node_object, pod_object

@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from gemini.extender.kinds import NODE, POD
 from gemini.extender.room import requests_of
-from gemini.extender.state import NODE, POD
 from tests.gemini.extender.world import Object, Replica, World
 
 FIRST_BACKOFF, LONGEST_BACKOFF = 1.0, 10.0  # kube-scheduler's own, in seconds

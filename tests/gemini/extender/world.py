@@ -11,11 +11,12 @@ from collections import deque
 from typing import Any
 
 from gemini.extender.codec import BindRequest, FilterRequest
+from gemini.extender.kinds import CLAIM, DEVICE, KINDS, NODE, POD, RESIZE, UID_KINDS
 from gemini.extender.promises import Verdict
 from gemini.extender.service import SHORTLIST, Service
-from gemini.extender.state import CLAIM, DEVICE, KINDS, NODE, POD, RESIZE, UID_KINDS, Cluster
+from gemini.extender.state import Cluster
 from gemini.kube import names
-from gemini.kube.client import Refused, Unanswered
+from gemini.kube.answer import Refused, Unanswered
 from gemini.kube.device import write_device
 from gemini.kube.pod import injected, parse_pod
 from gemini.kube.resize import Amounts
@@ -24,6 +25,7 @@ from gemini.placement.model import Device, Node
 
 Object = dict[str, Any]
 GIB = 2**30
+MOST_ANNOTATIONS = 256 << 10  # bytes of an object's, in all
 
 
 def node_object(name: str, **annotations: str) -> Object:
@@ -211,6 +213,8 @@ class World:
             raise Refused(409, "is there already")
         if given is not None and (stored is None or stored["metadata"]["resourceVersion"] != given):
             raise Refused(404 if stored is None else 409, "changed")
+        if sum(len(key) + len(value) for key, value in metadata.get("annotations", {}).items()) > MOST_ANNOTATIONS:
+            raise Refused(422, "metadata.annotations: Too long: may not be more than 262144 bytes")
         self.version += 1
         self.leases[name] = {
             "metadata": {**copy.deepcopy(metadata), "name": name, "resourceVersion": str(self.version)}

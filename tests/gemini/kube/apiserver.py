@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,25 @@ def talked(handle: Handler, talk: Callable[[Client], Awaitable[None]], folder: P
         return await handle(request)
 
     async def run() -> None:
-        application = web.Application()
-        application.router.add_route("*", "/{path:.*}", note)
-        runner = web.AppRunner(application, shutdown_timeout=0.1)
-        await runner.setup()
+        async with served(note, folder) as kubeconfig:
+            client = await Client.connect(kubeconfig)
+            try:
+                await talk(client)
+            finally:
+                await client.close()
+
+    asyncio.run(run())
+    return calls
+
+
+@asynccontextmanager
+async def served(handle: Handler, folder: Path) -> AsyncIterator[str]:
+    """`handle` answers on loopback; the kubeconfig (in `folder`) by which it is reached."""
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", handle)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         host, port = runner.addresses[0]
         kubeconfig = {
@@ -39,15 +55,9 @@ def talked(handle: Handler, talk: Callable[[Client], Awaitable[None]], folder: P
             "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
         }  # fmt: skip
         (folder / "kubeconfig").write_text(json.dumps(kubeconfig))
-        client = await Client.connect(str(folder / "kubeconfig"))
-        try:
-            await talk(client)
-        finally:
-            await client.close()
-            await runner.cleanup()
-
-    asyncio.run(run())
-    return calls
+        yield str(folder / "kubeconfig")
+    finally:
+        await runner.cleanup()
 
 
 def item(name: str, version: int) -> dict[str, Any]:

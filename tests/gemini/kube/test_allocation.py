@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gemini.cli.scenario_parts import read_node
-from gemini.kube.allocation import annotations_of, placement_of
+from gemini.kube.allocation import annotations_of, record_of
 from gemini.kube.pod import PodSpec, parse_ask, parse_pod
 from gemini.kube.spelling import InvalidPod
 from gemini.placement.allocate import Allocator
@@ -30,8 +30,9 @@ def placed(spec: PodSpec, made: dict[str, Any]) -> tuple[Placement, Node]:
 def written(spec: PodSpec, made: dict[str, Any]) -> dict[str, str]:
     placement, where = placed(spec, made)
     result = annotations_of(placement, spec, where, 1234)
-    read = placement_of(spec.name, "n1", result)
-    assert read is not None
+    found = record_of(spec.name, "n1", result)
+    assert found is not None
+    read = found[0]
     for ended in (False, True):
         held, again = Holding(placement, ended).devices(), Holding(read, ended).devices()
         assert {at: h.total() for at, h in held.items()} == {at: h.total() for at, h in again.items()}
@@ -73,7 +74,7 @@ def test_several_tenants_and_types_survive() -> None:
 
 
 def test_no_record_is_no_placement() -> None:
-    assert placement_of("p", "n1", {}) is None
+    assert record_of("p", "n1", {}) is None
 
 
 ENTRY = {"minor": 0, "resources": {"gemini.io/gpu-core": 50}}
@@ -89,4 +90,4 @@ def test_what_is_no_record_is_refused(record: Any) -> None:
     text = json.dumps(record) if isinstance(record, dict) else record
     annotations = {"gemini.io/allocation": 7 if text is None else text}
     with pytest.raises(InvalidPod, match=r"^gemini.io/allocation: .*; delete the pod"):
-        placement_of("p", "n1", annotations)
+        record_of("p", "n1", annotations)

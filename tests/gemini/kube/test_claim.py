@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gemini.kube.claim import answered, card_name, grants_of, keeps_promises, read_claim, slice_object
+from gemini.kube.claim import answered, card_name, grants_of, keeps_promises, read_claim, slice_object, slim_claim
 from gemini.placement.model import Device, Grant, Node
 
 GIB = 1 << 30
@@ -33,6 +34,22 @@ def claim(*results: dict[str, Any], devices: Any = ()) -> dict[str, Any]:
     return {"metadata": metadata, "spec": {}, "status": status}
 
 
+def same(given: dict[str, Any]) -> bool:
+    """Whether of what is kept of a claim the same is read as of all of it."""
+    found, kept = read_claim(given), read_claim(slim_claim(given))
+    return kept == (None if found is None else replace(found, object=slim_claim(given)))
+
+
+def test_of_what_is_kept_of_a_claim_the_same_is_read() -> None:
+    theirs = {"driver": "other.io", "pool": "x", "device": "y", "conditions": []}
+    half = result(shareID="s-2", device="gpu-b", consumedCapacity={"core": "500m", "memory": "1.5"})
+    assert same(claim(result(), theirs, half, devices=[theirs]))
+    assert same(claim(result(adminAccess=True)))
+    assert same(claim(result(bindingConditions=[]), result(pool="n2")))
+    assert same(claim())
+    assert same({"metadata": {"uid": "u"}, "status": {"allocation": {"allocationTimestamp": "t"}}})
+
+
 def test_allocation_is_read_with_its_amounts_and_waits_for_an_answer() -> None:
     found = read_claim(claim(result(), {"driver": "other.io", "pool": "x", "device": "y"}))
     assert found is not None
@@ -52,6 +69,7 @@ def test_answer_stands_beside_what_other_drivers_said_and_is_read_back(promised:
     assert found is not None
     said = answered(found, promised, "why", "2026-01-01T00:00:00Z")
     assert given == before
+    assert same(said)
     assert said["metadata"]["resourceVersion"] == "5"
     assert said["status"]["devices"][0] == theirs
     conditions = {c["type"]: c["status"] for c in said["status"]["devices"][1]["conditions"]}

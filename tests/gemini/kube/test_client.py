@@ -9,7 +9,8 @@ import pytest
 from aiohttp import web
 
 from gemini.kube import client as client_module
-from gemini.kube.client import Client, Refused, TooOld, Unanswered, Undefined, is_unknown
+from gemini.kube.answer import Refused, TooOld, Unanswered, Undefined, is_unknown
+from gemini.kube.client import Client
 from tests.gemini.kube.apiserver import item, talked
 
 
@@ -111,6 +112,49 @@ def test_watch_that_is_too_old_says_so(tmp_path: Path) -> None:
     async def talk(client: Client) -> None:
         with pytest.raises(TooOld):
             async for _ in client.watch("Pod", "1"):
+                pass
+
+    talked(handle, talk, tmp_path)
+
+
+def test_an_event_is_read_whatever_its_length_and_what_is_in_it(tmp_path: Path) -> None:
+    """One of 4 MB was the end of the program, which any editor of a namespace can have the API server send: `<` is six
+    letters there. And what no quick parser takes had all objects listed again, for ever in vain."""
+    deep = b'{"metadata":{"name":"deep","resourceVersion":"4"},"a":' + b"[" * 5_000 + b"]" * 5_000 + b"}"
+    large = b'{"metadata":{"name":"large","resourceVersion":"5"},"a":"' + rb"\u003c" * 1_500_000 + b'"}'
+    small = b'{"metadata":{"name":"small","resourceVersion":"6"}}'
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        if "watch" not in request.query:
+            return web.Response(body=b'{"metadata":{"resourceVersion":"4"},"items":[' + deep + b"]}")
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for one in (deep, large, small, large):
+            await response.write(b'{"type":"MODIFIED","object":' + one + b"}\n")
+        return response
+
+    async def talk(client: Client) -> None:
+        items, version = await client.all_of("ResourceClaim")
+        assert ([one["metadata"]["name"] for one in items], version) == (["deep"], "4")
+        seen = [(one["metadata"]["name"], len(one.get("a") or "")) async for _, one in client.watch("Pod", "4")]
+        assert seen == [("deep", 1), ("large", 1_500_000), ("small", 0), ("large", 1_500_000)]
+
+    talked(handle, talk, tmp_path)
+
+
+def test_an_event_without_an_end_has_all_listed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "EVENT_BYTES", 1 << 20)
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for _ in range(4):
+            await response.write(b"x" * (1 << 19))
+        return response
+
+    async def talk(client: Client) -> None:
+        with pytest.raises(TooOld, match="more than"):
+            async for _ in client.watch("Pod", "4"):
                 pass
 
     talked(handle, talk, tmp_path)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gemini.extender.state import DEVICE, Cluster
+from gemini.extender.kinds import DEVICE
+from gemini.extender.state import Cluster
 from gemini.kube.device import MOST_CARDS, MOST_DEVICES, cordoned, read_device, write_device
 from gemini.placement.model import Device, Link, Node, Partitions
 from tests.gemini.ends import ends

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from gemini.kube import names
-from gemini.kube.migrate import TEMPLATES, rewritten
+from gemini.kube.migrate import RAY_SCHEDULER, rewritten
 from gemini.kube.pod import parse_pod
 from gemini.kube.spelling import InvalidPod
 from gemini.kube.vgpu import HAMI, KAI, VOLCANO, translated
+from gemini.kube.workloads import EACH, TEMPLATES
 
 Object = dict[str, Any]
 
@@ -49,17 +51,45 @@ def test_a_share_is_said_in_ours_and_nothing_of_the_other_is_left(
         assert parse_pod(made).ask == parse_pod(translated(given, (HAMI, VOLCANO, KAI))).ask  # as admission reads it
 
 
-@pytest.mark.parametrize("kind", [kind for kind in TEMPLATES if kind != "Pod"])
-def test_the_pods_of_a_workload_are_rewritten_where_they_stand(kind: str) -> None:
+def around(below: Any, path: tuple[str, ...], many: Callable[[str], Any]) -> Any:
+    """An object with `below` at that path. `many`: what stands around those of a list or map."""
+    for key in reversed(path):
+        below = many(below) if key == EACH else {key: below, "other": 1}
+    return below
+
+
+@pytest.mark.parametrize(
+    "many", [lambda one: [{}, one], lambda one: {"Worker": one, "Master": {}}], ids=["list", "map"]
+)
+@pytest.mark.parametrize("kind", [kind for kind in TEMPLATES if kind[1] != "Pod"], ids="-".join)
+def test_the_pods_of_a_workload_are_rewritten_where_they_stand(
+    kind: tuple[str, str], many: Callable[[Any], Any]
+) -> None:
     template = {key: value for key, value in pod({"nvidia.com/gpumem": 1000}).items() if key in ("metadata", "spec")}
-    given: Object = template
-    for key in reversed(TEMPLATES[kind]):
-        given = {key: given, "other": 1}
-    made = rewritten({"kind": kind, "metadata": {"name": "w"}, **given}, HAMI)
-    for key in TEMPLATES[kind]:
-        assert made["other"] == 1
-        made = made[key]
-    assert f"{names.GPU_MEMORY}.main" in made["metadata"]["annotations"]
+    whole = rewritten({"apiVersion": "v1", "kind": "Pod", **template}, HAMI)
+    becomes = {key: value for key, value in whole.items() if key in template}
+    head = {"apiVersion": f"{kind[0]}/v1".lstrip("/"), "kind": kind[1], "metadata": {"name": "w"}}
+    for path in TEMPLATES[kind]:
+        given = {**head, **around(template, path, many)}
+        assert rewritten(given, HAMI) == {**head, **around(becomes, path, many)}
+        assert f"{names.GPU_MEMORY}.main" in becomes["metadata"]["annotations"]
+    assert rewritten({**head, "spec": {"other": [template, 1]}}, HAMI)["spec"] == {"other": [template, 1]}
+
+
+def test_a_kind_of_the_same_name_is_another_one() -> None:
+    """Volcano's own Job has its pods elsewhere."""
+    job = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "j"}}
+    job["spec"] = {"tasks": [{"template": pod({"volcano.sh/vgpu-memory": 1})}]}
+    with pytest.raises(InvalidPod, match=r"'?batch.volcano.sh/v1alpha1 Job'?, whose pods are not known"):
+        rewritten(job, VOLCANO)
+
+
+def test_ray_may_not_be_left_with_another_scheduler() -> None:
+    cluster = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"labels": {RAY_SCHEDULER: "volcano"}}}
+    plain = {**cluster, "spec": {"headGroupSpec": {"template": pod()}}}
+    assert rewritten(plain, VOLCANO) is plain
+    with pytest.raises(InvalidPod, match=f"{RAY_SCHEDULER}: '?volcano.*take it out"):
+        rewritten({**cluster, "spec": {"headGroupSpec": {"template": pod({"volcano.sh/vgpu-memory": 1})}}}, VOLCANO)
 
 
 def test_what_has_no_share_stays_the_same_object() -> None:

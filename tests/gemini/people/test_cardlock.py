@@ -15,7 +15,9 @@ import pytest
 
 from bench.bed import LOAD
 from bench.hostile.rights import let_go, lingering, pass_along
-from gemini.cli.node import Node, answers, holder, sim_environment
+from gemini.cli.control import answers
+from gemini.cli.node import Node, sim_environment
+from gemini.cli.starting import holder
 from scheduler_backend.cardlock import SEARCH_SECONDS, address, locker
 from scheduler_backend.devices import Gpu
 from tests.gemini.cli.conftest import Place, read, until

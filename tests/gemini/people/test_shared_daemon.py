@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from gemini.cli import service
-from gemini.cli.node import LOAD, Node, answers, ask
+from gemini.cli.control import answers, ask
+from gemini.cli.node import LOAD, Node
 from libhook.observer import Timeline
 from tests.gemini.cli.conftest import until
 from tests.gemini.people.conftest import GROUP, PEOPLE, Workstation
@@ -101,7 +102,8 @@ def test_a_user_can_neither_stop_rename_nor_resize_anothers_tenant(shared: Share
         ask_as = f"""
 import os, sys
 from pathlib import Path
-from gemini.cli.node import Node, ask
+from gemini.cli.control import ask
+from gemini.cli.node import Node
 ask(Node(Path({str(shared.state_dir)!r})), {method!r}, {path!r}, {{}})
 """
         done = shared.machine.run("ben", sys.executable, "-c", ask_as, groups=[GROUP])

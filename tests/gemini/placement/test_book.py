@@ -142,3 +142,22 @@ def test_after_any_events_a_rebuilt_book_equals_the_one_that_lived(seed: int) ->
     for pod in list(book.holdings):
         book.release(pod)
     assert all(amounts == (0, 0, 0, 0) for amounts in book.snapshot().values())
+
+
+def test_a_copy_says_the_same_and_goes_on_by_itself() -> None:
+    book = Book([a_node("n1", 2), a_node("n2", 2), a_node("n3", 4)])
+    book.drop_node("n2")
+    book.place(hold("a", "n1", 0, 50, 500))
+    twin = book.copy()
+    assert (twin.snapshot(), twin.holdings) == (book.snapshot(), book.holdings)
+    assert [node.name for node in twin.nodes()] == ["n1", "n3"]
+    assert twin.ordinals(["n3", "n2", "n1"]).tolist() == book.ordinals(["n3", "n2", "n1"]).tolist()
+    before = book.snapshot()
+    twin.place(hold("b", "n3", 3, 100))
+    twin.release("a")
+    twin.put_node(a_node("n4", 1))
+    twin.check()
+    book.check()
+    assert book.snapshot() == before
+    book.place(hold("b", "n3", 3, 100))
+    assert twin.snapshot()["n1", "gpu", 0] == (0, 0, 0, 0)

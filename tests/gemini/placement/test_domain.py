@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 
@@ -256,13 +257,53 @@ def possible_both(
     return possible(book, both, members, room, wanted, "both") is not None
 
 
+def differing(count: int, nodes: int, cards_: int, **says: Callable[[int], str]) -> tuple[Allocator, Members]:
+    """A group that may go anywhere, and what its members say each."""
+    gib = 1 << 30
+    made = [
+        Node(f"n{i}", tuple(Device(m, uuid=f"GPU-{i}-{m}", memory=80 * gib) for m in range(cards_)))
+        for i in range(nodes)
+    ]
+    said = {"gemini.io/pod-group": "g", "gemini.io/pod-group-size": str(count), names.GROUP_REQUIRED: "cluster"}
+    each = [{f"gemini.io/{key.replace('_', '-')}": value(i) for key, value in says.items()} for i in range(count)]
+    asks = [parse_ask(f"p{i}", {**said, **own}).ask for i, own in enumerate(each)]
+    return Allocator(Book(made)), everybody(asks, [node.name for node in made])
+
+
 def test_a_group_that_fits_nowhere_ends_soon() -> None:
-    nodes = [Node(f"n{i}", tuple(Device(m, uuid=f"GPU-{m}", memory=80 << 30) for m in range(4))) for i in range(4)]
-    allocator = Allocator(Book(nodes))
-    said = {"gemini.io/pod-group": "g", "gemini.io/pod-group-size": "17", names.GROUP_REQUIRED: "cluster"}
-    asks = [parse_ask(f"p{i}", {**said, "gemini.io/gpu-request": f"{60 + i}%"}).ask for i in range(17)]
+    """Of 17 no two fit on one of 16 cards, by their memory."""
+    allocator, group = differing(17, 4, 4, gpu_request=lambda i: "0.1", gpu_memory=lambda i: f"{41 + i}Gi")
     budget = Budget()
-    group = everybody(asks, [node.name for node in nodes])
     assert place_within(allocator, group, lambda node, level: "", budget=budget) is None
     assert budget.left <= 0
+    assert not allocator.book.holdings
+
+
+def test_a_group_whose_members_are_too_large_for_what_is_free_is_not_searched_for() -> None:
+    """The same by their time, though its sum is free."""
+    allocator, group = differing(17, 4, 4, gpu_request=lambda i: f"{60 + i}%")
+    budget = Budget()
+    assert place_within(allocator, group, lambda node, level: "", budget=budget) is None
+    assert budget == Budget()
+
+
+@pytest.mark.parametrize("most", [9, 1], ids=["of nine kinds", "alike but in what else they need"])
+def test_a_large_group_whose_members_differ_finds_the_room_that_there_is(most: int) -> None:
+    """It was refused where all was free: each member was tried on all full nodes, until no steps were left."""
+
+    class Else:
+        def kind(self, pod: str) -> str:
+            return pod
+
+        def bears(self, node: str, pods: Sequence[str]) -> bool:
+            return True
+
+    allocator, group = differing(200, 30, 8, gpu_request=lambda i: f"{51 + i % most}%")
+    budget = Budget()
+    found = place_within(allocator, group, lambda node, level: "", Else(), budget)
+    assert found is not None
+    assert [one.pod for one in found] == [one.pod for one in group.asks]
+    assert len({(one.node, one.grants[0].minor) for one in found}) == 200
+    assert len({one.node for one in found}) == 25
+    assert budget.left > 2_000
     assert not allocator.book.holdings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gemini.extender.state import POD
+from gemini.extender.kinds import POD
 from tests.gemini.extender.world import GIB, Replica, World, admitted, pod_object
 
 MOST = 2**63 - 1

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gemini.kube import names
-from gemini.kube.client import Refused, Unanswered
+from gemini.kube.answer import Refused, Unanswered
 from gemini.kube.device import write_device
 from gemini.kube.resize import Amounts
 from gemini.plugin import reply

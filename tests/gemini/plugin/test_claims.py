@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +11,7 @@ from gemini.kube import names
 from gemini.placement.model import Role
 from gemini.plugin.claims import claims_of
 from gemini.plugin.slots import CORE, gpushare
+from gemini.plugin.view import slim
 from tests.gemini.plugin.pods import GIB, bound, cards
 
 KNOWN = cards(2)
@@ -130,3 +132,22 @@ def test_a_record_that_names_an_unknown_card_is_still_a_claim_on_it() -> None:
     assert found is not None
     assert (found.claims[0].cards, found.claims[0].card_memory) == (("GPU-0",), 0)
     assert json.loads(pod["metadata"]["annotations"][names.ALLOCATION]) == found.record
+
+
+def test_of_a_large_pod_little_is_kept_and_the_same_is_read() -> None:
+    """A node's plugin kept each of its pods as large as the API server stores it."""
+    pod = bound("p", KNOWN, containers=("main", "side"), init=("first",), gpu_request="0.5", gpu_memory="4Gi")
+    env = [{"name": f"A{i}", "value": "v" * 60} for i in range(13_000)]
+    states = [{"name": "main", "image": "x" * 1000, "state": {"running": {"startedAt": "now"}}}]
+    ended = [{"name": "first", "state": {"terminated": {"exitCode": 0, "message": "x" * 4000}}}]
+    pod["spec"]["containers"][0]["env"] = env
+    pod["status"] = {"phase": "Running", "containerStatuses": states, "initContainerStatuses": ended}
+    small, whole = slim(pod), claims_of(pod, CORE, KNOWN)
+    assert len(json.dumps(small)) < 8_000
+    assert small["status"]["containerStatuses"] == [{"name": "main", "state": {"running": {"exitCode": None}}}]
+    assert small["status"]["initContainerStatuses"] == [{"name": "first", "state": {"terminated": {"exitCode": 0}}}]
+    read = claims_of(small, CORE, KNOWN)
+    assert whole is not None
+    assert read is not None
+    assert not whole.fault
+    assert replace(read, object={}) == replace(whole, object={})

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gemini.kube.client import Refused, Unanswered
+from gemini.kube.answer import Refused, Unanswered
 from gemini.plugin import prepared, reply
 from gemini.plugin.daemon import DaemonFault
 from gemini.plugin.dra import LOOK_AGAIN, Claims, Named

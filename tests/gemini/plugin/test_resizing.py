@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gemini.kube.client import ApiFault, Unanswered
+from gemini.kube.answer import ApiFault, Unanswered
 from gemini.kube.resize import Amounts, Resize, read_resize
 from gemini.plugin.daemon import DaemonFault
 from gemini.plugin.view import Refusal
@@ -139,6 +139,46 @@ def test_a_daemon_that_has_other_amounts_than_are_enforced_is_given_those(rig: R
     rig.call(settle())
     rig.call(rig.service.tenancy.tidy())
     assert gives(rig, tenant) == RECORD
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_pod_that_is_deleted_is_given_no_more_back_where_its_resize_goes_before_it(rig: Rig, behind: bool) -> None:
+    """Kubernetes' own collector deletes it so where the pod is deleted in the foreground. What the pod had given back
+    by then is promised to others, and its programs go on for as long as the pod says. `behind`: the watch of pods."""
+    tenant = begin(rig)
+    rig.api.resize_to("p", SMALL)
+    assert carry_out(rig)
+    pod = rig.now("p")
+    rig.api.deaf = behind
+    rig.api.put({**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "2026-11-26T00:00:00Z"}})
+    rig.api.deaf = False
+    rig.api.drop_resize("p")
+    rig.call(settle())
+    rig.api.down = behind
+    rig.call(rig.service.tenancy.tidy())
+    assert gives(rig, tenant) == SMALL
+    rig.api.down = False
+    rig.call(rig.service.tenancy.tidy())
+    assert gives(rig, tenant) == SMALL
+    rig.stop_plugin()
+    rig.start_plugin()
+    rig.call(rig.service.tenancy.tidy())
+    assert gives(rig, tenant) == SMALL
+
+
+def test_a_pod_of_which_the_daemon_refuses_its_amounts_keeps_no_other_from_its_own(rig: Rig) -> None:
+    """Such as one that gave back what others were promised since; an administrator has deleted its Resize."""
+    tenants = {name: begin(rig, name) for name in ("stuck", "other")}
+    for name in tenants:
+        rig.api.resize_to(name, SMALL)
+    assert carry_out(rig)
+    rig.daemon.specs["fills"] = {**rig.daemon.specs[tenants["stuck"]], "name": "fills", "request": 0.4}
+    rig.daemon.specs[tenants["other"]]["request"] = 0.25
+    rig.api.drop_resize("stuck")
+    rig.call(settle())
+    with pytest.raises(DaemonFault, match="above 1"):
+        rig.call(rig.service.tenancy.tidy())
+    assert gives(rig, tenants["other"]) == SMALL
 
 
 def test_all_containers_of_a_pod_are_one_tenant_that_changes_once(rig: Rig) -> None:

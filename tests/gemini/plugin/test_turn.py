@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import stat
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,22 @@ def test_who_is_told_to_end_while_it_waits_leaves_the_turn_to_others(tmp_path: P
             await third.take()
 
     asyncio.run(main())
+
+
+def test_nobody_else_may_read_the_file_and_so_take_the_turn_for_ever(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    lock.touch(0o644)  # of a plugin of before
+    turn = Turn(lock)
+    asyncio.run(turn.take())
+    assert stat.S_IMODE(lock.stat().st_mode) == 0o600
+    turn.give()
+
+
+def test_no_link_leads_the_turn_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "lock").symlink_to(tmp_path / "other")
+    with pytest.raises(OSError, match="symbolic links"):
+        asyncio.run(Turn(tmp_path / "lock").take())
+    assert not (tmp_path / "other").exists()
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import signal
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from gemini.reporter.app import LISTED, Here
 from tests.gemini.reporter.conftest import simulated
 
 SECONDS = 60
@@ -215,3 +218,46 @@ def test_reporter_told_to_simulate_sees_simulated_cards(machine: str) -> None:
     program += "from gemini.reporter.inventory import look; print(len(look().cards))"
     done = subprocess.run([sys.executable, "-c", program, machine], capture_output=True, text=True, timeout=60)
     assert done.stdout == "4\n", done.stderr
+
+
+@pytest.mark.parametrize("in_a_list", [False, True])
+def test_large_pods_take_little_of_a_reporters_memory(in_a_list: bool) -> None:
+    """It kept each pod of its node whole, those that had ended too, of which there may be any number."""
+    env = [{"name": f"A{i}", "value": "v" * 60} for i in range(13_000)]
+    spec = {"nodeName": "n1", "containers": [{"name": "main", "env": env}]}
+    states = [{"name": "main", "image": "x" * 1000, "state": {"running": {"startedAt": "now"}}}]
+    annotations = {"gemini.io/allocation": "{}", "example.com/long": "x" * 200_000}
+    pod = {
+        "metadata": {"name": "p", "namespace": "ns", "annotations": annotations}, "spec": spec,
+        "status": {"phase": "Failed", "containerStatuses": states},
+    }  # fmt: skip
+    text, here, ten = json.dumps(pod), Here(lambda: None), 10
+    listed: list[dict[str, Any]] = []
+    tracemalloc.start()
+    try:
+        for i in range(ten):
+            given = json.loads(text)
+            given["metadata"] |= {"uid": f"u{i}", "resourceVersion": str(i + 1)}
+            if in_a_list:
+                listed.append(LISTED["Pod"](given))
+            else:
+                here.apply("Pod", "ADDED", given)
+        if in_a_list:
+            here.replace("Pod", listed)
+        del given
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < ten * 20_000
+    finally:
+        tracemalloc.stop()
+    assert set(here.running()) == {f"u{i}" for i in range(ten)}, "a container of each runs still"
+    assert "gemini.io/allocation" in here.running()["u0"]["metadata"]["annotations"]
+    ended = [{"name": "main", "state": {"terminated": {"exitCode": 0}}}]
+    here.apply("Pod", "MODIFIED", {**given_of(text, "u0"), "status": {"phase": "Failed", "containerStatuses": ended}})
+    assert "u0" not in here.running()
+    assert here.over() == {("ns", "p")}
+
+
+def given_of(text: str, uid: str) -> dict[str, Any]:
+    given: dict[str, Any] = json.loads(text)
+    given["metadata"] |= {"uid": uid, "resourceVersion": "99"}
+    return given

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession, web
 
-from gemini.kube.client import Unanswered
+from gemini.kube.answer import Unanswered
 from gemini.webhook.app import App
 from gemini.webhook.quota import Known
 from gemini.webhook.settings import Settings

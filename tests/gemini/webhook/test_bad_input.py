@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession, web
 
-from gemini.extender.state import POD
+from gemini.extender.kinds import POD
 from gemini.webhook import app
 from gemini.webhook.review import mutate, validate
 from gemini.webhook.settings import Settings

@@ -226,6 +226,16 @@ def test_a_drain_that_goes_on_after_the_valve_is_not_foreseen_any_more() -> None
     assert not lib.token_drain_foreseen(seat.token, T0 + 17 * MS)
 
 
+def test_what_stands_still_is_given_up_and_the_token_with_it() -> None:
+    seat = Seat().opened()
+    seat.step(T0 + 10 * MS, waiting=1)
+    seat.step(T0 + 10 * MS, inflight_ns=MS)
+    assert seat.step(T0 + 12 * MS, page_agrees=False) == 0
+    assert seat.step(T0 + 13 * MS, stands=True) == RETURN
+    assert seat.returned().flags == lib.TOKEN_RETURN_UNCONFIRMED | lib.TOKEN_RETURN_WANT_MORE
+    assert seat.state == "requested"
+
+
 def test_no_drain_is_foreseen_for_longer_than_a_quarter_of_a_second() -> None:
     seat = Seat().opened()
     seat.step(T0 + 10 * MS)

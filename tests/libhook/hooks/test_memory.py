@@ -19,7 +19,7 @@ from bench.bed import Bed, wait_for
 from tests.libhook.hooks.guest import APPS, SIM, Build
 
 MIB, GIB = 1 << 20, 1 << 30
-KINDS = ["alloc", "pitch", "managed", "pool", "ptsz", "own", "vmm", "array", "array3d", "mipmap"]
+KINDS = ["alloc", "pitch", "managed", "pool", "ptsz", "own", "vmm", "array", "array3d", "mipmap", "unified", "nowhere"]
 CONTEXT = 32 * MIB  # of the simulated card, documented in docs/simulator.md
 OUT_OF_MEMORY = 2
 UNSUPPORTED_LIMIT = 215
@@ -338,6 +338,18 @@ def test_pools_are_counted_by_what_they_hold(bed: Bed, app: Path, tenant: str) -
     assert program("give own 5") == [5, 0]
     assert program("destroy")[1] == 0
     assert program.used() == on_card(bed, program) == CONTEXT
+
+
+def test_memory_in_another_cards_stream_counts_with_that_card(app: Path) -> None:
+    """Whichever is current: the driver takes it of the pool of the stream's device."""
+    with Bed(sim="gpus=2,memory=80GiB") as both:
+        both.tenant("t", 0.01, 1.0, memory=GIB)
+        program = Program(both, "t", app)
+        count, code = program(f"abroad {64 * MIB} 100")
+        assert (count, code) == ((GIB - CONTEXT) // (64 * MIB), OUT_OF_MEMORY)
+        held = [both.timeline.memory(device).get(program.pid, 0) for device in (0, 1)]
+        assert held == [CONTEXT, CONTEXT + count * 64 * MIB]
+        assert program("take pool 1048576 1") == [1, 0]  # of this one it has enough
 
 
 def test_memory_of_graphs_is_counted(bed: Bed, app: Path, tenant: str) -> None:

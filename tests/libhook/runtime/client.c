@@ -219,7 +219,13 @@ static CUresult fake_device(CUdevice *device) {
     return CUDA_SUCCESS;
 }
 
+static CUresult fake_context_of(CUstream stream, CUcontext *context) {
+    (void)stream;
+    return fake_current(context);
+}
+
 struct real_driver real = {
+    .cuStreamGetCtx = fake_context_of,
     .cuLaunchKernel = fake_launch,
     .cuLaunchKernel_ptsz = fake_launch,
     .cuMemHostRegister_v2 = fake_host_register,

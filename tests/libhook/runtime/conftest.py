@@ -40,7 +40,7 @@ def client_binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Path(__file__).with_name("client.c"),
         *sorted((ROOT / "libhook" / "core").glob("*.c")),
         *sorted((ROOT / "libhook" / "runtime").glob("*.c")),
-        *(ROOT / "libhook" / "hooks" / f"{name}.c" for name in ("launch", "sync", "graph")),
+        *(ROOT / "libhook" / "hooks" / f"{name}.c" for name in ("launch", "sync", "graph", "graph_pause")),
     ]
     command = ["gcc", "-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}", "-o", str(binary)]
     extra = os.environ.get("GEMINI_CFLAGS", "").split()

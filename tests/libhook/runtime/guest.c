@@ -10,16 +10,19 @@
  *     guest sparse                 a kernel of 0.5 ms every 40 ms, and never a synchronisation
  *     guest sparse kernel          the same, of a kernel of a library instead of a function of a module
  *     guest lengths                one function and grid, of 20 us many times and of 5 ms some times, over and over
+ *     guest lengths SHORT LONG     the same with so many of each, a million at most
  *     guest sight                  a function that was never seen, of 300 ms, and a known one behind it; prints whether the
  *                                  first was still at work (600) when the second was out
  *     guest ahead                  4000 kernels of 0.1 ms, launched without waiting for any; prints how often the thread slept
  *     guest behind own             work in the thread's own default stream, then nothing but a capture in a blocking stream
  *     guest behind legacy          a capture in a stream that blocks nobody; work in the legacy stream, then nothing
+ *     guest behind same            work in a stream that another thread then captures
  *     guest held FILE [HOW]        eight kernels of 100 us, waited for, over and over; how many launches and how many waits
  *                                  returned stands in the file as two 64-bit words; ipc: it lets others wait for an event of its,
  *                                  late: from when work is held; own: in the per-thread stream; group: launched on a list of
  *                                  devices; closed: says what is refused where work is held that can never be let go;
  *                                  bare: the same without any descriptor
+ *     guest copies                 ten kernels of 20 us and 16 MB from the host in one stream, over and over
  *     guest leaves                 work in flight, and an exit() that takes 300 ms from when all handlers but one ran
  *     guest replays MILLISECONDS   one graph of a kernel of 50 us, over and over; prints how often
  *     guest updates MILLISECONDS   the same, updated before each launch
@@ -266,12 +269,12 @@ static CUresult launch_blocks(CUstream stream, unsigned int blocks, uint64_t ns)
     return cuLaunchKernel(spin, blocks, 1, 1, 1, 1, 1, 0, stream, parameters, NULL);
 }
 
-static int lengths(void) {
+static int lengths(uint64_t brief, uint64_t lasting) {
     CUstream stream;
 
     MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     for (uint64_t n = 0; !told_to_end; n++) {
-        MUST(launch_blocks(stream, 132, n % 40 < 20 ? 20000 : 5000000));
+        MUST(launch_blocks(stream, 132, n % (brief + lasting) < brief ? 20000 : 5000000));
         MUST(launch(stream, 1000));
     }
     MUST(cuStreamSynchronize(stream));
@@ -314,21 +317,22 @@ static int ahead(void) {
     return 0;
 }
 
-static int behind(bool own) {
+static int behind(bool own, bool same) {
     pthread_t thread;
     CUstream stream;
 
-    for (int i = 0; i < 8; i++) {
-        MUST(own ? launch_own(20000) : launch(NULL, 20000));
-        MUST(own ? cuStreamSynchronize_ptsz(NULL) : cuStreamSynchronize(NULL));
-    }
     MUST(cuStreamCreate(&stream, own ? 0 : CU_STREAM_NON_BLOCKING));
-    launched = !own;
+    CUstream ours = same ? stream : NULL;
+    for (int i = 0; i < 8; i++) {
+        MUST(own ? launch_own(20000) : launch(ours, 20000));
+        MUST(own ? cuStreamSynchronize_ptsz(NULL) : cuStreamSynchronize(ours));
+    }
+    launched = !own && !same;
     pthread_create(&thread, NULL, captures_behind, stream);
-    if (!own)
+    if (!own && !same)
         pause_us(20000);
     for (int i = 0; i < 53; i++)
-        MUST(own ? launch_own(20000) : launch(NULL, 20000));
+        MUST(own ? launch_own(20000) : launch(ours, 20000));
     __atomic_store_n(&launched, true, __ATOMIC_RELEASE);
     while (!told_to_end)
         pause_us(1000);
@@ -419,6 +423,26 @@ static int held(const char *path, const char *how) {
     return 0;
 }
 
+static int copies(void) {
+    const size_t bytes = 16 << 20;
+    CUstream stream;
+    CUdeviceptr here;
+    void *there;
+
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cuMemAlloc_v2(&here, bytes));
+    MUST(cuMemHostAlloc(&there, bytes, 0));
+    for (int n = 0; !told_to_end; n++) {
+        MUST(cuMemcpyHtoDAsync_v2(here, there, bytes, stream));
+        for (int k = 0; k < 10; k++)
+            MUST(launch(stream, 20000));
+        if (n % 8 == 7)
+            MUST(cuStreamSynchronize(stream));
+    }
+    MUST(cuStreamSynchronize(stream));
+    return 0;
+}
+
 static void linger(void) {
     pause_us(300000);
 }
@@ -477,22 +501,26 @@ int main(int count, char **argument) {
     MUST(cuModuleLoadData(&module, PTX));
     MUST(cuModuleGetFunction(&spin, module, "gemini_spin"));
     end_ns = now_ns() + (count > 2 ? strtoull(argument[2], NULL, 10) * 1000000 : 0);
-    int status = !strcmp(argument[1], "threads")                 ? threads()
-                 : !strcmp(argument[1], "capture")               ? capture()
-                 : !strcmp(argument[1], "warm")                  ? warm()
-                 : !strcmp(argument[1], "allocate") && count > 2 ? allocate((size_t)atoi(argument[2]))
-                 : !strcmp(argument[1], "contexts")              ? contexts()
-                 : !strcmp(argument[1], "pauses")                ? pauses()
-                 : !strcmp(argument[1], "sparse")                ? sparse(count > 2)
-                 : !strcmp(argument[1], "lengths")               ? lengths()
-                 : !strcmp(argument[1], "sight")                 ? sight()
-                 : !strcmp(argument[1], "ahead")                 ? ahead()
-                 : !strcmp(argument[1], "behind") && count > 2   ? behind(!strcmp(argument[2], "own"))
-                 : !strcmp(argument[1], "held") && count > 2     ? held(argument[2], count > 3 ? argument[3] : "")
-                 : !strcmp(argument[1], "leaves")                ? leaves()
-                 : !strcmp(argument[1], "replays")               ? graphs(false)
-                 : !strcmp(argument[1], "updates")               ? graphs(true)
-                                                                 : 2;
+    int status =
+        !strcmp(argument[1], "threads")                 ? threads()
+        : !strcmp(argument[1], "capture")               ? capture()
+        : !strcmp(argument[1], "warm")                  ? warm()
+        : !strcmp(argument[1], "allocate") && count > 2 ? allocate((size_t)atoi(argument[2]))
+        : !strcmp(argument[1], "contexts")              ? contexts()
+        : !strcmp(argument[1], "pauses")                ? pauses()
+        : !strcmp(argument[1], "sparse")                ? sparse(count > 2)
+        : !strcmp(argument[1], "lengths")
+            ? count > 3 ? lengths(strtoull(argument[2], NULL, 10), strtoull(argument[3], NULL, 10)) : lengths(20, 20)
+        : !strcmp(argument[1], "sight") ? sight()
+        : !strcmp(argument[1], "ahead") ? ahead()
+        : !strcmp(argument[1], "behind") && count > 2
+            ? behind(!strcmp(argument[2], "own"), !strcmp(argument[2], "same"))
+        : !strcmp(argument[1], "held") && count > 2 ? held(argument[2], count > 3 ? argument[3] : "")
+        : !strcmp(argument[1], "copies")            ? copies()
+        : !strcmp(argument[1], "leaves")            ? leaves()
+        : !strcmp(argument[1], "replays")           ? graphs(false)
+        : !strcmp(argument[1], "updates")           ? graphs(true)
+                                                    : 2;
     pause_us(20000); /* the last Return is sent */
     return status;
 }

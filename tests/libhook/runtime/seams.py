@@ -10,7 +10,23 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[3]
-FILES = ("behind", "belief", "captures", "gate", "log", "page", "segments", "visit")
+FILES = (
+    "account",
+    "away",
+    "behind",
+    "belief",
+    "captures",
+    "context",
+    "devices",
+    "gate",
+    "gate_thread",
+    "link",
+    "log",
+    "page",
+    "segments",
+    "thread",
+    "visit",
+)
 
 
 class Seams:
@@ -34,11 +50,13 @@ class Seams:
 
     def set_real(self, symbol: str, call: Callable[..., int], *arguments: Any) -> None:
         """Let the table of the driver's functions lead to `call`."""
+        self.set_pointer(f"real.{symbol}", call, *arguments)
+
+    def set_pointer(self, name: str, call: Callable[..., int | None], *arguments: Any) -> None:
+        """Let a pointer to a function, of any table, lead to `call`."""
         callback = ctypes.CFUNCTYPE(ctypes.c_int, *arguments)(call)
         self._kept.append(callback)
-        ctypes.c_void_p.from_address(self.address(f"real.{symbol}")).value = ctypes.cast(
-            callback, ctypes.c_void_p
-        ).value
+        ctypes.c_void_p.from_address(self.address(name)).value = ctypes.cast(callback, ctypes.c_void_p).value
 
 
 def build(path: Path) -> Path:
@@ -46,6 +64,7 @@ def build(path: Path) -> Path:
     runtime = (ROOT / "libhook" / "runtime" / f"{name}.c" for name in FILES)
     sources = [Path(__file__).with_name("seams.c"), *runtime, *sorted((ROOT / "libhook" / "core").glob("*.c"))]
     flags = ["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-Wl,-z,defs", f"-I{ROOT}"]
+    flags.append('-DTLS_MODEL="global-dynamic"')  # each test has a copy, and one process runs them all
     extra = os.environ.get("GEMINI_CFLAGS", "").split()
     subprocess.run(["gcc", *flags, *extra, "-o", str(path), *map(str, sources), "-lpthread"], check=True)
     return path

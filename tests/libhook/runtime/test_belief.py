@@ -29,6 +29,27 @@ class Belief(ctypes.Structure):
     )
 
 
+class Chunk(ctypes.Structure):
+    """struct chunk of chunk.h."""
+
+    _fields_ = (
+        ("event", ctypes.c_void_p),
+        ("key", ctypes.c_uint64),
+        ("kinds", ctypes.c_uint64 * 2),
+        ("close_by_ns", ctypes.c_uint64),
+        ("estimated_ns", ctypes.c_uint64),
+        ("most_ns", ctypes.c_uint64),
+        ("wanted_ns", ctypes.c_uint64),
+        ("first_ns", ctypes.c_uint64),
+        ("cut_ns", ctypes.c_uint64),
+        ("from_launch", ctypes.c_uint64),
+        ("launches", ctypes.c_uint32),
+        ("held", ctypes.c_uint32),
+        ("unknown", ctypes.c_bool),
+        ("alone", ctypes.c_bool),
+    )
+
+
 class Beliefs:
     """A gate that nothing was learned behind, and a thread of it."""
 
@@ -36,6 +57,8 @@ class Beliefs:
         self.gate, self.thread = ctypes.create_string_buffer(ROOM), ctypes.create_string_buffer(ROOM)
         words = [ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_uint64] * 4]
         self._of: Any = seams.function("belief_of", Belief, *words)
+        spans = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_bool, ctypes.c_uint64]
+        self._over: Any = seams.function("belief_learn", None, *[ctypes.c_void_p] * 3, *spans)
         self.table: Any = ffi.cast("struct estimate *", seams.address("gate_shared_estimates"))
 
     def of(self, key: int = KEY, family: int = 0, guess_ns: int = 0) -> Belief:
@@ -45,6 +68,11 @@ class Beliefs:
 
     def learn(self, key: int, ns: int, samples: int) -> None:
         lib.estimate_put(self.table, SIZE, key, ns, samples)
+
+    def over(self, chunk: Chunk, ns: int, *, queued: bool = False, sure_ns: int = 0) -> None:
+        """A chunk took so long, up to now."""
+        gate, thread = ctypes.addressof(self.gate), ctypes.addressof(self.thread)
+        self._over(gate, thread, ctypes.addressof(chunk), 10**9 - ns, 10**9, queued, sure_ns)
 
 
 @pytest.fixture
@@ -77,3 +105,30 @@ def test_what_was_seen_a_few_times_only_is_young_and_measured(beliefs: Beliefs, 
     belief = beliefs.of()
     assert belief.ns == 20 * US
     assert (belief.young, belief.wild, belief.measure, belief.unknown) == (young, young, young, False)
+
+
+def test_who_is_short_and_was_surely_long_once_is_wild(beliefs: Beliefs) -> None:
+    """Its host may have been slow: what the device did after all of it was out is the least that it took."""
+    beliefs.learn(KEY, 20 * US, YOUNG)
+    beliefs.over(Chunk(key=KEY, estimated_ns=20 * US, launches=1), 9000 * US, sure_ns=4900 * US)
+    belief = beliefs.of()
+    assert (belief.wild, belief.most_ns) == (True, 4900 * US)
+
+
+@pytest.mark.parametrize("sure_ns", [0, 39 * US, 199 * US])
+def test_a_host_that_was_slow_makes_no_kernel_long(beliefs: Beliefs, sure_ns: int) -> None:
+    beliefs.learn(KEY, 20 * US, YOUNG)
+    beliefs.over(Chunk(key=KEY, estimated_ns=20 * US, launches=1), 9000 * US, sure_ns=sure_ns)
+    assert (beliefs.of().wild, beliefs.of().ns) == (False, 20 * US)
+
+
+@pytest.mark.parametrize(("close_by_ns", "blamed"), [(5 * 10**8, True), (10**9 - 999 * US, False), (2**64 - 1, False)])
+def test_of_two_kinds_that_kept_others_waiting_the_longer_is_blamed(
+    beliefs: Beliefs, close_by_ns: int, blamed: bool
+) -> None:
+    other = KEY + 1
+    beliefs.learn(KEY, 20 * US, YOUNG)
+    beliefs.learn(other, 2 * US, YOUNG)
+    chunk = Chunk(kinds=(other, KEY), estimated_ns=440 * US, launches=40, close_by_ns=close_by_ns)
+    beliefs.over(chunk, 100_000 * US, sure_ns=99_000 * US)
+    assert [beliefs.of(KEY).wild, beliefs.of(other).wild] == [blamed, False]

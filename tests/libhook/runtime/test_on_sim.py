@@ -54,10 +54,11 @@ class Keeper:
         self.cap_ms = 1.0
         self.alone_cap_ms = alone_cap_ms  # not 0: nobody else wants the card
         self.before_giving: Callable[[], object] = lambda: None
-        self.epoch, self.granted_ns = 0, 0
+        self.epoch, self.granted_ns, self.peer = 0, 0, b""
         self.given = False  # and not yet returned
         self.held: list[tuple[int, int]] = []
         self.flags: list[int] = []
+        self.busy_ns = 0
         self.segments: list[Segment] = []
         self.seen = 0
         self.timeline: Timeline | None = None
@@ -69,6 +70,7 @@ class Keeper:
         self.segments += new
 
     def give(self, peer: bytes) -> None:
+        self.peer = peer
         time.sleep(self.pause_ms / 1000)
         self.before_giving()
         self.epoch += 1
@@ -97,6 +99,7 @@ class Keeper:
                 self.held.append((self.granted_ns, time.monotonic_ns()))
                 self.given = False
                 self.flags.append(message.flags)
+                self.busy_ns += message.busy_ns
                 assert self.daemon.page
                 self.daemon.page.store(0)
                 self.look()
@@ -125,6 +128,13 @@ class Keeper:
 def counts_in(path: Path) -> tuple[int, int]:
     launches, waits = struct.unpack("<QQ", path.read_bytes())
     return launches, waits
+
+
+def closings(folder: Path) -> dict[int, int]:
+    """When the library closed its gate, by the epoch of the grant."""
+    log = folder / "log"
+    said = log.read_text() if log.exists() else ""
+    return {int(epoch): int(at) for epoch, at in re.findall(r"open -> closing epoch=(\d+) at_ns=(\d+)", said)}
 
 
 def finish(process: subprocess.Popen[str], folder: Path) -> str:
@@ -223,6 +233,86 @@ def test_a_kernel_of_any_length_keeps_the_card_for_no_more_than_two_of_its_own_b
     assert max(work_ms) <= keeper.quota_ms + 2 * 5, sorted(work_ms)[-5:]
 
 
+def worked_ms(keeper: Keeper, start_ns: int, end_ns: int) -> float:
+    """What of the device's time lies between these, by its own record."""
+    pieces = (min(one.end_ns, end_ns) - max(one.start_ns, start_ns) for one in keeper.segments)
+    return sum(piece for piece in pieces if piece > 0) / MS
+
+
+def test_a_kernel_of_any_length_ends_its_turn_where_others_run_beside_it_too(
+    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
+) -> None:
+    """The lengths are known from turns without company; eight long ones were in flight in each turn that had some."""
+    process = run(guest_binary, "lengths", GEMINI_SIM=f"id={sim},profile=h200")
+    keeper = Keeper(daemon, sim)
+    beside: list[int] = []
+
+    def join() -> None:
+        keeper.shared = len(keeper.held) >= 20
+        if keeper.shared:
+            beside.append(len(keeper.held))
+
+    keeper.before_giving = join
+    keeper.serve(process, lambda: len(beside) >= 30)
+    finish(process, folder)
+    # The first has nothing of those before it in flight: each was drained.
+    work_ms = [worked_ms(keeper, *keeper.held[number]) for number in beside if number < len(keeper.held)]
+    assert max(work_ms) <= keeper.quota_ms + 2 * 5, sorted(work_ms)[-5:]
+
+
+def test_who_runs_beside_others_without_an_end_has_few_long_kernels_in_flight_when_asked_back(
+    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
+) -> None:
+    """There were eight; the others waited for all of them."""
+    process = run(guest_binary, "lengths", GEMINI_SIM=f"id={sim},profile=h200")
+    keeper = Keeper(daemon, sim)
+    asked: list[int] = []  # epochs
+
+    def join() -> None:
+        if len(keeper.held) >= 20:
+            keeper.shared, keeper.alone_cap_ms, keeper.quota_ms = True, 4, 5000
+
+    def ask_back() -> bool:
+        keeper.look()
+        end_ns = time.monotonic_ns()
+        runs = keeper.given and keeper.shared and asked[-1:] != [keeper.epoch]
+        if runs and worked_ms(keeper, keeper.granted_ns, end_ns) > 40:
+            asked.append(keeper.epoch)
+            daemon.send(keeper.peer, lib.WIRE_REVOKE, epoch=keeper.epoch, reason=lib.WIRE_REVOKE_NEWCOMER)
+        return len(asked) > 10
+
+    keeper.before_giving = join
+    keeper.serve(process, ask_back)
+    finish(process, folder)
+    closed = closings(folder)
+    late_ms = [worked_ms(keeper, closed[epoch], keeper.held[epoch - 1][1]) for epoch in asked if epoch in closed]
+    assert len(late_ms) >= 10
+    assert max(late_ms) <= 4 + 3 * 5, sorted(late_ms)[-5:]  # one more may be on its way out as the gate closes
+
+
+def test_a_steady_kernel_that_becomes_long_now_and_then_surprises_once(
+    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
+) -> None:
+    """40 long ones after 3,000 short ones each time: all 40 were in flight at once, and none was ever measured."""
+    process = run(guest_binary, "lengths", "3000", "40", GEMINI_SIM=f"id={sim},profile=h200")
+    keeper = Keeper(daemon, sim)
+
+    def seen() -> bool:
+        keeper.look()
+        worked_ns = sum(one.end_ns - one.start_ns for one in keeper.segments)
+        return worked_ns > 6 * 40 * 5 * MS and len(keeper.held) > 100
+
+    keeper.serve(process, seen)
+    finish(process, folder)
+    assert keeper.outside() == []
+    work_ms = [
+        sum(one.end_ns - one.start_ns for one in keeper.segments if start <= one.start_ns < end) / MS
+        for start, end in keeper.held
+    ]
+    most = 2 + (keeper.held[-1][1] - keeper.held[0][0]) // lib.EXTREMES_WINDOW_NS  # where the machine is slow
+    assert len([one for one in work_ms if one > keeper.quota_ms + 2 * 5]) <= most, sorted(work_ms)[-8:]
+
+
 def test_a_launch_that_was_never_seen_lets_the_next_one_in_behind_it(
     daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
 ) -> None:
@@ -231,6 +321,17 @@ def test_a_launch_that_was_never_seen_lets_the_next_one_in_behind_it(
     keeper = Keeper(daemon, sim, quota_ms=5000)
     keeper.serve(process)
     assert finish(process, folder) == "600\n"
+
+
+def test_copies_from_the_host_are_not_taken_for_work_of_the_kernels_around_them(
+    guest_binary: Path, daemon: Daemon, sim: str, run: Run, folder: Path
+) -> None:
+    process = run(guest_binary, "copies")
+    keeper = Keeper(daemon, sim)
+    keeper.serve(process, lambda: len(keeper.held) >= 60)
+    finish(process, folder)
+    worked_ns = sum(one.end_ns - one.start_ns for one in keeper.segments)
+    assert keeper.busy_ns < 1.25 * worked_ns, (keeper.busy_ns, worked_ns, len(keeper.held))
 
 
 def test_who_is_alone_and_ahead_of_the_card_sleeps_seldom(
@@ -413,11 +514,11 @@ def test_what_waits_for_work_that_is_held_for_ever_is_refused(
     assert finish(process, folder) == "2 2 2\n"
 
 
-@pytest.mark.parametrize("stream", ["own", "legacy"])
+@pytest.mark.parametrize("stream", ["own", "legacy", "same"])
 def test_a_drain_is_confirmed_while_something_captures(
     daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path, stream: str
 ) -> None:
-    """Whatever was launched into a default stream, and though its thread does not come back."""
+    """Of a default stream, or the one that captures, though the thread that launched does not come back."""
     process = run(guest_binary, "behind", stream)
     keeper = Keeper(daemon, sim)
     keeper.serve(process, lambda: keeper.kernels() >= 61 and len(keeper.held) > 0)

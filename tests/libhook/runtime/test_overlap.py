@@ -26,15 +26,16 @@ def at_once(bed: Bed, pid: int, sequence: int) -> tuple[float, int]:
     return sum(segment.kernels for segment in own) * KERNEL_NS / max(1, busy_ns), following
 
 
+@pytest.mark.parametrize("words", [(), ("filled",)], ids=["in turn", "one by one"])
 @pytest.mark.parametrize(("overlap", "least", "most"), [("on", 7.0, 8.1), ("off", 0.9, 1.1)])
 def test_eight_streams_run_beside_each_other_while_another_tenant_waits(
-    program: Path, overlap: str, least: float, most: float
+    program: Path, overlap: str, least: float, most: float, words: tuple[str, ...]
 ) -> None:
-    """5.0 at once before, where the card had room for all."""
+    """5.0 at once before, where the card had room for all; where one stream is filled after the other, 1.4."""
     with open_bed(GEMINI, sim=f"memory=8GiB,overlap={overlap}") as bed:
         bed.tenant("one", 0.5, 1.0)
         bed.tenant("busy", 0.5, 1.0)
-        one = bed.spawn("one", [program, "8"])
+        one = bed.spawn("one", [program, "8", *words])
         bed.load("busy", "--seconds=0")
         bed.until_busy("one", "busy")
         seen, sequence = [], bed.timeline.segments(0, 0)[0]

@@ -112,6 +112,45 @@ def test_a_wait_that_is_met_before_its_turn_comes_takes_no_time(machine: Machine
     assert machine.run(work) == pytest.approx(250, abs=0.001)
 
 
+@pytest.mark.parametrize("what", ["memset", "copy"])
+def test_bytes_behind_a_wait_that_is_met_take_what_they_take_without_it(machine: Machine, what: str) -> None:
+    """No thread of the process is in the way of the card, however busy the machine is."""
+
+    def work(waits: bool) -> float:
+        cuda = Cuda()
+        word, start, end = c_void_p(), cuda.event(), cuda.event()
+        cuda.cuMemHostAlloc(byref(word), c_size_t(4096), 0)
+        c_uint32.from_address(word.value or 0).value = 1
+        there, here = cuda.malloc(1 << 20), cuda.malloc(1 << 20)
+        cuda.spin(20 * MS)
+        if waits:
+            cuda.cuStreamWaitValue32_v2(None, word, c_uint32(1), AT_LEAST)
+        cuda.cuEventRecord(start, None)
+        if what == "memset":
+            cuda.cuMemsetD8Async(c_uint64(here), 7, c_size_t(1 << 20), None)
+        else:
+            cuda.cuMemcpyDtoDAsync_v2(c_uint64(here), c_uint64(there), c_size_t(1 << 20), None)
+        cuda.cuEventRecord(end, None)
+        cuda.cuEventSynchronize(end)
+        return cuda.elapsed_ms(start, end)
+
+    assert machine.run(lambda: work(True)) == machine.run(lambda: work(False))
+
+
+def test_bytes_behind_a_write_of_a_value_to_them_come_after_it(machine: Machine) -> None:
+    def work() -> int:
+        cuda = Cuda()
+        word = c_void_p()
+        cuda.cuMemHostAlloc(byref(word), c_size_t(4096), 0)
+        cuda.spin(20 * MS)
+        cuda.cuStreamWriteValue32_v2(None, word, c_uint32(5), 0)
+        cuda.cuMemsetD8Async(word, 7, c_size_t(4096), None)
+        cuda.cuCtxSynchronize()
+        return c_uint32.from_address(word.value or 0).value
+
+    assert machine.run(work) == 0x07070707
+
+
 def test_a_wait_that_is_not_met_costs_the_neighbour_nothing(machine: Machine) -> None:
     shared = Shared()
     told, tell = os.pipe()

@@ -100,6 +100,19 @@ def test_limits_and_shares_are_kept_in_every_half_second_on_a_machine_that_stall
     assert off.max() < most_pp / 100
 
 
+def test_many_equals_whose_kernels_outlast_their_turns_err_less_where_they_come_by_arrival() -> None:
+    """What alike_ns is for (docs/decisions/mechanisms.md): with 8 of them, or short kernels, nothing differs."""
+    found = []
+    for policy in (Policy(), Policy(alike_ns=0)):
+        timeline = Timeline(20 * MS)
+        names = [f"t{number}" for number in range(32)]
+        programs = [busy(name, 1 / 32, kernel_ns=2 * MS) for name in names]
+        World(programs, policy=policy, watchers=[timeline], check_every=0).run(6)
+        found.append(float(np.percentile(timeline.errors_pp(dict.fromkeys(names, 1 / 32), 1, 6), 99)))
+    by_arrival, by_finish = found
+    assert by_arrival < 0.9 * by_finish
+
+
 def test_tenants_that_rest_at_their_limits_do_not_cut_each_others_grants_to_pieces() -> None:
     """A hand-over costs the card time, and a tenant of short grants pays for more of them than its part."""
     programs = [busy("a", 0.3, 0.4), busy("b", 0.2), busy("c", 0.1, 0.1)]

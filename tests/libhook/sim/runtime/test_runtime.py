@@ -87,6 +87,15 @@ def test_a_program_is_linked_by_soname_and_symbol_version(program: Path) -> None
     assert f"Name: libcudart.so.{major}" in needed
 
 
+@pytest.mark.parametrize("major", CUDA_MAJORS)
+def test_it_may_be_loaded_at_any_time(major: int) -> None:
+    """The loader's room for thread-local variables of libraries that come late is small, and others need it."""
+    flags = subprocess.run(
+        ["readelf", "-dW", SIM / f"libcudart.so.{major}"], capture_output=True, text=True, check=True
+    )
+    assert "STATIC_TLS" not in flags.stdout
+
+
 def test_registered_kernels_and_variables_work(program: Path) -> None:
     done = run(program)
     assert done.stdout.splitlines() == [

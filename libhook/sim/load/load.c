@@ -18,7 +18,6 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
-#include <getopt.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
@@ -30,6 +29,8 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
+
+#include "libhook/sim/load/options.h"
 
 #define SPIN(parameters, registers, store)                                                                             \
     ".version 6.0\n"                                                                                                   \
@@ -84,14 +85,7 @@ static struct {
 
 enum { MAX_BURSTS = 1 << 16 }; /* 1 MiB; what comes after them is not told one by one */
 enum { MAX_STAMPS = 1 << 22 }; /* 64 MiB of pinned memory; later kernels all share the last place */
-enum { MAX_STREAMS = 64, MAX_THREADS = 256, MAX_CODES = 16, HISTOGRAM = 64 * 60 };
-
-static struct {
-    double kernel_us, gap_us, seconds;
-    long burst, sync_every, streams, graph, threads, device, alloc_bytes;
-    const char *json, *stamps, *bursts;
-    bool legacy, per_thread;
-} options = {.kernel_us = 100, .seconds = 10, .streams = 1, .threads = 1};
+enum { MAX_CODES = 16, HISTOGRAM = 64 * 60 };
 
 struct worker {
     pthread_t thread;
@@ -186,7 +180,7 @@ static bool ended(uint64_t at_ns) {
 }
 
 static int launch(void *stream) {
-    uint64_t kernel_ns = (uint64_t)llround(options.kernel_us * 1000);
+    uint64_t kernel_ns = (uint64_t)llround(load_options.kernel_us * 1000);
     uint64_t place = 0;
     if (run.stamps) {
         unsigned long index = atomic_fetch_add_explicit(&run.stamped, 1, memory_order_relaxed);
@@ -196,12 +190,12 @@ static int launch(void *stream) {
     return cu.cuLaunchKernel(run.function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL);
 }
 
-/* A graph of options.graph launches, captured on `stream`; NULL when that failed (counted). */
+/* A graph of load_options.graph launches, captured on `stream`; NULL when that failed (counted). */
 static void *capture(void *stream) {
     void *graph = NULL, *executable = NULL;
     if (failed(cu.cuStreamBeginCapture_v2(stream, 1 /* thread local */)))
         return NULL;
-    for (long i = 0; i < options.graph; i++)
+    for (long i = 0; i < load_options.graph; i++)
         failed(launch(stream));
     if (failed(cu.cuStreamEndCapture(stream, &graph)))
         return NULL;
@@ -211,18 +205,18 @@ static void *capture(void *stream) {
 static void *work(void *argument) {
     struct worker *self = argument;
     void *streams[MAX_STREAMS] = {NULL}, *graph = NULL;
-    long stream_count = options.streams, in_burst = 0, unsynchronised = 0, next = 0;
+    long stream_count = load_options.streams, in_burst = 0, unsynchronised = 0, next = 0;
     prctl(PR_SET_TIMERSLACK, 1L);
     if (failed(cu.cuCtxSetCurrent(run.context)))
         return NULL;
-    if (options.legacy || options.per_thread) {
-        streams[0] = options.per_thread ? (void *)2 : NULL;
+    if (load_options.legacy || load_options.per_thread) {
+        streams[0] = load_options.per_thread ? (void *)2 : NULL;
         stream_count = 1;
     } else
         for (long i = 0; i < stream_count; i++)
             if (failed(cu.cuStreamCreate(&streams[i], 1 /* non-blocking */)))
                 return NULL;
-    if (options.graph && !(graph = capture(streams[0])))
+    if (load_options.graph && !(graph = capture(streams[0])))
         return NULL;
 
     uint64_t at_ns = now_ns(), burst_began_ns = at_ns;
@@ -234,23 +228,23 @@ static void *work(void *argument) {
         if (failed(code))
             break; /* errors of a context are sticky: going on would only count them again */
         sample(self->launch_ns, after_ns - at_ns);
-        self->launches += graph ? (uint64_t)options.graph : 1;
+        self->launches += graph ? (uint64_t)load_options.graph : 1;
         at_ns = after_ns;
         in_burst++;
         unsynchronised++;
-        bool burst_ends = options.burst && in_burst >= options.burst;
-        if (burst_ends || (options.sync_every && unsynchronised >= options.sync_every)) {
+        bool burst_ends = load_options.burst && in_burst >= load_options.burst;
+        if (burst_ends || (load_options.sync_every && unsynchronised >= load_options.sync_every)) {
             for (long i = 0; i < stream_count; i++)
                 if (failed(cu.cuStreamSynchronize(streams[i])))
                     run.stop = true;
             unsynchronised = 0;
             at_ns = now_ns();
-            if (burst_ends || !options.burst) {
+            if (burst_ends || !load_options.burst) {
                 sample(self->burst_ns, at_ns - burst_began_ns);
                 note_burst(burst_began_ns, at_ns);
                 in_burst = 0;
-                if (options.gap_us > 0) {
-                    sleep_until(at_ns + (uint64_t)(options.gap_us * 1000));
+                if (load_options.gap_us > 0) {
+                    sleep_until(at_ns + (uint64_t)(load_options.gap_us * 1000));
                     at_ns = now_ns();
                 }
                 burst_began_ns = at_ns;
@@ -273,7 +267,7 @@ static void number(FILE *out, const char *text, double value) {
 static int report(const struct worker *workers, const char *device) {
     static struct worker sum;
     uint64_t first_ns = UINT64_MAX, last_ns = 0;
-    for (long i = 0; i < options.threads; i++) {
+    for (long i = 0; i < load_options.threads; i++) {
         if (workers[i].last_ns == 0)
             continue;
         sum.launches += workers[i].launches;
@@ -285,25 +279,26 @@ static int report(const struct worker *workers, const char *device) {
         }
     }
     double seconds = last_ns > first_ns ? (double)(last_ns - first_ns) / 1e9 : 0;
-    double gpu_seconds = (double)sum.launches * options.kernel_us / 1e6;
-    if (!options.json)
+    double gpu_seconds = (double)sum.launches * load_options.kernel_us / 1e6;
+    if (!load_options.json)
         printf("%s: %lu launches of %g us in %.3f s, %.3f s of GPU time (%.1f %%)\n", device,
-            (unsigned long)sum.launches, options.kernel_us, seconds, gpu_seconds,
+            (unsigned long)sum.launches, load_options.kernel_us, seconds, gpu_seconds,
             seconds > 0 ? 100 * gpu_seconds / seconds : 0);
     bool wrong = run.errors[0].count > 0;
     for (int i = 0; i < MAX_CODES && run.errors[i].count; i++)
         fprintf(
             stderr, "gemini-load: %s, %lu times\n", error_name(run.errors[i].code), (unsigned long)run.errors[i].count);
-    if (!options.json)
+    if (!load_options.json)
         return wrong;
-    FILE *out = strcmp(options.json, "-") == 0 ? stdout : fopen(options.json, "w");
+    FILE *out = strcmp(load_options.json, "-") == 0 ? stdout : fopen(load_options.json, "w");
     if (!out) {
-        fprintf(stderr, "gemini-load: --json %s: %s; name a file that can be written\n", options.json, strerror(errno));
+        fprintf(stderr, "gemini-load: --json %s: %s; name a file that can be written\n", load_options.json,
+            strerror(errno));
         return 2;
     }
     fprintf(out,
         "{\"device\": \"%s\", \"launches\": %lu, \"seconds\": %.6f, \"gpu_seconds\": %.6f, \"kernel_us\": %g, ", device,
-        (unsigned long)sum.launches, seconds, gpu_seconds, options.kernel_us);
+        (unsigned long)sum.launches, seconds, gpu_seconds, load_options.kernel_us);
     number(out, "\"launch_ns\": {\"p50\": ", percentile(sum.launch_ns, 0.5));
     number(out, ", \"p99\": ", percentile(sum.launch_ns, 0.99));
     number(out, "}, \"burst_ms\": {\"p50\": ", percentile(sum.burst_ns, 0.5) / 1e6);
@@ -314,7 +309,7 @@ static int report(const struct worker *workers, const char *device) {
             out, "%s\"%s\": %lu", i ? ", " : "", error_name(run.errors[i].code), (unsigned long)run.errors[i].count);
     fprintf(out, "}}\n");
     if (fflush(out) != 0 || (out != stdout && fclose(out) != 0)) {
-        fprintf(stderr, "gemini-load: --json %s: %s\n", options.json, strerror(errno));
+        fprintf(stderr, "gemini-load: --json %s: %s\n", load_options.json, strerror(errno));
         return 2;
     }
     return wrong;
@@ -336,75 +331,9 @@ static int write_pairs(const char *option, const char *name, uint64_t (*pairs)[2
 static int write_times(void) {
     size_t stamped = run.stamped < MAX_STAMPS ? run.stamped : MAX_STAMPS;
     size_t bursts = run.burst_count < MAX_BURSTS ? run.burst_count : MAX_BURSTS;
-    int first = write_pairs("stamps", run.stamps ? options.stamps : NULL, run.stamps, stamped);
-    int second = write_pairs("bursts", options.bursts, run.bursts, bursts);
+    int first = write_pairs("stamps", run.stamps ? load_options.stamps : NULL, run.stamps, stamped);
+    int second = write_pairs("bursts", load_options.bursts, run.bursts, bursts);
     return first ? first : second;
-}
-
-static const char usage[] =
-    "usage: gemini-load [--kernel-us U] [--burst N] [--gap-us G] [--sync-every N] [--streams S|legacy|per-thread]\n"
-    "                   [--threads T] [--graph N] [--alloc BYTES] [--device D] [--seconds S] [--json FILE]\n"
-    "                   [--stamps FILE] [--bursts FILE]\n"
-    "Launches kernels of U us (100), back to back and asynchronously. --burst N: after N launches a synchronise and\n"
-    "--gap-us of host time. --graph N: graphs of N kernels. --seconds 0: until SIGTERM. --json -: to stdout.\n";
-
-/* A number within [low, high]; ends the program with one line where it is none. */
-static double number_option(const char *name, const char *text, double low, double high) {
-    char *end;
-    double value = strtod(text, &end);
-    if (end == text || *end || !(value >= low && value <= high)) {
-        fprintf(stderr, "gemini-load: --%s %s: give a number from %g to %g\n", name, text, low, high);
-        exit(2);
-    }
-    return value;
-}
-
-static void parse(int argc, char **argv) {
-    enum { KERNEL, BURST, GAP, SYNC, STREAMS, THREADS, GRAPH, ALLOC, DEVICE, SECONDS, JSON, STAMPS, BURSTS, HELP };
-    static const struct option names[] = {{"kernel-us", 1, 0, KERNEL}, {"burst", 1, 0, BURST}, {"gap-us", 1, 0, GAP},
-        {"sync-every", 1, 0, SYNC}, {"streams", 1, 0, STREAMS}, {"threads", 1, 0, THREADS}, {"graph", 1, 0, GRAPH},
-        {"alloc", 1, 0, ALLOC}, {"device", 1, 0, DEVICE}, {"seconds", 1, 0, SECONDS}, {"json", 1, 0, JSON},
-        {"stamps", 1, 0, STAMPS}, {"bursts", 1, 0, BURSTS}, {"help", 0, 0, HELP}, {0, 0, 0, 0}};
-    int which, row;
-    while ((which = getopt_long(argc, argv, "", names, &row)) != -1) {
-        const char *name = which == '?' ? "" : names[row].name;
-        switch (which) {
-        case KERNEL: options.kernel_us = number_option(name, optarg, 0, 1e9); break;
-        case BURST: options.burst = (long)number_option(name, optarg, 1, 1e9); break;
-        case GAP: options.gap_us = number_option(name, optarg, 0, 1e9); break;
-        case SYNC: options.sync_every = (long)number_option(name, optarg, 1, 1e9); break;
-        case THREADS: options.threads = (long)number_option(name, optarg, 1, MAX_THREADS); break;
-        case GRAPH: options.graph = (long)number_option(name, optarg, 1, 100000); break;
-        case ALLOC: options.alloc_bytes = (long)number_option(name, optarg, 0, 1e15); break;
-        case DEVICE: options.device = (long)number_option(name, optarg, 0, 255); break;
-        case SECONDS: options.seconds = number_option(name, optarg, 0, 1e9); break;
-        case JSON: options.json = optarg; break;
-        case STAMPS: options.stamps = optarg; break;
-        case BURSTS: options.bursts = optarg; break;
-        case STREAMS:
-            options.legacy = strcmp(optarg, "legacy") == 0;
-            options.per_thread = strcmp(optarg, "per-thread") == 0;
-            if (!options.legacy && !options.per_thread)
-                options.streams = (long)number_option(name, optarg, 1, MAX_STREAMS);
-            break;
-        case HELP: fputs(usage, stdout); exit(0);
-        default: fputs("gemini-load: see gemini-load --help\n", stderr); exit(2);
-        }
-    }
-    if (optind < argc) {
-        fprintf(stderr, "gemini-load: %s is no option; see gemini-load --help\n", argv[optind]);
-        exit(2);
-    }
-    if (options.graph && options.stamps) {
-        fputs("gemini-load: --stamps does not go with --graph, whose kernels keep one place; leave one out\n", stderr);
-        exit(2);
-    }
-    if (options.gap_us > 0 && !options.burst && !options.sync_every)
-        options.burst = 1;
-    if (options.legacy && options.graph) {
-        fputs("gemini-load: --graph cannot be captured on --streams legacy; give a number of streams\n", stderr);
-        exit(2);
-    }
 }
 
 /* Returns 0, or says in one line what is missing. */
@@ -425,22 +354,22 @@ static int open_driver(char *name, int size) {
     int device, code;
     const char *step = "cuInit";
     if ((code = cu.cuInit(0)) == 0 &&
-        (step = "cuDeviceGet", code = cu.cuDeviceGet(&device, (int)options.device)) == 0 &&
+        (step = "cuDeviceGet", code = cu.cuDeviceGet(&device, (int)load_options.device)) == 0 &&
         (step = "cuDeviceGetName", code = cu.cuDeviceGetName(name, size, device)) == 0 &&
         (step = "cuDevicePrimaryCtxRetain", code = cu.cuDevicePrimaryCtxRetain(&run.context, device)) == 0 &&
         (step = "cuCtxSetCurrent", code = cu.cuCtxSetCurrent(run.context)) == 0 &&
-        (step = "cuModuleLoadData", code = cu.cuModuleLoadData(&module, options.stamps ? stamping_ptx : spin_ptx)) ==
-            0 &&
+        (step = "cuModuleLoadData",
+            code = cu.cuModuleLoadData(&module, load_options.stamps ? stamping_ptx : spin_ptx)) == 0 &&
         (step = "cuModuleGetFunction", code = cu.cuModuleGetFunction(&run.function, module, "gemini_spin")) == 0)
         return 0;
-    fprintf(
-        stderr, "gemini-load: %s of device %ld failed: %s; try gemini check\n", step, options.device, error_name(code));
+    fprintf(stderr, "gemini-load: %s of device %ld failed: %s; try gemini check\n", step, load_options.device,
+        error_name(code));
     return 3;
 }
 
 int main(int argc, char **argv) {
     char device[256] = "";
-    parse(argc, argv);
+    load_parse(argc, argv);
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND}; /* a second one kills */
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
@@ -448,21 +377,21 @@ int main(int argc, char **argv) {
     if (status)
         return status;
     uint64_t memory = 0;
-    if (options.alloc_bytes)
-        failed(cu.cuMemAlloc_v2(&memory, (size_t)options.alloc_bytes));
-    if (options.stamps && failed(cu.cuMemHostAlloc((void **)&run.stamps, MAX_STAMPS * sizeof(*run.stamps), 1)))
+    if (load_options.alloc_bytes)
+        failed(cu.cuMemAlloc_v2(&memory, (size_t)load_options.alloc_bytes));
+    if (load_options.stamps && failed(cu.cuMemHostAlloc((void **)&run.stamps, MAX_STAMPS * sizeof(*run.stamps), 1)))
         run.stamps = NULL;
-    if (options.seconds > 0)
-        run.deadline_ns = now_ns() + (uint64_t)(options.seconds * 1e9);
-    struct worker *workers = calloc((size_t)options.threads, sizeof(*workers));
+    if (load_options.seconds > 0)
+        run.deadline_ns = now_ns() + (uint64_t)(load_options.seconds * 1e9);
+    struct worker *workers = calloc((size_t)load_options.threads, sizeof(*workers));
     if (!workers)
         return 3;
-    for (long i = 0; i < options.threads; i++)
+    for (long i = 0; i < load_options.threads; i++)
         if (pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0) {
             fprintf(stderr, "gemini-load: no thread %ld: %s\n", i, strerror(errno));
             return 3;
         }
-    for (long i = 0; i < options.threads; i++)
+    for (long i = 0; i < load_options.threads; i++)
         pthread_join(workers[i].thread, NULL);
     int times_failed = write_times();
     status = report(workers, device);

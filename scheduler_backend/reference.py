@@ -46,7 +46,7 @@ MEANINGS = {  # of the constants of the policy
     "cap_latency_ns": "a latency tenant's own",
     "cap_alone_ns": "of one who is alone",
     "short_burst_ns": "bursts below it fit into a quota",
-    "company_ns": "within which one who asked or came may come again",
+    "company_ns": "within which one who asked or came may come again; the cap grows over it while all others rest",
     "latency_ahead_ns": "that a latency tenant may get ahead of what it is owed",
     "resume_early_ns": "before the end of its rest at a limit, a tenant may be next",
     "alone_stall_ns": "steps in which a limited tenant alone runs and pauses",

@@ -43,14 +43,10 @@ class Grants:
     # --- the grant --------------------------------------------------------------------------------------------------
     def shape_of(self, seat: Seat) -> tuple[bool, int]:
         """How its grants look now: whether they end, and how much work may be in flight."""
-        policy = self.policy
-        others, company_cap_ns = self.tenants.company(seat, self.context.now_ns)
-        contended = others > 0 or seat.together
-        if company_cap_ns:
-            return contended, company_cap_ns
-        if contended:
-            return contended, policy.cap_latency_ns if seat.latency else policy.cap_ns
-        return False, policy.cap_alone_ns
+        others, cap_ns = self.tenants.company(seat, self.context.now_ns)
+        if seat.together:
+            cap_ns = min(cap_ns, self.tenants.cap_beside_ns(seat))
+        return others > 0 or seat.together, cap_ns
 
     def shape(self, seat: Seat) -> bool:
         """Let the current grant look as its would now; returns whether it ends."""

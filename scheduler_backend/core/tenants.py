@@ -68,21 +68,31 @@ class Tenants:
         return sum(seat.limit_ppm for seat in self.seats.values() if seat.members) >= WHOLE_PPM
 
     def company(self, seat: Seat, now_ns: int) -> tuple[int, int]:
-        """Return how many others may come, and the cap where one of them should not wait behind a long queue of
-        kernels; 0: none such.
+        """Return how many others may come, and how much work this one may have in flight because of them.
+
+        While all others rest the cap grows evenly, within company_ns, from the one beside them to the one of a tenant
+        alone: what one that comes back may find in flight is a small part of the time for which it rested. Where one
+        of class latency may come it stays small for those of class batch.
         """
         policy = self.policy
         since_ns = now_ns - policy.company_ns
-        others, latency, short = 0, False, False
+        others, latency, short, rest_ns = 0, False, False, policy.company_ns
         for other in self.seats.values():
-            if other is not seat and other.members and (other.state is not State.IDLE or other.seen_ns >= since_ns):
+            idle = other.state is State.IDLE
+            if other is not seat and other.members and (not idle or other.seen_ns >= since_ns):
                 others += 1
+                rest_ns = min(rest_ns, now_ns - max(other.seen_ns, other.rested_ns)) if idle else 0
                 if other.request_ppm:  # who is promised nothing is let in when these want nothing, and waits for none
                     latency = latency or other.latency
                     short = short or 0 < other.burst_ns < policy.short_burst_ns
         if latency and not seat.latency:
             return others, policy.cap_prompt_ns
-        return others, policy.cap_short_ns if latency or short else 0
+        least_ns = policy.cap_short_ns if latency or short else self.cap_beside_ns(seat)
+        return others, least_ns + (policy.cap_alone_ns - least_ns) * max(0, rest_ns) // policy.company_ns
+
+    def cap_beside_ns(self, seat: Seat) -> int:
+        """Return how much work it may have in flight while others hold or wait for the token."""
+        return self.policy.cap_latency_ns if seat.latency else self.policy.cap_ns
 
     def has_latency(self, now_ns: int) -> bool:
         """Return whether one of class latency is there that may come back any moment."""

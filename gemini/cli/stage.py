@@ -58,6 +58,14 @@ class Record:
         return float(self.at_ns[-1] - self.at_ns[0]) / 1e9
 
 
+def read_until(asked_ns: int, stops_ns: Sequence[int]) -> int:
+    """Return the moment up to which pieces of the card's record that were asked for at `asked_ns` are all there are.
+
+    The reader runs when nobody else wants the processor: between its clock and its question seconds may pass.
+    """
+    return max([asked_ns, *stops_ns])
+
+
 def _yield_to_all() -> None:
     """This thread is the last to run. Linux keeps priorities per thread.
 
@@ -218,8 +226,9 @@ class Stage:
             if ended.wait(max(0.001, min(SHOWN_SECONDS, (end_ns - at[-1]) / 1e9))):
                 raise KeyboardInterrupt
             self._check_alive()
-            at.append(time.monotonic_ns())
+            asked_ns = time.monotonic_ns()
             sequence, segments = self.timeline.segments(0, sequence)
+            at.append(read_until(asked_ns, [stop_ns for _, _, stop_ns, *_ in segments]))
             row = list(busy[-1])
             for pid, start_ns, stop_ns, *_ in segments:
                 if pid in numbers:

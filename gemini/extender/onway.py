@@ -21,15 +21,20 @@ from gemini.placement.model import Ask
 
 PATIENCE_SECONDS = 0.5  # kube-scheduler takes about a millisecond from filter to bind
 VAIN_NS = 60 * 10**9
-LOOKED_AT = 64  # pods times nodes; of more it is not worked out whether they matter
+# Shares times nodes; of more it is not worked out whether they matter. One of several cards counts by their square, for
+# it may be had in so many more ways.
+LOOKED_AT = 64
 
 
 @dataclass(frozen=True)
 class _Sent:
+    """`looks`: how much there is to look at."""
+
     ask: Ask
     nodes: Sequence[str]
     until_ns: int
     namespace: str
+    looks: int
 
 
 class OnWay:
@@ -48,7 +53,9 @@ class OnWay:
         if self._vain.get(pod.namespace, 0) > self._clock_ns():
             return
         if pod.uid and pod.spec is not None and nodes and pod.uid not in self._cluster.reservations:
-            self._sent[pod.uid] = _Sent(pod.spec.ask, nodes, self._clock_ns() + AWAITED_NS, pod.namespace)
+            ask, until_ns = pod.spec.ask, self._clock_ns() + AWAITED_NS
+            looks = len(nodes) * sum(want.count**2 for tenant in ask.tenants for want in tenant.wants)
+            self._sent[pod.uid] = _Sent(ask, nodes, until_ns, pod.namespace, looks)
 
     def arrived(self, uid: str) -> None:
         """Its cards are held, or it is not on its way any more."""
@@ -63,7 +70,7 @@ class OnWay:
         now_ns = self._clock_ns()
         for uid in [uid for uid, sent in self._sent.items() if sent.until_ns <= now_ns]:
             self.arrived(uid)
-        many = sum(len(sent.nodes) for sent in self._sent.values())
+        many = sum(sent.looks for sent in self._sent.values())
         if many and (pod.group is not None or many > LOOKED_AT):
             return list(self._sent)
         nodes = sorted({node for sent in self._sent.values() for node in sent.nodes})

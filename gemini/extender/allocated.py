@@ -1,7 +1,7 @@
 """ResourceClaims with devices of ours, and what of the book is theirs. Pure.
 
 A claim holds what was allocated to it from the moment that the extender has promised it. A card's name leads to its
-minor by way of the node's Device, which may come later, or become another.
+minor by way of the node's Device, which may come later, or become another, with fewer cards.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from gemini.extender.foreign import discard
 from gemini.extender.reserve import Reservations
-from gemini.kube.claim import Claim, grants_of
+from gemini.kube.claim import Claim, grants_there
 from gemini.kube.device import Reported
 from gemini.placement.book import Book
 from gemini.placement.model import Placement
@@ -60,7 +60,7 @@ class Allocated:
             return 0
         released = 0
         reported = self._devices.get(claim.node)
-        grants = grants_of(claim, reported.node) if claim.promised and reported is not None else None
+        grants = grants_there(claim, reported.node) if claim.promised and reported is not None else None
         held = self._book.holdings.get(claim.key)
         if held is not None and held.placement.grants != grants:
             released += self._book.release(claim.key)

@@ -122,15 +122,16 @@ MOST_RESULTS = 64  # the API server lets in half as many
 
 
 def grants_of(claim: Claim, node: Node) -> tuple[Grant, ...] | None:
-    """What the claim holds of the node's cards; None where one of them is not there."""
-    by_name = {card_name(device): device for device in node.devices if device.type == GPU}
-    grants = []
-    for i, share in enumerate(claim.shares):
-        device = by_name.get(share.device)
-        if device is None:
-            return None
-        grants.append(Grant(GPU, device.minor, share.core, share.memory, tenant=i))
-    return tuple(grants)
+    """What the claim is to hold of the node's cards; None where one of them is not there."""
+    grants = grants_there(claim, node)
+    return grants if len(grants) == len(claim.shares) else None
+
+
+def grants_there(claim: Claim, node: Node) -> tuple[Grant, ...]:
+    """What the claim holds of those of its cards that are there: one that has gone leaves it the others."""
+    minors = {card_name(device): device.minor for device in node.devices if device.type == GPU}
+    shares = ((i, share) for i, share in enumerate(claim.shares) if share.device in minors)
+    return tuple(Grant(GPU, minors[one.device], one.core, one.memory, tenant=i) for i, one in shares)
 
 
 def card_name(device: Device) -> str:

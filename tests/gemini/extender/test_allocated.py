@@ -60,3 +60,20 @@ def test_another_allocation_of_the_claim_ends_the_one_before(bench: Bench) -> No
     assert list(bench.book.holdings) == ["claim/c/2"]
     assert bench.allocated.put("c", None) == ("claim/c/2", 1)
     assert (dict(bench.allocated.claims), dict(bench.book.holdings)) == ({}, {})
+
+
+def test_of_a_claim_with_a_card_that_is_gone_the_others_stay_held(bench: Bench) -> None:
+    """A reporter that begins anew tells of no card that has gone: the claim's other cards then counted as free, and
+    were promised to pods, while its programs ran there."""
+    bench.report()
+    both = tuple(Share(f"gpu-n1-{i}", 60, 1 << 30) for i in range(2))
+    bench.allocated.put("c", replace(CLAIM, shares=both))
+    left = replace(cards("n1"), devices=cards("n1").devices[1:])
+    bench.book.put_node(left)
+    bench.devices["n1"] = read_device(write_device(left))
+    bench.allocated.look_again("n1")
+    assert bench.book.used_on("n1")["gpu", 1][:2] == (60, 1 << 30)
+    bench.book.put_node(cards("n1"))
+    bench.report()
+    assert [bench.book.used_on("n1")["gpu", i][0] for i in range(2)] == [60, 60]
+    bench.book.check()

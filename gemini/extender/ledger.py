@@ -299,13 +299,14 @@ class Ledger:
             and not self._over(page, key)
             and now_ns - page.first_seen.get(key, now_ns) < FORGET_NS
         }
-        fresh = self._fresh(self._within(node, kept, batch))
-        entries = kept | fresh
-        sorts = page.sorts | {sort for sort, begin in SORTS.items() if any(pod.startswith(begin) for pod, _ in fresh)}
-        annotations = {ENTRIES: write_entries(entries.values()), **dict.fromkeys(sorted(sorts), "true")}
+        annotations = {}
         news, page.grown.news = page.grown.news, False
         if grown := page.grown.left(lambda pod, at: self._owner.over(pod) or self._owner.gone(pod, at, 0)):
             annotations[GROWN] = write_grown(grown)
+        fresh = self._fresh(self._within(node, kept, batch, len(annotations.get(GROWN, ""))))
+        entries = kept | fresh
+        sorts = page.sorts | {sort for sort, begin in SORTS.items() if any(pod.startswith(begin) for pod, _ in fresh)}
+        annotations |= {ENTRIES: write_entries(entries.values()), **dict.fromkeys(sorted(sorts), "true")}
         metadata: dict[str, Any] = {"annotations": annotations}
         if page.version is not None:
             metadata["resourceVersion"] = page.version
@@ -328,14 +329,14 @@ class Ledger:
     def _fresh(self, batch: Sequence[_Wanted]) -> dict[Key, Promise]:
         return {(p.pod, self.replica): Promise(p, self.replica) for one in batch for p in one.placements}
 
-    def _within(self, node: str, kept: Mapping[Key, Promise], batch: list[_Wanted]) -> list[_Wanted]:
-        """Those for which the lease has room; the others are told."""
+    def _within(self, node: str, kept: Mapping[Key, Promise], batch: list[_Wanted], besides: int) -> list[_Wanted]:
+        """Those for which the lease has room beside so many bytes of other things; the others are told."""
 
         def size(key: Key, promise: Promise) -> tuple[str, int]:
             return self._owner.namespace_of(key[0]), len(write_entries([promise]))
 
         groups = [[size(*item) for item in self._fresh([one]).items()] for one in batch]
-        over = beyond(len(write_entries(kept.values())), (size(*item) for item in kept.items()), groups)
+        over = beyond(len(write_entries(kept.values())), (size(*item) for item in kept.items()), groups, besides)
         _tell([one for one, much in zip(batch, over, strict=True) if much], Refused(413, TOO_MUCH.format(node)))
         return [one for one, much in zip(batch, over, strict=True) if not much]
 

@@ -26,6 +26,7 @@ FIRST_PAGE, PAGE = 100, 500  # objects a list answers at once
 PAGE_BYTES = 16 << 20  # of their text; as objects it is several times that
 EVENT_BYTES = 64 << 20  # of one event of a watch: an object of 1.5 MB may be told of in ten
 WATCH_SECONDS = 300
+BUSY = (429, 503)  # statuses of an API server that has too much to do: a list would cost it far more than a watch
 QUIET_SECONDS = 150  # bookmarks come about once a minute; a watch that is silent for longer is dead
 
 
@@ -97,6 +98,8 @@ class Client:
             async with reply:
                 if reply.status == 410:
                     raise TooOld(f"watch {kind}: {version} is too old")
+                if reply.status in BUSY:
+                    raise Unanswered(f"watch {kind}: {reply.status}: {(await reply.text())[:200]}")
                 if reply.status >= 400:
                     raise Refused(reply.status, f"watch {kind}: {(await reply.text())[:200]}")
                 async for line in _lines(reply.content, EVENT_BYTES):

@@ -8,6 +8,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 from gemini.kube.client import Client
@@ -80,3 +81,32 @@ def test_a_kind_whose_group_nobody_defined_yet_is_known_to_have_no_objects(tmp_p
         following.cancel()
 
     talked(handle, talk, tmp_path)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_nothing_is_listed_again_because_the_api_server_has_too_much_to_do(tmp_path: Path, status: int) -> None:
+    """Each part on each node of a cluster listed all that it follows, where an API server that begins anew turns some
+    of the watches away."""
+    watches: list[str] = []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        if "watch" not in request.query:
+            return web.json_response({"metadata": {"resourceVersion": "10"}, "items": [item("a", 1)]})
+        watches.append(request.query["resourceVersion"])
+        if len(watches) == 1:
+            return web.json_response({"message": "try again later"}, status=status)
+        reply = web.StreamResponse()
+        await reply.prepare(request)
+        await reply.write(json.dumps({"type": "ADDED", "object": item("b", 11)}).encode() + b"\n")
+        await asyncio.sleep(600)
+        return reply
+
+    async def talk(client: Client) -> None:
+        seen = Seen(2)
+        following = asyncio.create_task(follow(client, "Pod", seen, log=logging.getLogger("test")))
+        await asyncio.wait_for(seen.done.wait(), 60)
+        following.cancel()
+        assert seen.events == [("list", 10, ["a"]), ("ADDED", "b")]
+
+    talked(handle, talk, tmp_path)
+    assert watches == ["10", "10"]

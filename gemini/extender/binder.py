@@ -14,7 +14,6 @@ import logging
 from collections.abc import Callable
 
 from gemini.extender.codec import BindRequest
-from gemini.extender.fence import fenced
 from gemini.extender.groups import Groups
 from gemini.extender.ledger import ROUNDS, Stale
 from gemini.extender.podview import PodView
@@ -175,7 +174,7 @@ class Binder:
         assert pod.spec is not None
         if pod.vendor:
             return self._reserve_for_vendor(pod, node)
-        with fenced(self.cluster, pod):
+        with self._promises.fence.around(pod):
             placement = self.cluster.allocator.choose(pod.spec.ask, [node])
             if placement is None:
                 why = self.cluster.allocator.explain(pod.spec.ask, [node]).get(node)
@@ -201,6 +200,9 @@ class Binder:
         if node is None or pod.spec is None:
             self._promises.drop(placement)
             raise Refusal(f"node {placement.node} has gone")
+        if not {(one.type, one.minor) for one in placement.grants} <= {(one.type, one.minor) for one in node.devices}:
+            self._promises.drop(placement)
+            raise Refusal(f"a card of node {node.name} has gone meanwhile; the pod is tried again")
         annotations = {} if pod.vendor else annotations_of(placement, pod.spec, node, self._promises.wall_ns())
         try:
             await self._promises.kubernetes.bind(pod.namespace, pod.name, pod.uid, placement.node, annotations)

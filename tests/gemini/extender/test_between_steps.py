@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,10 @@ import pytest
 
 from gemini.extender.codec import PreemptRequest, Victims
 from gemini.extender.kinds import DEVICE, NODE, POD
-from tests.gemini.extender.world import Replica, World, pod_object
+from gemini.kube import names
+from gemini.kube.device import write_device
+from gemini.placement.model import Node
+from tests.gemini.extender.world import Replica, World, cards, pod_object
 
 
 def deleted_pod(made: World) -> None:
@@ -84,3 +88,34 @@ def test_nodes_that_are_not_known_are_refused_by_name_and_bind_nothing() -> None
     asked = PreemptRequest(pod_object("high", priority=9, gpu_request="0.5"), {"nowhere": Victims(("x",))})
     assert replica.service.preempt(asked) == {}
     assert (made.bindings, len(replica.cluster.reservations)) == ([], 0)
+
+
+def test_a_card_that_goes_while_a_binding_is_written_down_leaves_the_pod_free_for_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The binding failed, and failed again each time that it was tried, for the card was held for the pod still."""
+    made = World()
+    made.nodes("n1", count=2)
+    replica = Replica(made)
+    pod = made.put(POD, pod_object("p", gpu_request="0.5"))
+    replica.watch()
+    real, left = made.put_lease, write_device(Node("n1", cards("n1").devices[1:]))
+
+    async def put_lease(namespace: str, name: str, metadata: Any) -> str:
+        made.put(DEVICE, left)
+        replica.watch()
+        return await real(namespace, name, metadata)
+
+    monkeypatch.setattr(made, "put_lease", put_lease)
+
+    async def run() -> tuple[str, str]:
+        assert (await replica.filter(pod, "n1")).passed == ["n1"]
+        return await replica.bind(pod, "n1"), await replica.bind(pod, "n1")
+
+    first, second = asyncio.run(run())
+    assert "has gone" in first
+    assert second == ""
+    record = json.loads(made.pod_of("uid-p")["metadata"]["annotations"][names.ALLOCATION])
+    assert [one["minor"] for one in record["gpu"]] == [1]
+    replica.watch()
+    replica.cluster.book.check()

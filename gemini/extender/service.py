@@ -26,9 +26,9 @@ from gemini.extender.podview import PodView
 from gemini.extender.preempt import victims_beside, victims_on
 from gemini.extender.preempt_group import victims_of_group
 from gemini.extender.promises import Kubernetes, Promises, Verdict, shared_node, told
+from gemini.extender.ration import Ration
 from gemini.extender.reserve import AWAITED_NS
 from gemini.extender.resizes import Resizes
-from gemini.extender.rests import Rests
 from gemini.extender.shown import summary
 from gemini.extender.state import Cluster
 from gemini.kube import names
@@ -75,7 +75,7 @@ class Service:
         alone = lambda pod, asked: self._alone(pod, asked, everything=False, short=False)  # noqa: E731
         self._groups = Groups(promises, alone, patience)
         self._on_way = OnWay(cluster, clock_ns)
-        self._preemptors = Rests(lambda: self._clock_ns())
+        self._preemptors, self._preempted = Ration(lambda: self._clock_ns()), 0  # pods by namespace and uid; calls
         self._binder = Binder(promises, self._groups, self.waiting, self._on_way.arrived)
         self.claims = Claims(promises)
         self.resizes = Resizes(promises)
@@ -296,15 +296,22 @@ class Service:
 
     def preempt(self, request: PreemptRequest) -> dict[str, Victims]:
         """Node -> victims; nodes where evicting would not help are left out, and those that there was no time for: none
-        where the pod's namespace has had its part of it."""
+        where the pod's namespace has had its part of it. The pods of a namespace have their turns in that: of one that
+        finds nobody the others would wait for ever."""
         pod = self.view(request.pod)
         if pod.spec is None:
             return dict(request.victims)
-        if not self._preemptors.may(pod.namespace):
+        key = (pod.namespace, pod.uid)
+        self._preempted += 1
+        if not self._preemptors.may(key, self._preempted):
             return {}
         began_ns = self._clock_ns()
         found = self._victims(pod, request, began_ns + PREEMPT_NS)
-        self._preemptors.took(pod.namespace, self._clock_ns() - began_ns, bool(found))
+        took_ns = self._clock_ns() - began_ns
+        if found:
+            self._preemptors.placed(key, took_ns)
+        else:
+            self._preemptors.refused(key, self._preempted, took_ns)
         return found
 
     def _victims(self, pod: PodView, request: PreemptRequest, until_ns: int) -> dict[str, Victims]:

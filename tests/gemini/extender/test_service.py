@@ -677,6 +677,39 @@ def test_preemptors_of_a_namespace_that_find_nobody_take_a_part_of_the_time(monk
     assert replica.cluster.releases > before, "who was turned away is asked about again"
 
 
+def test_who_finds_nobody_to_evict_keeps_no_other_of_its_namespace_from_looking() -> None:
+    """kube-scheduler tries the pods of a namespace in one order, whenever they are woken: the first of them, which
+    finds nobody, had all of the time that there was."""
+    made = world("n1", count=1)
+    replica = Replica(made)
+    assert not asyncio.run(replica.bind(made.put(POD, pod_object("low", gpu_request="0.5")), "n1"))
+    replica.watch()
+    victims = {"n1": Victims(("uid-low",))}
+    never = pod_object("never", priority=200, gpu_request="0.9", gpu_model="none-such")
+    could = pod_object("could", priority=100, gpu_request="0.9")
+    for pod in (never, could):
+        made.put(POD, pod)
+    replica.watch()
+    now_ns = 0
+
+    def clock() -> int:  # each look for victims takes a while
+        nonlocal now_ns
+        now_ns += PREEMPT_NS // 2
+        return now_ns
+
+    replica.service._clock_ns = clock
+    found = []
+    for _ in range(8):
+        assert replica.service.preempt(PreemptRequest(never, victims)) == {}
+        found.append(replica.service.preempt(PreemptRequest(could, victims)))
+        before = replica.cluster.releases
+        now_ns += 20 * PREEMPT_NS
+        asyncio.run(replica.service.sweep())
+        if len(found) == 1:
+            assert replica.cluster.releases > before, "who was turned away is asked about again"
+    assert victims in found
+
+
 def test_cards_freed_for_a_preemptor_are_not_given_to_lesser_pods() -> None:
     made = world("n1", count=1)
     replica = Replica(made)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from gemini.extender.fence import fenced
 from gemini.extender.podview import PodView
 from gemini.extender.promises import Promises
 from gemini.extender.reserve import GROUP_NS, SECOND, GroupKey
@@ -59,11 +58,11 @@ class GroupRoom:
     ) -> list[Placement] | None:  # fmt: skip
         """What the members `chosen` may be given, each on its nodes of `among`. `at_once`: while all others wait."""
         if at_once or len(chosen) <= AT_ONCE:
-            with fenced(self.cluster, *chosen):
+            with self._promises.fence.around(*chosen):
                 return self._place(self.cluster.allocator, chosen, running, among, Budget())
         began_ns = self._promises.clock_ns()
         async with self._searching:
-            with fenced(self.cluster, *chosen):
+            with self._promises.fence.around(*chosen):
                 apart = Allocator(self.cluster.book.copy(), self.cluster.allocator.policies)
             found, ran_ns = await in_slices(
                 lambda pause: self._place(apart, chosen, running, among, Budget(pause=pause))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from gemini.extender.fence import Fence
 from gemini.extender.kinds import CLAIM, POD, RESIZE
 from gemini.extender.ledger import Ledger
 from gemini.extender.podview import PodView
@@ -98,6 +99,7 @@ class Promises:
         self.cluster = cluster
         self.kubernetes = kubernetes
         self.clock_ns, self.wall_ns = clock_ns, wall_ns
+        self.fence = Fence(cluster, clock_ns)
         self.leases = leases
         self.replica = replica
         self.ledger = Ledger(kubernetes, self, leases, clock_ns, replica) if leases is not None else None

@@ -1,9 +1,8 @@
-"""How much of a replica's time the preemptors of each namespace may take.
+"""How much of a replica's time what is looked for ahead for each namespace's preemptors may take.
 
-A look for victims takes up to a quarter of a second, everybody waits for it, and kube-scheduler has one made each time
-that it tries a pod of a higher priority in vain: of some hundred such pods of one namespace it would do nothing else.
-So a namespace whose looks found nobody rests ten times as long as they took, as soon as that was more than a tenth of a
-second; for those that found victims four times as long. Pure.
+What they would take of the cards is looked for while others are placed (fence.py). A namespace whose looks found
+nothing rests ten times as long as they took, as soon as that was more than a tenth of a second; for those that found
+something four times as long. Pure.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from gemini.extender.ration import FREE_NS, TIMES, TIMES_PLACED
 class _Tab:
     paid_ns: int
     rests: bool = False
-    turned_away: bool = False
 
 
 class Rests:
@@ -27,13 +25,12 @@ class Rests:
         self._tabs: dict[str, _Tab] = {}
 
     def may(self, namespace: str) -> bool:
-        """Whether it may have victims looked for."""
+        """Whether something may be looked for."""
         tab = self._tabs.get(namespace)
         if tab is None:
             return True
         if tab.rests and tab.paid_ns <= self._clock_ns():
             tab.rests = False
-        tab.turned_away = tab.turned_away or tab.rests
         return not tab.rests
 
     def took(self, namespace: str, took_ns: int, found: bool) -> None:
@@ -43,7 +40,7 @@ class Rests:
         tab.paid_ns = max(tab.paid_ns, now_ns) + took_ns * (TIMES_PLACED if found else TIMES)
         tab.rests = tab.rests or tab.paid_ns - now_ns > TIMES * FREE_NS
 
-    def due(self) -> bool:
-        """To be called about once a second: whether some that were turned away may come by now."""
-        over = [one for one, tab in self._tabs.items() if tab.paid_ns <= self._clock_ns()]
-        return any([self._tabs.pop(one).turned_away for one in over])
+    def sweep(self) -> None:
+        """To be called about once a second: forgets those that rest no more."""
+        now_ns = self._clock_ns()
+        self._tabs = {one: tab for one, tab in self._tabs.items() if tab.paid_ns > now_ns}

@@ -18,7 +18,6 @@ from gemini.extender import codec
 from gemini.extender.binder import Binder
 from gemini.extender.claims import Claims
 from gemini.extender.codec import BindRequest, FilterRequest, PreemptRequest, Victims
-from gemini.extender.fence import fenced
 from gemini.extender.gather import PATIENCE_SECONDS
 from gemini.extender.groups import Groups
 from gemini.extender.onway import OnWay
@@ -113,6 +112,7 @@ class Service:
         await self.resizes.sweep()
         if self._preemptors.due():
             self.cluster.stir()
+        self._promises.fence.sweep()
         self._forget()
         await self._wake()
 
@@ -249,7 +249,7 @@ class Service:
     def _alone(self, pod: PodView, asked: Sequence[str], everything: bool, short: bool) -> Verdict:
         if not self.cluster.nominated:  # as nearly always
             return self._judged(pod, asked, everything, short)
-        with fenced(self.cluster, pod):
+        with self._promises.fence.around(pod):
             return self._judged(pod, asked, everything, short)
 
     def _judged(self, pod: PodView, asked: Sequence[str], everything: bool, short: bool) -> Verdict:

@@ -172,6 +172,10 @@ class Book:
                 return
             yield node
 
+    def turn(self, name: str) -> int:
+        """Another number whenever pods hold something else on the node."""
+        return self._changed.get(name, 0)
+
     def put_node(self, node: Node) -> None:
         """Adds a node, or takes its new state; what pods hold there stays."""
         old = self._sites.get(node.name)

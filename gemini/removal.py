@@ -18,7 +18,7 @@ from gemini.cdi import FILES
 from gemini.extender.grouplease import GROUP_LEASE
 from gemini.extender.ledger import NODE_LEASE
 from gemini.kube import names
-from gemini.kube.answer import Refused, Unanswered
+from gemini.kube.answer import ApiFault, Refused, Unanswered, is_unknown
 from gemini.kube.client import Client
 from gemini.kube.life import gone
 from gemini.kube.paths import quote
@@ -109,8 +109,8 @@ async def _listed(client: Client, kind: str) -> list[Object]:
     """All objects of a kind; none where the API server does not know it."""
     try:
         return (await client.all_of(kind))[0]
-    except Refused as error:
-        if error.status == 404:
+    except ApiFault as error:
+        if is_unknown(error):
             return []
         raise
 

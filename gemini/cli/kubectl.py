@@ -201,12 +201,13 @@ async def _read(args: argparse.Namespace, cluster: Any) -> list[dict[str, Any]]:
 async def _listed(client: Any, kind: str) -> list[dict[str, Any]]:
     """All objects of a kind; none where the API server does not know it. Raises Problem where it knows no Devices."""
     from gemini.extender.kinds import DEVICE, RESIZE
-    from gemini.kube.answer import Refused
+    from gemini.kube.answer import ApiFault, Refused, is_unknown
 
     try:
         listed: list[dict[str, Any]] = (await client.all_of(kind))[0]
-    except Refused as error:
-        if error.status != 404 and (error.status, kind) != (403, RESIZE):
+    except ApiFault as error:
+        forbidden = isinstance(error, Refused) and error.status == 403
+        if not is_unknown(error) and not (forbidden and kind == RESIZE):
             raise
         if kind == DEVICE:
             raise Problem(

@@ -12,7 +12,7 @@ from typing import Any
 from gemini.cli.check import FAIL, OK, WARN, Line
 from gemini.extender.podview import speaks
 from gemini.kube import names
-from gemini.kube.answer import Refused
+from gemini.kube.answer import ApiFault, Refused, is_unknown
 from gemini.kube.client import Client
 
 Object = dict[str, Any]
@@ -131,8 +131,8 @@ async def _namespaces(client: Client) -> list[Object]:
 async def _listed(client: Client, path: str) -> list[Object]:
     try:
         found = (await client.get(path)).get("items")
-    except Refused as error:
-        if error.status == 404:
+    except ApiFault as error:
+        if is_unknown(error):
             return []
         raise
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []

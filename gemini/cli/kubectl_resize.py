@@ -16,7 +16,7 @@ from typing import Any
 from gemini.cli.problem import Problem
 from gemini.kube import names
 from gemini.kube.allocation import record_of
-from gemini.kube.answer import Object, Refused
+from gemini.kube.answer import ApiFault, Object, Refused, is_unknown
 from gemini.kube.client import Client
 from gemini.kube.paths import resize_path
 from gemini.kube.pod import parse_pod
@@ -149,8 +149,8 @@ async def _resize(client: Client, pod: Mapping[str, Any]) -> Resize | None:
     while True:
         try:
             given = await client.resize(metadata["namespace"], metadata["name"])
-        except Refused as error:
-            if error.status == 404:
+        except ApiFault as error:
+            if is_unknown(error):
                 return None
             raise
         found = read_resize(given)
@@ -177,8 +177,8 @@ async def _write(client: Client, pod: Mapping[str, Any], before: Resize | None, 
         }
         try:
             given = await client.call("POST", resize_path(namespace), body)
-        except Refused as error:
-            if error.status != 404:
+        except ApiFault as error:
+            if not is_unknown(error):
                 raise
             raise Problem(
                 f"the cluster defines no {names.RESIZE_DEFINITION}; update the chart, or deploy/kustomize"

@@ -57,7 +57,7 @@ class Server:
         kind = request.path.rpartition("/")[2]
         if request.method == "GET":
             if kind not in self.objects:
-                return web.json_response({"message": "unknown"}, status=404)
+                return web.Response(text="404 page not found\n", status=404)  # as the API server says it
             items = self.objects[kind] if "namespaces/gemini/pods" not in request.path else []
             return web.json_response({"items": items, "metadata": {"resourceVersion": "1"}})
         return web.json_response({})

@@ -25,7 +25,7 @@ Object = dict[str, Any]
 
 @pytest.fixture
 def server() -> Iterator[dict[str, list[Object]]]:
-    """Collections by path; a path that is not there is a 404."""
+    """Collections by path; of one that is not there the API server says no more than this."""
     collections: dict[str, list[Object]] = {
         "/api/v1/nodes": [node_object("n1")],
         "/apis/gemini.io/v1alpha1/devices": [write_device(cards("n1", model="H200"))],
@@ -36,8 +36,8 @@ def server() -> Iterator[dict[str, list[Object]]]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             items = collections.get(urlsplit(self.path).path)
-            body = {"metadata": {"resourceVersion": "1"}, "items": items} if items is not None else {"message": "no"}
-            text = json.dumps(body).encode()
+            body = {"metadata": {"resourceVersion": "1"}, "items": items}
+            text = json.dumps(body).encode() if items is not None else b"404 page not found\n"
             self.send_response(200 if items is not None else 404)
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()

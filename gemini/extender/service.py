@@ -20,6 +20,7 @@ from gemini.extender.claims import Claims
 from gemini.extender.codec import BindRequest, FilterRequest, PreemptRequest, Victims
 from gemini.extender.gather import PATIENCE_SECONDS
 from gemini.extender.groups import Groups
+from gemini.extender.groupwords import everywhere
 from gemini.extender.onway import OnWay
 from gemini.extender.podview import PodView
 from gemini.extender.preempt import victims_beside, victims_on
@@ -35,6 +36,7 @@ from gemini.kube.answer import ApiFault, Refused
 from gemini.kube.device import template_node
 from gemini.placement.allocate import Allocator, UnknownPolicy
 from gemini.placement.book import Book
+from gemini.placement.model import Ask
 from gemini.placement.reasons import Reason
 from gemini.placement.shape import Bools, Ints
 from gemini.placement.written import Written
@@ -45,7 +47,11 @@ SHORTLIST = 100  # of nodes that will do kube-scheduler itself looks for no more
 SAMPLE = 1_000
 UNSEEN_NS = 60 * 10**9  # a watch is not that far behind
 REMEMBERED = 10_000  # pods that were given a short answer and are not known to be bound
-EXPLAINED = 256  # nodes whose refusal is worked out card by card when a pod fits nowhere
+EXPLAINED = 256  # nodes times shares whose refusal is worked out card by card when a pod fits nowhere
+# A pod of more shares takes as much longer: a tenth of a second and more. Such pods of a namespace have a part of the
+# time, as its groups have.
+FEW_SHARES = 16
+TURN = "the pod waits for its turn: pods of namespace {} with many shares took much of the extender's time"
 # For victims of one pod. A node takes milliseconds, of several cards or tenants tens of them; the scheduler asks about
 # 100 or more, in another order each time, and waits 5 s for all calls of all pods.
 PREEMPT_NS = 250 * 10**6
@@ -74,7 +80,12 @@ class Service:
         alone = lambda pod, asked: self._alone(pod, asked, everything=False, short=False)  # noqa: E731
         self._groups = Groups(promises, alone, patience)
         self._on_way = OnWay(cluster, clock_ns)
-        self._preemptors, self._preempted = Ration(lambda: self._clock_ns()), 0  # pods by namespace and uid; calls
+        # Pods by namespace and uid: those that preempt, and those of many shares; and how often they were looked at.
+        self._preemptors, self._large, self._looks = (
+            Ration(lambda: self._clock_ns()),
+            Ration(lambda: self._clock_ns()),
+            0,
+        )
         self._binder = Binder(promises, self._groups, self.waiting, self._on_way.arrived)
         self.claims = Claims(promises)
         self.resizes = Resizes(promises)
@@ -110,7 +121,7 @@ class Service:
             log.info("groups error=%s", error)
         await self.claims.sweep()
         await self.resizes.sweep()
-        if self._preemptors.due():
+        if any([one.due() for one in (self._preemptors, self._large)]):
             self.cluster.stir()
         self._promises.fence.sweep()
         self._forget()
@@ -219,7 +230,24 @@ class Service:
             held = None
         if pod.group is not None and (held is None or (effect and held.placement.node not in asked)):
             return None
+        if effect and held is None and _shares(pod.spec.ask) > FEW_SHARES:
+            return self._in_turn(pod, asked)
         return self._judge(pod, asked, effect)
+
+    def _in_turn(self, pod: PodView, asked: Sequence[str]) -> Verdict:
+        """What a pod of many shares is told, which takes long; or that it waits for its turn."""
+        key = (pod.namespace, pod.uid)
+        self._looks += 1
+        if not self._large.may(key, self._looks):
+            return everywhere(asked, Reason.RESTS, TURN.format(pod.namespace))
+        began_ns = self._clock_ns()
+        verdict = self._judge(pod, asked, True)
+        took_ns = self._clock_ns() - began_ns
+        if verdict.passed:
+            self._large.placed(key, took_ns)
+        else:
+            self._large.refused(key, self._looks, took_ns)
+        return verdict
 
     def _judge(self, pod: PodView, asked: Sequence[str], effect: bool) -> Verdict:
         held = self.cluster.reservations.of(pod.uid)
@@ -273,7 +301,7 @@ class Service:
             return Verdict(passed, failed, rest=left)
         book = self.cluster.book
         explained = [name for name in left if book.node(name) is not None]
-        explained = explained if everything else explained[:EXPLAINED]
+        explained = explained if everything else explained[: max(1, EXPLAINED // _shares(pod.spec.ask))]
         for name, refusal in allocator.explain(pod.spec.ask, explained).items():
             failed[name] = (refusal.reason, told(refusal))
             cards[name] = refusal.devices
@@ -302,8 +330,8 @@ class Service:
         if pod.spec is None:
             return dict(request.victims)
         key = (pod.namespace, pod.uid)
-        self._preempted += 1
-        if not self._preemptors.may(key, self._preempted):
+        self._looks += 1
+        if not self._preemptors.may(key, self._looks):
             return {}
         began_ns = self._clock_ns()
         found = self._victims(pod, request, began_ns + PREEMPT_NS)
@@ -311,7 +339,7 @@ class Service:
         if found:
             self._preemptors.placed(key, took_ns)
         else:
-            self._preemptors.refused(key, self._preempted, took_ns)
+            self._preemptors.refused(key, self._looks, took_ns)
         return found
 
     def _victims(self, pod: PodView, request: PreemptRequest, until_ns: int) -> dict[str, Victims]:
@@ -328,6 +356,10 @@ class Service:
             if victims is not None:
                 found[node] = victims
         return found
+
+
+def _shares(ask: Ask) -> int:
+    return sum(len(tenant.wants) for tenant in ask.tenants)
 
 
 def _parted(names: Sequence[str], fits: Bools) -> tuple[Sequence[str], Sequence[str]]:

@@ -57,6 +57,7 @@ class Reason(Enum):
     NO_ROOM = "NoRoom", Of.CLUSTER, True
     RESERVED = "Reserved", Of.CLUSTER, True
     SHARED = "Shared", Of.CLUSTER, True
+    RESTS = "Rests", Of.CLUSTER, False
 
 
 BY_DISTANCE = tuple(reason for reason in Reason if reason.of is Of.CARD)  # from farthest to nearest

@@ -12,14 +12,14 @@ import pytest
 from gemini.extender import grouproom, service
 from gemini.extender.codec import FilterRequest, PreemptRequest, Victims, write_filter
 from gemini.extender.kinds import DEVICE, NODE, POD
-from gemini.extender.reserve import AWAITED_NS, BIND_NS, GROUP_NS
-from gemini.extender.service import PREEMPT_NS, UNSEEN_NS
+from gemini.extender.reserve import AWAITED_NS, BIND_NS, GROUP_NS, SECOND
+from gemini.extender.service import EXPLAINED, FEW_SHARES, PREEMPT_NS, UNSEEN_NS
 from gemini.kube.answer import Refused, Unanswered
 from gemini.kube.device import write_device
 from gemini.kube.names import ALLOCATION
 from gemini.placement.written import Written
 from tests.gemini.extender import binders
-from tests.gemini.extender.world import GIB, Replica, World, cards, node_object, pod_object
+from tests.gemini.extender.world import GIB, Replica, World, admitted, cards, node_object, pod_object
 
 Object = dict[str, Any]
 OPERATIONS = 2_000  # 10^5 of them: python -m bench.replicas
@@ -708,6 +708,65 @@ def test_who_finds_nobody_to_evict_keeps_no_other_of_its_namespace_from_looking(
         if len(found) == 1:
             assert replica.cluster.releases > before, "who was turned away is asked about again"
     assert victims in found
+
+
+def shares(name: str, many: int, namespace: str = "ns", **said: str) -> dict[str, Any]:
+    """A pod of so many shares, of a percent each, and of the last of them this."""
+    pod = pod_object(name)
+    pod["metadata"]["namespace"] = namespace
+    pod["spec"]["containers"] = [{"name": f"c{i}", "image": "x"} for i in range(many)]
+    annotations = {f"gemini.io/gpu-request.c{i}": "1%" for i in range(many)}
+    annotations |= {f"gemini.io/{key.replace('_', '-')}.c{many - 1}": value for key, value in said.items()}
+    pod["metadata"]["annotations"] = annotations
+    return admitted(pod)
+
+
+def test_pods_of_many_shares_take_a_part_of_the_time_and_have_their_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look for such a pod takes a tenth of a second and more: a hundred of them that fit nowhere took all there is,
+    whenever something had changed."""
+    made = world("n1", count=2)
+    replica = Replica(made, alone=True)
+    pods = [made.put(POD, shares(f"p{i}", 20 + i, gpu_model="none-such")) for i in range(20)]
+    theirs, few = made.put(POD, shares("q", 20, namespace="theirs")), made.put(POD, shares("few", FEW_SHARES))
+    replica.watch()
+    looked: list[str] = []
+    real = replica.service._judge
+
+    def judge(pod: Any, *rest: Any) -> Any:
+        looked.append(pod.uid)
+        replica.now_ns += SECOND // 5
+        return real(pod, *rest)
+
+    monkeypatch.setattr(replica.service, "_judge", judge)
+
+    async def run() -> None:
+        for _ in range(600):
+            for pod in pods:
+                reason, text = (await replica.filter(pod)).failed["n1"]
+                assert reason in ("ModelMismatch", "Rests")
+                assert ("waits for its turn" in text) == (reason == "Rests")
+            replica.now_ns += SECOND // 5
+            await replica.service.sweep()
+
+    asyncio.run(run())
+    assert len(looked) * SECOND // 5 < replica.now_ns // 8
+    assert {looked.count(pod["metadata"]["uid"]) for pod in pods} <= {2, 3, 4}
+    assert asyncio.run(replica.filter(theirs)).passed == ["n1"], "another namespace has its own part"
+    assert asyncio.run(replica.filter(few)).passed == ["n1"]
+    before = replica.cluster.releases
+    replica.now_ns += 100 * SECOND
+    asyncio.run(replica.service.sweep())
+    assert replica.cluster.releases > before, "who was turned away is asked about again"
+
+
+def test_of_a_pod_of_many_shares_few_nodes_are_explained() -> None:
+    made = world(*(f"n{i}" for i in range(40)), count=1)
+    replica = Replica(made, alone=True)
+    pod = made.put(POD, shares("p", 50, gpu_model="none-such"))
+    replica.watch()
+    verdict = asyncio.run(replica.filter(pod))
+    assert [reason for reason, _ in verdict.failed.values()].count("ModelMismatch") == EXPLAINED // 50
+    assert len(verdict.failed) == 40
 
 
 def test_cards_freed_for_a_preemptor_are_not_given_to_lesser_pods() -> None:

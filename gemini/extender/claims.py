@@ -17,12 +17,15 @@ from datetime import UTC, datetime
 from gemini.extender.kinds import CLAIM
 from gemini.extender.ledger import ROUNDS, Stale
 from gemini.extender.promises import Promises
-from gemini.extender.reserve import BIND_NS
+from gemini.extender.reserve import BIND_NS, SECOND
 from gemini.kube.answer import ApiFault, Refused
 from gemini.kube.claim import PREFIX, Claim, answered, grants_of, read_claim
 from gemini.placement.book import Overbooked
 from gemini.placement.model import Node, Placement
 
+INVALID = (400, 422)  # statuses of a refusal: the object makes no sense
+MOST_SAID = 300  # characters of the API server's words
+LONGEST_REST_NS = 60 * SECOND  # of a claim whose answer the API server refuses
 log = logging.getLogger("gemini.extender")
 
 
@@ -33,10 +36,14 @@ class Claims:
         self._promises = promises
         self.cluster = promises.cluster
         self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._rests: dict[str, tuple[int, int]] = {}  # claims whose answer was refused: until when, and for how long
 
     def kick(self) -> None:
         """To be called after claims have changed: sees to each that waits for an answer."""
+        now_ns = self._promises.clock_ns()
         for uid in self.cluster.unanswered - self._under_way.keys():
+            if self._rests.get(uid, (0, 0))[0] > now_ns:
+                continue
             task = asyncio.get_running_loop().create_task(self._answer(uid))
             self._under_way[uid] = task
             task.add_done_callback(lambda _, uid=uid: self._under_way.pop(uid, None))  # type: ignore[misc]
@@ -64,6 +71,7 @@ class Claims:
                 self._promises.drop(held.placement)
             else:
                 self.cluster.reservations.disown(key, node)
+        self._rests = {uid: rest for uid, rest in self._rests.items() if uid in self.cluster.unanswered}
         self.kick()
 
     # ---- one claim
@@ -143,7 +151,11 @@ class Claims:
             whole = await self._whole(known)
             given = answered(whole, not refusal, refusal or "the cards are the claim's", stamp)
             written = await self._promises.kubernetes.answer_claim(given)
-        except Refused:
+        except Refused as error:
+            if error.status in INVALID:  # as long as it is what it is; each try costs several calls
+                rest_ns = min(max(2 * self._rests.get(claim.uid, (0, 0))[1], SECOND), LONGEST_REST_NS)
+                self._rests[claim.uid] = (self._promises.clock_ns() + rest_ns, rest_ns)
+                log.warning("claim=%s/%s cannot be answered: %s", claim.namespace, claim.name, str(error)[:MOST_SAID])
             if await self._seen(known):
                 now = self.cluster.claims.get(claim.uid)
                 if placement is not None and (now is None or now.key != claim.key or not now.promised):

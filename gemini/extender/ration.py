@@ -5,8 +5,8 @@ hundreds takes long, and everybody waits for it. So what was found of a group ho
 give it room (`Kept`). A namespace whose groups are refused then rests ten times as long as that took, as soon as it
 was more than a tenth of a second (`Ration`): groups of usual size come to no rest. For a look that found room it rests
 four times as long, for a group that is never bound can be placed again and again. kube-scheduler takes longer than that
-to bind the pods. Who is turned away meanwhile comes first afterwards. So it is with pods that preempt, and with those of
-many shares, each as a group of its own: such a look takes up to a quarter of a second, too. Pure.
+to bind the pods. Who is turned away meanwhile comes first afterwards. So it is with pods that preempt, and with those
+of many shares, each as a group of its own: such a look takes up to a quarter of a second, too. Pure.
 """
 
 from __future__ import annotations

@@ -6,10 +6,13 @@ answer.py's. The two writes that every pod costs go by Transport.write.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
 
 import aiohttp
+import orjson
 from aiohttp.http_exceptions import HttpProcessingError
 
 from gemini.kube import names
@@ -26,6 +29,7 @@ FIRST_PAGE, PAGE = 100, 500  # objects a list answers at once
 PAGE_BYTES = 16 << 20  # of their text; as objects it is several times that
 EVENT_BYTES = 64 << 20  # of one event of a watch: an object of 1.5 MB may be told of in ten
 WATCH_SECONDS = 300
+INVALID = 422  # status of a refusal: the object makes no sense
 BUSY = (429, 503)  # statuses of an API server that has too much to do: a list would cost it far more than a watch
 QUIET_SECONDS = 150  # bookmarks come about once a minute; a watch that is silent for longer is dead
 
@@ -189,9 +193,23 @@ class Client:
         return await self.get(claim_path(namespace, name))
 
     async def answer_claim(self, given: Object) -> Object:
-        """Writes a claim's status, by compare and set."""
+        """Writes a claim's status, by compare and set. What somebody configured for a driver stands in the allocation
+        as he wrote it, and a status is refused in which a byte of that is another. What the API server tells of it is
+        another, so it is told in several ways: as all but a few write JSON; not at all, with what is kept in its
+        place, where numbers and letters are written in an uncommon way; and as Python's client writes it."""
         metadata = given["metadata"]
-        return await self.call("PUT", f"{claim_path(metadata['namespace'], metadata['name'])}/status", given)
+        path = f"{claim_path(metadata['namespace'], metadata['name'])}/status"
+        version, devices = {"resourceVersion": metadata["resourceVersion"]}, {"devices": given["status"]["devices"]}
+        for method, body in (("PUT", given), ("PATCH", {"metadata": version, "status": devices})):
+            try:
+                return await self.call(method, path, body)
+            except Refused as error:
+                if error.status != INVALID:
+                    raise
+            except TypeError:  # a number that is too large to be written
+                continue
+        spaced: Any = orjson.Fragment(json.dumps(given))
+        return await self.call("PUT", path, spaced)
 
     async def resize(self, namespace: str, name: str) -> Object:
         return await self.get(resize_path(namespace, name))

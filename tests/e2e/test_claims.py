@@ -116,6 +116,30 @@ def test_claim_and_annotated_pod_never_share_more_than_a_card_whoever_comes_firs
         assert set(now(plane, namespace).values()) == {100}
 
 
+CONFIGURED = {  # as somebody may write it
+    "plain": '{"a":1}', "blanks": '{"a": 1, "b": [1, 2]}', "number": '{"a":1.50}', "letters": '{"a":"<&"}',
+    "escaped": r'{"a":"\u003c\u00e9"}', "half": r'{"a":"\ud800"}', "large": '{"a":' + "7" * 30 + "}",
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("rights")
+def test_claims_are_answered_however_somebody_wrote_what_he_configured(
+    plane: Plane, namespace: str, machine: str
+) -> None:
+    """The API server refuses a status in which a byte of that is another: their pods waited for ever."""
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    with cluster(plane, machine):
+        for name, text in CONFIGURED.items():
+            claim, pod = claimpod(name, 10)
+            claim["spec"]["devices"]["config"] = [{"opaque": {"driver": "other.io", "parameters": "HERE"}}]
+            body = json.dumps(claim).replace('"HERE"', text)
+            claims = f"{DRA}/namespaces/{namespace}/resourceclaims"
+            plane.kubectl("create", "--raw", claims, "-f", "-", text=body)
+            plane.api.post(path, pod)
+        for name in CONFIGURED:
+            plane.api.wait_one(f"{path}/{name}", condition("Ready"), seconds=180)
+
+
 @pytest.mark.usefixtures("rights")
 def test_claims_and_annotated_pods_that_race_for_cards_never_get_more_than_there_is(
     plane: Plane, namespace: str, machine: str

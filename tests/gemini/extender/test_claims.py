@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from gemini.extender.kinds import CLAIM, DEVICE, NODE, POD
-from gemini.extender.reserve import BIND_NS
-from gemini.kube.answer import Unanswered
+from gemini.extender.reserve import BIND_NS, SECOND
+from gemini.kube.answer import Refused, Unanswered
 from gemini.kube.device import write_device
 from tests.gemini.extender.world import GIB, Replica, World, cards, node_object, pod_object
 
@@ -211,6 +211,36 @@ def test_answer_that_was_lost_is_looked_up_and_given_again() -> None:
 
     run(talk)
     assert made.word("c") == "promised"
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_a_claim_whose_answer_is_refused_for_what_it_says_is_tried_ever_more_seldom(status: int) -> None:
+    """Each of a namespace's claims may be so, and a try costs half a dozen calls and two writes of the node's lease."""
+    made = world("n1")
+    replica, tries, real = Replica(made), 0, made.answer_claim
+
+    async def refused(given: dict[str, Any]) -> dict[str, Any]:
+        nonlocal tries
+        tries += 1
+        if tries == 8:
+            return await real(given)
+        raise Refused(status, "status.allocation: immutable")
+
+    made.answer_claim = refused  # type: ignore[method-assign]
+
+    async def talk() -> None:
+        made.allocate("c", "n1", 0, 40)
+        for second in range(200):
+            await answer(replica)
+            if second == 100:
+                assert 4 <= tries <= 7
+            replica.now_ns += SECOND
+            await replica.service.claims.sweep()
+            await replica.service.claims.settled()
+
+    run(talk)
+    assert (tries, made.word("c")) == (8, "promised")
+    assert not replica.service.claims._rests
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

@@ -50,7 +50,7 @@ class Patch:
         ):
             result.append({"op": "add", "path": "/spec/schedulerName", "value": self.settings.scheduler})
         if ends_at_once(self.pod):
-            result.append({"op": "add", "path": f"/spec/{GRACE}", "value": 1})
+            result.append(one_second())
         for key in ("initContainers", "containers"):
             for i, container in enumerate(self.pod["spec"].get(key) or []):
                 path = f"/spec/{key}/{i}"
@@ -152,6 +152,11 @@ class Patch:
             {"name": names.ENV_PRELOAD, "value": ":".join([library, *(p for p in behind if p and p != library)])},
             {"name": names.ENV_SOCKET, "value": f"ipc://{self.settings.socket}"},
         ]
+
+
+def one_second() -> dict[str, Any]:
+    """The operation that has a pod not gone at once."""
+    return {"op": "add", "path": f"/spec/{GRACE}", "value": 1}
 
 
 def ends_at_once(pod: Mapping[str, Any]) -> bool:

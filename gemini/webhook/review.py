@@ -23,7 +23,16 @@ from gemini.kube.quantity import shown
 from gemini.kube.scope import DEFAULT_SCHEDULER, bearers, conflict
 from gemini.kube.spelling import InvalidPod
 from gemini.placement.policies import POLICIES, unknown
-from gemini.webhook.patch import GRACE, Patch, annotations_of, ends_at_once, metadata_of, part_of, without_card
+from gemini.webhook.patch import (
+    GRACE,
+    Patch,
+    annotations_of,
+    ends_at_once,
+    metadata_of,
+    one_second,
+    part_of,
+    without_card,
+)  # fmt: skip
 from gemini.webhook.quota import Known, resolve
 from gemini.webhook.settings import Settings
 from gemini.webhook.template import below_template, is_job, of_template
@@ -56,7 +65,7 @@ def mutate(review: object, settings: Settings, known: Known | None = None) -> di
     try:
         pod, spec = _read(request, settings, anew=True)
         if not spec.wanted:
-            return _answer(request)
+            return _answer(request) if of_job else _outlasting(request, pod)
         resolved = resolve(spec, annotations_of(settings.part(pod)), str(request.get("namespace")), known)
         patch = Patch(pod, resolved, settings).operations()
         if of_job:
@@ -64,6 +73,15 @@ def mutate(review: object, settings: Settings, known: Known | None = None) -> di
     except InvalidPod as error:
         return _answer(request, str(error))
     return _answer(request, patch=patch, warnings=[*_warnings(pod, spec), *resolved.turned])
+
+
+def _outlasting(request: dict[str, Any], pod: dict[str, Any]) -> dict[str, Any]:
+    """Of a pod without a share: with a claim it is not gone at once when it is deleted or evicted, for then others have
+    what the claim holds."""
+    if not pod["spec"].get("resourceClaims") or not ends_at_once(pod):
+        return _answer(request)
+    warning = f"spec.{GRACE}: is 1 now; with 0 others would be given what its claims hold while its programs still end"
+    return _answer(request, patch=[one_second()], warnings=[warning])
 
 
 def _is_ephemeral(request: dict[str, Any]) -> bool:

@@ -141,6 +141,23 @@ def test_claims_are_answered_however_somebody_wrote_what_he_configured(
 
 
 @pytest.mark.usefixtures("rights")
+def test_no_pod_with_a_claim_is_gone_as_soon_as_somebody_evicts_it(plane: Plane, namespace: str) -> None:
+    """The policy about endings is told of an eviction, and not of its pod."""
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    with plane.nodes(1, prefix="evicted") as (node,), gemini(plane, installed=True):
+        for name, grace in (("at-once", 0), ("later", 30)):
+            _, pod = claimpod(name, 10)
+            pod["spec"] |= {"terminationGracePeriodSeconds": grace, "nodeName": node}
+            made = plane.api.post(path, pod)
+            assert made["spec"]["terminationGracePeriodSeconds"] == max(1, grace)
+            eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+            plane.api.post(f"{path}/{name}/eviction", {**eviction, "deleteOptions": {"dryRun": ["All"]}})
+        plain = {"metadata": {"name": "plain"}, "spec": {"containers": [{"name": "main", "image": "x"}]}}
+        plain["spec"]["terminationGracePeriodSeconds"] = 0  # type: ignore[index]
+        assert plane.api.post(path, plain)["spec"]["terminationGracePeriodSeconds"] == 0
+
+
+@pytest.mark.usefixtures("rights")
 def test_claims_and_annotated_pods_that_race_for_cards_never_get_more_than_there_is(
     plane: Plane, namespace: str, machine: str
 ) -> None:

@@ -167,7 +167,7 @@ def ended(plane: Plane, pod: str) -> Iterator[str]:
 
 
 AT_ONCE: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
-FORCED = "a pod with a share is not ended by force"
+FORCED = "a pod with a share or a claim is not ended by force"
 
 
 def test_an_editor_ends_no_pod_with_a_share_by_force(plane: Plane, namespace: str, ended: str) -> None:

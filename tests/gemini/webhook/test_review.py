@@ -214,6 +214,19 @@ def test_no_sharepod_is_gone_before_its_kubelet_has_ended_it() -> None:
     assert "patch" not in mutate(review(plain), HERE)["response"]
 
 
+def test_no_pod_with_a_claim_is_gone_before_its_kubelet_has_ended_it() -> None:
+    """The same of claims. Whose devices they are the pod does not say."""
+    claims = pod({"name": "a"})
+    claims["spec"] |= {
+        "resourceClaims": [{"name": "card", "resourceClaimName": "c"}],
+        "terminationGracePeriodSeconds": 0,
+    }
+    assert patched(claims)["spec"] == {**claims["spec"], "terminationGracePeriodSeconds": 1}
+    assert "terminationGracePeriodSeconds: is 1 now" in mutate(review(claims), HERE)["response"]["warnings"][0]
+    claims["spec"]["terminationGracePeriodSeconds"] = 30
+    assert mutate(review(claims), HERE)["response"] == {"uid": "u1", "allowed": True}
+
+
 def test_pods_without_a_share_and_other_objects_pass_untouched() -> None:
     for made in (pod({"name": "a"}), {"kind": "Deployment", "spec": {}}):
         for answer in (mutate(review(made), HERE), validate(review(made), HERE)):

@@ -44,6 +44,8 @@ def kept(pod: Mapping[str, Any], speaks: bool) -> dict[str, Any]:
     if isinstance(owners, list):
         result["metadata"]["ownerReferences"] = owners[:MOST_OWNERS]
     result["spec"] = _some(spec, _SPEC)
+    if isinstance(whole := spec.get("resources"), dict):
+        result["spec"]["resources"] = {part: _amounts(whole[part]) for part in _AMOUNTS if part in whole}
     if gates := _listed(spec.get(_GATES)):
         result["spec"][_GATES] = gates[:1]
     many = sum(len(_listed(spec.get(key))) for key in _LISTS)

@@ -17,6 +17,7 @@ from gemini.kube import names, quantity
 from gemini.units import BadValue
 
 BILLION = 10**9
+OF_PODS, HUGE = ("cpu", "memory"), "hugepages-"  # what a pod may ask for as a whole, in place of its containers
 Amounts = Mapping[str, int]  # resource -> billionths
 
 
@@ -56,7 +57,8 @@ def _in_billionths(amounts: Mapping[str, Fraction]) -> dict[str, int]:
 
 
 def requests_of(pod: Mapping[str, Any]) -> dict[str, Fraction]:
-    """A pod's requests: sidecars + max(sum of containers, largest init container), overhead, and itself as one pod."""
+    """A pod's requests: sidecars + max(sum of containers, largest init container), or what it asks for as a whole;
+    overhead, and itself as one pod."""
     spec = pod.get("spec") or {}
     always: dict[str, Fraction] = {}
     largest: dict[str, Fraction] = {}
@@ -72,6 +74,8 @@ def requests_of(pod: Mapping[str, Any]) -> dict[str, Fraction]:
         _add(apps, _requests(container))
     _add(apps, always)
     total = {key: max(apps.get(key, Fraction(0)), largest.get(key, Fraction(0))) for key in {*apps, *largest}}
+    whole = ((spec.get("resources") or {}).get("requests") or {}).items()
+    total |= {key: _number(value) for key, value in whole if key in OF_PODS or key.startswith(HUGE)}
     for key, value in (spec.get("overhead") or {}).items():
         total[key] = total.get(key, Fraction(0)) + _number(value)
     total["pods"] = Fraction(1)

@@ -139,6 +139,20 @@ def test_victims_without_cards_are_kept_and_what_cpu_needs_is_kept_evicted() -> 
     assert chosen(made, made.view(pod), "uid-plain") == {"plain", "hog", "a"}
 
 
+def test_what_pods_ask_for_as_a_whole_counts_in_place_of_their_containers() -> None:
+    """Nobody had to go for the processors of such a pod, or nobody could who had them, and the pod waited for ever."""
+    hog, pod = held("hog", 1, 10), pod_object("high", priority=100, gpu_request="50%", gpu_memory="1Gi")
+    hog["spec"]["resources"], pod["spec"]["resources"] = ({"requests": {"cpu": cpu}} for cpu in ("60", "10"))
+    made = cluster(hog, held("b", 0, 90, priority=200))
+    assert chosen(made, made.view(pod), "uid-hog") == {"hog"}
+    spec = {"containers": [{"resources": {"requests": {"cpu": "8", "x/y": "1"}}}], "overhead": {"cpu": "500m"}}
+    spec |= {"resources": {"requests": {"cpu": "2", "memory": "1Gi", "hugepages-2Mi": "4Mi"}}}
+    asked = requests_of({"spec": spec})
+    assert {key: float(amount) for key, amount in asked.items()} == {
+        "cpu": 2.5, "memory": 2**30, "hugepages-2Mi": 2**22, "x/y": 1, "pods": 1,
+    }  # fmt: skip
+
+
 def test_node_where_nobody_need_go_is_left_out() -> None:
     made = cluster(held("a", 0, 10))
     assert chosen(made, preemptor(made, "50%"), "uid-a") == set()

@@ -23,7 +23,7 @@ from gemini.kube.claim import PREFIX, Claim, answered, grants_of, read_claim
 from gemini.placement.book import Overbooked
 from gemini.placement.model import Node, Placement
 
-INVALID = (400, 422)  # statuses of a refusal: the object makes no sense
+CHANGED = (404, 409)  # statuses of a refusal: it is another by now, or gone
 MOST_SAID = 300  # characters of the API server's words
 LONGEST_REST_NS = 60 * SECOND  # of a claim whose answer the API server refuses
 log = logging.getLogger("gemini.extender")
@@ -152,7 +152,7 @@ class Claims:
             given = answered(whole, not refusal, refusal or "the cards are the claim's", stamp)
             written = await self._promises.kubernetes.answer_claim(given)
         except Refused as error:
-            if error.status in INVALID:  # as long as it is what it is; each try costs several calls
+            if error.status not in CHANGED:  # as long as it is what it is; each try costs several calls
                 rest_ns = min(max(2 * self._rests.get(claim.uid, (0, 0))[1], SECOND), LONGEST_REST_NS)
                 self._rests[claim.uid] = (self._promises.clock_ns() + rest_ns, rest_ns)
                 log.warning("claim=%s/%s cannot be answered: %s", claim.namespace, claim.name, str(error)[:MOST_SAID])

@@ -213,7 +213,7 @@ def test_answer_that_was_lost_is_looked_up_and_given_again() -> None:
     assert made.word("c") == "promised"
 
 
-@pytest.mark.parametrize("status", [400, 422])
+@pytest.mark.parametrize("status", [400, 403, 422])
 def test_a_claim_whose_answer_is_refused_for_what_it_says_is_tried_ever_more_seldom(status: int) -> None:
     """Each of a namespace's claims may be so, and a try costs half a dozen calls and two writes of the node's lease."""
     made = world("n1")

@@ -308,7 +308,12 @@ class Client:
             except Refused as error:
                 if error.status != 409:
                     raise
-        await self.call("PATCH", f"{path}/{quote(name)}", news)
+        try:
+            await self.call("PATCH", f"{path}/{quote(name)}", news)
+        except Refused as error:
+            if error.status != 404:
+                raise
+            await self.call("POST", path, body)  # somebody has taken it away
 
 
 async def _lines(content: aiohttp.StreamReader, most: int) -> AsyncIterator[bytes]:

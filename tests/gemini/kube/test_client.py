@@ -247,3 +247,18 @@ def test_a_claim_is_answered_however_somebody_wrote_what_he_configured(
     assert [method for method, _, _ in made[1:]] == calls
     if calls[-1] == "PATCH":
         assert made[-1][2] == {"metadata": {"resourceVersion": "5"}, "status": {"devices": [{"driver": "gemini.io"}]}}
+
+
+def test_an_event_that_somebody_took_away_is_said_anew(tmp_path: Path) -> None:
+    """Of a pod that waits nothing more was said, for as long as the extender ran."""
+
+    async def handle(request: web.Request) -> web.Response:
+        return web.json_response({}, status=404 if request.method == "PATCH" else 201)
+
+    async def talk(client: Client) -> None:
+        pod = {"metadata": {"name": "p", "namespace": "ns", "uid": "u"}}
+        await client.event(pod, "p.1", "NoRoom", "no card", 2, "2026-01-01T00:00:00Z")
+
+    calls = talked(handle, talk, tmp_path)
+    assert [method for method, _, _ in calls] == ["PATCH", "POST"]
+    assert (calls[1][2]["count"], calls[1][2]["message"]) == (2, "no card")

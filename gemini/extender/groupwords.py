@@ -23,7 +23,7 @@ def busy(key: GroupKey, asked: Sequence[str]) -> Verdict:
 
 
 def in_turn(key: GroupKey, asked: Sequence[str]) -> Verdict:
-    text = f"group {key[1]} waits for its turn: groups of namespace {key[0]} that found no room took much of the"
+    text = f"group {key[1]} waits for its turn: looking for room for groups of namespace {key[0]} took much of the"
     text += " extender's time; let fewer of its pods wait at once, as a queue (Kueue) does"
     return everywhere(asked, Reason.GROUP_RESTS, text)
 

@@ -206,7 +206,7 @@ class Client:
             except Refused as error:
                 if error.status != INVALID:
                     raise
-            except TypeError:  # a number that is too large to be written
+            except orjson.JSONEncodeError:  # a number that is too large to be written
                 continue
         spaced: Any = orjson.Fragment(json.dumps(given))
         return await self.call("PUT", path, spaced)

@@ -140,6 +140,15 @@ class Plane:
             kubeconfig, self.server, self.authority.certificate, {"token": token["status"]["token"]}
         )
 
+    def log(self, namespace: str, name: str, awaited: str, container: str = "main") -> str:
+        """What a pod has said, as soon as that has `awaited` in it: a container is ready before its first line."""
+
+        def said() -> str | None:
+            text = self.kubectl("-n", namespace, "logs", name, "-c", container).stdout
+            return text if awaited in text else None
+
+        return until(said, f"the log of pod {name} with {awaited!r} in it")
+
     def kubectl(self, *arguments: str, text: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
         """kubectl as admin; `text` goes to its standard input."""
         command = [

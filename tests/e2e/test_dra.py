@@ -90,7 +90,7 @@ def test_claim_is_served_beside_an_annotated_pod_and_nobody_gets_more_than_the_c
         plane.api.wait_one(f"{path}/{name}", condition("Ready"), seconds=180)
     create(plane, namespace, *claimed("over", node, 20))
     plane.api.wait_one(f"{path}/over", condition("PodScheduled", "False"), seconds=180)
-    said = plane.kubectl("-n", namespace, "logs", "big").stdout
+    said = plane.log(namespace, "big", "\nNVIDIA_VISIBLE_DEVICES=")
     assert "libgemini_hook.so\n" in said, "the library is not in front"
     assert f"NVIDIA_VISIBLE_DEVICES={shared}\n" in said
     assert "GEMINI_REQUEST=0.7\n" in said

@@ -36,7 +36,7 @@ def test_container_runs_and_kubectl_reads_its_log_and_enters_it(plane: Plane, no
     path = f"/api/v1/namespaces/{namespace}/pods"
     plane.api.post(path, pod("hello", node, "echo hello from $HOSTNAME; sleep 1000"))
     plane.api.wait_one(f"{path}/hello", condition("Ready"))
-    assert "hello from hello" in plane.kubectl("-n", namespace, "logs", "hello").stdout
+    assert plane.log(namespace, "hello", "\n") == "hello from hello\n"
     entered = plane.kubectl("-n", namespace, "exec", "hello", "--", "cat", "/proc/1/cmdline").stdout
     assert "sleep" in entered
 

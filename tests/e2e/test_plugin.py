@@ -170,7 +170,8 @@ def test_no_container_of_a_sharepod_gets_a_card_by_a_configmap(
     (card,) = json.loads(pod["metadata"]["annotations"]["gemini.io/allocation"])["gpu"]
 
     def said(container: str) -> list[str]:
-        return plane.kubectl("-n", namespace, "logs", "mapped", "-c", container).stdout.split()
+        last = "NVIDIA_VISIBLE_DEVICES=void" if container == "other" else "X_NVIDIA_VISIBLE_DEVICES=all"
+        return plane.log(namespace, "mapped", f"{last}\n", container).split()
 
     assert said("main") == [f"NVIDIA_VISIBLE_DEVICES={card['uuid']}", "X_A=b", "X_NVIDIA_VISIBLE_DEVICES=all"]
     assert said("other") == ["A=b", "NVIDIA_VISIBLE_DEVICES=void"]
@@ -192,7 +193,7 @@ def test_shares_of_two_pods_hold_on_the_devices_own_timeline_also_after_a_restar
         started = plane.api.wait_one(f"{path}/{name}", condition("Ready"))
         (given,) = json.loads(started["metadata"]["annotations"]["gemini.io/allocation"])["gpu"]
         assert (given["uuid"], given["resources"][CORE]) == (card, round(float(share) * 100))
-        said = plane.kubectl("-n", namespace, "logs", name).stdout
+        said = plane.log(namespace, name, "\nNVIDIA_VISIBLE_DEVICES=")
         assert "libgemini_hook.so\n" in said, "the library is not in front"
         assert f"NVIDIA_VISIBLE_DEVICES={card}\n" in said
         assert f"GEMINI_REQUEST={share}\n" in said
@@ -223,11 +224,12 @@ def test_cpu_bind_shows_the_cards_nearest_cores_in_the_affinity_mask_of_every_pr
     path = f"/api/v1/namespaces/{namespace}/pods"
     near = sorted(os.sched_getaffinity(0))
     # The first thing that runs, a static program, and one that somebody starts later.
-    script = "cd /proc/self; grep Cpus_allowed_list status; /bin/busybox grep Cpus_allowed_list status; sleep 1000"
+    script = "cd /proc/self; grep Cpus_allowed_list status; /bin/busybox grep Cpus_allowed_list status; "
+    script += "echo both said; sleep 1000"
     for name, bind in (("two", 2), ("one", 1)):
         plane.api.post(path, sharepod(name, node, script, gpu_request="0.3", cpu_bind=str(bind)))
         plane.api.wait_one(f"{path}/{name}", condition("Ready"))
-        said = plane.kubectl("-n", namespace, "logs", name).stdout.splitlines()
+        said = plane.log(namespace, name, "\nboth said\n").splitlines()[:-1]
         later = plane.kubectl("-n", namespace, "exec", name, "--", "grep", "Cpus_allowed_list", "/proc/self/status")
         masks = {frozenset(parse_cpus(line.split()[1])) for line in (*said, *later.stdout.splitlines())}
         assert masks == {frozenset(near[:bind])}, (name, said, later)

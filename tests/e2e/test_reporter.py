@@ -99,7 +99,7 @@ def test_B18_B20_no_sharepod_is_ever_put_on_a_card_that_nvidias_plugin_gave_out(
         with plane.scheduler():
             plane.api.post(path, pod("before", node, "echo card: $NVIDIA_VISIBLE_DEVICES; sleep 1000", LIMITS))
             given = plane.api.wait_one(f"{path}/before", condition("Ready"))
-        card = plane.kubectl("-n", namespace, "logs", "before").stdout.split()[1]
+        card = plane.log(namespace, "before", "\n").split()[1]
         assert card.startswith("GPU-")
         other = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [theirs]}
         selector = {"namespaceSelector": {"matchExpressions": [other]}}

@@ -216,8 +216,8 @@ PASS(cuStreamSetAttribute, "cuStreamSetAttribute", 11000, LEGACY, "a property")
 PASS(cuStreamSetAttribute_ptsz, "cuStreamSetAttribute", 11000, PER_THREAD, "a property")
 HOOK(cuStreamSynchronize, "cuStreamSynchronize", 2000, LEGACY, WATCHED)
 HOOK(cuStreamSynchronize_ptsz, "cuStreamSynchronize", 7000, PER_THREAD, WATCHED)
-PASS(cuStreamWaitEvent, "cuStreamWaitEvent", 3020, LEGACY, "orders streams; uses no GPU time")
-PASS(cuStreamWaitEvent_ptsz, "cuStreamWaitEvent", 7000, PER_THREAD, "orders streams; uses no GPU time")
+HOOK(cuStreamWaitEvent, "cuStreamWaitEvent", 3020, LEGACY, WATCHED)
+HOOK(cuStreamWaitEvent_ptsz, "cuStreamWaitEvent", 7000, PER_THREAD, WATCHED)
 
 /* Stream memory operations. */
 HOOK(cuStreamBatchMemOp, "cuStreamBatchMemOp", 8000, LEGACY, WATCHED)

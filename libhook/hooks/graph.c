@@ -41,8 +41,10 @@ CUresult cuGraphLaunch(CUgraphExec graph, CUstream stream) {
     if (answer == GATE_REFUSED)
         return GATE_REFUSAL;
     CUresult result = real.cuGraphLaunch(graph, stream);
-    if (answer == GATE_PASSED)
+    if (answer == GATE_PASSED) {
+        graph_pause_launched(graph);
         gate_end();
+    }
     return result;
 }
 
@@ -51,8 +53,10 @@ CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
     if (answer == GATE_REFUSED)
         return GATE_REFUSAL;
     CUresult result = real.cuGraphLaunch_ptsz(exec, stream);
-    if (answer == GATE_PASSED)
+    if (answer == GATE_PASSED) {
+        graph_pause_launched(exec);
         gate_end();
+    }
     return result;
 }
 

@@ -10,8 +10,7 @@
 #include "libhook/driver/cuda_abi.h"
 #include "libhook/driver/real.h"
 #include "libhook/runtime/agent.h"
-#include "libhook/runtime/behind.h"
-#include "libhook/runtime/context.h"
+#include "libhook/runtime/watch.h"
 
 #define SEMAPHORES 9 /* a type of nodes that the simulated card does not have: CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT */
 #define DEEPEST 16 /* of graphs within graphs; deeper ones may have anything */
@@ -69,6 +68,11 @@ void graph_pause_ended(CUgraphExec exec) {
 bool graph_pause_launching(CUgraphExec exec, CUstream stream) {
     if (!PEEK(*place_of(exec)))
         return false;
-    behind_paused(context_of_stream(stream).ordinal);
+    watch_stream_may_pause(stream);
     return true;
+}
+
+void graph_pause_launched(CUgraphExec exec) {
+    if (PEEK(*place_of(exec)))
+        watch_launch_pauses();
 }

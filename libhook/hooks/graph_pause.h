@@ -19,6 +19,8 @@ void graph_pause_made(CUgraphExec exec, CUgraph graph);
 void graph_pause_ended(CUgraphExec exec);
 /* The executable graph is about to be launched into the stream, as the driver understands it. Does it have a pause? */
 bool graph_pause_launching(CUgraphExec exec, CUstream stream);
+/* ... and went: if it has one, what stands in one chunk with it teaches nothing. */
+void graph_pause_launched(CUgraphExec exec);
 
 #pragma GCC visibility pop
 

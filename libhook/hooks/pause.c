@@ -29,6 +29,17 @@ BOTH(cuLaunchHostFunc, _v2, (CUstream stream, CUhostFn fn, void *user_data, unsi
 BOTH(cuStreamAddCallback, , (CUstream stream, CUstreamCallback callback, void *user_data, unsigned int flags),
     (stream, callback, user_data, flags))
 
+/* A wait for an event holds nothing up by itself: but what comes behind it may begin late, as its length is not to tell. */
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags) {
+    watch_stream_waiting(stream_legacy(stream));
+    return real.cuStreamWaitEvent(stream, event, flags);
+}
+
+CUresult cuStreamWaitEvent_ptsz(CUstream stream, CUevent event, unsigned int flags) {
+    watch_stream_waiting(stream_per_thread(stream));
+    return real.cuStreamWaitEvent_ptsz(stream, event, flags);
+}
+
 #define VALUE(name, type)                                                                                              \
     BOTH(name, , (CUstream stream, CUdeviceptr addr, type value, unsigned int flags), (stream, addr, value, flags))    \
     BOTH(name, _v2, (CUstream stream, CUdeviceptr addr, type value, unsigned int flags), (stream, addr, value, flags))

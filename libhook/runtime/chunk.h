@@ -24,6 +24,7 @@ struct chunk {
     uint32_t held;      /* 0, or the number of the segment that it was held in (segments.h) */
     bool unknown;       /* nothing was known of its length: no telling what is left of it */
     bool alone;         /* events stand directly before and after: its length is the launch's */
+    bool late;          /* it may have begun late: a wait stands before it, or in it, whose end no event tells */
 };
 
 #endif

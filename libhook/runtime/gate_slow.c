@@ -64,7 +64,7 @@ static bool make_room_in(struct gate *gate, struct lane *lane, struct launch *la
         lane_cut(lane, now_ns);
     if (lane->launched != lane->cut)
         return lane->pushed - lane->popped < LANE_CHUNKS || lane->open_ns < chunk_ns || stands;
-    lane_copy_ends(lane, now_ns);
+    lane_other_ends(lane, now_ns);
     if (lane->pushed - lane->popped == LANE_CHUNKS && !stands)
         return false;
     if (idle) {
@@ -72,8 +72,13 @@ static bool make_room_in(struct gate *gate, struct lane *lane, struct launch *la
         launch->belief.measure |= PEEK(idle_starts) % MEASURE_EVERY == 0;
     }
     /* An event on a stream that has nothing to do is over at once; the legacy stream also waits for others. */
-    bool based_now = idle || (lane->pushed == lane->popped && !lane_is_default(lane->stream));
-    if (based_now && (launch->belief.measure || PEEK(gate->contended) || log_wants(LOG_DEBUG))) {
+    bool empty = lane->pushed == lane->popped;
+    bool based_now = (idle && !stands_still(lane)) || (empty && !lane_is_default(lane->stream));
+    if (!based_now) {
+        lane_begins(lane, empty, launch->belief.measure, now_ns);
+    } else if (launch->belief.measure || PEEK(gate->contended) || log_wants(LOG_DEBUG)) {
+        if (empty)
+            POKE(lane->late, false);
         lane_base(lane, 0, now_ns);
         uint64_t based_ns = gate_now(); /* recording takes as long as some kernels, and is no part of what follows */
         lane->base_late_ns = based_ns - now_ns;

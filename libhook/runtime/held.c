@@ -72,7 +72,7 @@ bool held_go(
         sched_yield(); /* whoever works for the tenant that has the card comes first, where processors are few */
     if (!ahead_hold(gate, thread, lane, launch->belief.ns, now_ns))
         return false;
-    lane_copy_ends(lane, now_ns);
+    lane_other_ends(lane, now_ns);
     __atomic_store_n(&thread->gate, gate, __ATOMIC_RELEASE);
     launch_enter(thread);
     if (!lane_is_held(lane) && !gate_is_open(gate, &ticket)) { /* it was let go, and the gate is closed again */

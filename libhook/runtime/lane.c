@@ -67,7 +67,8 @@ static void rekey(struct lane *lane, CUcontext context, CUstream stream, int ord
     POKE(lane->end_ns, 0);
     POKE(lane->held, 0);
     POKE(lane->stood, 0);
-    lane->behind_copy = false;
+    lane->behind_other = false;
+    POKE(lane->late, false);
     __atomic_store_n(&lane->state, LANE_LIVE, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&foreign_lock);
     visit_let_agent_in();
@@ -170,7 +171,9 @@ static void end_chunk(struct lane *lane, uint64_t now_ns) {
     POKE(chunk->held, lane->open_held);
     chunk->unknown = lane->open_unknown;
     chunk->most_ns = lane->open_most_ns;
-    chunk->alone = lane->open_alone && chunk->launches == 1;
+    chunk->late = PEEK(lane->late);
+    POKE(lane->late, false);
+    chunk->alone = lane->open_alone && chunk->launches == 1 && !chunk->late;
     POKE(lane->ring_ns, lane->ring_ns + lane->open_ns);
     __atomic_store_n(&lane->pushed, lane->pushed + 1, __ATOMIC_RELEASE);
     clear_open(lane);
@@ -181,15 +184,27 @@ void lane_cut(struct lane *lane, uint64_t now_ns) {
         end_chunk(lane, now_ns);
 }
 
-void lane_copy_comes(struct lane *lane, uint64_t now_ns) {
+void lane_other_comes(struct lane *lane, uint64_t now_ns) {
     lane_cut(lane, now_ns);
-    lane->behind_copy = true;
+    lane->behind_other = true;
 }
 
-void lane_copy_ends(struct lane *lane, uint64_t now_ns) {
-    if (!lane->behind_copy || lane->launched != lane->cut)
+void lane_wait_comes(struct lane *lane) {
+    if (PEEK(lane->launched) != PEEK(lane->cut) || PEEK(lane->pushed) != PEEK(lane->popped))
+        POKE(lane->late, true);
+}
+
+void lane_begins(struct lane *lane, bool late, bool wanted, uint64_t now_ns) {
+    if (late)
+        POKE(lane->late, true);
+    if (wanted && PEEK(lane->late))
+        end_chunk(lane, now_ns);
+}
+
+void lane_other_ends(struct lane *lane, uint64_t now_ns) {
+    if (!lane->behind_other || lane->launched != lane->cut)
         return;
-    lane->behind_copy = false;
+    lane->behind_other = false;
     if (lane->pushed != lane->popped)
         end_chunk(lane, now_ns);
 }
@@ -291,7 +306,7 @@ static uint64_t account_alone(struct gate *gate, const struct lane *lane, const 
  * the last launch was out. Of what was held the device may have begun late. */
 static uint64_t sure_of(const struct lane *lane, const struct chunk *chunk, uint64_t start_ns, uint64_t end_ns,
     uint64_t span_ns, bool queued) {
-    if (chunk->held)
+    if (chunk->held || chunk->late)
         return 0;
     if (queued)
         return end_ns - start_ns;
@@ -324,7 +339,7 @@ static void pop(
     struct chunk *chunk = &lane->ring[lane->popped % LANE_CHUNKS];
     uint64_t start_ns = lane_began(lane->ordinal, chunk->first_ns, chunk->held);
     /* All of it was launched, and free to go, before the one before it was over. */
-    bool queued = lane->end_ns >= chunk->cut_ns && lane->end_ns >= start_ns;
+    bool queued = lane->end_ns >= chunk->cut_ns && lane->end_ns >= start_ns && !chunk->late;
 
     start_ns = start_ns > lane->end_ns ? start_ns : lane->end_ns;
     if (end_ns < start_ns)

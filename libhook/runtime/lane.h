@@ -53,23 +53,25 @@ struct lane {
     uint32_t open_held;
     bool open_unknown;
     bool open_alone;
-    bool behind_copy;     /* a copy to or from the host was enqueued behind what was launched last */
-    bool based;           /* base_event ended at base_ns */
+    bool
+        behind_other; /* what is no launch was enqueued behind what was launched last, and takes time: a copy, a wait */
+    bool late; /* a wait was enqueued since the last event; others may say so, too */
+    bool based; /* base_event ended at base_ns */
     CUevent base_event;
     uint64_t base_ns;
     uint64_t base_late_ns; /* by so much base_ns may be later than that: its thread may have stood still in between */
-    uint32_t base_held;   /* ... or when that segment was let go (segments.h), if that was later */
-    uint64_t end_ns;      /* of the last chunk reaped */
-    uint64_t blind_ns;    /* an event could not be recorded: the work should be over by then */
-    bool unconfirmed;     /* ... and that is all we know */
+    uint32_t base_held; /* ... or when that segment was let go (segments.h), if that was later */
+    uint64_t end_ns; /* of the last chunk reaped */
+    uint64_t blind_ns; /* an event could not be recorded: the work should be over by then */
+    bool unconfirmed; /* ... and that is all we know */
     struct chunk ring[LANE_CHUNKS];
     /* the agent's (while it is kept out, of the threads that destroy the stream or begin captures: by lane.c's lock) */
     CUevent foreign_event;
     bool foreign_recorded;
     uint64_t foreign_mark; /* `launched` when it was recorded */
-    uint64_t foreign_ns;   /* when that was */
-    uint64_t clean_mark;   /* `launched` when all was seen finished */
-    uint64_t clean_ns;     /* ... and when what was open then was over */
+    uint64_t foreign_ns; /* when that was */
+    uint64_t clean_mark; /* `launched` when all was seen finished */
+    uint64_t clean_ns; /* ... and when what was open then was over */
     uint32_t held; /* number of the last segment that was held here (segments.h); the owner's */
     uint64_t seen_from,
         seen_ns; /* of the chunk that begins there, so much is accounted already: an open one's beginning */
@@ -84,10 +86,15 @@ struct lane *lane_of(struct gate_thread *thread, CUcontext context, CUstream str
 bool lane_is_known(const struct gate_thread *thread, CUcontext context, CUstream stream);
 /* End the open chunk with an event. */
 void lane_cut(struct lane *lane, uint64_t now_ns);
-/* A copy between host and device is about to be enqueued in the stream: what was launched ends before it. */
-void lane_copy_comes(struct lane *lane, uint64_t now_ns);
+/* A copy between host and device, or a wait, is about to be enqueued in the stream: what was launched ends before it. */
+void lane_other_comes(struct lane *lane, uint64_t now_ns);
 /* ... and what is launched next begins when it is over: an event of its own tells, if anything is in flight. */
-void lane_copy_ends(struct lane *lane, uint64_t now_ns);
+void lane_other_ends(struct lane *lane, uint64_t now_ns);
+/* A wait is about to be enqueued, and no event is spent on it: the length of what is around it tells nothing. */
+void lane_wait_comes(struct lane *lane);
+/* A chunk is about to begin, without a base. `late`: behind what other streams have. Where its length is wanted an event stands
+ * before it. */
+void lane_begins(struct lane *lane, bool late, bool wanted, uint64_t now_ns);
 /* With nothing in flight: an event that is over at once, or when segment `held` is let go (0: none), so that the next
  * chunk's beginning is known. */
 void lane_base(struct lane *lane, uint32_t held, uint64_t now_ns);

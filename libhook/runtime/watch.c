@@ -29,8 +29,8 @@ static bool concerned(const struct lane *lane, enum watch_scope scope, CUstream 
     if (!live(lane))
         return false;
     if (scope == WATCH_STREAM && !lane_is_default(stream))
-        return lane->stream == stream && !PEEK(lane->stream_gone);
-    return lane->context == context && (scope != WATCH_STREAM || lane->stream == stream);
+        return PEEK(lane->stream) == stream && !PEEK(lane->stream_gone);
+    return PEEK(lane->context) == context && (scope != WATCH_STREAM || PEEK(lane->stream) == stream);
 }
 
 void watch_sync_before(enum watch_scope scope, CUstream stream) {
@@ -117,25 +117,73 @@ void watch_sync_after(enum watch_scope scope, CUstream stream, CUresult result) 
     errno = saved;
 }
 
+/* What is launched next begins behind what is no launch. */
+static void comes_between(struct lane *lane, uint64_t now_ns) {
+    lane_other_comes(lane, now_ns);
+    if (gate_self->lane == lane)
+        gate_self->room_ns = -1; /* the next launch begins a chunk */
+}
+
+/* What others have in that stream may stand still; in a default stream, what they have in any. */
+static void pause_comes(CUstream stream, CUcontext context, const struct gate_thread *but) {
+    enum watch_scope scope = lane_is_default(stream) ? WATCH_CONTEXT : WATCH_STREAM;
+
+    for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next)
+        for (struct lane *lane = __atomic_load_n(&thread->lanes, __ATOMIC_ACQUIRE); lane; lane = lane->next)
+            if (thread != but && concerned(lane, scope, stream, context))
+                lane_wait_comes(lane);
+}
+
+void watch_stream_may_pause(CUstream stream) {
+    int saved = errno;
+
+    behind_paused(context_of_stream(stream).ordinal);
+    pause_comes(stream, context_current()->context, gate_self);
+    errno = saved;
+}
+
+void watch_launch_pauses(void) {
+    if (!gate_self->after)
+        lane_wait_comes(gate_self->lane);
+}
+
 bool watch_stream_pausing(CUstream stream) {
     struct lane *lane = gate_self->lanes;
 
     behind_paused(context_of_stream(stream).ordinal);
-    if (!lane)
-        return true;
-    if (!held_await())
+    if (lane && !held_await())
         return false;
     int saved = errno;
     CUcontext context = context_current()->context;
+    pause_comes(stream, context, gate_self);
     bool all = lane_is_default(stream); /* others may come to stand behind it */
     uint64_t now_ns = 0;
     for (; lane; lane = lane->next)
-        if (lane->launched != lane->cut && concerned(lane, all ? WATCH_CONTEXT : WATCH_STREAM, stream, context)) {
+        if (concerned(lane, all ? WATCH_CONTEXT : WATCH_STREAM, stream, context)) {
             now_ns = now_ns ? now_ns : gate_now();
-            lane_cut(lane, now_ns);
+            comes_between(lane, now_ns);
         }
     errno = saved;
     return true;
+}
+
+void watch_stream_waiting(CUstream stream) {
+    struct lane *lane = gate_self->lanes;
+
+    if (!lane)
+        return;
+    int saved = errno;
+    CUcontext context = context_current()->context;
+    for (; lane; lane = lane->next) {
+        const struct gate *gate = &gates[lane->ordinal];
+        if (!concerned(lane, WATCH_STREAM, stream, context))
+            continue;
+        if (PEEK(gate->contended) || PEEK(gate->shared))
+            comes_between(lane, gate_now());
+        else
+            lane_wait_comes(lane); /* alone no program is to pay for it */
+    }
+    errno = saved;
 }
 
 /* ---- captures ---- */
@@ -247,9 +295,7 @@ void watch_copy_coming(CUstream stream) {
         const struct gate *gate = &gates[lane->ordinal];
         if (!concerned(lane, WATCH_STREAM, stream, context) || !(PEEK(gate->contended) || PEEK(gate->shared)))
             continue;
-        lane_copy_comes(lane, gate_now());
-        if (thread->lane == lane)
-            thread->room_ns = -1; /* the next launch begins a chunk */
+        comes_between(lane, gate_now());
     }
     errno = saved;
 }

@@ -29,6 +29,15 @@ void watch_sync_after(enum watch_scope scope, CUstream stream, CUresult result);
 /* Before something after which the stream may stand still for as long as it likes: what was launched gets its event. */
 bool watch_stream_pausing(CUstream stream);
 
+/* Before something that may make the stream stand still, and that the gate lets through by itself: a graph. */
+void watch_stream_may_pause(CUstream stream);
+
+/* What the calling thread launched just now does: unless it is to be measured by itself its chunk tells nothing. */
+void watch_launch_pauses(void);
+
+/* Before the stream is made to wait for an event: what is launched next may begin late. */
+void watch_stream_waiting(CUstream stream);
+
 /* Around the driver's BeginCapture, and after its EndCapture, whatever that answered. */
 bool watch_capture_beginning(void);
 void watch_capture_begun(CUstream stream, CUresult result);

@@ -11,6 +11,9 @@
  *     deadlocks later HOW N             a stream waits for the host, N kernels of 0.1 ms behind that, launched in two goes
  *                                       15 ms apart; then the host lets it go, and waits for the end. HOW is value, host,
  *                                       or node or captured: the same in a graph, made eleven seconds before
+ *     deadlocks between HOW             a kernel of 1 ms, a wait for the host behind it, and two kernels behind that, launched
+ *                                       15 ms apart; then the host lets it go, and waits for the end. HOW is host, value,
+ *                                       or event: of another stream, which waits for the host
  *     deadlocks stands                  a stream waits for the host, for as long as this runs, a kernel behind that; work
  *                                       goes on in another
  *     deadlocks behind                  eight streams wait for the host, a kernel behind each, and work goes on in another;
@@ -309,6 +312,48 @@ static long later(const char *how, int count) {
     return rounds;
 }
 
+/* Of one grid the library knows one length. */
+static void launch_grid(CUstream stream, unsigned grid) {
+    uint64_t ns = KERNEL_NS;
+    void *parameters[] = {&ns};
+
+    MUST(cuLaunchKernel(spin[0], grid, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
+}
+
+static long between(const char *how) {
+    bool host = !strcmp(how, "host"), event = !strcmp(how, "event");
+    CUdeviceptr there;
+    CUstream stream, other;
+    CUevent behind;
+    uint32_t rounds = 0;
+    static _Alignas(4096) uint32_t word[1024];
+
+    MUST(cuMemHostRegister_v2(word, sizeof word, 0));
+    MUST(cuMemHostGetDevicePointer_v2(&there, word, 0));
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    MUST(cuEventCreate(&behind, CU_EVENT_DISABLE_TIMING));
+    while (!told_to_end) {
+        rounds++;
+        launch_grid(stream, 1);
+        if (host)
+            MUST(cuLaunchHostFunc(stream, wait_until_let_go, (void *)(uintptr_t)rounds));
+        else
+            MUST(cuStreamWaitValue32_v2(event ? other : stream, there, rounds, CU_STREAM_WAIT_VALUE_GEQ));
+        if (event) {
+            MUST(cuEventRecord(behind, other));
+            MUST(cuStreamWaitEvent(stream, behind, 0));
+        }
+        launch_grid(stream, 2);
+        nanosleep(&(struct timespec){.tv_nsec = 15000000}, NULL);
+        launch_grid(stream, 3);
+        __atomic_store_n(&let_go, rounds, __ATOMIC_SEQ_CST);
+        __atomic_store_n(word, rounds, __ATOMIC_SEQ_CST);
+        MUST(cuStreamSynchronize(stream));
+    }
+    return rounds;
+}
+
 static long endless(void) {
     launch(NULL, 3600ull * 1000000000);
     MUST(cuCtxSynchronize());
@@ -377,6 +422,7 @@ int main(int count, char **argument) {
                   : !strcmp(what, "stands")    ? stands()
                   : !strcmp(what, "behind")    ? behind()
                   : !strcmp(what, "endless")   ? endless()
+                  : !strcmp(what, "between")   ? between(argument[2])
                   : !strcmp(what, "later")     ? later(argument[2], atoi(argument[3]))
                   : !strcmp(what, "waits")     ? in_turns(argument[2], true)
                   : !strcmp(what, "writes")    ? in_turns(argument[2], false)

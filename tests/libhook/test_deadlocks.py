@@ -148,6 +148,24 @@ def test_a_stream_that_waits_for_its_host_takes_what_that_launches_first(
     assert found >= 5
 
 
+@pytest.mark.parametrize("what", ["host", "value", "event"])
+def test_a_wait_between_kernels_is_not_taken_for_their_length(bed: Bed, program: Path, what: str) -> None:
+    """Else what is launched behind it is held up for eight times as long, and that wait is the next one's length."""
+    bed.load("busy", "--seconds", 600)
+    bed.until_busy("busy")
+    child = bed.spawn("stuck", [program, "between", what], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    seen, kernels = 0, 0
+
+    def often() -> bool:
+        nonlocal seen, kernels
+        seen, new = bed.timeline.segments(0, seen)
+        kernels += sum(one.kernels for one in new if one.pid == child.pid)
+        return kernels >= 3 * 500
+
+    wait_for(often, 60, "500 rounds")
+    assert rounds(child) >= 500
+
+
 def test_so_it_does_where_its_tenant_is_alone(bed: Bed, program: Path) -> None:
     """And where that is far more than may be in flight then, too."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

@@ -53,8 +53,7 @@ struct lane {
     uint32_t open_held;
     bool open_unknown;
     bool open_alone;
-    bool
-        behind_other; /* what is no launch was enqueued behind what was launched last, and takes time: a copy, a wait */
+    bool behind_other; /* a copy or a wait was enqueued behind what was launched last */
     bool late; /* a wait was enqueued since the last event; others may say so, too */
     bool based; /* base_event ended at base_ns */
     CUevent base_event;

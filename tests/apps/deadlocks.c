@@ -13,7 +13,7 @@
  *                                       or node or captured: the same in a graph, made eleven seconds before
  *     deadlocks between HOW             a kernel of 1 ms, a wait for the host behind it, and two kernels behind that, launched
  *                                       15 ms apart; then the host lets it go, and waits for the end. HOW is host, value,
- *                                       or event: of another stream, which waits for the host
+ *                                       or event: of another stream, which waits for the host; or none: without the wait
  *     deadlocks stands                  a stream waits for the host, for as long as this runs, a kernel behind that; work
  *                                       goes on in another
  *     deadlocks behind                  eight streams wait for the host, a kernel behind each, and work goes on in another;
@@ -321,7 +321,7 @@ static void launch_grid(CUstream stream, unsigned grid) {
 }
 
 static long between(const char *how) {
-    bool host = !strcmp(how, "host"), event = !strcmp(how, "event");
+    bool host = !strcmp(how, "host"), event = !strcmp(how, "event"), none = !strcmp(how, "none");
     CUdeviceptr there;
     CUstream stream, other;
     CUevent behind;
@@ -338,7 +338,7 @@ static long between(const char *how) {
         launch_grid(stream, 1);
         if (host)
             MUST(cuLaunchHostFunc(stream, wait_until_let_go, (void *)(uintptr_t)rounds));
-        else
+        else if (!none)
             MUST(cuStreamWaitValue32_v2(event ? other : stream, there, rounds, CU_STREAM_WAIT_VALUE_GEQ));
         if (event) {
             MUST(cuEventRecord(behind, other));

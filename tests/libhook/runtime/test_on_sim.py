@@ -92,7 +92,13 @@ class Keeper:
             except TimeoutError:
                 continue
             if kind == lib.WIRE_HELLO:
+                if self.given:  # the process stood still for so long that it took us for gone, and drained untold
+                    self.held.append((self.granted_ns, time.monotonic_ns()))
+                    self.given = False
+                self.peer = peer
                 self.daemon.welcome(peer)
+            elif self.peer and peer != self.peer:
+                continue  # of a connection that is gone
             elif kind == lib.WIRE_MEM_RESERVE:
                 self.daemon.send(peer, lib.WIRE_MEM_REPLY, answers=message.header.serial, granted=1)
             elif kind == lib.WIRE_RETURN:

@@ -18,6 +18,7 @@ from tests.libhook.runtime.test_on_sim import Keeper
 
 CALLS = 160_000
 MANY_CALLS = int(os.environ.get("GEMINI_AHEAD_CALLS", CALLS))  # for a long game
+HELD_LEAST, GAMES_MOST = 10, 6
 
 
 class Generous(Daemon):
@@ -52,9 +53,23 @@ def bare(player: Path, words: list[str], sim: str) -> list[str]:
 def test_a_gate_that_closes_at_any_moment_changes_no_answer(
     player: Path, sim: str, run: Run, folder: Path, seed: int, threads: int, shared: bool
 ) -> None:
-    """Streams, events, graphs, captures, copies, frees, modules, contexts: what may be held is, and all of it runs."""
+    """Streams, events, graphs, captures, copies, frees, modules, contexts: what may be held is, and all of it runs.
+
+    How much is held in one game is the machine's matter: so many are played that more than HELD_LEAST launches were.
+    """
     words = [str(seed), str(MANY_CALLS), str(threads), *([] if shared else ["--goes-away"])]
-    rng = random.Random(seed)
+    answers, rng, games, held = bare(player, words, sim), random.Random(seed), 0, list[int]()
+    while sum(held) <= HELD_LEAST:
+        assert games < GAMES_MOST, held
+        games += 1
+        assert play(player, words, sim, run, folder, shared, rng) == answers
+        held = [int(count) for count in re.findall(r"let go of (\d+) launches", (folder / "log").read_text())]
+
+
+def play(
+    player: Path, words: list[str], sim: str, run: Run, folder: Path, shared: bool, rng: random.Random
+) -> list[str]:
+    """The answers of one game, in which the gate closes whenever it likes."""
     daemon = Generous(folder / "tenant.sock")
     process = run(player, *words, LD_LIBRARY_PATH=f"{LIB / 'sim'}:{LIB}")
     keeper = Keeper(daemon, sim, quota_ms=2, shared=shared)
@@ -69,7 +84,5 @@ def test_a_gate_that_closes_at_any_moment_changes_no_answer(
     out, err = process.communicate(timeout=PATIENCE_S)
     daemon.close()
     assert process.returncode == 0, (out, err)
-    assert sorted(out.splitlines()) == bare(player, words, sim)
     assert [one for one in keeper.outside() if one.kernels] == []  # kernels are what is held
-    held = [int(count) for count in re.findall(r"let go of (\d+) launches", (folder / "log").read_text())]
-    assert sum(held) > 10, held
+    return sorted(out.splitlines())

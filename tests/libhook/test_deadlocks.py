@@ -153,7 +153,7 @@ def test_a_wait_between_kernels_is_not_taken_for_their_length(bed: Bed, program:
     """Else what is launched behind it is held up for eight times as long, and that wait is the next one's length.
 
     Beside the same program without the wait, before and after: a round takes both 15 ms of their host's time and 3 ms
-    of the card's. With the waits believed it took six to twelve times as long.
+    of the card's. With the waits believed it took up to 25 times as long.
     """
     bed.load("busy", "--seconds", 600)
     bed.until_busy("busy")
@@ -176,7 +176,7 @@ def test_a_wait_between_kernels_is_not_taken_for_their_length(bed: Bed, program:
         return took
 
     took = pace("none"), pace(what), pace("none")
-    assert took[1] < 3 * max(took[0], took[2]), took
+    assert took[1] < 2 * max(took[0], took[2]), took
 
 
 def test_so_it_does_where_its_tenant_is_alone(bed: Bed, program: Path) -> None:

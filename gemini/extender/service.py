@@ -80,12 +80,9 @@ class Service:
         alone = lambda pod, asked: self._alone(pod, asked, everything=False, short=False)  # noqa: E731
         self._groups = Groups(promises, alone, patience)
         self._on_way = OnWay(cluster, clock_ns)
-        # Pods by namespace and uid: those that preempt, and those of many shares; and how often they were looked at.
-        self._preemptors, self._large, self._looks = (
-            Ration(lambda: self._clock_ns()),
-            Ration(lambda: self._clock_ns()),
-            0,
-        )
+        # Pods by namespace and uid: those that preempt, and those of many shares.
+        self._preemptors, self._large = Ration(lambda: self._clock_ns()), Ration(lambda: self._clock_ns())
+        self._looks = 0  # at pods of either kind
         self._binder = Binder(promises, self._groups, self.waiting, self._on_way.arrived)
         self.claims = Claims(promises)
         self.resizes = Resizes(promises)

@@ -14,6 +14,7 @@
 #include "libhook/runtime/gate.h"
 #include "libhook/runtime/gate_thread.h"
 #include "libhook/runtime/lane.h"
+#include "libhook/runtime/lane_reap.h"
 #include "libhook/runtime/log.h"
 #include "libhook/runtime/segments.h"
 #include "libhook/runtime/visit.h"

@@ -30,6 +30,7 @@
 #include "libhook/runtime/held.h"
 #include "libhook/runtime/inflight.h"
 #include "libhook/runtime/lane.h"
+#include "libhook/runtime/lane_reap.h"
 #include "libhook/runtime/launch.h"
 #include "libhook/runtime/log.h"
 #include "libhook/runtime/overlap.h"

@@ -7,6 +7,7 @@
 #include "libhook/runtime/gate.h"
 #include "libhook/runtime/gate_thread.h"
 #include "libhook/runtime/lane.h"
+#include "libhook/runtime/lane_reap.h"
 #include "libhook/runtime/overlap.h"
 #include "libhook/runtime/stands.h"
 

@@ -97,10 +97,6 @@ void lane_begins(struct lane *lane, bool late, bool wanted, uint64_t now_ns);
 /* With nothing in flight: an event that is over at once, or when segment `held` is let go (0: none), so that the next
  * chunk's beginning is known. */
 void lane_base(struct lane *lane, uint32_t held, uint64_t now_ns);
-/* Take off the chunks that have finished; account and learn from them. */
-void lane_reap(struct gate *gate, struct gate_thread *thread, struct lane *lane, uint64_t now_ns);
-/* The host knows that all is over (a synchronisation call returned). */
-void lane_finish(struct gate *gate, struct gate_thread *thread, struct lane *lane, uint64_t now_ns);
 /* Handles that mean a stream of the current context, of the thread even. */
 static inline bool lane_is_default(CUstream stream) {
     return (uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD;
@@ -140,20 +136,12 @@ static inline uint64_t lane_seen(const struct lane *lane, uint64_t from) {
     return PEEK(lane->seen_from) == from ? PEEK(lane->seen_ns) : 0;
 }
 
-struct lane_probe {
-    bool finished;
-    bool unconfirmed;
-    uint64_t wanted_ns, start_ns, end_ns; /* of what was in flight, as far as known */
-    uint64_t mark_ns; /* finished: by then the last of it had been launched */
-    uint64_t inflight_ns;
-};
-enum lane_look { LANE_NOW, LANE_WHEN_DUE /* without asking the driver before the work should be over */ };
-/* The agent: is everything that this lane launched over? Marks open work with an event of our own. */
-void lane_probe(struct lane *lane, enum lane_look how, uint64_t now_ns, struct lane_probe *probe);
+/* What is open is in a chunk, or over. */
+void lane_clear_open(struct lane *lane);
 
-/* A thread that destroys the stream, or begins a capture, the agent being out: cover a lane's open work with an event. */
-void lane_foreign_record(struct lane *lane);
-
+/* Held around what the agent's side of a lane says, by threads that keep the agent out. */
+void lane_lock(void);
+void lane_unlock(void);
 /* In a forked child. */
 void lane_reset_after_fork(void);
 

@@ -14,6 +14,8 @@
 #include "libhook/runtime/gate_thread.h"
 #include "libhook/runtime/held.h"
 #include "libhook/runtime/lane.h"
+#include "libhook/runtime/lane_probe.h"
+#include "libhook/runtime/lane_reap.h"
 #include "libhook/runtime/log.h"
 #include "libhook/runtime/stands.h"
 #include "libhook/runtime/visit.h"

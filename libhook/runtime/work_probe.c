@@ -4,6 +4,7 @@
 #include "libhook/runtime/behind.h"
 #include "libhook/runtime/gate.h"
 #include "libhook/runtime/gate_thread.h"
+#include "libhook/runtime/lane.h"
 #include "libhook/runtime/overlap.h"
 #include "libhook/runtime/stands.h"
 

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "libhook/runtime/lane.h"
+#include "libhook/runtime/lane_probe.h"
 
 struct gate;
 

@@ -3,9 +3,9 @@
     python -m bench.in_turns COMMIT BENCH... [--runs 3] [-- OPTION...]
 
 Makes a checkout of COMMIT in out/in-turns/, with an environment and a build of its own (minutes, once), then runs each
-bench there and here so often, in the order a b, b a, a b, with `--runs 1` and the options behind `--`. A figure is
-worse where each run of this tree is worse than each of the other's; that is 1 in 20 by luck with three runs each.
-Nothing else should be at work meanwhile.
+bench there and here so often, in the order a b, b a, a b, with `--runs 1`, where the bench has it, and the options
+behind `--`. A figure is worse where each run of this tree is worse than each of the other's; that is 1 in 20 by luck
+with three runs each. Nothing else should be at work meanwhile.
 """
 
 from __future__ import annotations
@@ -102,8 +102,10 @@ def carried_out(words: Sequence[str], folder: Path) -> None:
 def answer_in(tree: Path, name: str, options: Sequence[str]) -> dict[str, Any]:
     """The JSON of one run of a bench in a tree. Raises Trouble."""
     python = Path(sys.executable) if tree == ROOT else tree / ".venv" / "bin" / "python"
-    words = [str(python), "-m", f"bench.{name}", "--runs", "1", *options]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    bench = [str(python), "-m", f"bench.{name}"]
+    helped = subprocess.run([*bench, "--help"], cwd=tree, env=environment, capture_output=True, text=True).stdout
+    words = [*bench, *(["--runs", "1"] if " --runs " in helped else []), *options]
     said = subprocess.run(words, cwd=tree, env=environment, stdout=subprocess.PIPE, text=True).stdout
     try:
         answer: dict[str, Any] = json.loads(said)

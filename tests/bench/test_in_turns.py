@@ -58,6 +58,25 @@ def test_trees_take_turns_in_both_orders(monkeypatch: pytest.MonkeyPatch) -> Non
     assert ([each["number"] for each in here], [each["number"] for each in there]) == ([1, 4, 5], [2, 3, 6])
 
 
+@pytest.mark.parametrize(("name", "wanted"), [("handover", ["--runs", "1"]), ("recovery", [])])
+def test_a_bench_is_told_to_run_once_where_it_runs_more_often(
+    name: str, wanted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """bench.recovery, which has no --runs, said that it does not know it."""
+    words: list[list[str]] = []
+    carried_out = subprocess.run
+
+    def run(asked: list[str], **how: Any) -> subprocess.CompletedProcess[str]:
+        if "--help" in asked:
+            return carried_out(asked, **how)
+        words.append(asked)
+        return subprocess.CompletedProcess(asked, 0, stdout='{"rows": []}')
+
+    monkeypatch.setattr(in_turns.subprocess, "run", run)
+    in_turns.answer_in(ROOT, name, ["--seconds", "1"])
+    assert [asked[3:] for asked in words] == [[*wanted, "--seconds", "1"]]
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -113,12 +113,16 @@ def held(n: int, minor: int, core: int) -> Object:
     uid = f"held-{n}-{minor}"
     memory = MEMORY[n % 2] * core // 100
     resources = {names.RESOURCE_CORE: core, names.RESOURCE_MEMORY: memory}
+    amounts = {resource: str(amount) for resource, amount in resources.items()}  # a record counts as far as these cover it
     record = {"gpu": [{"minor": minor, "uuid": f"GPU-{n:05d}-{minor}", "resources": resources}]}
     metadata = {"name": uid, "namespace": "bench", "uid": uid, "resourceVersion": "1"}
     metadata_annotations = {names.ALLOCATION: orjson.dumps(record).decode()}
     return {
         "metadata": {**metadata, "annotations": metadata_annotations},
-        "spec": {"nodeName": node_name(n), "containers": [{"name": "main", "image": "x"}]},
+        "spec": {
+            "nodeName": node_name(n),
+            "containers": [{"name": "main", "image": "x", "resources": {"requests": amounts, "limits": amounts}}],
+        },
         "status": {"phase": "Running"},
     }
 

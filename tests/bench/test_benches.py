@@ -55,6 +55,14 @@ def test_a_bench_runs_through(name: str) -> None:
         assert row["what"] in {goal.what for goal in goals.GOALS.values()}
 
 
+def test_the_extender_fills_no_card_beyond_what_is_held_of_it_already() -> None:
+    """The bench's running pods asked for nothing, so their records did not count: it timed an empty cluster."""
+    options = ["--part=calls", "--runs=1", "--nodes=60", "--calls=1", "--pods=400"]
+    answer, said = answer_of("bench.extender", *options)
+    overcommitted = goals.GOALS["extender.overcommit"].what
+    assert [row["measured"] for row in answer["rows"] if row["what"] == overcommitted] == [0], said
+
+
 def test_the_scheduler_on_paper_plays_what_a_daemon_recorded(tmp_path: Path) -> None:
     run(tmp_path / "trace.jsonl", [Program(spec("a", 0.6)), Program(spec("b", 0.3), "closed_loop")], 1, 3)
     answer, said = answer_of("bench.scale", f"--trace={tmp_path}/trace.jsonl", "--nodes=2")

@@ -113,7 +113,7 @@ def held(n: int, minor: int, core: int) -> Object:
     uid = f"held-{n}-{minor}"
     memory = MEMORY[n % 2] * core // 100
     resources = {names.RESOURCE_CORE: core, names.RESOURCE_MEMORY: memory}
-    amounts = {resource: str(amount) for resource, amount in resources.items()}  # a record counts as far as these cover it
+    amounts = {name: str(amount) for name, amount in resources.items()}  # a record counts as far as these cover it
     record = {"gpu": [{"minor": minor, "uuid": f"GPU-{n:05d}-{minor}", "resources": resources}]}
     metadata = {"name": uid, "namespace": "bench", "uid": uid, "resourceVersion": "1"}
     metadata_annotations = {names.ALLOCATION: orjson.dumps(record).decode()}

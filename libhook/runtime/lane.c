@@ -1,4 +1,4 @@
-/* lane.c - which lane is whose, and where its chunks end (lane.h). Every driver call here stands within a visit (visit.h). */
+/* lane.c - which lane is whose, and where its chunks end (lane.h). Driver calls stand within a visit (visit.h). */
 #define _GNU_SOURCE
 #include "libhook/runtime/lane.h"
 

@@ -17,8 +17,8 @@ struct visit;
 bool lane_event_captures(CUstream stream);
 /* cuEventRecord, of an event that is made when it is first needed. */
 CUresult lane_event_record(const struct visit *visit, CUevent *event, CUstream stream);
-/* When did the event happen, by our clock? It is over. `based`: `base_event` happened at `base_ns`. `now_ns` may be from before
- * that. `span_ns`: from the base to it, by the device's clock alone; 0: unknown. */
+/* When did the event happen, by our clock? It is over. `based`: `base_event` happened at `base_ns`. `now_ns` may be from
+ * before that. `span_ns`: from the base to it, by the device's clock alone; 0: unknown. */
 uint64_t lane_event_time(
     bool based, CUevent base_event, uint64_t base_ns, CUevent event, uint64_t now_ns, uint64_t *span_ns);
 

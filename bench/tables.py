@@ -4,7 +4,8 @@
 
 Each JSON there is what a bench printed (bench/report.py). A section has its question, its command, where it was
 measured, then goals against what was measured, what else was claimed, and the figures: a table where several cases have
-the same figures, a line each elsewhere. A test holds the page against the files. Measures nothing.
+the same figures, a line each elsewhere. What is too long for a cell stands below its table. A test holds the page
+against the files. Measures nothing.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ HEAD = """# Recorded runs
 Runs too long for every day, kept as they were printed in `bench/results/` and rendered by
 `python -m bench.tables docs/results.md`. [Benches](benches.md) tells what a figure means and how to measure it anew.
 """
+CELL_CHARACTERS = 200  # of the longest cell, as tests/docs/readable.py has it
 OWN = {"bench", "command", "commit", "machine", "rows", "passed", "note"}  # shown apart from the figures
 
 
@@ -101,8 +103,26 @@ def shown(value: object) -> str:
 
 
 def table(columns: tuple[str, ...], rows: Any) -> str:
-    lines = [columns, ["---"] * len(columns), *([shown(cell) for cell in row] for row in rows)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    """Cells that are too long stand below it, by the names of their row and column."""
+    lines, below = [columns, ["---"] * len(columns)], []
+    for row in rows:
+        line = [shown(cell) for cell in row]
+        for at, cell in enumerate(row):
+            if len(line[at]) > CELL_CHARACTERS:
+                name = ", ".join(part for part in (line[0] if at else "", columns[at]) if part)
+                below += [f"**{words(name)}**", spread(cell)]
+                line[at] = "below"
+        lines.append(line)
+    return "\n\n".join(["\n".join("| " + " | ".join(line) + " |" for line in lines), *below])
+
+
+def spread(value: object) -> str:
+    """What is too long for a cell: a table of cases with the same figures, else a list of the parts."""
+    if isinstance(value, list | tuple) and all(map(nested, value)):
+        columns = list(dict.fromkeys(key for case in value for key in case))
+        return table(tuple(map(words, columns)), [[case.get(column) for column in columns] for case in value])
+    parts = [shown(one) for one in value] if isinstance(value, list | tuple) else shown(value).split("; ")
+    return "\n".join(f"- {part}" for part in parts)
 
 
 def main() -> int:

@@ -51,6 +51,24 @@ def test_goals_claims_and_cases_are_told(tmp_path: Path) -> None:
     assert "row 3: two" not in text
 
 
+def test_what_is_too_long_for_a_cell_stands_below_its_table(tmp_path: Path) -> None:
+    run = {
+        "sizes": [{"at_s": n, "rss_bytes": 57_245_696 + n} for n in range(12)],
+        "found": [f"{n} {'word ' * 20}".strip() for n in range(3)],
+        "told": "; ".join("said " * 20 + str(n) for n in range(3)),
+        "left": 0,
+        "arms": {"ours": {"gap_us": ["g" * 20 for _ in range(10)], "runs": 1}},
+    }
+    (tmp_path / "so.json").write_text(json.dumps(run))
+    text = tables.page(tmp_path)
+    assert max(map(len, re.findall(r"(?<=\| ).*?(?= \|)", text))) <= tables.CELL_CHARACTERS
+    assert "| sizes | below |\n| found | below |\n| told | below |\n| left | 0 |\n\n**sizes**\n" in text
+    assert "\n\n| at s | rss bytes |\n| --- | --- |\n| 0 | 57,245,696 |\n" in text
+    assert f"\n\n**found**\n\n- 0 {'word ' * 20}".rstrip() + "\n- 1 word" in text
+    assert f"\n- {'said ' * 20}2\n" in text
+    assert f"| ours | below | 1 |\n\n**ours, gap us**\n\n- {'g' * 20}\n- g" in text
+
+
 def test_it_says_what_it_writes_and_makes_no_file_of_an_option(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

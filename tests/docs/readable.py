@@ -51,6 +51,7 @@ PAGES: tuple[str, ...] = (
     "docs/quickstart-cluster.md",
     "docs/quickstart-sre.md",
     "docs/quickstart-workstation.md",
+    "docs/results.md",
     "docs/uninstalling.md",
     "docs/upgrading.md",
     "docs/worked-examples.md",

@@ -1,5 +1,8 @@
 """How long the sentences of a page are: `python -m tests.docs.readable [PAGE]...`, by default those of PAGES.
 
+A page may also be a source file (.py, .c, .h), of which the head comment is read (heads.py). The bound of the median is
+that of all heads together, for many are a sentence or two.
+
 markdown-it reads the page, sentencex (Wikimedia's segmenter) finds its sentences. Code blocks and headings are no
 prose; code within a sentence and a link's text are words like others. A cell of a table is measured as it is written.
 """
@@ -15,6 +18,8 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from sentencex import segment
+
+from tests.docs import heads
 
 ROOT = Path(__file__).resolve().parents[2]
 MEDIAN_WORDS, MOST_WORDS, CELL_CHARACTERS = 18, 40, 200
@@ -113,20 +118,29 @@ def sentences(text: str) -> list[Sentence]:
     return found
 
 
+def too_long(text: str) -> list[str]:
+    """The sentences above the bound, a line each."""
+    return [f"{one.line}: {one.words} words: {one.text}" for one in sentences(text) if one.words > MOST_WORDS]
+
+
 def faults(text: str) -> list[str]:
     """What passes the bounds, a line each; empty for a page that keeps them. Cells are short anyway: the median is that
     of the rest."""
     said = sentences(text)
     median = statistics.median([one.words for one in said if not one.in_cell] or [0])
     lines = [f"median sentence of {median:g} words, above {MEDIAN_WORDS}"] if median > MEDIAN_WORDS else []
-    lines += [f"{one.line}: {one.words} words: {one.text}" for one in said if one.words > MOST_WORDS]
+    lines += too_long(text)
     cells = [piece for piece in prose(text) if len(piece.cell) > CELL_CHARACTERS]
     return lines + [f"{one.line}: a cell of {len(one.cell)} characters: {one.cell[:60]}..." for one in cells]
 
 
+def _faults_of(file: Path) -> list[str]:
+    return too_long(heads.page(file)) if file.suffix in heads.SUFFIXES else faults(file.read_text())
+
+
 def main() -> int:
     pages = sys.argv[1:] or PAGES
-    found = [f"{page}:{fault}" for page in pages for fault in faults((ROOT / page).read_text())]
+    found = [f"{page}:{fault}" for page in pages for fault in _faults_of(ROOT / page)]
     print("\n".join(found), end="\n" if found else "")
     return int(bool(found))
 

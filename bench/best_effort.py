@@ -2,11 +2,11 @@
 
     python -m bench.best_effort [--seconds 10] [--runs 3]
 
-By the card's own timeline, in two cases: beside busy tenants of 0.1 and 0.2, which leave most of the card promised to
-nobody, against what docs/guarantees.md says (0.05 / 0.35); and beside tenants of 0.6 and 0.4, whose requests sum to
-the whole card and who rest for two thirds of their own time, against what these two leave: in long pieces, and in short
-ones, of which a hand-over takes the larger part. What they lose by its being there is shown. Without the library the
-card would give each of three busy programs a third.
+By the card's own timeline, in two cases. In the first it runs beside busy tenants of 0.1 and 0.2, which leave most of
+the card promised to nobody: it is held against what docs/guarantees.md says (0.05 / 0.35). In the second it runs beside
+tenants of 0.6 and 0.4, whose requests sum to the whole card and who rest for two thirds of their own time. There it is
+held against what these two leave: in long pieces, and in short ones, of which a hand-over takes the larger part. What
+they lose by its being there is shown. Without the library the card would give each of three busy programs a third.
 """
 
 from __future__ import annotations

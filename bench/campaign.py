@@ -2,13 +2,13 @@
 
     python -m bench.campaign [--fault NAME]... [--workload NAME]... [--short] [--list]
 
-Each case has a bed of its own (real processes, the simulated card): tenants are busy and their memory comes and goes,
-the fault happens, and then all tenants that are alive are within 2 pp of their shares over the half second that begins
-one second after, the daemon's book of their memory equals what the driver holds, no process ended, and every trace that
-a daemon left gives the same actions when it is replayed. A case that fails leaves its traces and logs in
-out/campaign/CASE: `gemini trace replay` runs them through the machine again. A case that failed while the whole machine
-stood still for a tenth of a second (a probe beside it saw it) is played anew, and the result says so. --short is what
-CI runs, in a minute.
+Each case has a bed of its own (real processes, the simulated card): tenants are busy and their memory comes and goes.
+Then the fault happens. All tenants that are alive have to be within 2 pp of their shares over the half second that
+begins one second after, and the daemon's book of their memory has to equal what the driver holds. No process may have
+ended, and every trace that a daemon left has to give the same actions when it is replayed. A case that fails leaves its
+traces and logs in out/campaign/CASE: `gemini trace replay` runs them through the machine again. A case that failed
+while the whole machine stood still for a tenth of a second (a probe beside it saw it) is played anew, and the result
+says so. --short is what CI runs, in a minute.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A fault gets a scene whose tenants are busy and returns when the fault is over, or when the daemon must have detected
 it. Where it ends processes or takes a tenant's processes away it says so to the scene. Faults on messages go through a
-proxy on tenant a's socket; the situations that bring a message about (a connection cut, the others away for a while)
-are brought about as well, and a case in which the message was never seen has failed.
+proxy on tenant a's socket. The situations that bring a message about (a connection cut, the others away for a while)
+are brought about as well. A case in which the message was never seen has failed.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ the same programs. Baselines in the same run: the ordering that the Gemini paper
 their end), a plain lock handed round robin, and no library at all.
 
 The fluid server's programs rest exactly as long as they are told to. How long they are away on this machine, which has
-to wake them from a synchronise and from a sleep, is measured with each of them alone and without the library; what of
+to wake them from a synchronise and from a sleep, is measured with each of them alone and without the library. What of
 what is due the tenants get by that measure stands beside ("least_of_due_here").
 """
 

@@ -4,8 +4,8 @@
 
 Of the daemon: what eight busy tenants cost of a core, and the gap at a hand-over, with its core compiled by mypyc and
 read as it stands. Of the extender: what it takes to answer filter about 5,000 nodes of 8 cards, and prioritize about
-those that passed, from body to body, in this process, each pod bound before the next comes, and 500 of the nodes asked
-about as kube-scheduler does; the pods are of six shares. bench/mechanisms.py has the scheduler's mechanisms.
+those that passed, from body to body, in this process. Each pod is bound before the next comes, and 500 of the nodes are
+asked about as kube-scheduler does. The pods are of six shares. bench/mechanisms.py has the scheduler's mechanisms.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Does any input break a decoder? Fuzzers of tests/fuzz/ for a given time each, with sanitizers on.
 
 Uses libFuzzer where there is a clang that has it (Debian: clang and libclang-rt-dev), which steers by coverage; else
-gcc and the plain mutator of tests/fuzz/driver.c. What was found to be interesting stays in the corpus folder, so that
-a later run goes on from there; an input that breaks a claim stays in FOLDER/TARGET-findings.
+gcc and the plain mutator (tests/fuzz/driver.c). What was found to be interesting stays in the corpus folder, so that a
+later run goes on from there. An input that breaks a claim stays in `FOLDER/TARGET-findings`.
 
 `--seconds` is wall time; `--cpu-seconds` is processor time, which is what counts where others use the machine: a target
 is played in rounds until it has had so much. `--onto RECORD` goes on from an earlier report: what it says of a target

@@ -3,11 +3,11 @@
     python -m bench.gangs [--handovers 100000] [--seed 1]
 
 Each mix runs in the simulation (scheduler_backend/simulation) until every card has seen its hand-overs (a gang that
-gets the tokens of two cards counts as one): all of them in the first mix, a fifth in the others. A collective runs
-only while it is launched on all of its cards, launches come some 10 us apart, messages take hops with stalls, and a
-drain that does not end lets the thread at the other gate in after 5 ms, as the library does. Judged: nobody who has
-work waits for a second, every invariant after every hundredth event, and no two tenants' work on one card at once,
-but for what was let in.
+gets the tokens of two cards counts as one): all of them in the first mix, a fifth in the others. A collective runs only
+while it is launched on all of its cards, launches come some 10 us apart, and messages take hops with stalls. A drain
+that does not end lets the thread at the other gate in after 5 ms, as the library does. Judged: nobody who has work
+waits for a second, every invariant after every hundredth event, and no two tenants' work on one card at once, but for
+what was let in.
 """
 
 from __future__ import annotations

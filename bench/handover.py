@@ -3,16 +3,16 @@
     python -m bench.handover [--seconds 8] [--runs 5]
 
 Two busy tenants. The gap of a hand-over begins when the holder's agent has seen its work drained (handover_stamp.c
-notes when it says so) and ends when the first launch of the other reaches the card: it holds the token's way and that
-launch. The device's own timeline shows the first work after that by what the card takes to go over to another context
-(25 us on the simulated one, from the moment at which there is work for it), which is row 7's matter and taken off.
+notes when it says so). It ends when the first launch of the other reaches the card: it holds the token's way and that
+launch. The device's own timeline shows the first work after that by what the card takes to go over to another context.
+That is 25 us on the simulated one, from the moment at which there is work for it; it is row 7's matter and taken off.
 Beside it: the card's whole idle time between the last kernel of one and the first of the other, which also holds the
 drain being seen and that switch. Arms in the same run: with the token page, by ZeroMQ alone (the page socket is not
 there), a plain lock handed round robin, and the card's native switch without the library.
 
-The floors of the machine are measured in the same run, with nothing decided on the way (wake.c, echo.py): a word on a
-socket to a process that wakes a third one, which is the token's way with the page; a message to a ROUTER in Python and
-its answer, which is the way by ZeroMQ alone.
+The floors of the machine are measured in the same run, with nothing decided on the way (wake.c, echo.py). One is a word
+on a socket to a process that wakes a third one, which is the token's way with the page. The other is a message to a
+ROUTER in Python and its answer, which is the way by ZeroMQ alone.
 """
 
 from __future__ import annotations

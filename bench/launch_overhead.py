@@ -2,13 +2,13 @@
 
     python -m bench.launch_overhead [--batches 2000] [--runs 5] [--threads 8]
 
-Batches of 1,000 launches through the library and past it alternate in one process (launch_overhead.c), in one thread
-by the wall clock, and in eight, each on a stream of its own, by their CPU time. Who goes first alternates too. The
-median is that of (with - without) over all pairs of batches. The 99th percentile is that of the batches with the
-library less that of the batches without: how far the library moves the slow end. The 99th percentile of the pairs says
-nothing of the library: a batch takes 50 us, and one in a hundred of either kind meets the clock's tick, or the
-machine's owner; what it comes to is shown beside, with the same figure of pairs that are both without the library.
-Baseline: the simulated driver's own entry, in the same run.
+Batches of 1,000 launches through the library and past it alternate in one process (launch_overhead.c), in one thread by
+the wall clock, and in eight, each on a stream of its own, by their CPU time. Who goes first alternates too. The median
+is that of (with - without) over all pairs of batches. The 99th percentile is that of the batches with the library less
+that of the batches without: how far the library moves the slow end. The 99th percentile of the pairs says nothing of
+the library: a batch takes 50 us, and one in a hundred of either kind meets the clock's tick, or the machine's owner.
+What it comes to is shown beside, with the same figure of pairs that are both without the library. Baseline: the
+simulated driver's own entry, in the same run.
 
 A real driver's launch takes 3 us, and has the processor's nearest caches for itself. With --cold-kib 64 so much of
 other code and data comes before each launch: what is added then is what the library's own lines cost that are not near.

@@ -3,10 +3,10 @@
     python -m bench.limit [--seconds 10] [--runs 5]
 
 A tenant alone, and beside another one, with a limit below what it could take. Over any window W its busy time stays
-within limit x W + quota + overuse: 1.1 percentage points above the limit at 1 s. Alone at 0.5 it gets all of that too,
-within 1.5 points of it in either direction over any 1 s (99th percentile), and never pauses for over 20 ms. Where the
-limits leave the card idle, each has its own whole. Baselines in the same run: a plain lock handed round robin, and no
-library.
+`limit x W + quota + overuse`: 1.1 percentage points above the limit at one second. Alone at 0.5 it gets all of that
+too, within 1.5 points of it in either direction over any 1 s (99th percentile), and never pauses for over 20 ms. Where
+the limits leave the card idle, each has its own whole. Baselines in the same run: a plain lock handed round robin, and
+no library.
 """
 
 from __future__ import annotations

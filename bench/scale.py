@@ -1,12 +1,12 @@
 """The scheduler on paper: days of many tenants on many cards, the pure machine in its simulation. No process, no clock.
 
-Every node is a world of its own with its own seed. Judged: the invariants, that no two tenants ever work on one card
-at once, and that no tenant of one card with a request and headroom waits longer than its last held time / request +
-the others' quotas + one kernel (a kernel longer than a quota counts in its place: watch.py), those who wait at the
-end included. The baseline is the same day under plain weighted fair queueing (`ordering = "finish"`), in short runs.
-With --trace the nodes' tenants are those that a daemon recorded, for as long as the record is, each node with
-messages that take their own time. Progress goes to stderr each virtual hour; SIGINT ends the run there and reports
-what was reached.
+Every node is a world of its own with its own seed. Judged: the invariants, and that no two tenants ever work on one
+card at once. And no tenant of one card with a request and headroom may wait longer than its last held time / request +
+the others' quotas + one kernel (a kernel longer than a quota counts in its place: watch.py). Those who wait at the end
+are included. The baseline is the same day under plain weighted fair queueing (`ordering = "finish"`), in short runs.
+With --trace the nodes' tenants are those that a daemon recorded, for as long as the record is. Each node then has
+messages that take their own time. Progress goes to stderr each virtual hour; SIGINT ends the run there and reports what
+was reached.
 """
 
 from __future__ import annotations

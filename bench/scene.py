@@ -1,9 +1,9 @@
 """A scene of the fault campaign: a bed with busy tenants whose memory comes and goes, and what must be so at its end.
 
-The judge looks at those tenants that are still alive: over half a second that begins one second after the fault is over
-(or was detected) each is within 2 percentage points of its share (bench/spent.py), and what the daemon counts of its
-memory is what the simulated driver holds, at three moments in a row. Where a share is off by no more than the stalls of
-the machine itself, as the jitter probe saw them, can have done, the window is listed, and another is taken.
+The judge looks at those tenants that are still alive. Over half a second that begins one second after the fault is over
+(or was detected) each is within 2 percentage points of its share (bench/spent.py). What the daemon counts of its memory
+is what the simulated driver holds, at three moments in a row. Where a share is off by no more than the stalls of the
+machine itself, as the jitter probe saw them, can have done, the window is listed, and another is taken.
 """
 
 from __future__ import annotations

@@ -4,12 +4,12 @@
 
 Two tenants are busy throughout; guests join, leave, are killed, frozen and resumed, change their shares, one after the
 other at random, and the daemon itself is killed and started again in the first quarter. After each event, a second
-later, all tenants that are there are measured against their shares over one second (bench/spent.py); where they are off
+later, all tenants that are there are measured against their shares over one second (bench/spent.py). Where they are off
 by no more than stalls of the machine itself can have done, another second is taken, six at most. Whenever the guests
-have all left, the memory, descriptors and threads of the daemon and of the two's processes are noted: those of the
-daemon may not grow over what is left of the run, and those of the processes, which it finds again after each restart,
-not over the whole. The seed is in the JSON: the same seed makes the same events. Of each second that is off the traces
-and logs are kept in out/soak.
+have all left, the memory, descriptors and threads of the daemon and of the two's processes are noted. Those of the
+daemon may not grow over what is left of the run. Those of the processes, which it finds again after each restart, may
+not grow over the whole. The seed is in the JSON: the same seed makes the same events. Of each second that is off the
+traces and logs are kept in out/soak.
 """
 
 from __future__ import annotations

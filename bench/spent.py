@@ -1,8 +1,9 @@
 """What each tenant took of the card, by the card's own record: its work, and the switches between its own processes.
 
-The token goes to a tenant, and where several of its processes have work the card goes to and fro between them, idle for
-a moment each time: up to 5 % of what the tenant held, which no other tenant could have had. Who is judged by its work
-alone seems to lack that, and the others to have been given it. A switch from one tenant to another is nobody's.
+The token goes to a tenant. Where several of its processes have work the card goes to and fro between them, idle for a
+moment each time: up to 5 % of what the tenant held, which no other tenant could have had. A tenant that is judged by
+its work alone seems to lack that, and the others to have been given it. A switch from one tenant to another is
+nobody's.
 """
 
 from __future__ import annotations

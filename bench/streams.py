@@ -4,9 +4,9 @@
 
 Kernels of 200 us and one block in eight streams run beside each other on a card, so what is in flight takes an eighth
 of what its kernels take one by one. Beside an always-busy tenant, each with half of the card, such a program gets as
-much done in the time that it holds the card as without the library; on a card that runs one kernel at a time, too, and
-where it fills one stream after the other. Work is kernels that ended, by the device's own timeline; held time is what
-the daemon charged. Baseline in the same run: the program alone, without the library.
+much done in the time that it holds the card as without the library. So it is on a card that runs one kernel at a time,
+too, and where it fills one stream after the other. Work is kernels that ended, by the device's own timeline; held time
+is what the daemon charged. Baseline in the same run: the program alone, without the library.
 """
 
 from __future__ import annotations

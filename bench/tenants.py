@@ -2,11 +2,11 @@
 
     python -m bench.tenants [--seconds 10] [--runs 5] [--tenants 64] [--joins 1]
 
-CPU time of the daemon, all its threads, by the kernel's own nanoseconds: with 64 tenants of one idle process each (it
-has launched, has its context, and rests), and with 8 that are always busy at the 10 ms quota. Then 64 tenants x 4
-processes start at once beside two busy tenants: how many were served, how long the last one waited, and the shares of
-the busy ones after. Baselines in the same run: for the busy tenants a plain lock handed round robin; without the
-library there is no daemon, and the 256 processes start against the bare driver.
+CPU time of the daemon, all its threads, by the kernel's own nanoseconds. It is taken with 64 tenants of one idle
+process each (it has launched, has its context, and rests), and with 8 that are always busy at the 10 ms quota. Then 64
+tenants x 4 processes start at once beside two busy tenants: how many were served, how long the last one waited, and the
+shares of the busy ones after. Baselines in the same run: for the busy tenants a plain lock handed round robin; without
+the library there is no daemon, and the 256 processes start against the bare driver.
 """
 
 from __future__ import annotations

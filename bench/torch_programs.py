@@ -7,8 +7,8 @@ answers requests that come by a fixed seed, on average one each period: it write
 at each.
 
 Each says "ready" when it is warm, works from the line "go" to the line "stop" on its standard input, and then prints
-one JSON object: `done`, a list with (begin_ns, end_ns) of each step or request by the monotonic clock, where a request
-begins when it came, and `cpu_ns`, the processor's time that all threads of the process took meanwhile.
+one JSON object. Its `done` is a list with (begin_ns, end_ns) of each step or request by the monotonic clock, where a
+request begins when it came. Its `cpu_ns` is the processor's time that all threads of the process took meanwhile.
 """
 
 from __future__ import annotations

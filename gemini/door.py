@@ -2,8 +2,8 @@
 
 Nobody who opens connections and says nothing takes all descriptors from those that have something to ask. Where the
 house is full the oldest goes of the address that has most of them, but none that showed a certificate: those are the
-server's own callers. And nobody who comes without end keeps the others in the kernel's queue: all that are there are
-taken at once, and where that is a crowd, those of an address that comes too often are closed before a word is said.
+server's own callers. And no address that comes without end keeps the others in the kernel's queue: all that are there
+are taken at once. Where that is a crowd, those of an address that comes too often are closed before a word is said.
 """
 
 from __future__ import annotations

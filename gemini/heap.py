@@ -1,6 +1,6 @@
 """Keeps what malloc has been given back, for who needs as much again for the next call.
 
-By itself glibc gives large blocks, and the end of its heap, back to the kernel when they are freed; the next call has
+By itself glibc gives large blocks, and the end of its heap, back to the kernel when they are freed. The next call has
 each of their pages brought in again: on a virtual machine that is about a microsecond a page, and with 5,000 names a
 third of the extender's time. Another libc is left as it is.
 """

@@ -4,12 +4,12 @@
 
 Each attack of the table (bench/hostile/attacks.py, `--list`) is played for some seconds beside two busy tenants with
 0.6 and 0.4 of the card, in turns with calm windows of the same run. It fails where the daemon ended, grew by more than
-10 MiB, has descriptors, threads or children left half a minute after, filled its log, where files or processes are
-left behind, where the attacker saw a promise broken, and where the others lost more than 0.5 points of their share or
-waited more than 2 ms longer at the median or at the 90th percentile than in calm. An attack after which only shares or
-waits were off is played again, up to --runs times in all and three times as long, and judged by the medians of its
-runs. "control" has calm windows judged as if they were attacks: how often the machine alone is off. Where the daemon
-ends, the run goes on with a fresh one.
+10 MiB, has descriptors, threads or children left half a minute after, or filled its log. It fails where files or
+processes are left behind, and where the attacker saw a promise broken. And it fails where the others lost more than 0.5
+points of their share, or waited more than 2 ms longer at the median or at the 90th percentile than in calm. An attack
+after which only shares or waits were off is played again, up to --runs times in all and three times as long, and judged
+by the medians of its runs. "control" has calm windows judged as if they were attacks: how often the machine alone is
+off. Where the daemon ends, the run goes on with a fresh one.
 """
 
 from __future__ import annotations

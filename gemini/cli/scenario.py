@@ -1,7 +1,7 @@
 """A placement scenario: nodes, what is placed, and asks one after another; JSON in, the contract's answer out.
 
 Pure: no file is read here; the parts are read by scenario_parts.py. A scenario that makes no sense as a whole (unknown
-policy, a pod on a card that is not there) is a BadScenario, one line; an ask that makes no sense is refused in its
+policy, a pod on a card that is not there) is a BadScenario, one line. An ask that makes no sense is refused in its
 place, and the others go on. docs/placement.md has the format and the rules.
 """
 

@@ -1,8 +1,8 @@
 """What the demo plays on: a node, a card, and one load per tenant upon it.
 
-Cumulative GPU time comes from the device's own record: on a simulated card from its observer, as the run goes on; on a
-real one from the stamps of the kernels, once the loads have ended (live, the daemon's account of the time held has to
-do). No figure of a simulated run comes from the daemon.
+Cumulative GPU time comes from the device's own record. On a simulated card that is its observer, as the run goes on. On
+a real one it is the stamps of the kernels, once the loads have ended (live, the daemon's account of the time held has
+to do). No figure of a simulated run comes from the daemon.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Takes off a Kubernetes cluster what Gemini's parts left there; the chart's hook runs it before `helm uninstall`.
 
-gemini uninstall cluster   ends the parts, and removes what they wrote in the API server; refuses while a card is held
-gemini uninstall node      removes our files from this node
-gemini uninstall wait      until a DaemonSet of `gemini uninstall node` is done on all nodes
+    gemini uninstall cluster   ends the parts, removes what they wrote in the API server; refuses while a card is held
+    gemini uninstall node      removes our files from this node
+    gemini uninstall wait      until a DaemonSet of `gemini uninstall node` is done on all nodes
 
 docs/uninstalling.md says what each removes, and what stays.
 """

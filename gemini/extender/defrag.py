@@ -1,8 +1,8 @@
 """Which evictions free a whole card: pods on partly used cards that other partly used cards have room for.
 
-Pure. One card after another, the least used first: it is freed where each of its holders may be evicted, something
+Pure. One card after another, the least used first. A card is freed where each of its holders may be evicted, something
 makes it anew, and its share fits on a card that is in use already and is not to be freed itself. Where the pods then go
-is kube-scheduler's choice, of which this is a forecast: it holds where the cluster's policies like used cards best
+is kube-scheduler's choice, of which this is a forecast. It holds where the cluster's policies like used cards best
 (`fragment` first), and is not told of what this cluster does not keep of pods: volumes, ports, quotas.
 """
 

@@ -1,10 +1,10 @@
 """Pods that are placed and bound together or not at all.
 
 A group's cards are chosen when the last of its members asks to be filtered, for all members at once, on one node or on
-several of the domain that it wishes for, held for 30 s, and given back together. None is bound before all have come to
-be (gather.py); a group of which one did not come rests, and says which. With several replicas the group's lease says
-who chose, and what: the second takes it over. A look at a group takes time, of which each namespace has a part alone
-(ration.py).
+several of the domain that it wishes for. They are held for 30 s, and given back together. None is bound before all have
+come to be (gather.py); a group of which one did not come rests, and says which. With several replicas the group's lease
+says who chose, and what: the second takes it over. A look at a group takes time, of which each namespace has a part
+alone (ration.py).
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ held that a dead replica could leave behind. A replica that is alone pays one sm
 bindings of one node that come together share it.
 
 Why that is enough: writes of one lease stand in one order, and each writer has taken in all entries before its own. An
-entry is left out only by a replica that has seen the pod's fate in the API server; who comes later lists the node's
-pods (and claims, where any was ever promised) after reading the lease, and sees it too. A pod that is not known though
-the watch of all pods has come as far as that list was deleted, for it was there when its entry was written. An entry
-whose pod is never bound is left out after a time-out longer than any call may take.
+entry is left out only by a replica that has seen the pod's fate in the API server. A replica that comes later lists the
+node's pods (and claims, where any was ever promised) after reading the lease, and sees it too. A pod that is not known
+though the watch of all pods has come as far as that list was deleted, for it was there when its entry was written. An
+entry whose pod is never bound is left out after a time-out longer than any call may take.
 
 The first half is pure: entries to text and back. `Ledger` does its I/O through the client that it is given.
 """

@@ -2,12 +2,12 @@
 
 Pure. kube-scheduler's own dry run knows the sum of a node's resources, not its cards, and knows nothing of extenders:
 its victims may free half of one card and half of another. Here the same question is asked of the cards: of all choices
-that the node would have if every pod of lower priority were gone, which needs the fewest and least important victims;
-and then as many of those as possible are let live again, those first whose eviction a PodDisruptionBudget forbids, then
-the most important. The pods of a group go together or stay together, and so those of a group on several nodes stay.
-What the pod needs besides cards (cpu, memory) is counted too, since replacing the scheduler's victims must not undo
-what they were for; its victims without cards are kept, for we do not know all its reasons. Where the preemptor is one
-of a group, preempt_group.py asks.
+that the node would have if every pod of lower priority were gone, which needs the fewest and least important victims?
+Then as many of those as possible are let live again, those first whose eviction a PodDisruptionBudget forbids, then the
+most important. The pods of a group go together or stay together, and so those of a group on several nodes stay. What
+the pod needs besides cards (cpu, memory) is counted too, since replacing the scheduler's victims must not undo what
+they were for; its victims without cards are kept, for we do not know all its reasons. Where the preemptor is one of a
+group, preempt_group.py asks.
 
 How often budgets are broken is counted as the scheduler does, pod by pod, and never below what it said of a victim set
 that is kept unchanged. The scheduler prefers nodes with none.

@@ -1,7 +1,7 @@
 """Reservations: cards held for pods whose binding is under way or awaited, or whose group is being put together.
 
 Pure; the time is an argument. A reservation stands in the book like any placed pod, so nobody else is promised its
-share, and is given back in exactly one of three ways: the pod is seen bound (its own record takes its place), its
+share. It is given back in exactly one of three ways: the pod is seen bound (its own record takes its place), its
 binding failed, or its time is up. That of a group is all or none, both when it is made and when its time is up.
 """
 

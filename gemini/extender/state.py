@@ -1,12 +1,12 @@
 """The cluster as watched: nodes, Device objects and pods in, the book of shares out.
 
-Pure: no clock, no I/O. What the book holds is a function of the objects as they are now, not of how they came to be
-so: that is why a restarted extender, which lists them, has the book of one that never restarted (the property test
-says so). Events may come late or twice, and older than what a consistent read has shown already: an object older than
-the one known is passed over (its resourceVersion; the API server's are comparable).
+Pure: no clock, no I/O. What the book holds is a function of the objects as they are now, not of how they came to be so.
+That is why a restarted extender, which lists them, has the book of one that never restarted (the property test says
+so). Events may come late or twice, and older than what a consistent read has shown already: an object older than the
+one known is passed over (its resourceVersion; the API server's are comparable).
 
-A pod holds its devices from the moment it is bound with our record until its containers are gone: a pod that is being
-deleted still holds them, one that ended (Succeeded, Failed) holds them only while a container is still said to run.
+A pod holds its devices from the moment it is bound with our record until its containers are gone. A pod that is being
+deleted still holds them; one that ended (Succeeded, Failed) holds them only while a container is still said to run.
 Cards that other device plugins gave out are foreign.py's, those of ResourceClaims allocated.py's, other shares of pods
 that run resized.py's. A node without a Device object, or a Device without its node, takes nobody. A pod with a Resize
 counts with the larger of what is booked for it and what its node enforces (gemini/kube/resize.py).

@@ -1,8 +1,9 @@
 """The kubelet's own record of who was given which devices: kubelet_internal_checkpoint, read.
 
 Pure. The format is internal to the kubelet (pkg/kubelet/cm/devicemanager/checkpoint) but has been read by others for
-years: entries of a pod's uid, a container, a resource, the device ids (by NUMA node, or in older kubelets a list), and
-the plugin's own reply. It is written before an Allocate takes effect, and outlives the kubelet and the plugin.
+years. It has entries of a pod's uid, a container, a resource, the device ids (by NUMA node, or in older kubelets a
+list), and the plugin's own reply. The record is written before an Allocate takes effect, and outlives the kubelet and
+the plugin.
 """
 
 from __future__ import annotations

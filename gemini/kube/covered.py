@@ -2,9 +2,9 @@
 
 Pure. Who may edit a pod may edit its annotations, and where no admission policy keeps them from it the record is what
 they like. The resources of its containers are fixed from its creation. So a record counts as it stands only where it
-adds up to those; one that does not, or is missing or in pieces, tells nothing, and the pod counts with all that its
-resources ask for on every card of its node: a card may then look fuller than it is, never freer. A pod whose resources
-ask for nothing holds nothing.
+adds up to those. One that does not, or is missing or in pieces, tells nothing. The pod then counts with all that its
+resources ask for on every card of its node: a card may look fuller than it is, never freer. A pod whose resources ask
+for nothing holds nothing.
 
 Which cards the record names is not covered by anything: of those only the kubelet knows, on the node.
 """

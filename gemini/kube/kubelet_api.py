@@ -3,7 +3,7 @@ registration of plugins that it finds by their sockets, and DRA (v1).
 
 No I/O is done here. The messages are written down below in the few words that matter on the wire (field number, type,
 name), as the public API has them (k8s.io/kubelet: pkg/apis/deviceplugin/v1beta1, podresources/v1, dra/v1 and
-pluginregistration/v1), and become classes when this module is imported: no generated code, and no compiler of it. A
+pluginregistration/v1). They become classes when this module is imported: no generated code, and no compiler of it. A
 field is reached by its name there: `v1beta1.AllocateResponse().container_responses`. Both kinds of gRPC work, with
 threads (grpc) and asyncio (grpc.aio):
 

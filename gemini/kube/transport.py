@@ -2,7 +2,7 @@
 
 Stands on kubernetes.aio for who and where we are (kubeconfig or service account, TLS, tokens); requests and replies are
 plain JSON over a session of our own. That client's typed calls check each reply against a model, and
-create_namespaced_pod_binding raises although the pod was bound (client 37: the reply is a Status); its way from a call
+create_namespaced_pod_binding raises although the pod was bound (client 37: the reply is a Status). Its way from a call
 to the wire costs as much again as the request itself. Small writes go by http1.py.
 """
 

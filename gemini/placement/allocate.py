@@ -2,7 +2,7 @@
 
 Pure. Reads the book, never writes it: the caller enters the placement, and may find that somebody was faster.
 
-A pod's tenants are placed one by one on each node in parallel (scan.py), each by its policies; then the nodes are
+A pod's tenants are placed one by one on each node in parallel (scan.py), each by its policies. Then the nodes are
 compared by the policies of the pod, in order: the numbers of its tenants are added up (minors are compared one tenant
 after another). What is still equal goes to the first node, then to the lowest minors. All comparisons are exact.
 """

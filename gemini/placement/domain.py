@@ -2,8 +2,8 @@
 
 Pure. A wish names two levels, what is required and what is preferred: one node, one NVLink domain, one rack, one zone,
 any label of nodes, or the whole cluster. Best: one node (group.py); else the fewest nodes of one domain of the
-preferred level, else of one of the required level; of equally many nodes the best connected cards (of some domains,
-where they are many), then the first domain. Members that run already (a pod was replaced) fix the domain.
+preferred level, else of one of the required level. Of equally many nodes the best connected cards count (of some
+domains, where they are many), then the first domain. Members that run already (a pod was replaced) fix the domain.
 
 Search: where all members ask for the same, it is counted how many each node takes; the nodes that take most come
 first, and the last one is the one that takes just the rest. Where they differ, members are tried from the largest down,

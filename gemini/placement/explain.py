@@ -1,7 +1,7 @@
 """Why not: a reason for a node that cannot take a want, and a text for each of its cards that cannot.
 
-Pure, and slow beside the scan: it runs only for those who ask. A card's reason is its first shortcoming in the order
-of BY_DISTANCE (memory before core where memory was asked for by itself); a node's is the one of the card that came
+Pure, and slow beside the scan: it runs only for those who ask. A card's reason is its first shortcoming in the order of
+BY_DISTANCE (memory before core where memory was asked for by itself). A node's is the one of the card that came
 nearest, or, where enough cards would do, what keeps them from being a set.
 """
 

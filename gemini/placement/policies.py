@@ -1,8 +1,9 @@
 """The named policies: one table. A policy gives every choice (a node and a set of its cards) a number, less is better.
 
 Pure. How to add one: write a function from a View to an array that broadcasts to (nodes x sets), put it in POLICIES,
-and give it a row in docs/placement.md. Policies stand in an order; each decides only among what the earlier ones left
-equal. Numbers are exact integers within one shape of node; `denominator` makes them comparable between shapes.
+and give it a row in the table (docs/placement.md). Policies stand in an order; each decides only among what the earlier
+ones left equal. Numbers are exact integers within one shape of node; `denominator` makes them comparable between
+shapes.
 """
 
 from __future__ import annotations

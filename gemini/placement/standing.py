@@ -1,7 +1,7 @@
 """How all nodes stand to one kind of ask: which can take it, and how good the policies find each. Kept, and mended.
 
 Pure. Pods come in kinds: hundreds ask for the same. What a kind of ask finds on a node changes only when something on
-that node does, so it is worked out once for all nodes, and from then on again for those that have changed: the few that
+that node does. So it is worked out once for all nodes, and from then on again for those that have changed: the few that
 pods came to or left since the last pod of that kind. What does not fit that (the nodes themselves have changed, or
 cards are looked at across nodes) is worked out anew as a whole.
 

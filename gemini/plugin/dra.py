@@ -2,11 +2,12 @@
 
 No I/O but through what is given: the API server, the daemon, the host's files. The kubelet names claims; what they hold
 stands in the API server, promised by the extender (gemini/extender/claims.py). To prepare one is to register its tenant
-at the daemon and to write the CDI file by which the runtime gives its share to containers; both can be done again at
+at the daemon and to write the CDI file by which the runtime gives its share to containers. Both can be done again at
 any time, and the kubelet does so after each of its restarts.
 
-For each prepared claim a file in `folder` says what the daemon was told, for a daemon that has lost its state, and
-whose claim it is, for a kubelet that has lost its own: what nobody unprepared is cleared away once the claim has gone.
+For each prepared claim a file in `folder` says what the daemon was told, for a daemon that has lost its state. It also
+says whose claim it is, for a kubelet that has lost its own: what nobody unprepared is cleared away once the claim has
+gone.
 """
 
 from __future__ import annotations

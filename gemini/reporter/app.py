@@ -1,10 +1,10 @@
 """The reporter as a program: looks, listens, and keeps the Device object and the node in step with what is there.
 
-What may change, and how it is noticed: cards and adapters by a look every few seconds, Xid events by a thread that
-waits for them, what other plugins gave out by the kubelet's checkpoint (a stat twice a second) and the node's pods (a
-watch), the node itself by a watch. Each sets one event; one loop then works out what should be written and writes what
-differs, by compare and set. Where the API server refuses or does not answer, it tries again, ever more seldom; what is
-in the Device stays until then, and stays when the reporter ends.
+What may change, and how it is noticed. Cards and adapters are noticed by a look every few seconds, Xid events by a
+thread that waits for them. What other plugins gave out is noticed by the kubelet's checkpoint (a stat twice a second)
+and the node's pods (a watch), the node itself by a watch. Each sets one event; one loop then works out what should be
+written and writes what differs, by compare and set. Where the API server refuses or does not answer, it tries again,
+ever more seldom; what is in the Device stays until then, and stays when the reporter ends.
 
 Blocking questions (NVML, the kubelet's gRPC) are asked from threads.
 """

@@ -1,6 +1,6 @@
 """What was seen, as objects of the API: the Device, and what a node's own object says of its devices.
 
-Pure. The Device has every card and adapter, also those out of service, with the reason as a condition; the node
+Pure. The Device has every card and adapter, also those out of service, with the reason as a condition. The node
 advertises memory (bytes), ratio and other devices as capacity of all and as allocatable of those in service, and the
 model as a label. `gemini.io/gpu-core` is not advertised here: it is the device plugin's, whose slots the kubelet
 counts.

@@ -2,7 +2,7 @@
 
 Pure. An entry keeps the kubelet's own shape ({podUID, containerName, resourceName, deviceIDs, allocResp}), but its
 deviceIDs are the uuids of our cards, whatever the other plugin calls them: a uuid, a replica of one (GPU-...::3, _-_7),
-an index; where the ids tell nothing, the plugin's own answer does, which the checkpoint holds: the environment or the
+an index. Where the ids tell nothing, the plugin's own answer does, which the checkpoint holds: the environment or the
 device nodes that it gave the container. An entry that still tells nothing may be of any card, and so holds all of them.
 
 Ours are left out: pods that carry our record. A pod without it that nevertheless holds something of ours (it ran before

@@ -6,10 +6,10 @@
     GET  /healthz /readyz /metrics
 
 A body that is no AdmissionReview is answered with 400 and one line. Senders have their turns by address: one that asks
-very much, or much that is large, waits behind itself. To judge a Binding the pod is read from the API
-server, where a kubeconfig or a service account is at hand; without one bindings are refused by user name alone, for a
-webhook that cannot look must not guess in favour. Quotas and Devices are watched there (quota.py); before they are
-listed no pod is judged. Namespaces are chosen in the webhook configuration, not here.
+very much, or much that is large, waits behind itself. To judge a Binding the pod is read from the API server, where a
+kubeconfig or a service account is at hand. Without one bindings are refused by user name alone, for a webhook that
+cannot look must not guess in favour. Quotas and Devices are watched there (quota.py); before they are listed no pod is
+judged. Namespaces are chosen in the webhook configuration, not here.
 """
 
 from __future__ import annotations

@@ -58,6 +58,7 @@ PAGES: tuple[str, ...] = (
     "docs/quickstart-sre.md",
     "docs/quickstart-workstation.md",
     "docs/results.md",
+    "docs/simulator-nvml.md",
     "docs/uninstalling.md",
     "docs/upgrading.md",
     "docs/worked-examples.md",

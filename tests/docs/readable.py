@@ -57,6 +57,7 @@ PAGES: tuple[str, ...] = (
     "docs/quickstart-cluster.md",
     "docs/quickstart-sre.md",
     "docs/quickstart-workstation.md",
+    "docs/real-card.md",
     "docs/results.md",
     "docs/simulator-nvml.md",
     "docs/uninstalling.md",

@@ -44,6 +44,7 @@ PAGES: tuple[str, ...] = (
     "docs/failures.md",
     "docs/faq.md",
     "docs/first-path.md",
+    "docs/frameworks.md",
     "docs/glossary.md",
     "docs/guarantees.md",
     "docs/index.md",

@@ -61,6 +61,7 @@ PAGES: tuple[str, ...] = (
     "docs/real-card.md",
     "docs/results.md",
     "docs/simulator-nvml.md",
+    "docs/simulator.md",
     "docs/uninstalling.md",
     "docs/upgrading.md",
     "docs/worked-examples.md",

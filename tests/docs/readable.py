@@ -30,6 +30,7 @@ PAGES: tuple[str, ...] = (
     "CONTRIBUTING.md",
     "SECURITY.md",
     "docs/api.md",
+    "docs/architecture.md",
     "docs/autoscaling.md",
     "docs/choosing.md",
     "docs/comparison.md",

@@ -54,6 +54,7 @@ PAGES: tuple[str, ...] = (
     "docs/observability.md",
     "docs/operations.md",
     "docs/placement.md",
+    "docs/protocol.md",
     "docs/python.md",
     "docs/questions.md",
     "docs/quickstart-cluster.md",

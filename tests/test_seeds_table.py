@@ -15,8 +15,11 @@ LEFT_OUT = {"D18"}  # besides parts of A19 and D17
 NAMED = re.compile(r"`([\w/]+\.py)::(\w+)`")
 
 
+MORE = re.compile(r"- ([A-D]?\d+): (.+)")  # what was too much for a cell, below its table
+
+
 def rows() -> dict[str, str]:
-    """id -> what stands in the last column."""
+    """id -> what stands in the last column, and of it below the table."""
     found: dict[str, str] = {}
     for line in TABLE.read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -24,6 +27,8 @@ def rows() -> dict[str, str]:
             for one in cells[0].split(", "):
                 assert one not in found, f"{one} is there twice"
                 found[one] = cells[2]
+        if more := MORE.fullmatch(line):
+            found[more[1]] += f", {more[2]}"
     return found
 
 

@@ -62,6 +62,7 @@ PAGES: tuple[str, ...] = (
     "docs/quickstart-workstation.md",
     "docs/real-card.md",
     "docs/results.md",
+    "docs/security.md",
     "docs/seeds.md",
     "docs/simulator-nvml.md",
     "docs/simulator.md",

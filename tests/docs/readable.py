@@ -49,6 +49,7 @@ PAGES: tuple[str, ...] = (
     "docs/glossary.md",
     "docs/guarantees.md",
     "docs/index.md",
+    "docs/install-cluster.md",
     "docs/messages.md",
     "docs/migrating.md",
     "docs/observability.md",

@@ -35,6 +35,7 @@ PAGES: tuple[str, ...] = (
     "docs/autoscaling.md",
     "docs/benches.md",
     "docs/choosing.md",
+    "docs/cluster.md",
     "docs/comparison.md",
     "docs/configuration.md",
     "docs/contributing.md",

@@ -2,9 +2,10 @@
  * wake.c - the floor under every hand-over: how long until who sleeps in another process runs?
  * Processes over one shared page and a socket. Who sleeps has slept for a while before each wake, so that the processor
  * has gone idle as it would between quotas. Prints, in microseconds,
- *   {"p50": .., "p99": ..,              from FUTEX_WAKE to the sleeper, which slept 1 ms
- *    "way": {"p50": .., "p99": ..}}     from a word on a socket to a second process that hears it (epoll, recv) and wakes
- *                                       a third one: the way of a token, every 4.5 ms, with nothing decided on it
+ *     {"p50": .., "p99": ..,             from FUTEX_WAKE to the sleeper, which slept 1 ms
+ *      "way": {"p50": .., "p99": ..}}    from a word on a socket to a second process that hears it (epoll, recv) and
+ *                                        wakes a third one: the way of a token, every 4.5 ms, with nothing decided
+ *                                        on it
  */
 #define _GNU_SOURCE
 #include <linux/futex.h>

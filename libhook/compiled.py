@@ -2,7 +2,7 @@
 
 The token machine and the daemon around it wake a hundred times a second and card, each time after a sleep in which
 others had the processor's caches: what they cost is what they touch, and an interpreter touches much. mypyc makes C of
-the modules as they stand, and the typed Python stays the only source: where there is no mypyc, no Python.h or another
+the modules as they stand, and the typed Python stays the only source. Where there is no mypyc, no `Python.h` or another
 Python than the one that compiled, the modules are read as they are, and do the same more slowly.
 
 What it makes lies beside the modules, named for this Python, and is ignored by git; one library of each group has the

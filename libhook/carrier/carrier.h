@@ -4,12 +4,12 @@
  * Two message hops, four wake-ups and the interpreter are most of what a hand-over costs, and the card idles meanwhile.
  * But who is next is known before the holder has drained. So the token machine decides ahead ("when A's epoch 7 has
  * drained, B has epoch 8") and the order waits here, outside of the interpreter. The holder says on its page connection
- * that it has drained (struct wire_page_drained); this thread stores the two words of the two pages and wakes who sleeps
- * on the second, and then tells the interpreter, for which it is an event like any other. It tells it late: as a rule the
- * holder's Return comes soon, and with it the question what was carried out (carrier_take_back), so that the interpreter
- * wakes once for both, and not while the threads that were woken need the processor. Where the Return stands behind the
- * word itself it is kept with the order, so that no other thread wakes for it, and no library reads it; and while there is
- * another order behind the one that was carried out, the interpreter sleeps on.
+ * that it has drained (struct wire_page_drained). This thread stores the two words of the two pages and wakes who
+ * sleeps on the second. Then it tells the interpreter, for which it is an event like any other. It tells it late: as a
+ * rule the holder's Return comes soon, and with it the question what was carried out (carrier_take_back). So the
+ * interpreter wakes once for both, and not while the threads that were woken need the processor. Where the Return
+ * stands behind the word itself it is kept with the order, so that no other thread wakes for it, and no library reads
+ * it. While there is another order behind the one that was carried out, the interpreter sleeps on.
  *
  * An order is taken back before the machine looks at anything else (carrier_take_back), so the machine never decides
  * while a decision of before may still be carried out. What a client writes can do no more than its Return could: say

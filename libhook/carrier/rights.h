@@ -1,10 +1,10 @@
 /*
  * rights.h - reading and closing Unix sockets to which strangers write, without ever doing their work.
  *
- * Whoever may write to a Unix socket may pass descriptors along (SCM_RIGHTS). A reader that takes none drops them, and so
- * does who closes a socket in which some are unread. Where that was the last reference the kernel ends the file then and
- * there, in that thread: a TCP connection with SO_LINGER and unsent bytes is waited for as long as its owner said, the
- * pages of a large file are given back one by one. So nobody here drops any.
+ * Whoever may write to a Unix socket may pass descriptors along (SCM_RIGHTS). A reader that takes none drops them, and
+ * so does who closes a socket in which some are unread. Where that was the last reference the kernel ends the file then
+ * and there, in that thread. A TCP connection with SO_LINGER and unsent bytes is waited for as long as its owner said,
+ * and the pages of a large file are given back one by one. So nobody here drops any.
  *
  * Linux 6.16 has an option by which a socket takes none, and its listener's is its own from the first moment. Before that
  * each read looks first (MSG_PEEK says that descriptors stand there, and leaves them), and a socket with some is closed by

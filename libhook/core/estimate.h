@@ -6,10 +6,10 @@
  * taken, who comes later takes another's. A thread's own table, which stands before the process's, is addressed directly by
  * the key: there it only has to be quick. Entries may be read while another thread writes: the worst is one wrong estimate.
  *
- * A sample can only be too long (the launch waited for other work), hardly ever too short; so an estimate follows
- * shorter samples fast and longer ones slowly, and no sample is taken for more than eight times the estimate: a thread
- * that was stopped between its launch's time and its launch measures how long it was stopped. Who believed that would
- * launch one kernel a turn, for it would fill any quota, and learn little from so few.
+ * A sample can only be too long (the launch waited for other work), hardly ever too short. So an estimate follows
+ * shorter samples fast and longer ones slowly, and no sample is taken for more than eight times the estimate. For a
+ * thread that was stopped between its launch's time and its launch measures how long it was stopped. A process that
+ * believed that would launch one kernel a turn, for it would fill any quota, and learn little from so few.
  */
 #ifndef GEMINI_CORE_ESTIMATE_H
 #define GEMINI_CORE_ESTIMATE_H

@@ -2,13 +2,13 @@
  * real.h - the real driver: one pointer for every HOOK and PASS row of cuda_hooks.h, called as `real.cuX(...)`.
  *
  * The pointers always can be called. Until the driver has been found each one leads to a stub (stubs.S) that looks up
- * the whole table once, keeps the arguments, and goes on to the real function; so the call path has no "is it there
+ * the whole table once, keeps the arguments, and goes on to the real function. So the call path has no "is it there
  * yet" branch, and nothing is looked up in a process that makes no CUDA call. Afterwards
  *   - a row that the driver lacks leads to a function that answers CUDA_ERROR_NOT_FOUND (real_has() tells), and
  *   - while no driver is loaded at all, every row answers CUDA_ERROR_NO_DEVICE, and the next call looks again.
  *
- * We never link against libcuda and never load it: we find the one that the application has (real.c says how), and
- * then hold a reference to it, so that an application that closes it does not pull it from under us.
+ * We never link against libcuda and never load it: we find the one that the application has (real.c says how). Then we
+ * hold a reference to it, so that an application that closes it does not pull it from under us.
  *
  * Thread safety: any number of threads may look up at once; all of them store the same values. There is no lock, for
  * the dynamic loader has one of its own, and a constructor that runs under dlopen may be the first to call us.

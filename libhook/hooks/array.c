@@ -1,8 +1,8 @@
 /*
  * array.c - CUDA arrays and mipmapped arrays. The driver does not say what one takes (cuArrayGetMemoryRequirements is
- * for sparse and deferred ones only, which take nothing by themselves), so it is computed: rows of elements, each rounded
- * up to 512 bytes, times height, depth or layers, and the sum over the levels of a mipmap; all of it as a plain
- * allocation takes it. Tiling may cost a real card a few per cent more.
+ * for sparse and deferred ones only, which take nothing by themselves). So it is computed: rows of elements, each
+ * rounded up to 512 bytes, times height, depth or layers, and the sum over the levels of a mipmap. All of it counts as
+ * a plain allocation takes it. Tiling may cost a real card a few per cent more.
  */
 #include <stddef.h>
 

@@ -8,9 +8,10 @@
  * that are on it. If the context cost more than was reserved and the rest is refused, the caller destroys it again: for
  * that moment, and by that much, the tenant is above its limit.
  *
- * Where the daemon cannot say, NVML is asked from here, and knows this process where the pids are the host's; where that
- * fails too, FALLBACK is counted; once that is known of a tenant, it is reserved for each context before it is made, and one
- * for which there is no room is not made at all. The simulated card takes 32 MiB for each context and says so by its NVML.
+ * Where the daemon cannot say, NVML is asked from here, and knows this process where the pids are the host's. Where
+ * that fails too, FALLBACK is counted. Once that is known of a tenant, it is reserved for each context before it is
+ * made, and one for which there is no room is not made at all. The simulated card takes 32 MiB for each context and
+ * says so by its NVML.
  *
  * The lock is held across the driver's calls that make and end contexts: it orders nothing else, and no callback of the
  * program runs under it.

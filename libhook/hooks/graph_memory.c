@@ -2,8 +2,8 @@
  * graph_memory.c - memory that graphs with allocation nodes hold. The driver keeps it in a pool of its own for each
  * device, maps it when such a graph is instantiated, uploaded or launched, and says how much it is
  * (CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT); there is no moment before which one could reserve. So it is counted after
- * the fact: an instantiation whose memory is refused is undone; growth at a launch is counted at the next
- * synchronisation, and where the tenant has no room left for it, it is tried again at each later one.
+ * the fact. An instantiation whose memory is refused is undone. Growth at a launch is counted at the next
+ * synchronisation; where the tenant has no room left for it, it is tried again at each later one.
  */
 #include <errno.h>
 #include <stddef.h>

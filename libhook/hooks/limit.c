@@ -1,12 +1,13 @@
 /*
  * limit.c - cuCtxSetLimit: the device memory that a context sets aside when one of its limits is raised.
  *
- * Three of the limits are of memory: the stack of every thread that the card can hold at once, the buffer of printf, and
- * the heap of device code's malloc. What a context has of them from the start is in its footprint. What a program raises
- * them by is reserved before the driver is asked (which may answer CUDA_ERROR_OUT_OF_MEMORY, says its reference), stands
- * in the ledger by context and limit, and is given back when the limit is lowered or the context ends. The driver may
- * take the heap and the buffer only with the first kernel that uses them; that is not seen from here, so they count from
- * the moment in which they are asked for. A stack that the driver enlarges by itself for a kernel is not counted.
+ * Three of the limits are of memory: the stack of every thread that the card can hold at once, the buffer of printf,
+ * and the heap of device code's malloc. What a context has of them from the start is in its footprint. What a program
+ * raises them by is reserved before the driver is asked (which may answer CUDA_ERROR_OUT_OF_MEMORY, says its
+ * reference). It stands in the ledger by context and limit, and is given back when the limit is lowered or the context
+ * ends. The driver may take the heap and the buffer only with the first kernel that uses them; that is not seen from
+ * here, so they count from the moment in which they are asked for. A stack that the driver enlarges by itself for a
+ * kernel is not counted.
  *
  * The lock is held across the driver's call, as in footprint.c: it orders changes of limits, nothing else.
  */

@@ -1,12 +1,12 @@
 /*
  * opened.c - dlopen with RTLD_DEEPBIND, and dlmopen.
  *
- * What a preloaded library defines comes first for everybody, but for two: a library that was opened with RTLD_DEEPBIND
- * looks into itself and its own dependencies first, the C library among them; and what dlmopen loads has a C library of
+ * What a preloaded library defines comes first for everybody, but for two. A library that was opened with RTLD_DEEPBIND
+ * looks into itself and its own dependencies first, the C library among them. And what dlmopen loads has a C library of
  * its own, and a driver, and does not see us at all. Their dlsym is the C library's, and whatever they look up is the
  * driver's own.
  *
- * Both stay what they are, so that nothing else changes for them, but for the words through which they call: when the
+ * Both stay what they are, so that nothing else changes for them, but for the words through which they call. When the
  * loader has bound such a library, those of its words that lead to the C library's dlsym, dlopen and dlmopen, or to a
  * function of the driver that is ours, are led here. A library's constructors have run by then; what these look up is
  * the driver's (docs/guarantees.md).

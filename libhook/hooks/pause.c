@@ -2,8 +2,8 @@
  * pause.c - what makes a stream stand still without the GPU working: host functions, waits for a value, external
  * semaphores. None of them is held up at the gate, for others may wait for what they do.
  *
- * Work that was launched before must be seen to end before the pause begins, or the pause would count as work of this
- * process, and the token could not be given back while it lasts: so it gets its event first.
+ * Work that was launched before must be seen to end before the pause begins. Else the pause would count as work of this
+ * process, and the token could not be given back while it lasts. So it gets its event first.
  */
 #include "libhook/driver/cuda_abi.h"
 #include "libhook/driver/real.h"

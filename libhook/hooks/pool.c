@@ -2,9 +2,9 @@
  * pool.c - stream-ordered allocation. What counts is what a pool has reserved from the card, not what was cut from it.
  *
  * A pool grows when an allocation does not fit, by an amount that the driver chooses, and shrinks at later
- * synchronisations or when it is trimmed. So an allocation first reserves the most by which the pool may grow; after the
- * call the pool is asked (CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) and the books are settled: what it did not take becomes
- * credit for the next allocation, so that a warm pool costs no message.
+ * synchronisations or when it is trimmed. So an allocation first reserves the most by which the pool may grow. After
+ * the call the pool is asked (CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) and the books are settled: what it did not take
+ * becomes credit for the next allocation, so that a warm pool costs no message.
  *
  * By how much does a pool grow? By the request rounded up to a step of the driver's, which is learned from the growths
  * that are seen; until then it is taken for the 32 MiB of NVIDIA's. Where that much cannot be had, the request itself (in

@@ -3,10 +3,10 @@
  * last mapping is gone, whichever comes last; reserving addresses takes nothing.
  *
  * What was exported may live on in descriptors, in messages on their way and in whoever imported it, and nobody says
- * when it is gone: it counts for its maker until that process ends, and then for its tenant (the daemon's ledger.py). So
- * the daemon is told before there is a descriptor. The descriptor bears a mark (mark.h). Who imports one with the mark
- * that its tenant has now, imports what is charged already, and pays nothing; any other import is counted as if it had
- * been made here: when it comes, where the mark says its size, and when it is mapped, where none does.
+ * when it is gone. It counts for its maker until that process ends, and then for its tenant (the daemon's ledger.py).
+ * So the daemon is told before there is a descriptor. The descriptor bears a mark (mark.h). A process that imports one
+ * with the mark that its tenant has now imports what is charged already, and pays nothing. Any other import is counted
+ * as if it had been made here: when it comes, where the mark says its size, and when it is mapped, where none does.
  */
 #include <stddef.h>
 

@@ -10,13 +10,13 @@
  * the card would run dry in turns, for the program's host is often away for longer than the cap lasts (away.h).
  *
  * Why it cannot deadlock. While a segment is held the agent makes no driver call, which could need a lock that a thread
- * keeps while it waits inside the driver (a blocking copy, a free). Both words are memory of ours, so a drain is seen and
- * segments are let go without the driver. The threads wait for the release before calls that wait for the device, and
- * before what must find its work marked (captures, host functions, ends of streams). All held work of a gate is in one
- * stream, in the order of its numbers: a segment waits for nothing that is held behind it. Not held: what is not a
- * kernel known well, what is captured or launched while something captures, in a context other than the one where the
- * words are known, in a process that works on several cards or shares events with others. Where a drain lasts too long
- * all the same, everything is let go (segments_release).
+ * keeps while it waits inside the driver (a blocking copy, a free). Both words are memory of ours, so a drain is seen
+ * and segments are let go without the driver. The threads wait for the release before calls that wait for the device,
+ * and before what must find its work marked (captures, host functions, ends of streams). All held work of a gate is in
+ * one stream, in the order of its numbers: a segment waits for nothing that is held behind it. Not held is what is not
+ * a kernel known well, what is captured or launched while something captures, and what is launched in a context other
+ * than the one where the words are known. Nor is work of a process that works on several cards or shares events with
+ * others. Where a drain lasts too long all the same, everything is let go (segments_release).
  */
 #ifndef GEMINI_RUNTIME_AHEAD_H
 #define GEMINI_RUNTIME_AHEAD_H

@@ -2,9 +2,9 @@
  * context.h - which context, and so which device, the calling thread launches on; cheap enough for the launch path.
  *
  * Asking the driver costs two calls. So each thread keeps the last answer, and every call that can change it (made,
- * set, pushed, popped, destroyed, reset: all of them are hooked) makes it stale: in the own thread for a change of the
- * current context, in all threads for a context's end. A stale or empty answer is asked anew at the next use. The launch
- * path does not look here: what makes an answer stale takes the lane away that it would find (gate_thread.h).
+ * set, pushed, popped, destroyed, reset: all of them are hooked) makes it stale. A change of the current context does
+ * so in the own thread, a context's end in all threads. A stale or empty answer is asked anew at the next use. The
+ * launch path does not look here: what makes an answer stale takes the lane away that it would find (gate_thread.h).
  */
 #ifndef GEMINI_RUNTIME_CONTEXT_H
 #define GEMINI_RUNTIME_CONTEXT_H

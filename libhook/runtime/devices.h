@@ -2,8 +2,8 @@
  * devices.h - the cards by UUID: what this process told the daemon in its Hello, and which of them another number means.
  *
  * `device` in agent.h and wire.h is an index into the list below. It is in the order of the CUDA ordinals, so a CUDA
- * device is its own index; but a process that asks NVML before it has begun with CUDA (a monitor does nothing else) gets
- * a list in NVML's order, and CUDA's ordinals are then translated. NVML's numbers are always translated: its order
+ * device is its own index. But a process that asks NVML before it has begun with CUDA (a monitor does nothing else)
+ * gets a list in NVML's order, and CUDA's ordinals are then translated. NVML's numbers are always translated: its order
  * differs from CUDA's, and CUDA_VISIBLE_DEVICES does not touch it.
  */
 #ifndef GEMINI_RUNTIME_DEVICES_H

@@ -8,8 +8,8 @@
  * of the process, and then looks at the flags: a thread that it does not see inside will see the gate closed. Where
  * membarrier is refused the launching threads fence themselves (gate_mode).
  *
- * Each thread counts the estimated GPU time that it launched against some `room`; when that is used up, or when the
- * launch goes to another stream, or was never seen before, the way leads through gate_begin_slow(): the in-flight cap,
+ * Each thread counts the estimated GPU time that it launched against some `room`. When that is used up, or when the
+ * launch goes to another stream, or was never seen before, the way leads through gate_begin_slow(). The in-flight cap,
  * the end of the quota, the events that mark what was launched (lane.h), and waiting all live there.
  *
  * Here is what all of that look at; who launches comes by gate_begin.h, who opens and closes by gate_open.h. Nothing here

@@ -1,9 +1,9 @@
 /*
  * page.h - the daemon's page (struct wire_page in core/wire.h), as this process sees it.
  *
- * The memory that page_of_process() points to stays mapped at one address for the life of the process: at first it is
- * an own, writable page (the local words, which the agent stores itself), and page_step() puts the daemon's read-only
- * page over it, in one mmap(MAP_FIXED), when it has come. Launching threads may therefore read it at any time.
+ * The memory that page_of_process() points to stays mapped at one address for the life of the process. At first it is
+ * an own, writable page (the local words, which the agent stores itself). When the daemon's read-only page has come,
+ * page_step() puts it over that, in one mmap(MAP_FIXED). Launching threads may therefore read it at any time.
  *
  * Owned by the agent thread, like the link; it never blocks.
  */

@@ -2,13 +2,13 @@
  * visit.h - what stands around each driver call that the library makes by itself, for the lanes and the books.
  *
  * A visit makes the calls harmless to the program. The lane's context is current meanwhile, for a driver may refuse a
- * call without one, and handles 1 and 2 mean streams of the current one; and the thread's capture mode is relaxed, for
+ * call without one, and handles 1 and 2 mean streams of the current one. And the thread's capture mode is relaxed, for
  * a capture in global mode, in whatever thread, ends when another thread asks about events. Both are as before when the
  * visit ends, and nothing is assumed of what a thread did when it began: the driver may not have been there then.
  *
- * The agent is kept out while streams and contexts are destroyed, for it may be about to touch them; while the device
- * holds launches until a grant (ahead.h); and for good once exit() was called: the driver is torn down then, while the agent
- * runs on until the process is gone.
+ * The agent is kept out while streams and contexts are destroyed, for it may be about to touch them, and while the
+ * device holds launches until a grant (ahead.h). It is kept out for good once exit() was called: the driver is torn
+ * down then, while the agent runs on until the process is gone.
  */
 #ifndef GEMINI_RUNTIME_VISIT_H
 #define GEMINI_RUNTIME_VISIT_H

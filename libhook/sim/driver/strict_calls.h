@@ -1,9 +1,10 @@
 /*
  * strict_calls.h - the calls that answer INVALID_CONTEXT to a thread without a current context, on a strict card.
  *
- * Those of the table for which CUDA's reference lists that answer (cuda.h of any release from 11.8 on; a test compares),
- * but for calls that are there to make or to change what is current, that name their context, or that ask about devices
- * before there is one. cuEventQuery is one of them though its reference is silent: the calls beside it are.
+ * Those of the table for which CUDA's reference lists that answer (cuda.h of any release from 11.8 on; a test
+ * compares). Left out are calls that are there to make or to change what is current, that name their context, or that
+ * ask about devices before there is one. cuEventQuery is one of the table though its reference is silent: the calls
+ * beside it are.
  */
 /* One row, one line. */
 /* clang-format off */

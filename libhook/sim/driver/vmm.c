@@ -1,10 +1,10 @@
 /*
- * The virtual memory API: physical memory is a memfd of its own, counted against the card as long as its handle or a
- * mapping of it lives, and, once it was exported, until the last descriptor, handle and mapping of whoever has it is
- * gone: an flock() of the open file says so, for it ends with the last of them. The maker looks when it is asked for
+ * The virtual memory API. Physical memory is a memfd of its own, counted against the card as long as its handle or a
+ * mapping of it lives. Once it was exported, it counts until the last descriptor, handle and mapping of whoever has it
+ * is gone: an flock() of the open file says so, for it ends with the last of them. The maker looks when it is asked for
  * memory or figures; imported memory is its exporter's. When that process has ended one importer after the other has it
- * counted (a lock on the file says which), from when it is asked for memory or figures next. Reserved addresses hold no memory. A mapping can be touched
- * once cuMemSetAccess said so.
+ * counted (a lock on the file says which), from when it is asked for memory or figures next. Reserved addresses hold no
+ * memory. A mapping can be touched once cuMemSetAccess said so.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -4,13 +4,13 @@
  *
  * The model. The compute engine of a device runs one kernel at a time; with spec.overlap those of one context's queues
  * beside each other, while their parts of the card fit and none waits that came before. A context (one process on one
- * device) keeps it as long as it has something to run; while another context has work too, it loses it at the end of its
- * time slice, in the middle of a kernel if need be (spec.switch_ns of idle time), and the others follow in turn. A switch
- * away from a context with nothing to run costs spec.drained_ns. Within a context the queue with the best priority whose
- * head has been ready longest is next, and a kernel is not preempted by its own process. The two copy engines serve
- * whoever was ready first, to the end. Waits, events and marks take no time. A wait for a value that was met when it was
- * pushed takes none either; else its queue has nothing to run until a look finds it met, and goes on spec.release_ns after
- * that look.
+ * device) keeps it as long as it has something to run. While another context has work too, it loses it at the end of
+ * its time slice, in the middle of a kernel if need be (spec.switch_ns of idle time), and the others follow in turn. A
+ * switch away from a context with nothing to run costs spec.drained_ns. Within a context the queue with the best
+ * priority whose head has been ready longest is next, and a kernel is not preempted by its own process. The two copy
+ * engines serve whoever was ready first, to the end. Waits, events and marks take no time. A wait for a value that was
+ * met when it was pushed takes none either; else its queue has nothing to run until a look finds it met, and goes on
+ * spec.release_ns after that look.
  */
 #ifndef GEMINI_SIM_ENGINE_H
 #define GEMINI_SIM_ENGINE_H

@@ -9,7 +9,7 @@
  *
  * What a process submits goes into rings of its own, one for each of its queues: written by it alone, read by all. An
  * entry is reused only after its retirement was committed. What a commit has to leave behind outside of the state (log
- * records, completion times of events) travels in it as `effects`; they are written out after the commit by whoever
+ * records, completion times of events) travels in it as `effects`. They are written out after the commit by whoever
  * made it and again by whoever makes the next one, with the same content, so none is lost with a dying process.
  */
 #ifndef GEMINI_SIM_STATE_H

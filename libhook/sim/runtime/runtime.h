@@ -2,7 +2,7 @@
  * runtime.h - what the parts of the simulated CUDA runtime share.
  *
  * Theory. NVIDIA's runtime library works with NVIDIA's driver only. This one stands in its place on the simulated
- * driver (and refuses any other): it does what the documentation says of each call by calls of the public driver API,
+ * driver (and refuses any other). It does what the documentation says of each call by calls of the public driver API,
  * which it finds as the real one does, by dlopen, one dlsym and cuGetProcAddress. So a library that was preloaded to
  * look at the driver's calls sees the same here as there.
  *

@@ -1,14 +1,15 @@
 """One daemon for a card, whoever starts it, on whatever state directory: two of them would promise it twice.
 
 Each card has a lock by its UUID in two forms, both of which end with the process, however it ends:
-    a listening socket of an abstract name, which all users of a network namespace see; it says who has the card
-    a record lock (OFD) on a file that whoever uses the card has mapped: the driver's NVML library, which containers
-    are given from the host, or the simulated machine's memory. So containers of other networks are seen as well.
-Anybody may take either, as anybody may run a daemon: then nobody else can, and the refusal names that process.
-The file can be read in every container, so any tenant can hold the record, and any user of the machine the name while
-the daemon is away for a moment. A daemon that had the card in this boot of the machine goes on beside a record all the
-same, and a daemon of root beside a name that is not root's, with a warning that names the process: no tenant may keep
-it from coming back.
+- a listening socket of an abstract name, which all users of a network namespace see; it says who has the card
+- a record lock (OFD) on a file that whoever uses the card has mapped: the driver's NVML library, which containers
+  are given from the host, or the simulated machine's memory. So containers of other networks are seen as well.
+
+Anybody may take either, as anybody may run a daemon: then nobody else can, and the refusal names that process. The file
+can be read in every container, so any tenant can hold the record, and any user of the machine the name while the daemon
+is away for a moment. A daemon that had the card in this boot of the machine goes on beside a record all the same. If it
+is root's, it goes on beside a name that is not root's, too. A warning names the process in either case: no tenant may
+keep the daemon from coming back.
 """
 
 from __future__ import annotations

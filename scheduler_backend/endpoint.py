@@ -1,7 +1,7 @@
 """A tenant's sockets, its page and its clients: the place, and who may come in. It hears no message.
 
-All connections of a tenant, and its listener, lie in one epoll set of its own, which is one descriptor of the loop's:
-so a tenant that may say no more for now is simply not looked at, whatever it does, and what it sends stays in the
+All connections of a tenant, and its listener, lie in one epoll set of its own, which is one descriptor of the loop's.
+So a tenant that may say no more for now is simply not looked at, whatever it does, and what it sends stays in the
 kernel and then with its processes. The same for who wants to come in: who may not waits in the kernel's queue.
 
 Connections have an end in number and in time. One that did not say greeting and READY in HANDSHAKE_SECONDS is closed;

@@ -3,7 +3,7 @@ each may last, how much it may say.
 
 aiohttp answers, but bounds none of these. So the listening socket is ours: a connection is accepted where there is
 room, answered once, and ended when its time is over, whatever was said on it. Where there is no room, whoever has most
-connections loses the oldest of them to the next that comes, but for those that have only just come; until then the
+connections loses the oldest of them to the next that comes, but for those that have only just come. Until then the
 others wait in the kernel's queue, which costs the daemon nothing. Whoever has all the places of one is refused at once,
 so that the queue is there for the others.
 

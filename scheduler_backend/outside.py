@@ -6,7 +6,7 @@ mounted into its container, the socket in its first environment, or the process 
 user's, only that user's processes and root's are found to be its. What is none of these is a stranger. Looked at when
 somebody asks how things are, at most once a second, and from a thread: the driver may take its time, and a process can
 keep whoever reads its memory (/proc/PID/environ) waiting for ever. Who asks then gets what is known. There may be many,
-and each may make its files as long as it likes; so a look takes so much of a processor and no more, for the loop has
+and each may make its files as long as it likes. So a look takes so much of a processor and no more, for the loop has
 the same interpreter: those it does not come to have their turn in the next. Nothing is done about them.
 """
 

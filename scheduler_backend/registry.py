@@ -1,7 +1,7 @@
 """Which tenants there are, and who asked for them. What of it is kept over a restart is keeper.py's.
 
 A tenant lives as long as somebody wants it: a line of the config file, a registration without a pid (until it is
-deleted), or processes that registered it for their lifetime (`gemini run`): two of one name and equal spec share it,
+deleted), or processes that registered it for their lifetime (`gemini run`). Two of one name and equal spec share it,
 and the last one that leaves or dies takes it along. Those of the config file and those that were added with `share` are
 named shares: a Publisher makes them known outside.
 """

@@ -7,7 +7,7 @@ never holds and waits: what it lacks it gets at once, or all that it holds is as
 Theory of operation. The machines decide as ever, but for one thing: where a gang is picked, the machine leaves its
 token free and names the gang, and `settle` decides, with all machines in view and before anything else happens:
 - all tokens of the gang are free: it takes them, with one end;
-- some are not: it assembles. It has a claim on each of its GPUs, so that what becomes free there is kept for it; others
+- some are not: it assembles. It has a claim on each of its GPUs, so that what becomes free there is kept for it. Others
   may run on a claimed GPU until the last of the holders should be done, if that is worth a grant. A token is kept idle
   for one quota at most; then others run, and the claim stands. Of gangs that want the same GPU the one that has been
   assembling longest has the claim, so there is no circle of claims;

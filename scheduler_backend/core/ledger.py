@@ -1,9 +1,9 @@
 """The bytes of one tenant on one GPU: who holds how many, within the limit. The truth; the processes' books are copies.
 
 A process reserves before it allocates and may get some credit beyond, so that small allocations cost no message. The
-daemon cannot see which part of it is unused; so before anyone is refused, all siblings that hold anything are asked for
-it, and the refusal waits for their answers, or their death (one that ended a moment ago may not have been noticed yet),
-or recall_ns: a frozen process must not freeze others. They are asked as well where their tenant is to have less than it
+daemon cannot see which part of it is unused. So before anyone is refused, all siblings that hold anything are asked for
+it. The refusal waits for their answers, or their death (one that ended a moment ago may not have been noticed yet), or
+recall_ns: a frozen process must not freeze others. They are asked as well where their tenant is to have less than it
 uses, so that what nobody uses does not keep a smaller share waiting.
 
 A process is asked once at a time: whoever begins to wait meanwhile waits for that answer, and then for one of his own,

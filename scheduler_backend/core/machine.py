@@ -3,10 +3,10 @@
 `TokenMachine.handle(event, now_ns)` returns actions and does nothing else: no clock, no socket, no log.
 
 Theory of operation. `Charges.advance` charges the holder for the time since the last event and moves the virtual now
-on; then the event changes its tenant's state; then `_settle` lets leases run out, hands the free token on, asks for it
+on. Then the event changes its tenant's state. Then `_settle` lets leases run out, hands the free token on, asks for it
 back where somebody is owed more, and prolongs the holder who would be picked again (no drain, no gap). A grant is the
-tenant's: all of its waiting processes get it, one that asks later joins what is left, and it is over when the last
-has returned, died, or lost its lease.
+tenant's: all of its waiting processes get it, one that asks later joins what is left, and it is over when the last has
+returned, died, or lost its lease.
 
 Its parts own its data, and each is given those that it needs:
     context         which GPU, the policy, the time, what is to be done

@@ -1,10 +1,10 @@
 """Tenants that are host-bound run beside others: what such a grant is made of, and what each got of its promise.
 
-A token that its holder keeps while its host works leaves the card idle. So a tenant whose duty is low (duty.py) gets
-a grant that excludes nobody: it is no rival for the token, its gate stays open, and the card's own time slicing runs
-its work beside the holder's, or beside that of others like it. It is charged what it uses, by its library's belief,
-which was learned in turns: no kernel's length shows beside others. A limit is a part of the card: its bucket loses what
-is used, and a tenant whose bucket is empty pauses.
+A token that its holder keeps while its host works leaves the card idle. So a tenant whose duty is low (duty.py) gets a
+grant that excludes nobody. It is no rival for the token, its gate stays open, and the card's own time slicing runs its
+work beside the holder's, or beside that of others like it. It is charged what it uses, by its library's belief, which
+was learned in turns: no kernel's length shows beside others. A limit is a part of the card: its bucket loses what is
+used, and a tenant whose bucket is empty pauses.
 
 The promise. Turns give a tenant its part of the held time, and so its part of the speed that it has alone. Beside
 others it gets at least that: `ahead_ns` grows by what it used, as the time that it would have had to hold the card

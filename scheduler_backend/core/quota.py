@@ -1,18 +1,18 @@
 """How long a grant is: the tenant's own bursts, smoothed, within bounds; its part of the GPU, where it has no bursts.
 
 EWMA of the burst with rate 0.5 (Gemini, scheduler.cpp get_quota). A quota is an upper bound, for a tenant that has
-nothing to run gives back early; so a quarter is added, or a burst that came out a little longer than the last ones
+nothing to run gives back early. So a quarter is added, or a burst that came out a little longer than the last ones
 would be cut in two and pay for a second hand-over.
 
 Who is always busy has turns. Held time comes in turns, so over any window a tenant's share errs by about one of its
 turns over the window, and by more where the turns of several fall together. Equal turns for unequal parts do: whoever
 owns little comes seldom, at distances that differ by a whole turn of somebody else. So a turn is nine tenths of the
 quota, which leaves room for overuse, and in proportion for less than an equal part, down to half of that. Three or more
-of which some own more than others have whole turns of eight tenths, unless a limit binds, which cuts grants anyway. In
-a model of 47 mixes of 2 to 32 tenants, 99th percentile of the error over 1 s, worst mix: 1.35 percentage points with
-turns of one whole quota for all, 0.92 with turns half as much shorter as now. In five unequal mixes of three and four
-over half a second at most 1.5 with nine tenths, 1.3 with eight, and 142 hand-overs a second instead of 126; of two, or
-under a limit that binds, no better.
+of which some own more than others have whole turns of eight tenths, unless a limit binds, which cuts grants anyway. A
+model of 47 mixes of 2 to 32 tenants gives the 99th percentile of the error over 1 s in the worst mix. It is 1.35
+percentage points with turns of one whole quota for all, 0.92 with turns half as much shorter as now. In five unequal
+mixes of three and four over half a second at most 1.5 with nine tenths, 1.3 with eight, and 142 hand-overs a second
+instead of 126; of two, or under a limit that binds, no better.
 """
 
 from __future__ import annotations

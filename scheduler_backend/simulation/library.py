@@ -1,8 +1,8 @@
 """The processes of a simulated world: what the library and the program in each process do, on each of their GPUs.
 
 A process asks, works while its gate is open, closes, drains and returns (process.py says by which rules). What really
-ran on each card is told to the watchers, who judge (watch.py); two tenants at work on one card at once raise here,
-unless the daemon had given the one up (its lease ran out, or it overran), or lets it run beside others: then each works
+ran on each card is told to the watchers, who judge (watch.py). Two tenants at work on one card at once raise here,
+unless the daemon had given the one up (its lease ran out, or it overran), or lets it run beside others. Then each works
 as fast as alone, for this card has no slices.
 """
 

@@ -1,7 +1,7 @@
 """A simulated process under the library: it asks, works while its gate is open, closes, drains and returns.
 
-It follows libhook/core/token.h: a contended quota closes the gate, an uncontended one is renewed at three quarters, a
-lease that ends closes it in any case, an idle token goes back, and a drain that does not end while a thread of the same
+It follows libhook/core/token.h. A contended quota closes the gate, an uncontended one is renewed at three quarters, a
+lease that ends closes it in any case, and an idle token goes back. A drain that does not end while a thread of the same
 process waits at another gate lets that thread in (the valve). Work that was launched runs to the end of its kernel.
 """
 

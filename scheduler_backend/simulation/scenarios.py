@@ -1,6 +1,6 @@
 """Whole days of many tenants, made from a seed: who comes and goes, what they do, and what goes wrong.
 
-`day` fills a world: each of the tenants has a share of its own for the day (changed now and then, in pairs, so that the
+`day` fills a world. Each of the tenants has a share of its own for the day (changed now and then, in pairs, so that the
 sum stays), and comes and goes by the hour: most are there around noon, few at night. `trouble` adds faults.
 """
 

@@ -2,13 +2,13 @@
  * lookup.c - look functions up in the ways that programs do, and say in whose file each answer lies.
  *
  * Arguments, one line of output each (`-` stands for NULL):
- *   open                      dlopen libcuda.so.1 RTLD_LOCAL; reopen: close it and open it again
- *   load:FILE                 dlopen a library RTLD_LOCAL, whose look() later `via` look-ups call
- *   handle:NAME default:NAME next:NAME self:NAME     dlsym of that kind (self: the handle of dlopen(NULL))
- *   via:NAME                  RTLD_NEXT from within the library of `load`;  viadefault:NAME the same with RTLD_DEFAULT
- *   proc:NAME:VERSION:FLAGS   cuGetProcAddress_v2;  proc1:... the first version
- *   call:NAME                 dlsym(handle) and call without arguments
- *   threads                   the tasks and descriptors of this process
+ *     open                      dlopen libcuda.so.1 RTLD_LOCAL; reopen: close it and open it again
+ *     load:FILE                 dlopen a library RTLD_LOCAL, whose look() later `via` look-ups call
+ *     handle:NAME default:NAME next:NAME self:NAME     dlsym of that kind (self: the handle of dlopen(NULL))
+ *     via:NAME                  RTLD_NEXT from within the library of `load`; viadefault:NAME the same with RTLD_DEFAULT
+ *     proc:NAME:VERSION:FLAGS   cuGetProcAddress_v2;  proc1:... the first version
+ *     call:NAME                 dlsym(handle) and call without arguments
+ *     threads                   the tasks and descriptors of this process
  */
 #define _GNU_SOURCE
 #include <dirent.h>

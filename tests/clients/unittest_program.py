@@ -1,9 +1,9 @@
 """Runs unittest modules and writes one JSON line a test: `python unittest_program.py OUT SECONDS IMPORT NAME...`.
 
-IMPORT is imported once; each NAME (a module, class or test, as unittest names them) then runs in a forked child of its
-own, which is killed after SECONDS of processor time, and of six times as long without that: a machine that others use
-lets it stand still now and then. So a test that hangs or takes its process down costs the rest of its NAME, and says
-so, and no state of a module leaks into the next. The import must not start CUDA.
+IMPORT is imported once. Each NAME (a module, class or test, as unittest names them) then runs in a forked child of its
+own, which is killed after SECONDS of processor time, and of six times as long without that. For a machine that others
+use lets it stand still now and then. So a test that hangs or takes its process down costs the rest of its NAME, and
+says so, and no state of a module leaks into the next. The import must not start CUDA.
 """
 
 from __future__ import annotations

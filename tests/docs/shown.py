@@ -2,9 +2,12 @@
 
     python -m tests.docs.shown [top | kubectl]...        # both
 
-`top`: three loads share a simulated card through the real daemon, and `gemini top` draws on a terminal. `kubectl`: what
-the plugin said when the quick start for a cluster was read on the test cluster (tests/e2e/test_quickstarts.py leaves
-that in out/docs). Colours and layout are the programs' own; nothing is drawn by hand.
+`top`: three loads share a simulated card through the real daemon, and `gemini top` draws on a terminal.
+
+`kubectl`: what the plugin said when the quick start for a cluster was read on the test cluster
+(tests/e2e/test_quickstarts.py leaves that in out/docs).
+
+Colours and layout are the programs' own; nothing is drawn by hand.
 """
 
 from __future__ import annotations

@@ -8,14 +8,20 @@ whole: what is there is complete. A file lock keeps two runs from building side 
 $GEMINI_E2E_CACHE, else gemini-e2e in the user's cache folder; $GEMINI_E2E_NICE and $GEMINI_E2E_JOBS are the defaults
 of the options.
 
-Parts: `controlplane` is the seven programs of controlplane/go.mod, and kwok's own stages joined into one file (7
-minutes cold on two cores, 3 GiB); `nvidia` is nvidia/go.mod (a minute; needs a C compiler); `helm` is helm/go.mod (3
-minutes); `kueue` is kueue/go.mod (3 minutes); `jobcontrollers` is JobSet's and Ray's; `karpenter` adds kwok's nodes;
-`containerd` is containerd/go.mod (3 minutes), a containerd that knows CDI, which Debian's does not; `node` is
-containerd, runc and busybox for a real kubelet, taken from PATH or else unpacked, not installed, from Debian's
-packages; `containers` is podman and buildah with what they need, `prometheus` is that and promtool, likewise;
-`debians` are bare root file systems with a Python; `image` is what our own image is made of where there is no
-registry.
+Parts:
+- `controlplane` is the seven programs of controlplane/go.mod, and kwok's own stages joined into one file (7 minutes
+  cold on two cores, 3 GiB)
+- `nvidia` is nvidia/go.mod (a minute; needs a C compiler)
+- `helm` is helm/go.mod (3 minutes)
+- `kueue` is kueue/go.mod (3 minutes)
+- `jobcontrollers` is JobSet's and Ray's
+- `karpenter` adds kwok's nodes
+- `containerd` is containerd/go.mod (3 minutes), a containerd that knows CDI, which Debian's does not
+- `node` is containerd, runc and busybox for a real kubelet, taken from PATH or else unpacked, not installed, from
+  Debian's packages
+- `containers` is podman and buildah with what they need, `prometheus` is that and promtool, likewise
+- `debians` are bare root file systems with a Python
+- `image` is what our own image is made of where there is no registry
 """
 
 from __future__ import annotations

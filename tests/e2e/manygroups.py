@@ -2,8 +2,8 @@
 
     python -m tests.e2e.manygroups --groups 500 [--seed 1]      # by hand; the tests play some
 
-Real API server, scheduler and extender, kwok's nodes. Groups of 1 to 16 pods on 1 to 4 nodes come one after another; of
-some a member asks for a node or cards that are not there, or stands behind a gate for a while; some nodes bear a taint,
+Real API server, scheduler and extender, kwok's nodes. Groups of 1 to 16 pods on 1 to 4 nodes come one after another. Of
+some a member asks for a node or cards that are not there, or stands behind a gate for a while. Some nodes bear a taint,
 all have processors for a part of their cards. A group that runs ends after some seconds, one that can go nowhere is
 given up. What runs is seen by a watch of the test's own. In the end it says how long a group ran in part at most, and
 how long groups took from when the last of their pods could be placed, while there were others in the way.

@@ -1,9 +1,9 @@
 """A real node: the unmodified kubelet on containerd and runc, in mount and process namespaces of its own. Needs root.
 
 One kill of the namespace's first process ends every container and mount; what would be left is a cgroup folder and an
-address on the loopback device, which `stop` removes. The network is the machine's; a pod without hostNetwork has an
-empty one with a loopback of its own and an address that leads nowhere (the CNI plugin is the few lines below), so that
-no bridge and no forwarding is set up here.
+address on the loopback device, which `stop` removes. The network is the machine's. A pod without hostNetwork has an
+empty one with a loopback of its own and an address that leads nowhere (the CNI plugin is the few lines below). So no
+bridge and no forwarding is set up here.
 
 Programs of the node (a device plugin, the node daemon) run inside by `running`, where /var/lib/kubelet is the
 kubelet's. From outside the same folder is `node.kubelet_folder`. Process ids inside differ from those outside.

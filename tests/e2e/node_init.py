@@ -1,6 +1,6 @@
 """First process of a node's own mount and process namespaces (see node.py): `node_init.py FOLDER`.
 
-It makes room for the kubelet and containerd without touching the machine: what they insist on writing under /var/lib,
+It makes room for the kubelet and containerd without touching the machine. What they insist on writing under /var/lib,
 /var/log and /run goes to an overlay and to tmpfs, and the sysctls that the kubelet sets are files of our own, mounted
 over them. Then it says READY=1 and reaps orphans until it is killed, which ends every process and mount of the node.
 """

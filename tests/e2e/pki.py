@@ -1,6 +1,6 @@
 """Certificates for one run of the control plane: an authority of its own, and what it signs.
 
-Every component and every user of the tests is a client certificate (CN the user, O its groups), so a kubeconfig for
+Every component and every user of the tests is a client certificate (CN the user, O its groups). So a kubeconfig for
 anybody can be made at any time, without a token file that the API server would have to be restarted for.
 """
 

@@ -2,7 +2,7 @@
 
 Pods with shares are placed by the extender and given their tenants by the plugin; programs then work as those tenants
 on the simulated card. All is well at first. Then the daemon is started again with another ordering, first come first
-served, under which the largest tenant misses its share; one tenant's program comes back without the library; and a few
+served, under which the largest tenant misses its share. One tenant's program comes back without the library, and a few
 things more go wrong, so that there is something to see in every panel.
 
 GEMINI_PICTURES=FOLDER draws every board of a longer run into that folder (`make pictures`).

@@ -7,7 +7,7 @@ FOLDER holds the modules. `list` prints the name of each test, MODULE.CLASS.TEST
 `passed NAME`, `aside NAME`, `failed NAME WHY` or `skipped NAME WHY`: who reads can tell in which test it ended, or
 stands. What a test prints goes to standard error.
 
-The simulated card computes nothing, so a test that compares what a kernel wrote goes on where the values differ, and is
+The simulated card computes nothing. So a test that compares what a kernel wrote goes on where the values differ, and is
 said to have passed with that left aside: values of tensors, and floating-point numbers, which come out of tensors.
 Shapes, types, devices, and whole numbers such as those of the allocator's statistics have to be right.
 """

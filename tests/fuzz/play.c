@@ -4,11 +4,11 @@
  *
  *     play SEED CALLS THREADS [TRACE | --goes-away]
  *
- * Each thread draws its calls from a generator of its own and touches its own objects only, so that what it is told does
- * not depend on the others: memory of every family, streams, events, copies, memsets, launches, captures and graphs,
- * modules, look-ups, and now and then a handle or pointer that is none. One thread alone also plays with contexts,
- * captures in global mode and frees what is freed already. Pointers and handles differ from run to run and are not
- * compared; codes, sizes, counts, flags and the bytes that copies bring back are.
+ * Each thread draws its calls from a generator of its own and touches its own objects only, so that what it is told
+ * does not depend on the others. The calls are of memory of every family, streams, events, copies, memsets, launches,
+ * captures and graphs, modules, look-ups, and now and then a handle or pointer that is none. One thread alone also
+ * plays with contexts, captures in global mode and frees what is freed already. Pointers and handles differ from run to
+ * run and are not compared; codes, sizes, counts, flags and the bytes that copies bring back are.
  *
  * After each round all threads meet, the device is idle, and what the driver says is used (with the library: what the
  * daemon's ledger says) must be what the simulated device holds for this process, to the byte.

@@ -1,9 +1,9 @@
 """The table (libhook/driver/cuda_hooks.h, cuda_abi.h) against one release of CUDA's headers, as a list of differences.
 
 Each line names one function, type or value and what to do about it: a new release gives a list, not a crash. Where a
-release declares a symbol, the table must know it; where cudaTypedefs.h says that (name, version, flavour) has an entry,
-the table must have that row (of graphics interop only the names are read); and where both have a prototype, it must be
-the same.
+release declares a symbol, the table must know it. Where `cudaTypedefs.h` says that (name, version, flavour) has an
+entry, the table must have that row (of graphics interop only the names are read). Where both have a prototype, it must
+be the same.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a C header declares, in a form in which two headers can be compared: prototypes, layouts, enumerators.
 
 Types are spelt by what they are in memory, x86-64 Linux: `u8` whether it was written size_t, uint64_t or CUdeviceptr,
-`i4` for an enumeration as for an int, and a structure by its name, without `_st` and version, and its size.
+`i4` for an enumeration as for an int. A structure is spelt by its name, without `_st` and version, and its size.
 """
 
 from __future__ import annotations

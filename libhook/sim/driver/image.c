@@ -2,11 +2,11 @@
  * Reads device code as far as the simulator needs it: names of kernels, where their parameters lie, global variables.
  *
  * PTX is searched for `.entry` and `.global`. A cubin is an ELF file. Kernels are the function symbols marked as
- * entries (st_other & 0x10). Their parameters stand in `.nv.info.NAME` as records (format 4, attribute 0x17): index,
- * ordinal, offset, size << 18; 0x2f is the number of registers. Fat binaries are lists of both; their members may be
- * compressed (LZ4, which is undone here, or zstd, by the system's libzstd where it is there). As on a card the member
- * that fits it best counts, for programs leave kernels out of what is for older cards. Of those that do not fit, which
- * a card refuses, the first whose kernels can be read counts.
+ * entries (st_other & 0x10). Their parameters stand in `.nv.info.NAME` as records (format 4, attribute 0x17). A record
+ * is index, ordinal, offset, size << 18; 0x2f is the register count. Fat binaries are lists of both; their members may
+ * be compressed (LZ4, which is undone here, or zstd, by the system's libzstd where it is there). As on a card the
+ * member that fits it best counts, for programs leave kernels out of what is for older cards. Of those that do not fit,
+ * which a card refuses, the first whose kernels can be read counts.
  */
 #include <ctype.h>
 #include <dlfcn.h>

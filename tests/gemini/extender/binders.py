@@ -1,10 +1,10 @@
 """Random operations by several replicas and binders at once, on an API server that loses answers and lags.
 
 `run` is what the test and `python -m bench.replicas` share. Each binder, again and again, makes a pod (or a group of
-three) and binds it through whichever replica, deletes a pod, lets a replica see some of what it missed, puts a new one
-in its place, or lets time pass. After every operation the records of all bound pods are added up by the world's own
-code: no card may be promised beyond what it has. In the end nothing is left reserved, and each replica's book is that
-of one that was just started.
+three) and binds it through whichever replica, or deletes a pod. Or it lets a replica see some of what it missed, puts a
+new one in its place, or lets time pass. After every operation the records of all bound pods are added up by the world's
+own code: no card may be promised beyond what it has. In the end nothing is left reserved, and each replica's book is
+that of one that was just started.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 /*
  * fake_cuda.c - a libcuda.so.1 that can do nothing but be looked up: for tests of the ways in.
  *
- * -DNEWER       a driver of the future: it also has cuMemAlloc_v3, and answers with it from CUDA 14.0 on
- * -DUNEXPORTED  cuGetProcAddress answers with functions that are not the exported ones
- * -DSUFFIXES    cuGetProcAddress also answers to the names of exported functions
- * -DOLD         a driver before CUDA 11.3: no cuGetProcAddress
+ *     -DNEWER       a driver of the future: it also has cuMemAlloc_v3, and answers with it from CUDA 14.0 on
+ *     -DUNEXPORTED  cuGetProcAddress answers with functions that are not the exported ones
+ *     -DSUFFIXES    cuGetProcAddress also answers to the names of exported functions
+ *     -DOLD         a driver before CUDA 11.3: no cuGetProcAddress
  */
 #include <stddef.h>
 #include <stdint.h>

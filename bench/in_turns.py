@@ -2,8 +2,8 @@
 
     python -m bench.in_turns COMMIT BENCH... [--runs 3] [-- OPTION...]
 
-Makes a checkout of COMMIT in out/in-turns/, with an environment and a build of its own (minutes, once), then runs each
-bench there and here so often, in the order a b, b a, a b, with `--runs 1`, where the bench has it, and the options
+Makes a checkout of COMMIT in out/in-turns/, with an environment and a build of its own (minutes, once). Then it runs
+each bench there and here so often, in the order a b, b a, a b, with `--runs 1`, where the bench has it, and the options
 behind `--`. A figure is worse where each run of this tree is worse than each of the other's; that is 1 in 20 by luck
 with three runs each. Nothing else should be at work meanwhile.
 """

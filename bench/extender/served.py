@@ -4,9 +4,13 @@
 
 Everything is the product's but the API server, which is a dictionary here: row 16 (cluster.py) has a real one. Half of
 all core is held by bound pods before it starts. Prints its URL, then serves until its standard input ends.
-Besides the product's own paths: GET /bench/handled gives and forgets (start_ns, ns) of each call of the filter handler,
-bytes of the request to bytes of the answer; GET /bench/bound gives the records of all that was bound; POST
-/bench/nothing is answered as the verbs are, with nothing. GET /bench/another makes a pod of the crowd's anew.
+
+Besides the product's own paths:
+- GET /bench/handled gives and forgets (start_ns, ns) of each call of the filter handler, bytes of the request to bytes
+  of the answer
+- GET /bench/bound gives the records of all that was bound
+- POST /bench/nothing is answered as the verbs are, with nothing
+- GET /bench/another makes a pod of the crowd's anew
 """
 
 from __future__ import annotations

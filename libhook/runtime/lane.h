@@ -1,10 +1,11 @@
 /*
  * lane.h - what one thread launched into one stream, cut into chunks that each end with an event.
  *
- * Only the thread that launches may record an event for certain (handle 0x2 means the calling thread's own stream), so
- * every lane belongs to one thread: it alone writes it (POKE where others look), cuts chunks (lane_cut), and takes finished ones off (lane_reap). Work that
- * was launched since the last cut is *open*. Events and their order tell when chunks ended on the device's own clock:
- * the end of chunk n is the end of chunk n-1 plus the time between their events.
+ * Only the thread that launches may record an event for certain (handle 0x2 means the calling thread's own stream). So
+ * every lane belongs to one thread: it alone writes it (POKE where others look), cuts chunks (lane_cut), and takes
+ * finished ones off (lane_reap). Work that was launched since the last cut is *open*. Events and their order tell when
+ * chunks ended on the device's own clock: the end of chunk n is the end of chunk n-1 plus the time between their
+ * events.
  *
  * The agent only looks (lane_probe). For open work of a thread that is elsewhere it records an event of its own on the
  * lane's stream; on the context's legacy stream for the default streams, since that one waits for all blocking streams

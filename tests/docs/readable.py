@@ -1,4 +1,4 @@
-"""How long the sentences of a page are: `python -m tests.docs.readable [PAGE]...`, by default those of PAGES.
+"""How long the sentences of a page are: `python -m tests.docs.readable [PAGE]...`, by default PAGES and all sources.
 
 A page may also be a source file (.py, .c, .h), of which the head comment is read (heads.py). The bound of the median is
 that of all heads together, for many are a sentence or two.
@@ -151,7 +151,7 @@ def _faults_of(file: Path) -> list[str]:
 
 
 def main() -> int:
-    pages = sys.argv[1:] or PAGES
+    pages = sys.argv[1:] or [*PAGES, *heads.tracked(ROOT)]
     found = [f"{page}:{fault}" for page in pages for fault in _faults_of(ROOT / page)]
     print("\n".join(found), end="\n" if found else "")
     return int(bool(found))

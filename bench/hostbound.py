@@ -8,8 +8,8 @@ wait for the card now and then, as eager PyTorch, small batches and servers of r
 
 Each case is measured in one run with Gemini, under the card's own time slicing (no library), each program alone, and
 all at once on cards of their own (`apart`). `sum_by_native` is the busy time of the card against that under native
-slicing. `sum_by_ideal` is it against what the model of an ideal scheduler gives (bench/ideal.py), with hosts as fast as
-they are apart, where they share the machine's processors but no card. For no scheduler of a card makes up for a
+slicing. `sum_by_ideal` is that time against what the model of an ideal scheduler gives (bench/ideal.py), with hosts as
+fast as they are apart, where they share the machine's processors but no card. For no scheduler of a card makes up for a
 processor that is missing. (A program that waits for a card leaves its processor to the others. So with more hosts than
 processors the model may give less than an ideal scheduler could.) `sum_by_ideal_alone` takes each host as fast as it is
 alone. `parts_by_ideal` is each program's busy time against the model that `sum_by_ideal` has. Where a program waits for

@@ -1,7 +1,7 @@
 /*
- * gate_slow.h - the way of a launch that gate_pass (gate.h) did not let through. It has how long the launch will take,
- * the in-flight cap, the end of the quota, the event that marks what was launched, and waiting at the gate or for room
- * under the cap.
+ * gate_slow.h - the way of a launch that gate_pass (gate.h) did not let through. It covers how long the launch will
+ * take, the in-flight cap, the end of the quota, the event that marks what was launched, and waiting at the gate or for
+ * room under the cap.
  */
 #ifndef GEMINI_RUNTIME_GATE_SLOW_H
 #define GEMINI_RUNTIME_GATE_SLOW_H

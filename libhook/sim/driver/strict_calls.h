@@ -3,7 +3,7 @@
  *
  * Those of the table for which CUDA's reference lists that answer (cuda.h of any release from 11.8 on; a test
  * compares). Left out are calls that are there to make or to change what is current, that name their context, or that
- * ask about devices before there is one. cuEventQuery is one of the table though its reference is silent: the calls
+ * ask about devices before there is one. cuEventQuery is one of these calls though its reference is silent: the calls
  * beside it are.
  */
 /* One row, one line. */

@@ -126,13 +126,38 @@ static void comes_between(struct lane *lane, uint64_t now_ns) {
         gate_self->room_ns = -1; /* the next launch begins a chunk */
 }
 
-/* What others have in that stream may stand still; in a default stream, what they have in any. */
-static void pause_comes(CUstream stream, CUcontext context, const struct gate_thread *but) {
-    enum watch_scope scope = lane_is_default(stream) ? WATCH_CONTEXT : WATCH_STREAM;
+/* A wait in a stream, and in which lanes what is launched next may begin late for it. */
+struct wait {
+    CUstream stream;
+    CUcontext context;    /* the current one, of a default stream; else its own, once that is looked at */
+    bool looked, orders;  /* ... does the legacy stream wait for it? */
+};
+
+/* Those of the stream; and by the rules of default streams all of the context for one of these, those of the legacy one for a
+ * stream that blocks it. */
+static bool keeps_up(struct wait *wait, const struct lane *lane) {
+    unsigned int flags = 0;
+    bool of_default = lane_is_default(wait->stream);
+
+    if (of_default || PEEK(lane->stream) == wait->stream)
+        return concerned(lane, of_default ? WATCH_CONTEXT : WATCH_STREAM, wait->stream, wait->context);
+    if (!lane_is_default(PEEK(lane->stream)) || !live(lane))
+        return false;
+    if (!wait->looked) {
+        wait->looked = true;
+        wait->context = context_of_stream(wait->stream).context;
+        wait->orders = real.cuStreamGetFlags(wait->stream, &flags) == CUDA_SUCCESS && !(flags & CU_STREAM_NON_BLOCKING);
+    }
+    return wait->orders && PEEK(lane->context) == wait->context;
+}
+
+/* ... whichever thread has them; but not the calling one's in that stream, where it says so itself. */
+static void wait_comes(CUstream stream, CUcontext context, bool itself) {
+    struct wait wait = {.stream = stream, .context = context};
 
     for (struct gate_thread *thread = gate_threads(); thread; thread = thread->next)
         for (struct lane *lane = __atomic_load_n(&thread->lanes, __ATOMIC_ACQUIRE); lane; lane = lane->next)
-            if (thread != but && concerned(lane, scope, stream, context))
+            if (!(itself && thread == gate_self && PEEK(lane->stream) == stream) && keeps_up(&wait, lane))
                 lane_wait_comes(lane);
 }
 
@@ -140,7 +165,7 @@ void watch_stream_may_pause(CUstream stream) {
     int saved = errno;
 
     behind_paused(context_of_stream(stream).ordinal);
-    pause_comes(stream, context_current()->context, gate_self);
+    wait_comes(stream, context_current()->context, true);
     errno = saved;
 }
 
@@ -157,7 +182,6 @@ bool watch_stream_pausing(CUstream stream) {
         return false;
     int saved = errno;
     CUcontext context = context_current()->context;
-    pause_comes(stream, context, gate_self);
     bool all = lane_is_default(stream); /* others may come to stand behind it */
     uint64_t now_ns = 0;
     for (; lane; lane = lane->next)
@@ -165,26 +189,22 @@ bool watch_stream_pausing(CUstream stream) {
             now_ns = now_ns ? now_ns : gate_now();
             comes_between(lane, now_ns);
         }
+    wait_comes(stream, context, false); /* what was launched before that has its event by now */
     errno = saved;
     return true;
 }
 
 void watch_stream_waiting(CUstream stream) {
-    struct lane *lane = gate_self->lanes;
-
-    if (!lane)
+    if (!gate_threads())
         return;
     int saved = errno;
     CUcontext context = context_current()->context;
-    for (; lane; lane = lane->next) {
+    for (struct lane *lane = gate_self->lanes; lane; lane = lane->next) {
         const struct gate *gate = &gates[lane->ordinal];
-        if (!concerned(lane, WATCH_STREAM, stream, context))
-            continue;
-        if (PEEK(gate->contended) || PEEK(gate->shared))
-            comes_between(lane, gate_now());
-        else
-            lane_wait_comes(lane); /* alone no program is to pay for it */
+        if (concerned(lane, WATCH_STREAM, stream, context) && (PEEK(gate->contended) || PEEK(gate->shared)))
+            comes_between(lane, gate_now()); /* alone no program is to pay for it */
     }
+    wait_comes(stream, context, false);
     errno = saved;
 }
 

@@ -10,10 +10,14 @@
  *     deadlocks elsewhere               kernels in a stream of the second GPU, while the first is current
  *     deadlocks later HOW N             a stream waits for the host, N kernels of 0.1 ms behind that, launched in two goes
  *                                       15 ms apart; then the host lets it go, and waits for the end. HOW is value, host,
- *                                       or node or captured: the same in a graph, made eleven seconds before
+ *                                       or node or captured: the same in a graph, made eleven seconds before; or crowd: ... and
+ *                                       a thousand others were made since, and have ended
  *     deadlocks between HOW             a kernel of 1 ms, a wait for the host behind it, and two kernels behind that, launched
  *                                       15 ms apart; then the host lets it go, and waits for the end. HOW is host, value,
- *                                       or event: of another stream, which waits for the host; or none: without the wait
+ *                                       or event: of another stream, which waits for the host; or none: without the wait.
+ *                                       thread: as event, but another thread puts the wait into the stream; graph: the event is
+ *                                       waited for in a graph; legacy: the kernels are in the legacy stream, and a blocking one
+ *                                       waits for the host; behind: ... in a blocking one, and the legacy one waits for the event
  *     deadlocks stands                  a stream waits for the host, for as long as this runs, a kernel behind that; work
  *                                       goes on in another
  *     deadlocks behind                  eight streams wait for the host, a kernel behind each, and work goes on in another;
@@ -253,13 +257,30 @@ static void wait_for_the_next(void *nothing) {
     wait_until_let_go((void *)(uintptr_t)++graphs_begun);
 }
 
+static void graphs_come_and_go(void) {
+    enum { CROWD = 1000 };
+    CUgraph graph;
+    CUgraphNode node;
+    static CUgraphExec exec[CROWD];
+
+    MUST(cuGraphCreate(&graph, 0));
+    MUST(cuGraphAddEmptyNode(&node, graph, NULL, 0));
+    for (int i = 0; i < CROWD; i++)
+        MUST(cuGraphInstantiateWithFlags(&exec[i], graph, 0));
+    for (int i = 0; i < CROWD; i++)
+        MUST(cuGraphExecDestroy(exec[i]));
+    MUST(cuGraphDestroy(graph));
+}
+
 static CUgraphExec pausing_graph(const char *how) {
     CUgraph graph;
     CUgraphExec exec;
     CUgraphNode node;
     CUstream stream;
 
-    if (!strcmp(how, "captured")) {
+    bool captured = !strcmp(how, "captured") || !strcmp(how, "crowd");
+
+    if (captured) {
         MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
         MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
         MUST(cuLaunchHostFunc(stream, wait_for_the_next, NULL));
@@ -275,7 +296,9 @@ static CUgraphExec pausing_graph(const char *how) {
     }
     MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
     MUST(cuGraphDestroy(graph));
-    if (!strcmp(how, "captured")) /* what was put into a stream is remembered for ten seconds */
+    if (!strcmp(how, "crowd"))
+        graphs_come_and_go();
+    if (captured) /* what was put into a stream is remembered for ten seconds */
         nanosleep(&(struct timespec){.tv_sec = 11}, NULL);
     return exec;
 }
@@ -320,36 +343,72 @@ static void launch_grid(CUstream stream, unsigned grid) {
     MUST(cuLaunchKernel(spin[0], grid, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
 }
 
+static CUstream between_stream;
+static CUevent between_event;
+
+static void *waits_for_the_event(void *nothing) {
+    MUST(cuCtxSetCurrent(context[0]));
+    MUST(cuStreamWaitEvent(between_stream, between_event, 0));
+    return nothing;
+}
+
+static CUgraphExec graph_that_waits_for_the_event(void) {
+    CUgraph graph;
+    CUgraphExec exec;
+
+    MUST(cuStreamBeginCapture_v2(between_stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    MUST(cuStreamWaitEvent(between_stream, between_event, CU_EVENT_WAIT_EXTERNAL));
+    launch_grid(between_stream, 2);
+    MUST(cuStreamEndCapture(between_stream, &graph));
+    MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    MUST(cuGraphDestroy(graph));
+    return exec;
+}
+
 static long between(const char *how) {
-    bool host = !strcmp(how, "host"), event = !strcmp(how, "event"), none = !strcmp(how, "none");
+    bool host = !strcmp(how, "host"), value = !strcmp(how, "value"), legacy = !strcmp(how, "legacy");
+    bool behind = !strcmp(how, "behind"), thread = !strcmp(how, "thread"), graph = !strcmp(how, "graph");
+    bool event = !strcmp(how, "event") || thread || graph || behind;
     CUdeviceptr there;
-    CUstream stream, other;
-    CUevent behind;
+    CUstream other;
+    CUgraphExec exec = NULL;
+    pthread_t helper;
     uint32_t rounds = 0;
     static _Alignas(4096) uint32_t word[1024];
 
     MUST(cuMemHostRegister_v2(word, sizeof word, 0));
     MUST(cuMemHostGetDevicePointer_v2(&there, word, 0));
-    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    MUST(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
-    MUST(cuEventCreate(&behind, CU_EVENT_DISABLE_TIMING));
+    between_stream = CU_STREAM_LEGACY;
+    if (!legacy)
+        MUST(cuStreamCreate(&between_stream, behind ? 0 : CU_STREAM_NON_BLOCKING));
+    MUST(cuStreamCreate(&other, legacy ? 0 : CU_STREAM_NON_BLOCKING));
+    MUST(cuEventCreate(&between_event, CU_EVENT_DISABLE_TIMING));
+    if (graph)
+        exec = graph_that_waits_for_the_event();
     while (!told_to_end) {
         rounds++;
-        launch_grid(stream, 1);
-        if (host)
-            MUST(cuLaunchHostFunc(stream, wait_until_let_go, (void *)(uintptr_t)rounds));
-        else if (!none)
-            MUST(cuStreamWaitValue32_v2(event ? other : stream, there, rounds, CU_STREAM_WAIT_VALUE_GEQ));
-        if (event) {
-            MUST(cuEventRecord(behind, other));
-            MUST(cuStreamWaitEvent(stream, behind, 0));
+        launch_grid(between_stream, 1);
+        if (host || legacy)
+            MUST(cuLaunchHostFunc(legacy ? other : between_stream, wait_until_let_go, (void *)(uintptr_t)rounds));
+        else if (value || event)
+            MUST(cuStreamWaitValue32_v2(event ? other : between_stream, there, rounds, CU_STREAM_WAIT_VALUE_GEQ));
+        if (event)
+            MUST(cuEventRecord(between_event, other));
+        if (thread) {
+            pthread_create(&helper, NULL, waits_for_the_event, NULL);
+            pthread_join(helper, NULL);
+        } else if (event && !graph) {
+            MUST(cuStreamWaitEvent(behind ? CU_STREAM_LEGACY : between_stream, between_event, 0));
         }
-        launch_grid(stream, 2);
+        if (graph)
+            MUST(cuGraphLaunch(exec, between_stream));
+        else
+            launch_grid(between_stream, 2);
         nanosleep(&(struct timespec){.tv_nsec = 15000000}, NULL);
-        launch_grid(stream, 3);
+        launch_grid(between_stream, 3);
         __atomic_store_n(&let_go, rounds, __ATOMIC_SEQ_CST);
         __atomic_store_n(word, rounds, __ATOMIC_SEQ_CST);
-        MUST(cuStreamSynchronize(stream));
+        MUST(cuStreamSynchronize(between_stream));
     }
     return rounds;
 }

@@ -149,7 +149,7 @@ def test_a_stream_that_waits_for_its_host_takes_what_that_launches_first(
 
 
 @pytest.mark.flaky(reruns=2)
-@pytest.mark.parametrize("what", ["host", "value", "event"])
+@pytest.mark.parametrize("what", ["host", "value", "event", "thread", "legacy", "behind"])
 def test_a_wait_between_kernels_is_not_taken_for_their_length(bed: Bed, program: Path, what: str) -> None:
     """Else what is launched behind it is held up for eight times as long, and that wait is the next one's length.
 

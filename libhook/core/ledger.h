@@ -11,6 +11,7 @@
  *     POOLED    key: device pointer; bytes: as asked, counted with its pool; link: the key of that
  *     GRAPHS    key: the device; bytes: what was counted for what the driver holds for graphs
  *     LIMIT + n key: CUcontext; bytes: what its limit n was raised by; link: what it had of it from the start
+ *     PAUSING   key: CUgraphExec, one that may stand still on its way; no bytes
  *     OBJECT    key: a number of our own; bytes: one cuMemCreate, or one import that is not charged elsewhere; refs: its
  *               handles and mappings, and one for ever once it was exported; owner: enum ledger_object; link: of an
  *               import, its size where that is known
@@ -38,7 +39,8 @@ enum ledger_kind {
     LEDGER_MAPPING = 7,
     LEDGER_POOLED = 8,
     LEDGER_GRAPHS = 9,
-    LEDGER_LIMIT = 10 /* and the two after it: CUlimit 0 to 2 */
+    LEDGER_LIMIT = 10, /* and the two after it: CUlimit 0 to 2 */
+    LEDGER_PAUSING = 13
 };
 
 enum ledger_object { LEDGER_MADE = 0, LEDGER_EXPORTED = 1, LEDGER_OWN_IMPORT = 2, LEDGER_FOREIGN_IMPORT = 3 };

@@ -59,6 +59,7 @@ static CUresult instantiated(CUresult result, CUgraphExec *exec, CUgraph graph) 
         graph_pause_made(*exec, graph);
     if (result != CUDA_SUCCESS || settle() == 0)
         return result;
+    graph_pause_ended(*exec);
     real.cuGraphExecDestroy(*exec);
     *exec = NULL;
     CUdevice device;

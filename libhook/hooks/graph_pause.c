@@ -6,9 +6,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "libhook/core/ledger.h"
 #include "libhook/core/peek.h"
 #include "libhook/driver/cuda_abi.h"
 #include "libhook/driver/real.h"
+#include "libhook/runtime/account.h"
 #include "libhook/runtime/agent.h"
 #include "libhook/runtime/watch.h"
 
@@ -17,10 +19,11 @@
 
 #define PLACES 256
 
-/* By a hash of the handle; any thread. One that shares the place of another may be taken to have one as well. */
-static bool pauses[PLACES];
+/* How many have one, by a hash of the handle; any thread. One that shares the place of another is taken to have one as well.
+ * Which they are the account knows. */
+static uint32_t pauses[PLACES];
 
-static bool *place_of(CUgraphExec exec) {
+static uint32_t *place_of(CUgraphExec exec) {
     return &pauses[(uint64_t)(uintptr_t)exec * 0x9E3779B97F4A7C15ull >> 56];
 }
 
@@ -34,7 +37,8 @@ static bool is_pause(CUgraphNode node, int depth) {
         return false;
     if (type == CU_GRAPH_NODE_TYPE_GRAPH)
         return real.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS && has_pause(child, depth + 1);
-    return type == CU_GRAPH_NODE_TYPE_HOST || type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP || (int)type == SEMAPHORES;
+    return type == CU_GRAPH_NODE_TYPE_HOST || type == CU_GRAPH_NODE_TYPE_WAIT_EVENT ||
+           type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP || (int)type == SEMAPHORES;
 }
 
 static bool has_pause(CUgraph graph, int depth) {
@@ -56,13 +60,20 @@ static bool has_pause(CUgraph graph, int depth) {
 }
 
 void graph_pause_made(CUgraphExec exec, CUgraph graph) {
-    if (graph && agent_is_tenant() && has_pause(graph, 0))
-        POKE(*place_of(exec), true);
+    struct ledger_entry entry = {.kind = LEDGER_PAUSING, .key = (uint64_t)(uintptr_t)exec, .device = -1};
+
+    graph_pause_ended(exec); /* one of that handle went with its context */
+    if (!graph || !agent_is_tenant() || !has_pause(graph, 0))
+        return;
+    __atomic_add_fetch(place_of(exec), 1, __ATOMIC_RELAXED);
+    account_enter(&entry);
 }
 
 void graph_pause_ended(CUgraphExec exec) {
-    if (PEEK(*place_of(exec)))
-        POKE(*place_of(exec), false);
+    struct ledger_entry entry;
+
+    if (PEEK(*place_of(exec)) && account_take(LEDGER_PAUSING, (uint64_t)(uintptr_t)exec, &entry))
+        __atomic_sub_fetch(place_of(exec), 1, __ATOMIC_RELAXED);
 }
 
 bool graph_pause_launching(CUgraphExec exec, CUstream stream) {

@@ -139,12 +139,17 @@ def test_a_stream_that_waits_for_a_second_process_runs_to_its_end(bed: Bed, prog
 
 @pytest.mark.parametrize(
     ("what", "count"),  # the second after its quota; ten times what may be in flight
-    [(what, count) for what in ("value", "host", "node") for count in (2, 100)] + [("captured", 2)],
+    [(what, count) for what in ("value", "host", "node") for count in (2, 100)] + [("captured", 2), ("crowd", 2)],
 )
 def test_a_stream_that_waits_for_its_host_takes_what_that_launches_first(
     bed: Bed, program: Path, what: str, count: int
 ) -> None:
     (found,) = run(bed, [program, "later", what, count])
+    assert found >= 5
+
+
+def test_a_graph_that_waits_for_another_streams_event_is_one_that_may_stand_still(bed: Bed, program: Path) -> None:
+    (found,) = run(bed, [program, "between", "graph"])
     assert found >= 5
 
 

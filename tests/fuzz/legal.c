@@ -2,6 +2,7 @@
  * legal.c - random programs that CUDA allows and that know what they must come to: the fuzzer of order and of hangs.
  *
  *     legal SEED STEPS THREADS [PROGRESS]
+ *     legal peer DESCRIPTOR: the other process of such a program
  *
  * Each thread has streams of its own, and memory for each of them. What it puts into the streams (kernels, sets, copies,
  * host functions, waits for a value, events that others wait for, graphs) it carries out at once on a copy of that memory
@@ -9,17 +10,20 @@
  * order host functions come. It ends with 1 where anything else is so, or where any call has an answer but success.
  *
  * Some host functions and waits stand still until the thread has launched more, and has slept: whoever keeps these launches
- * for the end of what is in flight never comes to it. PROGRESS is a file whose first words count the threads' steps.
+ * for the end of what is in flight never comes to it. Some programs have a second process, for whose kernels their streams wait
+ * on the device. PROGRESS is a file whose first words count the threads' steps.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -95,10 +99,17 @@ struct player {
     int standing, behind;
     uint64_t step;
     CUcontext other;
+    CUmemoryPool pool;
 };
 
 static const char PTX[] = ".version 8.0\n.target sm_50\n.address_size 64\n"
                           ".visible .entry gemini_spin(.param .u64 nanoseconds) { ret; }\n";
+static struct {
+    uint32_t *words; /* what is asked of the other process, and what it has done; none: it is not there */
+    CUdeviceptr there;
+    uint32_t asked;
+    pid_t process;
+} peer;
 static CUcontext primary;
 static CUfunction spin, other_spin;
 static CUstream everybodys;
@@ -388,14 +399,36 @@ static void copies(struct player *p) {
     }
 }
 
+struct waiting {
+    const struct player *p;
+    const struct road *lane;
+    CUevent event;
+};
+
+static void *wait_elsewhere(void *argument) {
+    const struct waiting *waiting = argument;
+    const struct player *p = waiting->p;
+
+    MUST(cuCtxSetCurrent(waiting->lane->context));
+    MUST(cuStreamWaitEvent(waiting->lane->stream, waiting->event, 0));
+    return NULL;
+}
+
 static void order(struct player *p, struct road *first, struct road *then) {
     CUevent event;
+    pthread_t thread;
 
     enter(p, first);
     MUST(cuEventCreate(&event, draw(p, 2) ? CU_EVENT_DISABLE_TIMING : CU_EVENT_DEFAULT));
     MUST(cuEventRecord(event, first->stream));
     enter(p, then);
-    MUST(cuStreamWaitEvent(then->stream, event, 0));
+    if (then->owned && draw(p, 8) == 0) { /* another thread may say so */
+        if (pthread_create(&thread, NULL, wait_elsewhere, &(struct waiting){p, then, event}))
+            fail(p, "no thread");
+        pthread_join(thread, NULL);
+    } else {
+        MUST(cuStreamWaitEvent(then->stream, event, 0));
+    }
     MUST(cuEventDestroy_v2(event));
 }
 
@@ -474,6 +507,7 @@ static void make_graph(struct player *p, struct graph *graph) {
     struct road *lane = any_lane(p);
     CUgraph made;
     CUstream beside;
+    CUdeviceptr kept;
     CUevent begun, ended;
     CUstreamCaptureMode mode = thread_count > 1 && draw(p, 2) ? CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
                                : thread_count > 1             ? CU_STREAM_CAPTURE_MODE_RELAXED
@@ -490,11 +524,14 @@ static void make_graph(struct player *p, struct graph *graph) {
     *graph = (struct graph){.host = graph->host, .lane = lane, .value = (uint8_t)draw(p, 256)};
     part(p, &graph->at, &graph->bytes);
     graph->sets = draw(p, 4);
+    bool keeps = draw(p, 3) == 0;
     graph->fetches = draw(p, 2);
     graph->calls = draw(p, 3) == 0;
     graph->pauses = graph->calls && draw(p, 2);
     bool forks = draw(p, 2);
     MUST(cuStreamBeginCapture_v2(lane->stream, mode));
+    if (draw(p, 4) == 0) /* of whichever stream had it recorded last when the graph is launched */
+        MUST(cuStreamWaitEvent(lane->stream, p->events[draw(p, EVENTS)], CU_EVENT_WAIT_EXTERNAL));
     if (forks) {
         MUST(cuEventRecord(begun, lane->stream));
         MUST(cuStreamWaitEvent(beside, begun, 0));
@@ -504,6 +541,11 @@ static void make_graph(struct player *p, struct graph *graph) {
         kernel(p, lane->stream, false);
     if (graph->sets)
         MUST(cuMemsetD8Async(lane->memory + graph->at, graph->value, graph->bytes, lane->stream));
+    if (keeps) { /* memory of the graph's own; the simulated card takes it back when the graph is launched */
+        MUST(cuMemAllocAsync(&kept, graph->bytes, lane->stream));
+        kernel(p, lane->stream, false);
+        MUST(cuMemFreeAsync(kept, lane->stream));
+    }
     if (graph->fetches)
         MUST(cuMemcpyDtoHAsync_v2(graph->host, lane->memory + graph->at, graph->bytes, lane->stream));
     if (graph->calls)
@@ -543,6 +585,37 @@ static void graphs(struct player *p) {
 }
 
 /* ---- what comes and goes ---- */
+
+/* A pool's memory, which one stream writes and another reads, and frees. (What is freed in a stream's order the simulated card
+ * takes back at once: it is written and read only where that is waited for.) */
+static void pooled(struct player *p) {
+    struct road *from = any_lane(p), *to = any_lane(p);
+    CUdeviceptr pointer;
+    size_t at, bytes;
+    uint8_t value = (uint8_t)draw(p, 256);
+    bool reads = draw(p, 3) == 0;
+
+    if (from->context != primary || to->context != primary)
+        return;
+    part(p, &at, &bytes);
+    enter(p, from);
+    MUST(cuMemAllocFromPoolAsync(&pointer, bytes + draw(p, 4 << 20), p->pool, from->stream));
+    if (reads)
+        MUST(cuMemsetD8Async(pointer, value, bytes, from->stream));
+    kernel(p, from->stream, false);
+    if (from != to)
+        order(p, from, to);
+    kernel(p, to->stream, false);
+    if (reads) {
+        MUST(cuMemcpyDtoDAsync_v2(to->memory + at, pointer, bytes, to->stream));
+        memset(to->shadow + at, value, bytes);
+        let_go(p);
+        MUST(cuStreamSynchronize(to->stream));
+    }
+    MUST(cuMemFreeAsync(pointer, to->stream));
+    if (draw(p, 8) == 0)
+        MUST(cuMemPoolTrimTo(p->pool, draw(p, 2) ? 0 : 1 << 20));
+}
 
 static void memory(struct player *p) {
     struct road *lane = any_lane(p);
@@ -606,9 +679,85 @@ static void forks(struct player *p) {
         fail(p, "a child ended with %d", status);
 }
 
+/* ---- another process ---- */
+
+static uint32_t *words_of(int descriptor, CUdeviceptr *there) {
+    const struct player *p = NULL;
+    uint32_t *words = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+
+    if (words == MAP_FAILED)
+        fail(p, "no memory for the words");
+    MUST(cuMemHostRegister_v2(words, 4096, CU_MEMHOSTREGISTER_DEVICEMAP));
+    MUST(cuMemHostGetDevicePointer_v2(there, words, 0));
+    return words;
+}
+
+static _Noreturn void be_the_peer(int descriptor) {
+    const struct player *p = NULL;
+    struct player self = {.state = 1};
+    CUmodule module;
+    CUstream stream;
+    CUdeviceptr there;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    MUST(cuInit(0));
+    MUST(cuDevicePrimaryCtxRetain(&primary, 0));
+    MUST(cuCtxSetCurrent(primary));
+    MUST(cuModuleLoadData(&module, PTX));
+    MUST(cuModuleGetFunction(&spin, module, "gemini_spin"));
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    words_of(descriptor, &there);
+    for (uint32_t round = 1;; round++) {
+        MUST(cuStreamWaitValue32_v2(stream, there, round, CU_STREAM_WAIT_VALUE_GEQ));
+        kernel(&self, stream, false);
+        MUST(cuStreamWriteValue32_v2(stream, there + 4, round, 0));
+        MUST(cuStreamSynchronize(stream));
+    }
+}
+
+static void begin_the_peer(char *program) {
+    const struct player *p = NULL;
+    char number[16];
+    int descriptor = memfd_create("words", 0);
+
+    if (descriptor < 0 || ftruncate(descriptor, 4096))
+        fail(p, "no file for the words");
+    snprintf(number, sizeof number, "%d", descriptor);
+    peer.process = fork();
+    if (!peer.process) {
+        execl(program, program, "peer", number, NULL);
+        _exit(1);
+    }
+    MUST(cuInit(0));
+    MUST(cuDevicePrimaryCtxRetain(&primary, 0));
+    MUST(cuCtxSetCurrent(primary));
+    peer.words = words_of(descriptor, &peer.there);
+}
+
+static void end_the_peer(void) {
+    if (peer.process > 0) {
+        kill(peer.process, SIGKILL);
+        waitpid(peer.process, NULL, 0);
+    }
+}
+
+/* One stream asks for a kernel there, another waits for it. */
+static void meets(struct player *p) {
+    struct road *asks = &p->lanes[1], *lane = any_lane(p);
+
+    if (!peer.words || lane->context != primary)
+        return;
+    enter(p, asks);
+    peer.asked++;
+    MUST(cuStreamWriteValue32_v2(asks->stream, peer.there, peer.asked, 0));
+    if (lane != asks)
+        order(p, asks, lane);
+    MUST(cuStreamWaitValue32_v2(lane->stream, peer.there + 4, peer.asked, CU_STREAM_WAIT_VALUE_GEQ));
+}
+
 static void (*const MOVES[])(struct player *p) = {kernels, kernels, kernels, kernels, kernels_in_everybodys, sets, sets,
-    copies, copies, copies, across, across, marks, host_functions, pauses, pauses, graphs, graphs, memory, streams,
-    contexts, waits, waits, forks};
+    copies, copies, copies, across, across, marks, host_functions, pauses, pauses, graphs, graphs, memory, pooled,
+    meets, streams, contexts, waits, waits, forks};
 
 static void begin(struct player *p) {
     CUmodule module;
@@ -620,6 +769,8 @@ static void begin(struct player *p) {
         MUST(cuModuleGetFunction(&other_spin, module, "gemini_spin"));
     }
     MUST(cuCtxSetCurrent(primary));
+    MUST(cuMemPoolCreate(&p->pool, &(CUmemPoolProps){.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}}));
     MUST(cuMemHostAlloc((void **)&p->pinned, (SLOTS + GRAPHS) * SLOT_BYTES, CU_MEMHOSTALLOC_PORTABLE));
     for (int i = 0; i < SLOTS; i++)
         p->slots[i].host = p->pinned + (size_t)i * SLOT_BYTES;
@@ -677,6 +828,8 @@ int main(int count, char **words) {
     const struct player *p = NULL;
     CUmodule module;
 
+    if (count == 3 && !strcmp(words[1], "peer"))
+        be_the_peer(atoi(words[2]));
     if (count < 4)
         return 2;
     seed = strtoull(words[1], NULL, 10);
@@ -690,6 +843,8 @@ int main(int count, char **words) {
             return 2;
         progress = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     }
+    if (thread_count == 1 && seed % 4 == 3)
+        begin_the_peer(words[0]);
     MUST(cuInit(0));
     MUST(cuDevicePrimaryCtxRetain(&primary, 0));
     MUST(cuCtxSetCurrent(primary));
@@ -704,6 +859,7 @@ int main(int count, char **words) {
     }
     for (int i = 0; i < thread_count; i++)
         pthread_join(threads[i], NULL);
+    end_the_peer();
     for (int i = 0; i < thread_count; i++)
         printf("%d %016llx\n", i, (unsigned long long)players[i].hash);
     return 0;

@@ -3,7 +3,7 @@
 Random programs (legal.c) of streams, events, copies, host functions, waits for values, graphs, threads and contexts,
 each of which knows what it must come to. Each seed is played bare, and then as a tenant of a real daemon beside others
 that have work, so that its gate closes again and again. One that takes no step for PATIENCE_S hangs: what its threads
-stand in is told, where gdb is there.
+stand in is told, where gdb is there. For how long each stood still at most is told, too.
 
     python -m tests.fuzz.legal --seconds 600 --seed 1
 """
@@ -27,6 +27,7 @@ LEGAL = Path(__file__).with_name("legal.c")
 TENANT = "played"
 MEMORY = 4 << 30
 PATIENCE_S = 60.0  # the longest pause of a program is 50 ms, that of an overrun one second
+LOOK_S = 0.1
 GAMES = 6  # seeds beside the same others
 BESIDE: dict[str, tuple[tuple[object, ...], ...]] = {  # the loads of the others
     "busy": (("--kernel-us", 100),),
@@ -39,11 +40,12 @@ SHARES = ((0.5, 1.0), (0.2, 0.3), (0.05, 0.1))
 
 
 class Played(NamedTuple):
-    """How a program ended: its status, what it said, and what it stood in where it hung."""
+    """How a program ended: its status, what it said, where it hung, and the seconds of its longest step."""
 
     status: int
     said: str
     hung: str
+    stood_s: float
 
 
 def build(folder: Path) -> Path:
@@ -76,27 +78,39 @@ def play(bed: Bed, binary: Path, words: list[object], hooked: bool, patience_s: 
     seen, hung = b"", ""
     with said.open("w") as out:
         child = subprocess.Popen([str(binary), *map(str, words), str(progress)], env=env, stdout=out, stderr=out)
-        at_s = time.monotonic()
+        looks = most = 0  # in a row that saw no step: a machine that stands still counts none
         while child.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(0.2)
+                child.wait(LOOK_S)
             now = progress.read_bytes()
-            if now != seen:
-                seen, at_s = now, time.monotonic()
-            elif time.monotonic() > at_s + patience_s:
+            looks = 0 if now != seen else looks + 1
+            seen, most = now, max(most, looks)
+            if looks * LOOK_S > patience_s:
                 hung = _stands_in(child.pid)
                 child.kill()
                 child.wait()
-    return Played(child.returncode, said.read_text(), hung)
+    return Played(child.returncode, said.read_text(), hung, round(most * LOOK_S, 1))
+
+
+def both(
+    bed: Bed, binary: Path, seed: int, steps: int, threads: int, patience_s: float = PATIENCE_S
+) -> tuple[Played, Played]:
+    """Play one seed both ways, bare and under the library."""
+    words: list[object] = [seed, steps, threads]
+    return play(bed, binary, words, False, patience_s), play(bed, binary, words, True, patience_s)
+
+
+def alike(bare: Played, ours: Played) -> bool:
+    """Did both end well, and with the same?"""
+    return bare[:3] == ours[:3] and bare.status == 0
 
 
 def difference(
     bed: Bed, binary: Path, seed: int, steps: int, threads: int, patience_s: float = PATIENCE_S
 ) -> tuple[Played, Played] | None:
-    """Play one seed both ways: how it ended, bare and under the library, where that is not alike, or not well."""
-    words: list[object] = [seed, steps, threads]
-    bare, ours = (play(bed, binary, words, hooked, patience_s) for hooked in (False, True))
-    return None if bare == ours and bare.status == 0 else (bare, ours)
+    """Play one seed both ways: how it ended, where that is not alike, or not well."""
+    pair = both(bed, binary, seed, steps, threads, patience_s)
+    return None if alike(*pair) else pair
 
 
 @contextlib.contextmanager
@@ -129,9 +143,10 @@ def main() -> int:
             game = next(games)
             with others(*game) as bed:
                 for seed in itertools.islice(seeds, GAMES):
-                    pair = difference(bed, binary, seed, arguments.steps, 1 if seed % 2 else arguments.threads)
-                    found += pair is not None
-                    print(game, seed, "alike" if pair is None else pair, flush=True)
+                    bare, ours = both(bed, binary, seed, arguments.steps, 1 if seed % 2 else arguments.threads)
+                    found += not alike(bare, ours)
+                    stood = f"alike; longest step {bare.stood_s} s bare, {ours.stood_s} s"
+                    print(game, seed, stood if alike(bare, ours) else (bare, ours), flush=True)
     return 1 if found else 0
 
 

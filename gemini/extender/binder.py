@@ -203,6 +203,9 @@ class Binder:
         if not {(one.type, one.minor) for one in placement.grants} <= {(one.type, one.minor) for one in node.devices}:
             self._promises.drop(placement)
             raise Refusal(f"a card of node {node.name} has gone meanwhile; the pod is tried again")
+        if not self._promises.stands(placement):
+            self._promises.drop(placement)
+            raise Refusal(f"what was promised on {node.name} is too old to bind by; the pod is tried again")
         annotations = {} if pod.vendor else annotations_of(placement, pod.spec, node, self._promises.wall_ns())
         try:
             await self._promises.kubernetes.bind(pod.namespace, pod.name, pod.uid, placement.node, annotations)

@@ -166,6 +166,8 @@ class Claims:
             raise  # the reservation stays: the server may yet do it
         self._promises.see_claims([written])
         if refusal:
+            if placement is not None and not self._promises.stands(placement):
+                raise Refused(409, "it was promised too long ago")
             log.info("claim=%s/%s refused: %s", claim.namespace, claim.name, refusal)
 
     async def _whole(self, claim: Claim) -> Claim:

@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 from gemini.extender.grown import GROWN, Grown, read_grown, write_grown
 from gemini.extender.leaseroom import TOO_MUCH, beyond
-from gemini.extender.reserve import BIND_NS
+from gemini.extender.reserve import BIND_NS, FRESH_NS
 from gemini.kube import names
 from gemini.kube.answer import ApiFault, Refused, is_unknown
 from gemini.kube.claim import PREFIX
@@ -213,11 +213,12 @@ class Ledger:
         self._owner.see_grown({pod: amounts})
 
     def entered(self, node: str, placement: Placement) -> bool:
-        """Whether that promise stands in the lease, as our own, and will for long enough to bind."""
+        """Whether that promise stands in the lease, as our own, and will for long enough to bind: a call for that may
+        take 10 s."""
         page = self._pages.get(node)
         if page is None or placement.pod in page.dropped or not self._own(page, placement.pod):
             return False
-        if self._clock_ns() - page.first_seen.get((placement.pod, self.replica), 0) >= BIND_NS:
+        if self._clock_ns() - page.first_seen.get((placement.pod, self.replica), 0) >= FRESH_NS:
             return False
         return page.entries[placement.pod, self.replica].placement == placement
 

@@ -170,6 +170,11 @@ class Promises:
             pods, _ = await self.kubernetes.pods_on(node)
             self.see(pods)
 
+    def stands(self, placement: Placement) -> bool:
+        """Whether a promise of this replica is fresh enough to be written down for good. Where the replica stood still
+        meanwhile the others may have given it up."""
+        return self.ledger is None or self.ledger.entered(placement.node, placement)
+
     async def bound(self, pod: PodView, node: str) -> bool:
         """Whether the pod turns out to be bound there, with cards; takes in what is read."""
         try:

@@ -15,6 +15,7 @@ from gemini.placement.model import Placement
 
 SECOND = 10**9
 BIND_NS = 60 * SECOND  # well above the time limit of a call to the API server
+FRESH_NS = 45 * SECOND  # a promise that is older is bound by no more: others give it up when BIND_NS are over
 GROUP_NS = 30 * SECOND
 AWAITED_NS = 10 * SECOND  # kube-scheduler binds at once, unless a volume or another plugin is in the way
 

@@ -173,6 +173,9 @@ class Resizes:
             if had is not None:
                 self._promises.drop(had.placement)
             return
+        if had is not None and not self._promises.stands(had.placement):
+            self._promises.drop(had.placement)  # it is tried again
+            return
         status: Object = {
             "answered": known.generation,
             "refused": refusal[:MOST_TEXT] or None,

@@ -11,6 +11,7 @@ import pytest
 
 from gemini.extender.codec import PreemptRequest, Victims
 from gemini.extender.kinds import DEVICE, NODE, POD
+from gemini.extender.reserve import BIND_NS, SECOND
 from gemini.kube import names
 from gemini.kube.device import write_device
 from gemini.placement.model import Node
@@ -119,3 +120,50 @@ def test_a_card_that_goes_while_a_binding_is_written_down_leaves_the_pod_free_fo
     assert [one["minor"] for one in record["gpu"]] == [1]
     replica.watch()
     replica.cluster.book.check()
+
+
+@pytest.mark.parametrize("still_seconds", [50, 61, 200])
+def test_a_replica_that_stood_still_binds_nothing_by_what_it_promised_before(
+    monkeypatch: pytest.MonkeyPatch, still_seconds: int
+) -> None:
+    """A virtual machine that is moved stands still for a minute, between the answer to its promise and its Binding. The
+    other replica had given the promise up by then, and the card to another pod: 180 percent of it."""
+    made = World()
+    made.nodes("n1", count=1)
+    first, second = Replica(made, "a"), Replica(made, "b")
+    pods = [made.put(POD, pod_object(name, gpu_request="0.9")) for name in ("p", "q")]
+    first.watch()
+    second.watch()
+    real, said = made.put_lease, list[str]()
+
+    async def put_lease(namespace: str, name: str, metadata: Any) -> str:
+        version = await real(namespace, name, metadata)
+        monkeypatch.setattr(made, "put_lease", real)
+        assert await second.bind(pods[1], "n1"), "the card is promised"
+        for _ in range(still_seconds):
+            for one in (first, second):
+                one.now_ns += SECOND
+            await second.service.sweep()
+        said.append(await second.bind(pods[1], "n1"))
+        return version
+
+    monkeypatch.setattr(made, "put_lease", put_lease)
+
+    async def run() -> str:
+        return await first.bind(pods[0], "n1")
+
+    error = asyncio.run(run())
+    assert error, "it is tried again"
+    assert "\n" not in error
+    assert said == [""] if still_seconds > BIND_NS // SECOND else said[0]
+    assert max(core for core, _ in made.promised().values() or [(0, 0)]) <= 100
+    first.watch()
+    first.cluster.book.check()
+    for _ in range(3):
+        first.now_ns += BIND_NS
+        second.now_ns += BIND_NS
+        second.watch()
+        asyncio.run(first.service.sweep())
+        asyncio.run(second.service.sweep())
+    asyncio.run(first.bind(pods[0], "n1"))
+    assert sorted(core for core, _ in made.promised().values()) == [90]

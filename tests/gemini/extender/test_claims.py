@@ -243,6 +243,40 @@ def test_a_claim_whose_answer_is_refused_for_what_it_says_is_tried_ever_more_sel
     assert not replica.service.claims._rests
 
 
+def test_a_replica_that_stood_still_promises_no_claim_by_what_it_reserved_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The other one had given that up, and the card to a pod, and had not answered the claim yet: 180 percent."""
+    made = world("n1")
+    first, second = Replica(made, "a"), Replica(made, "b")
+    pod, real = made.put(POD, pod_object("q", gpu_request="0.9")), made.put_lease
+    monkeypatch.setattr(second.service.claims, "kick", lambda: None)
+
+    async def put_lease(namespace: str, name: str, metadata: dict[str, Any]) -> str:
+        version = await real(namespace, name, metadata)
+        monkeypatch.setattr(made, "put_lease", real)
+        assert await second.bind(pod, "n1"), "the card is promised"
+        for _ in range(1 + BIND_NS // SECOND):
+            for one in (first, second):
+                one.now_ns += SECOND
+            await second.service.sweep()
+        assert await second.bind(pod, "n1") == ""
+        return version
+
+    monkeypatch.setattr(made, "put_lease", put_lease)
+
+    async def talk() -> None:
+        made.allocate("c", "n1", 0, 90)
+        second.watch()
+        await answer(first)
+        assert made.word("c") == ""
+        await answer(first)
+
+    run(talk)
+    assert made.word("c") == "refused"
+    assert [core for core, _ in made.promised().values()] == [90]
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_two_replicas_eight_binders_and_a_scheduler_that_allocates_blindly_never_promise_more_than_a_card(
     seed: int,

@@ -19,12 +19,16 @@ DOMAINS = tuple(f"{d}/" for d in (*S2_DOMAINS, names.ALIYUN, names.NVIDIA))  # o
 MOST_SELECTED = 4_000  # keys and values of a budget's selector, and evictions under way
 MIRROR = "kubernetes.io/config.mirror"
 _NOTES = (f"{names.DOMAIN}/", "ALIYUN_COM_GPU_MEM_")  # begin annotations that are looked at
-_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
-_SPEC = ("nodeName", "priority", "priorityClassName", "overhead")
+_METADATA = (
+    "name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)  # fmt: skip
+_SPEC = ("nodeName", "priority", "priorityClassName", "overhead", "restartPolicy")
 _GATES = "schedulingGates"  # of which the first says that there are some
 _STATUS = ("phase", "nominatedNodeName", "conditions")
 _LISTS = ("containers", "initContainers")
-_CONTAINER = ("name", "restartPolicy", "resources")
+_RULES = "restartPolicyRules"  # of which one says that there are some
+_CONTAINER = ("name", "restartPolicy", "resources", _RULES)
 _AMOUNTS = ("requests", "limits")
 _STATUSES = ("containerStatuses", "initContainerStatuses")
 
@@ -103,6 +107,8 @@ def _container(given: object) -> object:
     marks = [one for one in _listed(given.get("env")) if isinstance(one, dict) and one.get("name") == names.ENV_SOCKET]
     return {**result, "env": marks} if marks else result
 
+    if _RULES in result:
+        result[_RULES] = [{}] if result[_RULES] else []
 
 def _amounts(given: object) -> object:
     if not isinstance(given, dict) or len(given) <= MOST_AMOUNTS:

@@ -15,7 +15,7 @@ from gemini.kube import names
 from gemini.kube.allocation import located, record_of
 from gemini.kube.covered import Asked, asked_by
 from gemini.kube.device import Reported
-from gemini.kube.life import gone, initialized
+from gemini.kube.life import begins_anew, gone, initialized
 from gemini.kube.pod import PodSpec, parse_pod
 from gemini.kube.resize import Resize, full_name, held
 from gemini.kube.spelling import InvalidPod
@@ -35,7 +35,7 @@ class PodView:
     node: str | None
     gone: bool  # its containers have ended
     terminating: bool
-    initialized: bool
+    initialized: bool  # its init containers have ended, for good
     placement: Placement | None  # what it counts with: `base`, or more or less where it has another share by now
     spec: PodSpec | None
     fault: str | None
@@ -172,7 +172,8 @@ def view_of(
         # Without init tenants it makes no difference, and need not be followed.
         initialized=placement is not None
         and any(grant.role is Role.INIT for grant in placement.grants)
-        and initialized(status),
+        and initialized(status)
+        and not begins_anew(spec),  # else what others are given meanwhile would be promised twice
         placement=placement,
         spec=parsed,
         fault=fault,

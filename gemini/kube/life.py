@@ -20,6 +20,13 @@ def initialized(status: Mapping[str, Any]) -> bool:
     return any(c.get("type") == "Initialized" and c.get("status") == "True" for c in _mappings(status, "conditions"))
 
 
+def begins_anew(spec: Mapping[str, Any]) -> bool:
+    """Whether init containers that have ended may run again. A kubelet begins a pod anew whose sandbox has gone, by a
+    container's hand or with the node, unless the pod says never; or where a container's rules say so."""
+    every = (*_mappings(spec, "containers"), *_mappings(spec, "initContainers"))
+    return spec.get("restartPolicy") != "Never" or any(one.get("restartPolicyRules") for one in every)
+
+
 def _running(status: Mapping[str, Any]) -> bool:
     every = (*_mappings(status, "containerStatuses"), *_mappings(status, "initContainerStatuses"))  # sidecars too
     states = (entry.get("state") for entry in every)

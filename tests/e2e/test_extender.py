@@ -293,6 +293,33 @@ def test_preemption_respects_a_disruption_budget_where_another_card_will_do(
         assert {pod["metadata"]["name"] for pod in plane.api.get(path)["items"]} == {"kept", "high"}
 
 
+def test_what_an_init_container_holds_is_given_to_no_pod_while_it_may_run_again(
+    plane: Plane, namespace: str, crd: None
+) -> None:
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    shares = {
+        "gpu_request.first": "0.1",
+        "gpu_memory.first": "70Gi",
+        "gpu_request.main": "0.1",
+        "gpu_memory.main": "1Gi",
+    }
+    with nodes_with_cards(plane, 1, 1), gemini(plane):
+        plane.api.post(path, sharepod("p", {"initContainers": [{"name": "first", "image": "x"}]}, **shares))
+        plane.api.wait_one(f"{path}/p", condition("Initialized"))
+        for name, memory in (("large", "70Gi"), ("small", "9Gi")):
+            plane.api.post(path, sharepod(name, gpu_request="0.1", gpu_memory=memory))
+        plane.api.wait_one(f"{path}/small", condition("Ready"))
+        plane.api.wait_one(f"{path}/large", condition("PodScheduled", "False"))
+        once = {"initContainers": [{"name": "first", "image": "x"}], "restartPolicy": "Never"}
+        plane.api.delete(f"{path}/p", grace_seconds=0)
+        plane.api.wait_one(f"{path}/large", condition("Ready"))
+        plane.api.delete(f"{path}/large", grace_seconds=0)
+        plane.api.post(path, sharepod("once", once, **shares))
+        plane.api.wait_one(f"{path}/once", condition("Initialized"))
+        plane.api.post(path, sharepod("last", gpu_request="0.1", gpu_memory="70Gi"))
+        plane.api.wait_one(f"{path}/last", condition("Ready"))
+
+
 def test_extender_outlives_a_restart_of_the_api_server(plane: Plane, namespace: str, crd: None) -> None:
     path = f"/api/v1/namespaces/{namespace}/pods"
     with nodes_with_cards(plane, 1, 1), gemini(plane):

@@ -115,6 +115,7 @@ def test_complaint_05_containers_init_containers_and_sidecars_hold_what_they_nee
     pod["metadata"]["annotations"] = {f"gemini.io/gpu-request.{name}": share for name, share in shares.items()}
     pod["spec"]["initContainers"] = [{"name": "first"}, {"name": "second"}, {"name": "side", "restartPolicy": "Always"}]
     pod["spec"]["containers"] = [{"name": "a"}, {"name": "b"}]
+    pod["spec"]["restartPolicy"] = "Never"
     made.put(POD, admitted(pod))
     replica.watch()
     assert asyncio.run(replica.bind(pod, "n1")) == ""

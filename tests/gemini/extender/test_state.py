@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 from dataclasses import replace
@@ -15,7 +16,7 @@ from gemini.extender.kinds import BUDGET, CLAIM, DEVICE, KINDS, NODE, POD
 from gemini.extender.state import Cluster
 from gemini.kube.device import write_device
 from gemini.placement.model import Node
-from tests.gemini.extender.world import GIB, World, cards, node_object, pod_object
+from tests.gemini.extender.world import GIB, Replica, World, admitted, cards, node_object, pod_object
 
 Object = dict[str, Any]
 
@@ -129,10 +130,48 @@ def test_finished_pod_frees_its_share_once_no_container_runs() -> None:
 def test_init_share_ends_with_the_init_containers_and_comes_back_with_them() -> None:
     made = cluster("n1")
     pod = bound("p", "n1", init=True)
+    pod["spec"]["restartPolicy"] = "Never"
     done = {**pod, "status": {"phase": "Running", "conditions": [{"type": "Initialized", "status": "True"}]}}
     for status, core in ((pod, 50), (done, 0), (pod, 50)):
         made.apply(POD, "MODIFIED", copy.deepcopy(status))
         assert used(made, "n1") == core
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"restartPolicy": "Always"},
+        {"restartPolicy": "OnFailure"},
+        {"restartPolicy": "Never", "rules": [{"action": "RestartAllContainers"}]},
+    ],
+    ids=["default", "always", "on-failure", "by-a-rule"],
+)
+def test_what_init_containers_held_is_given_to_nobody_where_they_may_run_again(more: dict[str, Any]) -> None:
+    """A container may end its pod's sandbox, by a signal to the process that holds it, and the kubelet begins all anew:
+    what the init containers hold then others had been promised meanwhile, 30 of 16 GiB."""
+    made = World()
+    made.nodes("n1", count=1)
+    replica, rules = Replica(made, alone=True), more.get("rules", [])
+    pod = pod_object("p")
+    said = {"gpu-request.first": "0.9", "gpu-memory.first": "15Gi", "gpu-request.main": "0.1", "gpu-memory.main": "1Gi"}
+    pod["metadata"]["annotations"] = {f"gemini.io/{key}": value for key, value in said.items()}
+    pod["spec"] |= {
+        "initContainers": [{"name": "first"}],
+        "containers": [{"name": "main", "restartPolicyRules": rules}],
+    }
+    pod["spec"] |= {key: value for key, value in more.items() if key != "rules"}
+    made.put(POD, admitted(pod))
+    other = made.put(POD, pod_object("q", gpu_request="0.9", gpu_memory="15Gi"))
+    replica.watch()
+    assert asyncio.run(replica.bind(pod, "n1")) == ""
+    for initialized in ("True", "False"):  # what its kubelet says when they have ended, and when they run again
+        status = {"phase": "Running", "conditions": [{"type": "Initialized", "status": initialized}]}
+        made.put(POD, {**made.pod_of("uid-p"), "status": status})
+        replica.watch()
+        assert asyncio.run(replica.bind(other, "n1")), "the card is full"
+        assert used(replica.cluster, "n1") == 90
+    replica.cluster.book.check()
 
 
 def test_unhealthy_and_cordoned_cards_take_nobody_and_recover() -> None:
@@ -409,6 +448,7 @@ def draw_pod(draw: st.DrawFn, name: str, before: Object | None) -> Object:
     if record:
         pod["metadata"]["annotations"]["gemini.io/allocation"] = record
     pod["status"]["phase"] = draw(st.sampled_from(["Pending", "Running", "Succeeded"]))
+    pod["spec"]["restartPolicy"] = draw(st.sampled_from(["Always", "Never"]))
     if draw(st.booleans()):
         pod["status"]["conditions"] = [{"type": "Initialized", "status": "True"}]
     if draw(st.booleans()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gemini.kube.life import gone, initialized
+from gemini.kube.life import begins_anew, gone, initialized
 
 RUNNING = {"containerStatuses": [{"state": {"terminated": {}}}, {"state": {"running": {}}}]}
 
@@ -29,3 +29,22 @@ def test_init_containers_have_ended_with_the_condition() -> None:
     assert initialized({"conditions": [None, {"type": "Initialized", "status": "True"}]})
     assert not initialized({"conditions": [{"type": "Initialized", "status": "False"}]})
     assert not initialized({})
+
+
+@pytest.mark.parametrize(
+    ("spec", "anew"),
+    [
+        ({}, True),
+        ({"restartPolicy": "Always"}, True),
+        ({"restartPolicy": "OnFailure"}, True),
+        ({"restartPolicy": "Never", "containers": [{"name": "a"}]}, False),
+        ({"restartPolicy": "Never", "containers": [{"name": "a", "restartPolicyRules": []}]}, False),
+        (
+            {"restartPolicy": "Never", "containers": [{"restartPolicyRules": [{"action": "RestartAllContainers"}]}]},
+            True,
+        ),
+        ({"restartPolicy": "Never", "initContainers": [{"restartPolicyRules": [{}]}]}, True),
+    ],
+)
+def test_init_containers_may_run_again_but_where_the_pod_says_never(spec: dict[str, object], anew: bool) -> None:
+    assert begins_anew(spec) is anew

@@ -46,8 +46,10 @@ class Tenancy:
             await self._register(pod, claim, tenant)
 
     async def _register(self, pod: PodClaims, claim: Claim, tenant: str) -> None:
-        for other, name in self._view.of_pod(pod):  # what init containers held is the later ones' now
-            if other.role is Role.INIT and name != tenant:
+        # What init containers held is the later ones' now; where one of them runs again all of those have ended.
+        ended = {Role.INIT, Role.APP} if claim.role is Role.INIT else {Role.INIT}
+        for other, name in self._view.of_pod(pod):
+            if other.role in ended and name != tenant:
                 await self._daemon.remove(name)
         try:
             await self._daemon.register(self.promised(pod, claim, tenant))

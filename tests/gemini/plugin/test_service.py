@@ -276,6 +276,23 @@ def test_an_init_containers_share_is_free_when_the_next_container_starts(start: 
     assert [spec["request"] for spec in rig.daemon.specs.values()] == [0.8]
 
 
+def test_a_pod_that_begins_anew_begins_with_the_share_of_its_init_container(start: Start) -> None:
+    """Its sandbox has gone, and its kubelet begins with the first container again. That one found no room beside what
+    the later ones had held, for as long as the pod was there."""
+    rig = start(cards(1))
+    said = {"gpu_request__prepare": "0.9", "gpu_request__main": "0.6", "gpu_request__more": "0.2"}
+    rig.api.put(bound("p", rig.cards, None, ("main", "more"), ("prepare",), **said))
+    rig.kubelet.admit(rig.now("p"), start=False)
+    done = {"name": "prepare", "state": {"terminated": {"exitCode": 0}}}
+    for _ in range(2):
+        rig.kubelet.start_container("uid-p", "prepare")
+        assert [spec["request"] for spec in rig.daemon.specs.values()] == [0.9]
+        rig.api.put({**rig.now("p"), "status": {"phase": "Running", "initContainerStatuses": [done]}})
+        for container in ("main", "more"):
+            rig.kubelet.start_container("uid-p", container)
+        assert sorted(spec["request"] for spec in rig.daemon.specs.values()) == [0.2, 0.6]
+
+
 def test_a_share_of_several_cards_has_slots_of_each(start: Start) -> None:
     rig = start(cards(4))
     rig.api.put(bound("p", rig.cards, [1, 3], gpu_request="0.3", gpu_count="2"))

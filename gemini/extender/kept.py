@@ -31,6 +31,7 @@ _RULES = "restartPolicyRules"  # of which one says that there are some
 _CONTAINER = ("name", "restartPolicy", "resources", _RULES)
 _AMOUNTS = ("requests", "limits")
 _STATUSES = ("containerStatuses", "initContainerStatuses")
+OF_PODS = ("cpu", "memory")  # what a pod may ask for as a whole, and what may be resized in place
 
 
 def kept(pod: Mapping[str, Any], speaks: bool) -> dict[str, Any]:
@@ -58,9 +59,12 @@ def kept(pod: Mapping[str, Any], speaks: bool) -> dict[str, Any]:
             listed = spec[key]
             result["spec"][key] = [_container(one) for one in listed] if isinstance(listed, list) else listed
     result["status"] = _some(status, _STATUS)
+    if "resources" in result["spec"]:
+        result["status"] |= _given(status)
+    asked = _requests(result["spec"]) if any(key in status for key in _STATUSES) else {}
     for key in _STATUSES:
         if key in status:
-            result["status"][key] = [_state(one) for one in _listed(status[key])[:MOST_CONTAINERS]]
+            result["status"][key] = [_state(one, asked) for one in _listed(status[key])[:MOST_CONTAINERS]]
     return result
 
 
@@ -103,12 +107,12 @@ def _container(given: object) -> object:
     result = _some(given, _CONTAINER)
     if isinstance(resources := result.get("resources"), dict):
         result["resources"] = {part: _amounts(resources[part]) for part in _AMOUNTS if part in resources}
+    if _RULES in result:
+        result[_RULES] = [{}] if result[_RULES] else []
     # By which admission says that the container has a share.
     marks = [one for one in _listed(given.get("env")) if isinstance(one, dict) and one.get("name") == names.ENV_SOCKET]
     return {**result, "env": marks} if marks else result
 
-    if _RULES in result:
-        result[_RULES] = [{}] if result[_RULES] else []
 
 def _amounts(given: object) -> object:
     if not isinstance(given, dict) or len(given) <= MOST_AMOUNTS:
@@ -116,8 +120,34 @@ def _amounts(given: object) -> object:
     return {key: amount for key, amount in given.items() if key.startswith(DOMAINS) or "/" not in key}
 
 
-def _state(given: object) -> dict[str, Any]:
-    return {"state": dict.fromkeys(_mapping(_mapping(given).get("state")))}
+def _state(given: object, asked: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """With what the container has, where that is not what it asks for."""
+    status = _mapping(given)
+    result: dict[str, Any] = {"state": dict.fromkeys(_mapping(status.get("state")))}
+    own = asked.get(str(status.get("name")))
+    if own is not None and (has := _given(status)):
+        allocated, actual = has.get("allocatedResources", own), has.get("resources", {"requests": own})["requests"]
+        if own not in (allocated, actual) or allocated != actual:
+            result |= {"name": status["name"], **has}
+    return result
+
+
+def _requests(spec: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Of containers, by their names; those that may be resized."""
+    every = (_mapping(one) for key in _LISTS for one in _listed(spec.get(key)))
+    return {str(one.get("name")): _of_pods(_mapping(one.get("resources")).get("requests")) for one in every}
+
+
+def _given(status: Mapping[str, Any]) -> dict[str, Any]:
+    """What a container, or a pod as a whole, was let have and has, by its status."""
+    allocated = _of_pods(status.get("allocatedResources"))
+    actual = _of_pods(_mapping(status.get("resources")).get("requests"))
+    result: dict[str, Any] = {"allocatedResources": allocated} if allocated else {}
+    return {**result, "resources": {"requests": actual}} if actual else result
+
+
+def _of_pods(given: object) -> Mapping[str, Any]:
+    return _some(_mapping(given), OF_PODS)
 
 
 def _some(given: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gemini.extender.kept import DOMAINS, kept, slim
+from gemini.extender.needs import FEW, Amounts, many_of, needs_of, said_of
 from gemini.extender.reserve import GroupKey
 from gemini.kube import names
 from gemini.kube.allocation import located, record_of
@@ -22,6 +23,7 @@ from gemini.kube.spelling import InvalidPod
 from gemini.placement.model import GPU, Placement, Role
 
 NOTHING = Asked()
+_NEEDS = "needs"  # beside what is kept of a pod: worked out once
 _LABELS = (f"{names.DOMAIN}/", f"{names.KUBESHARE}/", names.ALIYUN_GPU_COUNT)  # that a share is read from
 
 
@@ -83,6 +85,14 @@ class PodView:
     @property
     def full_name(self) -> str:
         return full_name(self.namespace, self.name, self.uid)
+
+    @property
+    def needs(self) -> Amounts:
+        """What it needs of its node besides cards."""
+        if _NEEDS not in self.object:
+            self.object[_NEEDS] = needs_of(self.object)
+        found: Amounts = self.object[_NEEDS]
+        return found
 
     @property
     def runs(self) -> bool:
@@ -149,11 +159,14 @@ def view_of(
     uid = str(metadata.get("uid", ""))
     node = spec.get("nodeName")
     node = node if isinstance(node, str) and node else None
-    recorded, parsed, fault = None, None, None
+    recorded, parsed, fault, known = None, None, None, known_pods.get(uid)
+    if known is not None and _NEEDS in known.object and said_of(known.object) == said_of(given):
+        given[_NEEDS] = known.object[_NEEDS]
+    elif many_of(given) > FEW:
+        given[_NEEDS] = needs_of(given)
     try:
         if node is not None:
             recorded = record_of(uid, node, mapping(metadata.get("annotations")))
-        known = known_pods.get(uid)
         if known is not None and known.fault is None and _says(known.object) == _says(given):
             parsed = known.spec  # most news of a pod are of its status
         elif speaks(given):

@@ -90,8 +90,9 @@ def victims_for(
         for one in (*(p for p in pods if p.uid in cluster.reservations), *lower):
             away.lift(one.uid)
         for way in ways(lower):
-            plan = _plan(cluster, pods, node, lower, kept_victims, way, away, budgets, ending)
+            plan = _plan(cluster, room.copy(), lower, kept_victims, way, away, budgets)
             if plan is not None:
+    room = Room(cluster, node, [*_others(cluster, node, {*ending, *(p.uid for p in lower)}), *pods])
                 plans.append(plan)
     plans = [plan for plan in plans if plan.victims]  # the scheduler takes an empty list for an error
     if not plans:
@@ -134,20 +135,17 @@ def _choices(cluster: Cluster, ask: Ask, node: str) -> list[Placement]:
 
 def _plan(
     cluster: Cluster,
-    pods: Sequence[PodView],
-    node: str,
+    room: Room,
     lower: Sequence[PodView],
     kept_victims: Sequence[PodView],
     way: Sequence[Placement],
     away: Lifted,
     budgets: Budgets,
-    ending: Collection[str],
 ) -> _Plan | None:
-    """The victims of one choice of cards. The book has none of `lower` in it, before and after."""
+    """The victims of one choice of cards. The book has none of `lower` in it, before and after; nor has `room`."""
     book = cluster.book
     for placement in way:
         book.place(placement)
-    room = Room(cluster, node, [*_others(cluster, node, {*ending, *(p.uid for p in lower)}), *pods])
     reprieved: list[PodView] = []
     try:
         if not room.fits():

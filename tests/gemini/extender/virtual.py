@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from gemini.extender.kinds import NODE, POD
-from gemini.extender.room import requests_of
+from gemini.extender.needs import BILLION, needs_of
 from tests.gemini.extender.world import Object, Replica, World
 
 FIRST_BACKOFF, LONGEST_BACKOFF = 1.0, 10.0  # kube-scheduler's own, in seconds
@@ -176,5 +176,5 @@ class Scheduler:
     def _requests(self, pod: Object) -> dict[str, int]:
         uid = pod["metadata"]["uid"]
         if uid not in self._asked:
-            self._asked[uid] = {key: int(amount) for key, amount in requests_of(pod).items()}
+            self._asked[uid] = {key: amount // BILLION for key, amount in needs_of(pod).items()}
         return self._asked[uid]

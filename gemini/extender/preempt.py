@@ -29,6 +29,7 @@ from gemini.placement.book import Book
 from gemini.placement.model import Ask, Placement
 
 Ways = Callable[[Sequence[PodView]], Iterable[Sequence[Placement]]]
+Over = Callable[[], bool]
 CHOICES = 256  # sets of cards that are weighed on a node
 CRITICAL = ("system-node-critical", "system-cluster-critical")
 # Budgets are made by whoever edits a namespace. Where they are more, an eviction counts as one that they forbid.
@@ -51,15 +52,19 @@ class _Plan:
         ]  # fmt: skip
 
 
-def victims_on(cluster: Cluster, pod: PodView, node: str, proposed: Victims) -> Victims | None:
-    """Whom to evict on `node` for `pod`, where the scheduler proposed `proposed`; None: it would not help."""
+def victims_on(
+    cluster: Cluster, pod: PodView, node: str, proposed: Victims, over: Over = lambda: False
+) -> Victims | None:
+    """Whom to evict on `node` for `pod`, where the scheduler proposed `proposed`; None: it would not help. `over`:
+    whether there is no more time."""
     if pod.spec is None:
         return None
     ask = pod.spec.ask
-    return victims_for(cluster, (pod,), node, proposed, lambda _: ((one,) for one in _choices(cluster, ask, node)))
+    ways: Ways = lambda _: ((one,) for one in _choices(cluster, ask, node))  # noqa: E731
+    return victims_for(cluster, (pod,), node, proposed, ways, over=over)
 
 
-def victims_beside(cluster: Cluster, pod: PodView, node: str, proposed: Victims) -> Victims | None:
+def victims_beside(cluster: Cluster, pod: PodView, node: str, proposed: Victims, over: Over) -> Victims | None:
     """The same for a pod that another device plugin serves. That one counts its cards as the scheduler does; and a node
     where cards are shared will do once all of those who share them have gone."""
     sharers = set(cluster.foreign.sharers(node))
@@ -77,22 +82,25 @@ def victims_beside(cluster: Cluster, pod: PodView, node: str, proposed: Victims)
 
 
 def victims_for(
-    cluster: Cluster, pods: Sequence[PodView], node: str, proposed: Victims, ways: Ways, ending: Collection[str] = ()
+    cluster: Cluster, pods: Sequence[PodView], node: str, proposed: Victims, ways: Ways, ending: Collection[str] = (),
+    over: Over = lambda: False,
 ) -> Victims | None:  # fmt: skip
     """The same for several pods together. `ways`: given those who may go, which the book is without meanwhile, what the
-    pods may hold. `ending`: uids of pods that count as gone."""
+    pods may hold: the best of those that there is time for counts. `ending`: uids of pods that count as gone."""
     if cluster.book.node(node) is None:
         return None
     lower = evictable(cluster, pods, node)
     kept_victims = [p for p in lower if p.uid in proposed.uids and p.placement is None]
     budgets, plans = Budgets(cluster), []
+    room = Room(cluster, node, [*_others(cluster, node, {*ending, *(p.uid for p in lower)}), *pods])
     with Lifted(cluster.book) as away:
         for one in (*(p for p in pods if p.uid in cluster.reservations), *lower):
             away.lift(one.uid)
-        for way in ways(lower):
+        for i, way in enumerate(ways(lower)):
+            if i and over():
+                break
             plan = _plan(cluster, room.copy(), lower, kept_victims, way, away, budgets)
             if plan is not None:
-    room = Room(cluster, node, [*_others(cluster, node, {*ending, *(p.uid for p in lower)}), *pods])
                 plans.append(plan)
     plans = [plan for plan in plans if plan.victims]  # the scheduler takes an empty list for an error
     if not plans:

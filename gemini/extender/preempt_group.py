@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from gemini.extender.codec import Victims
 from gemini.extender.groupwords import disagreement
 from gemini.extender.podview import PodView
-from gemini.extender.preempt import CHOICES, Lifted, Ways, evictable, victims_for, victims_on
+from gemini.extender.preempt import CHOICES, Lifted, Over, Ways, evictable, victims_for, victims_on
 from gemini.extender.room import Rooms
 from gemini.extender.state import Cluster
 from gemini.placement.domain import Members, place_within
@@ -27,7 +27,7 @@ MayGo = Callable[[Sequence[PodView], Sequence[str]], list[frozenset[str]]]
 
 
 def victims_of_group(
-    cluster: Cluster, pod: PodView, proposed: Mapping[str, Victims], may_go: MayGo, over: Callable[[], bool]
+    cluster: Cluster, pod: PodView, proposed: Mapping[str, Victims], may_go: MayGo, over: Over
 ) -> dict[str, Victims]:
     """Node -> victims. `may_go`: the nodes for each member, as far as kube-scheduler asked about them. `over`: whether
     there is no more time."""
@@ -36,7 +36,7 @@ def victims_of_group(
     held = cluster.reservations.of(pod.uid)
     if held is not None:  # its group has cards; it lacks something else on that node
         node = held.placement.node
-        victims = victims_on(cluster, pod, node, proposed[node]) if node in proposed else None
+        victims = victims_on(cluster, pod, node, proposed[node], over) if node in proposed else None
         return {} if victims is None else {node: victims}
     waiting, running = cluster.members(pod.group)
     others = [one for one in waiting if one.uid != pod.uid]
@@ -54,7 +54,7 @@ class _Preemption:
 
     def __init__(
         self, cluster: Cluster, pod: PodView, chosen: Sequence[PodView], running: Sequence[Placement],
-        proposed: Mapping[str, Victims], may_go: MayGo, over: Callable[[], bool],
+        proposed: Mapping[str, Victims], may_go: MayGo, over: Over,
     ) -> None:  # fmt: skip
         self.cluster, self.pod, self.chosen, self.running = cluster, pod, chosen, running
         self.proposed, self.over = proposed, over
@@ -166,4 +166,4 @@ class _Preemption:
 
     def _victims(self, members: Sequence[PodView], node: str, ways: Ways) -> Victims | None:
         ending = {one.uid for one in self.ending}
-        return victims_for(self.cluster, members, node, self.proposed[node], ways, ending)
+        return victims_for(self.cluster, members, node, self.proposed[node], ways, ending, self.over)

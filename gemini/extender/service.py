@@ -349,7 +349,7 @@ class Service:
         for node, proposed in request.victims.items():
             if over():
                 break
-            victims = (victims_beside if pod.vendor else victims_on)(self.cluster, pod, node, proposed)
+            victims = (victims_beside if pod.vendor else victims_on)(self.cluster, pod, node, proposed, over)
             if victims is not None:
                 found[node] = victims
         return found

@@ -23,6 +23,8 @@ from gemini.kube.spelling import InvalidPod
 from gemini.placement.model import GPU, Placement, Role
 
 NOTHING = Asked()
+SOON_SECONDS = 600  # of grace: who makes a pod may give it years to end
+PREEMPTED = ("DisruptionTarget", "PreemptionByScheduler")  # type and reason of a condition
 _NEEDS = "needs"  # beside what is kept of a pod: worked out once
 _LABELS = (f"{names.DOMAIN}/", f"{names.KUBESHARE}/", names.ALIYUN_GPU_COUNT)  # that a share is read from
 
@@ -93,6 +95,19 @@ class PodView:
             self.object[_NEEDS] = needs_of(self.object)
         found: Amounts = self.object[_NEEDS]
         return found
+
+    @property
+    def ends_soon(self) -> bool:
+        """Whether it is being deleted, and has no more than a while for that."""
+        grace = mapping(self.object.get("metadata")).get("deletionGracePeriodSeconds")
+        return self.terminating and not (isinstance(grace, int) and grace > SOON_SECONDS)
+
+    @property
+    def preempted(self) -> bool:
+        """Whether kube-scheduler has evicted it for another pod."""
+        listed = mapping(self.object.get("status")).get("conditions")
+        said = [mapping(one) for one in (listed if isinstance(listed, list) else [])]
+        return any((one.get("type"), one.get("reason")) == PREEMPTED for one in said)
 
     @property
     def runs(self) -> bool:

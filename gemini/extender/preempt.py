@@ -70,7 +70,7 @@ def victims_beside(cluster: Cluster, pod: PodView, node: str, proposed: Victims,
     sharers = set(cluster.foreign.sharers(node))
     going = {one.uid for one in evictable(cluster, (pod,), node)} if sharers else set()
     staying = sharers - going
-    if any(uid not in cluster.pods or not cluster.pods[uid].terminating for uid in staying):
+    if any(uid not in cluster.pods or not cluster.pods[uid].ends_soon for uid in staying):
         return None
     sharers -= staying
     if sharers <= set(proposed.uids):

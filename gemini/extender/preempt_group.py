@@ -4,7 +4,8 @@ Pure. kube-scheduler preempts for one pod at a time and knows nothing of groups:
 member whose group is too small still, or can have room nowhere. Here the group is placed as if all who may go were
 gone; where that finds no room nobody goes. A group that is held to one node has room made there for all its members by
 the first that asks, and the others follow it to that node. Of one on several nodes each member has room made on the
-node that it would be given. Who is being evicted counts as gone, so that no member evicts anew what is on its way.
+node that it would be given. Who is being evicted counts as gone, so that no member evicts anew what is on its way. So
+does whoever ends within minutes; a pod that was given years to end would keep the group waiting for so long.
 """
 
 from __future__ import annotations
@@ -63,7 +64,10 @@ class _Preemption:
         here = frozenset((*proposed, *self.nominated))
         self.nodes = tuple(nodes | here for nodes in may_go(chosen, tuple(proposed)))
         pods = (cluster.pods[uid] for node in sorted(here) for uid in sorted(cluster.on_node.get(node, ())))
-        self.ending = [one for one in pods if one.terminating]
+        self.ending = [
+            one for one in pods
+            if one.terminating and (one.ends_soon or (one.preempted and one.node in self.nominated))
+        ]  # fmt: skip
 
     def run(self) -> dict[str, Victims]:
         with Lifted(self.cluster.book) as away:

@@ -356,3 +356,21 @@ def test_a_pod_of_another_plugin_has_all_evicted_who_share_cards_or_nobody() -> 
     made.put(POD, plain)
     high = whole_card(made, "high", priority=100)
     assert evicts(replica, high, n1="a,plain", n2="c") == {"n1": {"a", "b", "plain"}}
+
+
+@pytest.mark.parametrize(("grace", "found"), [(30, {"n1": {"a"}}), (10**9, {})])
+def test_nobody_goes_for_a_pod_of_another_plugin_where_one_that_shares_a_card_has_years_to_end(
+    grace: int, found: dict[str, set[str]]
+) -> None:
+    """It counted as gone, so others were evicted on that node in vain, and again and again."""
+    made = World()
+    made.nodes("n1")
+    replica = Replica(made, alone=True)
+    for name in ("a", "slow"):
+        pod = made.put(POD, pod_object(name, gpu_request="0.3"))
+        replica.watch()
+        assert asyncio.run(replica.bind(pod, "n1")) == ""
+    slow = made.pod_of("uid-slow")
+    ends = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": grace}
+    made.put(POD, {**slow, "metadata": {**slow["metadata"], **ends}})
+    assert evicts(replica, whole_card(made, "high", priority=100), n1="a") == found

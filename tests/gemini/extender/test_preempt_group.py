@@ -56,11 +56,14 @@ def chosen(replica: Replica, pod: Object, **proposed: str) -> dict[str, set[str]
     return {node: {uid.removeprefix("uid-") for uid in victims.uids} for node, victims in found.items()}
 
 
-def end(replica: Replica, *names_of: str) -> None:
+def end(replica: Replica, *names_of: str, grace: int = 30, preempted: bool = False) -> None:
     """They are told to end, and go on for a while."""
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
     for name in names_of:
         pod = replica.world.pod_of(f"uid-{name}")
-        replica.world.put(POD, {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}})
+        ends = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": grace}
+        status = {**pod["status"], "conditions": [condition] if preempted else []}
+        replica.world.put(POD, {**pod, "metadata": {**pod["metadata"], **ends}, "status": status})
     replica.watch()
 
 
@@ -119,6 +122,24 @@ def test_who_is_being_evicted_counts_as_gone_and_the_others_follow_to_that_node(
     runs(replica, "quick", "n1", 0, "0.1")
     nominate(replica, "a", "n1")
     assert chosen(replica, pods[1], **both) == {"n1": {"quick"}}
+
+
+def test_pods_that_have_years_to_end_keep_no_group_waiting_for_their_cards() -> None:
+    """Who makes a pod says how long it may take to end. One that was deleted counted as gone for groups that preempt:
+    nobody was evicted for these, and they waited as long as it said."""
+    replica = Replica(world(n1="a", n2="a"), alone=True)
+    for node in ("n1", "n2"):
+        for minor in range(2):
+            runs(replica, f"{node}-low{minor}", node, minor)
+    pods = [member(replica, name, 2) for name in "ab"]
+    end(replica, "n1-low0", "n1-low1", grace=10**9)
+    both = {"n1": "n1-low0", "n2": "n2-low0"}
+    assert chosen(replica, pods[0], **both) == {"n2": {"n2-low0", "n2-low1"}}
+    # What was evicted for the group itself it waits for, as kube-scheduler does.
+    end(replica, "n1-low0", "n1-low1", grace=10**9, preempted=True)
+    assert chosen(replica, pods[0], **both) == {"n2": {"n2-low0", "n2-low1"}}
+    nominate(replica, "a", "n1")
+    assert chosen(replica, pods[1], **both) == {}
 
 
 def test_a_group_on_several_nodes_has_each_member_make_room_on_its_own_or_nobody_goes() -> None:

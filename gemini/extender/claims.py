@@ -18,6 +18,7 @@ from gemini.extender.kinds import CLAIM
 from gemini.extender.ledger import ROUNDS, Stale
 from gemini.extender.promises import Promises
 from gemini.extender.reserve import BIND_NS, SECOND
+from gemini.extender.wishes import Wishes
 from gemini.kube.answer import ApiFault, Refused
 from gemini.kube.claim import PREFIX, Claim, answered, grants_of, read_claim
 from gemini.placement.book import Overbooked
@@ -35,23 +36,38 @@ class Claims:
     def __init__(self, promises: Promises) -> None:
         self._promises = promises
         self.cluster = promises.cluster
-        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._turns = Wishes(promises.clock_ns, paced=False)
+        self._tasks: set[asyncio.Task[None]] = set()
         self._rests: dict[str, tuple[int, int]] = {}  # claims whose answer was refused: until when, and for how long
 
     def kick(self) -> None:
-        """To be called after claims have changed: sees to each that waits for an answer."""
+        """To be called after claims have changed: sees to each that waits for an answer, by turns of namespaces."""
         now_ns = self._promises.clock_ns()
-        for uid in self.cluster.unanswered - self._under_way.keys():
-            if self._rests.get(uid, (0, 0))[0] > now_ns:
-                continue
+        for uid in self.cluster.unanswered:
+            claim = self.cluster.claims[uid]
+            if self._rests.get(uid, (0, 0))[0] <= now_ns and self._is_known(claim):
+                self._turns.add(claim.namespace, uid)
+        self._begin()
+
+    def _begin(self) -> None:
+        while (uid := self._turns.next(self.cluster.unanswered)) is not None:
             task = asyncio.get_running_loop().create_task(self._answer(uid))
-            self._under_way[uid] = task
-            task.add_done_callback(lambda _, uid=uid: self._under_way.pop(uid, None))  # type: ignore[misc]
+            self._tasks.add(task)
+            task.add_done_callback(lambda task, uid=uid: self._done(task, uid))  # type: ignore[misc]
+
+    def _done(self, task: asyncio.Task[None], uid: str) -> None:
+        self._tasks.discard(task)
+        self._turns.done(uid)
+        self._begin()
+
+    def _is_known(self, claim: Claim) -> bool:
+        """Whether something is known of its node (yet)."""
+        return claim.node in self.cluster.devices and claim.node in self.cluster.nodes
 
     async def settled(self) -> None:
         """Returns when nothing is under way."""
-        while self._under_way:
-            await asyncio.gather(*self._under_way.values(), return_exceptions=True)
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def sweep(self) -> None:
         """Gives back what nobody knows the fate of, once the API server has told it, and tries again what waits."""
@@ -59,7 +75,7 @@ class Claims:
         for held in (*self.cluster.reservations.due(now), *self.cluster.reservations.due_adopted(now)):
             key, node = held.placement.pod, held.placement.node
             uid = key.removeprefix(PREFIX).partition("/")[0]
-            if not key.startswith(PREFIX) or uid in self._under_way:
+            if not key.startswith(PREFIX) or uid in self._turns:
                 continue
             claim = self.cluster.claims.get(uid)
             if claim is not None and claim.key == key and not await self._seen(claim):
@@ -72,6 +88,7 @@ class Claims:
             else:
                 self.cluster.reservations.disown(key, node)
         self._rests = {uid: rest for uid, rest in self._rests.items() if uid in self.cluster.unanswered}
+        self._turns.sweep()
         self.kick()
 
     # ---- one claim
@@ -81,9 +98,9 @@ class Claims:
             claim = self.cluster.claims.get(uid)
             if claim is None or not claim.waits:
                 return
-            reported = self.cluster.devices.get(claim.node)
-            if reported is None or claim.node not in self.cluster.nodes:
-                return  # nothing is known of its node (yet)
+            if not self._is_known(claim):
+                return
+            reported = self.cluster.devices[claim.node]
             await self._promises.look_for_others(claim.node)
             grants = grants_of(claim, reported.node)
             if grants is None:
@@ -149,6 +166,8 @@ class Claims:
         stamp = datetime.fromtimestamp(self._promises.wall_ns() // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         try:
             whole = await self._whole(known)
+            if placement is not None and not self._promises.stands(placement):
+                raise Refused(409, "it was promised too long ago")
             given = answered(whole, not refusal, refusal or "the cards are the claim's", stamp)
             written = await self._promises.kubernetes.answer_claim(given)
         except Refused as error:
@@ -166,8 +185,6 @@ class Claims:
             raise  # the reservation stays: the server may yet do it
         self._promises.see_claims([written])
         if refusal:
-            if placement is not None and not self._promises.stands(placement):
-                raise Refused(409, "it was promised too long ago")
             log.info("claim=%s/%s refused: %s", claim.namespace, claim.name, refusal)
 
     async def _whole(self, claim: Claim) -> Claim:

@@ -1,8 +1,9 @@
-"""Whose wish is answered next.
+"""Whose wish is answered next, or whose claim.
 
 An answer costs some calls to the API server, and a namespace may have as many wishes as it has pods, each ever anew.
 So only so many are being answered at a time, of a namespace half of these; namespaces have turns; and each has a pace.
-What one namespace wishes for keeps no other waiting. Pure: the time is given.
+What one namespace wishes for keeps no other waiting. So it is with claims, but for the pace: kube-scheduler has one.
+Pure: the time is given.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
+from math import inf
 
 AT_ONCE, OF_ONE = 16, 8  # answers under way, of all and of one namespace
 A_SECOND, BURST = 20, 100  # answers of a namespace
@@ -18,17 +20,19 @@ SECOND = 10**9
 
 @dataclass
 class _Tab:
-    """Of one namespace. `waiting`: pods by their full names, in the order in which they came."""
+    """Of one namespace. `waiting`: pods by their full names (claims by uid), in the order in which they came."""
 
     since_ns: int
-    left: float = BURST
+    left: float
     waiting: OrderedDict[str, None] = field(default_factory=OrderedDict)
     under_way: int = 0
 
 
 class Wishes:
-    def __init__(self, clock_ns: Callable[[], int]) -> None:
-        self._clock_ns = clock_ns
+    """`paced`: whether each namespace has a pace."""
+
+    def __init__(self, clock_ns: Callable[[], int], paced: bool = True) -> None:
+        self._clock_ns, self._burst = clock_ns, BURST if paced else inf
         self._tabs: OrderedDict[str, _Tab] = OrderedDict()  # whose turn is next stands in front
         self._under_way: dict[str, str] = {}  # pod -> namespace
         self._waiting: set[str] = set()
@@ -37,7 +41,7 @@ class Wishes:
         """Once for each pod; one whose wish is being answered is left alone."""
         if pod in self._waiting or pod in self._under_way:
             return
-        tab = self._tabs.setdefault(namespace, _Tab(self._clock_ns()))
+        tab = self._tabs.setdefault(namespace, _Tab(self._clock_ns(), self._burst))
         tab.waiting[pod] = None
         self._waiting.add(pod)
 
@@ -70,7 +74,7 @@ class Wishes:
         """To be called about once a second: forgets namespaces that have their whole pace again."""
         for namespace, tab in list(self._tabs.items()):
             self._refill(tab)
-            if not tab.waiting and not tab.under_way and tab.left >= BURST:
+            if not tab.waiting and not tab.under_way and tab.left >= self._burst:
                 del self._tabs[namespace]
 
     def __contains__(self, pod: str) -> bool:
@@ -79,5 +83,5 @@ class Wishes:
 
     def _refill(self, tab: _Tab) -> None:
         now_ns = self._clock_ns()
-        tab.left = min(BURST, tab.left + (now_ns - tab.since_ns) * A_SECOND / SECOND)
+        tab.left = min(self._burst, tab.left + (now_ns - tab.since_ns) * A_SECOND / SECOND)
         tab.since_ns = now_ns

@@ -13,6 +13,7 @@ import pytest
 
 from gemini.extender.kinds import CLAIM, DEVICE, NODE, POD
 from gemini.extender.reserve import BIND_NS, SECOND
+from gemini.extender.wishes import AT_ONCE
 from gemini.kube.answer import Refused, Unanswered
 from gemini.kube.device import write_device
 from tests.gemini.extender.world import GIB, Replica, World, cards, node_object, pod_object
@@ -275,6 +276,39 @@ def test_a_replica_that_stood_still_promises_no_claim_by_what_it_reserved_before
     run(talk)
     assert made.word("c") == "refused"
     assert [core for core, _ in made.promised().values()] == [90]
+
+
+def test_one_namespaces_thousand_claims_keep_anothers_waiting_for_no_more_than_a_few() -> None:
+    """All were begun at once, each of them some calls to the API server; whoever came behind them waited for all."""
+    made = world("n1")
+    replica, answered, real = Replica(made), list[str](), made.answer_claim
+
+    async def told(given: dict[str, Any]) -> dict[str, Any]:
+        answered.append(given["metadata"]["namespace"])
+        return await real(given)
+
+    made.answer_claim = told  # type: ignore[method-assign]
+
+    async def talk() -> None:
+        for i in range(1000):
+            claim = made.allocate(f"c{i}", "n1", 0, 1)
+            made.put(CLAIM, {**claim, "metadata": {**claim["metadata"], "namespace": "crowd"}})
+        replica.watch()
+        tasks = len(asyncio.all_tasks())
+        replica.service.claims.kick()
+        assert len(asyncio.all_tasks()) - tasks <= AT_ONCE
+        while not answered:
+            await asyncio.sleep(0)
+        made.allocate("late", "n1", 0, 1)
+        await answer(replica)
+        assert "ns" in answered[: 3 * AT_ONCE]
+        assert len(answered) == 1001, "and each is answered at once, by turns"
+
+    run(talk)
+    words = [made.word(f"c{i}") for i in range(1000)]
+    assert words.count("promised") in (15, 16), "a GiB each"
+    assert words.count("promised") + words.count("refused") == 1000
+    assert not replica.service.claims._turns._under_way
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

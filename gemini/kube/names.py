@@ -72,6 +72,7 @@ KUEUE = "kueue.x-k8s.io/"  # begins labels and annotations of pods whose workloa
 
 # Dynamic resource allocation: our driver, and the conditions of a claim's device by which the extender answers.
 RESOURCE_API_VERSION = "resource.k8s.io/v1"
+BY_CLASS = "deviceclass.resource.kubernetes.io/"  # begins an extended resource for which a claim is made
 DRIVER = DOMAIN
 ROOM = f"{DOMAIN}/room"  # annotation of the DeviceClass: when there was last room for somebody who waited
 CLAIM_PROMISED = f"{DOMAIN}/promised"

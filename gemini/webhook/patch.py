@@ -8,6 +8,7 @@ from typing import Any
 from gemini.kube import names
 from gemini.kube.defaults import defaulted
 from gemini.kube.escapes import NO_CARD, sharing_containers, wants_of_others
+from gemini.kube.parts import amounts_of, containers_of
 from gemini.kube.pod import injected, parse_pod
 from gemini.kube.scope import DEFAULT_SCHEDULER
 from gemini.kube.spelling import MEBI, S2_ALIASES, S2_DOMAINS, S2_KEYS
@@ -163,6 +164,12 @@ def ends_at_once(pod: Mapping[str, Any]) -> bool:
     """Whether whoever evicts the pod has it gone at once: its card is free then, and its programs run until its kubelet
     has seen it."""
     return bool(pod["spec"].get(GRACE) == 0)
+
+
+def has_claims(pod: Mapping[str, Any]) -> bool:
+    """Whether it has claims, or is to get one: kube-scheduler makes it for a resource that names a class of devices."""
+    asked = (key for one in containers_of(pod["spec"]) for key in amounts_of(one))
+    return bool(pod["spec"].get("resourceClaims")) or any(str(key).startswith(names.BY_CLASS) for key in asked)
 
 
 def _converted(key: str) -> bool:

@@ -28,6 +28,7 @@ from gemini.webhook.patch import (
     Patch,
     annotations_of,
     ends_at_once,
+    has_claims,
     metadata_of,
     one_second,
     part_of,
@@ -78,7 +79,7 @@ def mutate(review: object, settings: Settings, known: Known | None = None) -> di
 def _outlasting(request: dict[str, Any], pod: dict[str, Any]) -> dict[str, Any]:
     """Of a pod without a share: with a claim it is not gone at once when it is deleted or evicted, for then others have
     what the claim holds."""
-    if not pod["spec"].get("resourceClaims") or not ends_at_once(pod):
+    if not ends_at_once(pod) or not has_claims(pod):
         return _answer(request)
     warning = f"spec.{GRACE}: is 1 now; with 0 others would be given what its claims hold while its programs still end"
     return _answer(request, patch=[one_second()], warnings=[warning])

@@ -145,9 +145,13 @@ def test_no_pod_with_a_claim_is_gone_as_soon_as_somebody_evicts_it(plane: Plane,
     """The policy about endings is told of an eviction, and not of its pod."""
     path = f"/api/v1/namespaces/{namespace}/pods"
     with plane.nodes(1, prefix="evicted") as (node,), gemini(plane, installed=True):
-        for name, grace in (("at-once", 0), ("later", 30)):
+        named = {"deviceclass.resource.kubernetes.io/gemini.io": "1"}  # for which kube-scheduler makes a claim
+        for name, grace in (("at-once", 0), ("later", 30), ("named", 0)):
             _, pod = claimpod(name, 10)
             pod["spec"] |= {"terminationGracePeriodSeconds": grace, "nodeName": node}
+            if name == "named":
+                del pod["spec"]["resourceClaims"]
+                pod["spec"]["containers"][0]["resources"] = {"limits": named}
             made = plane.api.post(path, pod)
             assert made["spec"]["terminationGracePeriodSeconds"] == max(1, grace)
             eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}

@@ -227,6 +227,17 @@ def test_no_pod_with_a_claim_is_gone_before_its_kubelet_has_ended_it() -> None:
     assert mutate(review(claims), HERE)["response"] == {"uid": "u1", "allowed": True}
 
 
+@pytest.mark.parametrize("where", ["containers", "initContainers"])
+def test_nor_is_one_that_gets_its_claim_for_a_resource_that_names_the_class(where: str) -> None:
+    """kube-scheduler makes the claim of such a pod, which names none (on by default from Kubernetes 1.36 on)."""
+    limits = {"deviceclass.resource.kubernetes.io/gemini.io": "1"}
+    given_pod = pod({"name": "a"})
+    given_pod["spec"] |= {where: [{"name": "b", "resources": {"limits": limits}}], "terminationGracePeriodSeconds": 0}
+    assert patched(given_pod)["spec"] == {**given_pod["spec"], "terminationGracePeriodSeconds": 1}
+    given_pod["spec"][where] = [{"name": "b", "resources": {"limits": {"example.com/card": "1"}}}]
+    assert mutate(review(given_pod), HERE)["response"] == {"uid": "u1", "allowed": True}
+
+
 def test_pods_without_a_share_and_other_objects_pass_untouched() -> None:
     for made in (pod({"name": "a"}), {"kind": "Deployment", "spec": {}}):
         for answer in (mutate(review(made), HERE), validate(review(made), HERE)):

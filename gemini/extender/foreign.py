@@ -68,7 +68,7 @@ class ForeignCards:
     def sharers(self, node: str) -> list[str]:
         """Who holds, or is promised, parts of the node's cards by us: of those another device plugin knows nothing."""
         here = (self._book.holdings[key] for key in self._book.pods_on(node) if not key.startswith(PREFIX))
-        return [one.placement.pod for one in here if any(kind == GPU for kind, _ in one.devices())]
+        return [one.placement.pod for one in here if one.holds(GPU)]
 
     def open_cards(self, node: str) -> tuple[Grant, ...]:
         """The cards that another device plugin may give out next: all but those that it has given out."""

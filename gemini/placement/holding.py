@@ -64,6 +64,11 @@ class Holding:
                 held[grant.type, grant.minor] = held[grant.type, grant.minor].plus(grant, self._slots)
         return dict(held)
 
+    def holds(self, kind: str) -> bool:
+        """Whether it holds anything of a device of that type."""
+        grants = self.placement.grants
+        return any(one.type == kind and not (self.initialized and one.role is Role.INIT) for one in grants)
+
     @property
     def _slots(self) -> int:
         """Of each grant: what a pod is to hold beside what it has goes to a tenant that has its slot."""

@@ -35,6 +35,8 @@ def test_amounts_are_what_each_device_adds_up_to(roles: tuple[Role, ...], initia
     grants = tuple(Grant("gpu", i % 2, 10 + i, 2 * i, i, role) for i, role in enumerate(roles))
     holding = Holding(Placement("p", "n", grants), initialized)
     assert holding.amounts() == {where: held.total() for where, held in holding.devices().items()}
+    assert holding.holds("gpu") is bool(holding.devices())
+    assert not holding.holds("rdma")
 
 
 def test_init_containers_that_have_ended_hold_nothing() -> None:

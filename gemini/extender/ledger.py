@@ -49,7 +49,8 @@ class Stale(Exception):
 
 @dataclass(frozen=True)
 class Promise:
-    """`by`: the replica that binds the pod, and alone may take the promise back."""
+    """`by`: the replica that binds the pod, and alone may take the promise back; in a node's lease with the number of
+    the write that entered it, so that whoever saw an earlier one of the same pod does not take it for as old."""
 
     placement: Placement
     by: str
@@ -130,7 +131,8 @@ class Owner(Protocol):
         """The owner reference of the node's lease."""
 
 
-Key = tuple[str, str]  # pod, replica: two replicas may both be binding one pod, and one of them will fail
+Key = tuple[str, str]  # pod, by whom: two replicas may both be binding one pod, and one of them will fail
+NUMBER = "+"  # between a replica and the number of its write; in no name of a host
 
 
 @dataclass
@@ -147,6 +149,7 @@ class _Page:
     version: str | None = None  # of the lease; None: it is not there
     read: bool = False  # whether entries are those of the version
     entries: dict[Key, Promise] = field(default_factory=dict)
+    own: dict[str, Key] = field(default_factory=dict)  # those of this replica, by their pods
     first_seen: dict[Key, int] = field(default_factory=dict)
     reads: int = 0
     as_of: dict[Key, tuple[int, int]] = field(default_factory=dict)  # of what was read: versions of pods and claims
@@ -165,6 +168,7 @@ class Ledger:
         self.replica = replica
         self._store, self._owner, self._namespace, self._clock_ns = store, owner, namespace, clock_ns
         self._pages: dict[str, _Page] = {}
+        self._writes = 0
         self._reads = 0  # of all pages: a node that comes again is given a mark that none of its choices had before
         self._sorts: frozenset[str] = frozenset()  # those of pages that were forgotten
 
@@ -205,7 +209,7 @@ class Ledger:
         """Takes promises back, with the node's next write."""
         page = self._pages.get(node)
         if page is not None:
-            page.dropped.update(pod for pod in pods if self._own(page, pod))
+            page.dropped.update(pod for pod in pods if pod in page.own)
 
     def grew(self, node: str, pod: str, amounts: Amounts) -> None:
         """Has the lease say what a pod that is there has at most, with the node's next write."""
@@ -216,11 +220,12 @@ class Ledger:
         """Whether that promise stands in the lease, as our own, and will for long enough to bind: a call for that may
         take 10 s."""
         page = self._pages.get(node)
-        if page is None or placement.pod in page.dropped or not self._own(page, placement.pod):
+        key = None if page is None else page.own.get(placement.pod)
+        if page is None or key is None or placement.pod in page.dropped:
             return False
-        if self._clock_ns() - page.first_seen.get((placement.pod, self.replica), 0) >= FRESH_NS:
+        if self._clock_ns() - page.first_seen.get(key, 0) >= FRESH_NS:
             return False
-        return page.entries[placement.pod, self.replica].placement == placement
+        return page.entries[key].placement == placement
 
     def others(self, node: str) -> list[Placement]:
         """What other replicas promise there, as far as is known."""
@@ -228,14 +233,17 @@ class Ledger:
         return self._theirs(page) if page is not None else []
 
     def _theirs(self, page: _Page) -> list[Placement]:
-        return [p.placement for key, p in page.entries.items() if p.by != self.replica and not self._over(page, key)]
+        return [p.placement for key, p in page.entries.items() if not self._is_own(p.by) and not self._over(page, key)]
 
     def _over(self, page: _Page, key: Key) -> bool:
         """Whether it is known what became of a promise, or that its pod is no more."""
         return self._owner.settled(key[0]) or (key in page.as_of and self._owner.gone(key[0], *page.as_of[key]))
 
-    def _own(self, page: _Page, pod: str) -> bool:
-        return (pod, self.replica) in page.entries
+    def _is_own(self, by: str) -> bool:
+        return by.partition(NUMBER)[0] == self.replica
+
+    def _put(self, page: _Page, entries: dict[Key, Promise]) -> None:
+        page.entries, page.own = entries, {key[0]: key for key in entries if self._is_own(key[1])}
 
     def forget(self, node: str) -> None:
         """A node that is gone; its lease goes with it, sooner or later. A page stays as long as it is written, or a
@@ -246,7 +254,7 @@ class Ledger:
         now_ns = self._clock_ns()
         for key in page.entries:
             fresh = now_ns - page.first_seen.get(key, now_ns) < FORGET_NS
-            if key[1] == self.replica and fresh and not self._over(page, key):
+            if self._is_own(key[1]) and fresh and not self._over(page, key):
                 return
         self._sorts |= page.sorts
         del self._pages[node]
@@ -293,10 +301,11 @@ class Ledger:
         # anything; where it is not, the refusal leads to reading it.
         now_ns = self._clock_ns()
         dropped = set(page.dropped)
+        left = dropped | {placement.pod for one in batch for placement in one.placements}  # or entered anew
         kept = {
             key: promise
             for key, promise in page.entries.items()
-            if not (key[1] == self.replica and key[0] in dropped)
+            if not (self._is_own(key[1]) and key[0] in left)
             and not self._over(page, key)
             and now_ns - page.first_seen.get(key, now_ns) < FORGET_NS
         }
@@ -304,6 +313,7 @@ class Ledger:
         news, page.grown.news = page.grown.news, False
         if grown := page.grown.left(lambda pod, at: self._owner.over(pod) or self._owner.gone(pod, at, 0)):
             annotations[GROWN] = write_grown(grown)
+        self._writes += 1
         fresh = self._fresh(self._within(node, kept, batch, len(annotations.get(GROWN, ""))))
         entries = kept | fresh
         sorts = page.sorts | {sort for sort, begin in SORTS.items() if any(pod.startswith(begin) for pod, _ in fresh)}
@@ -322,13 +332,15 @@ class Ledger:
             page.grown.news = news
             await self._read(node, page)
             raise Stale(node) from None
-        page.entries, page.read, page.sorts = entries, True, sorts
+        self._put(page, entries)
+        page.read, page.sorts = True, sorts
         page.dropped -= dropped
         page.first_seen = {key: now_ns if key in fresh else page.first_seen.get(key, now_ns) for key in entries}
         page.as_of = {key: versions for key, versions in page.as_of.items() if key in entries and key not in fresh}
 
     def _fresh(self, batch: Sequence[_Wanted]) -> dict[Key, Promise]:
-        return {(p.pod, self.replica): Promise(p, self.replica) for one in batch for p in one.placements}
+        by = f"{self.replica}{NUMBER}{self._writes}"
+        return {(p.pod, by): Promise(p, by) for one in batch for p in one.placements}
 
     def _within(self, node: str, kept: Mapping[Key, Promise], batch: list[_Wanted], besides: int) -> list[_Wanted]:
         """Those for which the lease has room beside so many bytes of other things; the others are told."""
@@ -350,7 +362,7 @@ class Ledger:
         claims, claims_version = await self._store.claims_on(node) if CLAIMS in page.sorts else ([], 0)
         self._take_in(page, lease, (pods_version, claims_version))
         self._read_anew(page)
-        page.dropped = {pod for pod in page.dropped if self._own(page, pod)}
+        page.dropped = {pod for pod in page.dropped if pod in page.own}
         self._owner.see(pods)
         self._owner.see_claims(claims)
         self._owner.see_resizes(resizes)
@@ -379,9 +391,10 @@ class Ledger:
         page.sorts |= _sorts_in(lease)
         # One of ours that we know nothing of: its page was forgotten since, or nobody answered when it was written. The
         # others may have seen it for so long that they leave it out soon, so it counts, but nobody may bind by it.
-        seen_ns = {key: now_ns - BIND_NS if key[1] == self.replica else now_ns for key in found}
+        seen_ns = {key: now_ns - BIND_NS if self._is_own(key[1]) else now_ns for key in found}
         page.first_seen = {key: page.first_seen.get(key, seen_ns[key]) for key in found}
-        page.entries, page.read = found, True
+        self._put(page, found)
+        page.read = True
         page.as_of = dict.fromkeys(found, as_of)
         grown = read_grown(lease)
         page.grown.take_in(grown, as_of[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -143,7 +144,37 @@ def test_promises_are_left_out_when_taken_back_settled_or_too_old() -> None:
 
     asyncio.run(run())
     assert entries(world) == {"new", "newer"}
-    assert json.loads(world.leases["gemini-node-n1"]["metadata"]["annotations"][ENTRIES])[0][0] == "a"
+    assert json.loads(world.leases["gemini-node-n1"]["metadata"]["annotations"][ENTRIES])[0][0].startswith("a+")
+
+
+def test_a_pod_that_is_promised_anew_has_its_promise_stand_as_long_as_the_first_time() -> None:
+    """A group is placed, rests for minutes, and is placed again by the same replica. Another one, which had seen the
+    first of it and nothing since, took the second for as old: with its next write there the entry was gone, and a
+    second later the cards were free in its book, while the group's pods waited for each other."""
+    world, now = World(), [0]
+    keepers = [Keeper(), Keeper()]
+    one, two = (Ledger(world, keeper, "ns", lambda: now[0], name) for keeper, name in zip(keepers, "ab", strict=True))
+
+    async def enter(ledger: Ledger, pod: str) -> None:
+        with contextlib.suppress(Stale):
+            await ledger.enter("n1", [placement(pod)], ledger.mark("n1"))
+            return
+        await ledger.enter("n1", [placement(pod)], ledger.mark("n1"))
+
+    async def run() -> None:
+        await enter(one, "p")
+        await enter(two, "q")
+        one.leave("n1", ["p"])
+        now[0] = FORGET_NS
+        await enter(one, "p")
+        await enter(two, "r")
+        assert entries(world) == {"p", "r"}
+        assert [other.pod for other in two.others("n1")] == ["p"]
+        now[0] += FORGET_NS
+        await enter(two, "s")
+        assert entries(world) == {"s"}, "and no longer"
+
+    asyncio.run(run())
 
 
 def test_a_page_is_forgotten_once_no_promise_of_ours_on_it_may_count() -> None:

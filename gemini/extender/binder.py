@@ -73,6 +73,8 @@ class Binder:
             placement = await self._promise(pod, request.node)
             if pod.group is not None and not pod.vendor:
                 await self._together(pod, placement)
+                if not self._promises.stands(placement):
+                    placement = await self._renewed(pod, request.node)
             await self._write(pod, placement)
         except Refusal as error:
             self.waiting[request.uid] = str(error)
@@ -104,6 +106,13 @@ class Binder:
             self._promises.drop(placement)
             raise Refusal(said)
         self.cluster.reservations.own(pod.uid)
+
+    async def _renewed(self, pod: PodView, node: str) -> Placement:
+        """Promises a member's cards anew: while it waited for the others this replica may have taken the promise back,
+        for the group as a whole, and then found that another one stands by it."""
+        if pod.uid not in self.cluster.reservations:
+            await self._groups.join(pod)
+        return await self._promise(pod, node)
 
     async def _promise(self, pod: PodView, node: str) -> Placement:
         """Reserves cards for the pod on the node, here and for all replicas."""

@@ -1,8 +1,8 @@
 """What a pod needs of a node besides cards, as kube-scheduler adds it up: exactly, in billionths, the finest that
 Kubernetes knows.
 
-Pure. Of a container that is being resized in place the most counts that it asks for, has been let have or has; of a
-resize that its kubelet has refused for good what it has, for it may ask for more than any node has.
+Pure. Of a container that is being resized in place the most counts that it asks for, has been let have or has. Where
+its kubelet has refused the resize for good, what it has counts, for it may ask for more than any node has.
 """
 
 from __future__ import annotations

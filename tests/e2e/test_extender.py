@@ -293,31 +293,35 @@ def test_preemption_respects_a_disruption_budget_where_another_card_will_do(
         assert {pod["metadata"]["name"] for pod in plane.api.get(path)["items"]} == {"kept", "high"}
 
 
-def test_a_pod_that_asks_for_more_than_any_node_has_keeps_nobody_from_preempting(
+def test_a_pod_that_asks_for_more_than_its_node_lets_it_have_keeps_nobody_from_preempting(
     plane: Plane, namespace: str, crd: None, priorities: list[str]
 ) -> None:
     """kube-scheduler counts of a pod whose resize in place was refused for good what it has; so do we."""
     path = f"/api/v1/namespaces/{namespace}/pods"
-    with nodes_with_cards(plane, 1, 1), gemini(plane):
+    with nodes_with_cards(plane, 1, 1) as nodes, gemini(plane):
         plane.api.post(path, sharepod("low", gpu_request="1.0"))
         small = {"requests": {"cpu": "1m"}, "limits": {"cpu": "1m"}}
         huge = {"containers": [{"name": "main", "image": "x", "resources": small}], "priorityClassName": priorities[-1]}
         plane.api.post(path, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "huge"}, "spec": huge})
         for name in ("low", "huge"):
             plane.api.wait_one(f"{path}/{name}", condition("Ready"))
-        more = {"requests": {"cpu": "1000000"}, "limits": {"cpu": "1000000"}}
-        resized = {"spec": {"containers": [{"name": "main", "resources": more}]}}
-        strategic = "application/strategic-merge-patch+json"
-        plane.api.call("PATCH", f"{path}/huge/resize", resized, content_type=strategic)
         pod = plane.api.get(f"{path}/huge")
         stamp = pod["status"]["conditions"][0]["lastTransitionTime"]
-        refused = {"type": "PodResizePending", "status": "True", "reason": "Infeasible", "lastTransitionTime": stamp}
         state = {"running": {"startedAt": stamp}}
         has = {"name": "main", "image": "x", "imageID": "", "ready": True, "restartCount": 0, "state": state,
                "allocatedResources": {"cpu": "1m"}, "resources": small}  # fmt: skip
-        said = {"conditions": [*pod["status"]["conditions"], refused], "containerStatuses": [has]}
+        plane.api.patch(f"{path}/huge/status", {"status": {"containerStatuses": [has]}})  # its kubelet can resize
+        all_of_it = plane.api.get(f"/api/v1/nodes/{nodes[0]}")["status"]["allocatable"]["cpu"]  # more is not admitted
+        more = {"requests": {"cpu": all_of_it}, "limits": {"cpu": all_of_it}}
+        resized = {"spec": {"containers": [{"name": "main", "resources": more}]}}
+        strategic = "application/strategic-merge-patch+json"
+        plane.api.call("PATCH", f"{path}/huge/resize", resized, content_type=strategic)
+        refused = {"type": "PodResizePending", "status": "True", "reason": "Infeasible", "lastTransitionTime": stamp}
+        said = {"conditions": [*pod["status"]["conditions"], refused]}
         plane.api.patch(f"{path}/huge/status", {"status": said})
-        plane.api.post(path, sharepod("high", {"priorityClassName": priorities[-1]}, gpu_request="1.0"))
+        high = sharepod("high", {"priorityClassName": priorities[-1]}, gpu_request="1.0")
+        high["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+        plane.api.post(path, high)
         plane.api.wait_one(f"{path}/high", condition("Ready"))
         assert {pod["metadata"]["name"] for pod in plane.api.get(path)["items"]} == {"huge", "high"}
 

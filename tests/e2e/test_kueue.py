@@ -97,7 +97,7 @@ def editor(plane: Plane, namespace: str) -> Iterator[Api]:
     for policy in (QUEUED, RECORDS):  # here the extender has another account
         text = policy.read_text().replace("system:serviceaccount:gemini:gemini-extender", USER)
         plane.kubectl("apply", "-f", "-", text=text)
-    until(lambda: "joins its queue when it is created" in joins(plane, namespace, made), "the policies known")
+    until(lambda: "joins its queue when it is created" in joins(plane, namespace, made), "the policy of queues known")
     yield made
     for policy in (QUEUED, RECORDS):
         plane.kubectl("delete", "-f", str(policy))
@@ -161,6 +161,8 @@ def test_a_queues_marks_stay_on_its_pods(plane: Plane, namespace: str, editor: A
         jobs.make("first", HALF)
         (pod,) = jobs.runs("first")
         path, marks = f"{jobs.pods}/{pod['metadata']['name']}", 0
+        gone: Object = {"metadata": {"labels": {"kueue.x-k8s.io/cluster-queue-name": None}}}
+        until(lambda: stay in refused(editor, path, gone, dryRun="All"), "the policy of records known")
         for part in ("labels", "annotations"):
             for key in [key for key in pod["metadata"][part] if key.startswith("kueue.x-k8s.io/")]:
                 for value in (None, "other"):

@@ -58,6 +58,7 @@ PAGES: tuple[str, ...] = (
     "docs/observability.md",
     "docs/operations.md",
     "docs/placement.md",
+    "docs/proof.md",
     "docs/protocol.md",
     "docs/python.md",
     "docs/questions.md",

@@ -7,58 +7,33 @@ its kubelet has refused the resize for good, what it has counts, for it may ask 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gemini.extender.kept import OF_PODS
 from gemini.kube import names
+from gemini.kube.parts import mapping
+from gemini.kube.quantity import BILLION, billionths
 
-BILLION = 10**9
 HUGE = "hugepages-"  # begin resources that a pod may ask for as a whole, as those of OF_PODS
 # Amounts of a pod. Of one with more those of OF_PODS alone count: who makes pods may name a thousand resources in each,
 # and others wait while they are added up.
 MOST_SUMMED = 2_000
 FEW = 64  # amounts; those of a pod with more are added up when it is seen, and not when somebody needs to know
-LARGEST = 2**63 - 1  # of a quantity
 INFEASIBLE = ("PodResizePending", "Infeasible")  # type and reason of a condition
-_QUANTITY = re.compile(r"([0-9]{0,20})(?:\.([0-9]{0,20}))?(?:([numkKMGTPE]i?)|[eE]([+-]?[0-9]{1,2}))?")
-_LETTERS = "kMGTPE"
-_UNITS: dict[str | None, int] = {None: BILLION, "n": 1, "u": 10**3, "m": 10**6}
-_UNITS.update((letter, 1000 ** (i + 1) * BILLION) for i, letter in enumerate(_LETTERS))
-_UNITS.update((f"{letter.upper()}i", 1024 ** (i + 1) * BILLION) for i, letter in enumerate(_LETTERS))
 Amounts = Mapping[str, int]  # resource -> billionths
-
-
-def billionths(value: object) -> int:
-    """A quantity; what is none is nothing. A part of a billionth is one, as Kubernetes has it."""
-    found = _QUANTITY.fullmatch(value if isinstance(value, str) else str(value))
-    if found is None:
-        return 0
-    whole, part, unit, exponent = found.groups()
-    scale = _UNITS.get(unit, 0)
-    if exponent:
-        power = int(exponent)
-        scale, under = (scale * 10**power, 1) if power > 0 else (scale, 10**-power)
-    else:
-        under = 1
-    digits = int((whole or "0") + (part or ""))
-    if part:
-        under *= 10 ** len(part)
-    amount = -(-digits * scale // under)
-    return amount if amount <= LARGEST * BILLION else 0
 
 
 def needs_of(pod: Mapping[str, Any]) -> dict[str, int]:
     """Sidecars + max(sum of containers, largest init container), or what the pod asks for as a whole; overhead, and
     itself as one pod."""
-    spec, status = _mapping(pod.get("spec")), _mapping(pod.get("status"))
+    spec, status = mapping(pod.get("spec")), mapping(pod.get("status"))
     all_of_them, had = many_of(pod) <= MOST_SUMMED, {name: one for name, one in _had(status) if name}
     refused = _refused(status)
 
     def asked(container: Mapping[str, Any]) -> dict[str, int]:
-        resources = _mapping(container.get("resources"))
-        said = {**_mapping(resources.get("limits")), **_mapping(resources.get("requests"))}
+        resources = mapping(container.get("resources"))
+        said = {**mapping(resources.get("limits")), **mapping(resources.get("requests"))}
         if not all_of_them:
             said = {key: said[key] for key in OF_PODS if key in said}
         found = {key: billionths(value) for key, value in said.items()}
@@ -77,7 +52,7 @@ def needs_of(pod: Mapping[str, Any]) -> dict[str, int]:
     _add(total, always)
     total |= {key: amount for key, amount in largest.items() if amount > total.get(key, 0)}
     total |= _as_a_whole(spec, status, refused)
-    _add(total, {key: billionths(value) for key, value in _mapping(spec.get("overhead")).items()})
+    _add(total, {key: billionths(value) for key, value in mapping(spec.get("overhead")).items()})
     total["pods"] = BILLION
     # Not counted by the scheduler (ignoredByScheduler); the cards themselves say it better.
     for key in (names.RESOURCE_MEMORY, names.RESOURCE_RATIO):
@@ -87,21 +62,21 @@ def needs_of(pod: Mapping[str, Any]) -> dict[str, int]:
 
 def said_of(pod: Mapping[str, Any]) -> tuple[object, ...]:
     """All that a pod's needs follow from."""
-    spec, status = _mapping(pod.get("spec")), _mapping(pod.get("status"))
+    spec, status = mapping(pod.get("spec")), mapping(pod.get("status"))
     parts = (spec.get(key) for key in ("containers", "initContainers", "resources", "overhead"))
     return *parts, list(_had(status)), _refused(status)
 
 
 def many_of(pod: Mapping[str, Any]) -> int:
     """How many amounts its containers name."""
-    spec = _mapping(pod.get("spec"))
+    spec = mapping(pod.get("spec"))
     every = (one for key in ("initContainers", "containers") for one in _listed(spec.get(key)))
-    parts = (_mapping(one.get("resources")).get(part) for one in every for part in ("limits", "requests"))
-    return sum(len(_mapping(part)) for part in parts)
+    parts = (mapping(one.get("resources")).get(part) for one in every for part in ("limits", "requests"))
+    return sum(len(mapping(part)) for part in parts)
 
 
 def _as_a_whole(spec: Mapping[str, Any], status: Mapping[str, Any], refused: bool) -> dict[str, int]:
-    whole = _mapping(_mapping(spec.get("resources")).get("requests")).items()
+    whole = mapping(mapping(spec.get("resources")).get("requests")).items()
     found = {key: billionths(value) for key, value in whole if key in OF_PODS or key.startswith(HUGE)}
     return _resized(found, _given(status), refused) if found else {}
 
@@ -124,7 +99,7 @@ def _had(status: Mapping[str, Any]) -> Iterator[tuple[str, list[Mapping[str, Any
 
 def _given(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Of a container's status, or a pod's."""
-    both = (status.get("allocatedResources"), _mapping(status.get("resources")).get("requests"))
+    both = (status.get("allocatedResources"), mapping(status.get("resources")).get("requests"))
     return [one for one in both if isinstance(one, Mapping) and one]
 
 
@@ -135,10 +110,6 @@ def _refused(status: Mapping[str, Any]) -> bool:
 def _add(total: dict[str, int], more: Amounts) -> None:
     for key, amount in more.items():
         total[key] = total.get(key, 0) + amount
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _listed(value: object) -> list[Mapping[str, Any]]:

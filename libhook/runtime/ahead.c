@@ -24,7 +24,7 @@
 #define CAP_LEAST_NS                                                                                                   \
     (2 * SEGMENT_NS) /* a lower cap is for who waits for the card: little is to run before it, each time */
 #define SEGMENT_LAUNCHES 64
-#define SHARED_LAUNCHES 256 /* beside others one segment has all that is held */
+#define SHARED_LAUNCHES 256 /* of a segment beside others */
 #define LAUNCHES_AHEAD                                                                                                 \
     512  /* together with waits, stores and events below the 1,024 that a queue of the driver's takes */
 

@@ -11,12 +11,13 @@ import pytest
 
 from gemini.extender.codec import PreemptRequest, Victims
 from gemini.extender.kinds import BUDGET, DEVICE, NODE, POD
-from gemini.extender.needs import BILLION, billionths, needs_of
+from gemini.extender.needs import needs_of
 from gemini.extender.podview import PodView, view_of
 from gemini.extender.preempt import selects, victims_on
 from gemini.extender.state import Cluster
 from gemini.kube.device import write_device
 from gemini.kube.pod import MOST_CONTAINERS
+from gemini.kube.quantity import BILLION
 from tests.gemini.ends import ends
 from tests.gemini.extender.world import GIB, Replica, World, cards, node_object, pod_object
 
@@ -285,19 +286,6 @@ def test_what_a_pod_as_a_whole_has_counts_where_its_resize_is_refused() -> None:
     pod = {"metadata": {"name": "p", "uid": "u"}, "spec": spec, "status": status}
     needs = view_of(pod, {}, frozenset()).needs
     assert (needs["cpu"] / BILLION, needs["hugepages-2Mi"] / BILLION) == (1.5, 2**22)
-
-
-@pytest.mark.parametrize(
-    ("text", "amount"),
-    [
-        ("1", 1), ("0.5", 0.5), (".5", 0.5), ("2.", 2), ("100m", 0.1), ("1k", 1000), ("1Ki", 1024),
-        ("1.5Gi", 1.5 * 2**30), ("7Ei", 7 * 2**60), ("3E", 3 * 10**18), ("1e3", 1000), ("12E2", 1200), ("5e-1", 0.5),
-        ("1n", 1e-9), ("0.1n", 1e-9), (3, 3),
-        ("", 0), ("x", 0), ("1K", 0), ("1ki", 0), ("-1", 0), ("1e99", 0), ("9Ei", 0), (None, 0),
-    ],
-)  # fmt: skip
-def test_quantities_are_added_up_exactly(text: object, amount: float) -> None:
-    assert billionths(text) == round(amount * BILLION)
 
 
 def test_a_budget_too_large_to_be_kept_counts_as_one_that_forbids() -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -112,3 +113,26 @@ def test_nothing_but_a_bad_value_is_raised(value: object) -> None:
     for parse in (quantity.parse_bytes, quantity.parse_whole, quantity.parse_share, quantity.parse_ratio):
         with suppress(BadValue):
             assert isinstance(parse(value), int)
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("1", 1), ("0.5", 0.5), (".5", 0.5), ("2.", 2), ("100m", 0.1), ("1k", 1000), ("1Ki", 1024),
+        ("1.5Gi", 1.5 * 2**30), ("7Ei", 7 * 2**60), ("3E", 3 * 10**18), ("1e3", 1000), ("12E2", 1200), ("5e-1", 0.5),
+        ("1n", 1e-9), ("0.1n", 1e-9), (3, 3),
+        ("", 0), ("x", 0), ("1K", 0), ("1ki", 0), ("-1", 0), ("1e99", 0), ("9Ei", 0), (None, 0),
+    ],
+)  # fmt: skip
+def test_the_quick_way_says_what_kubernetes_keeps_and_of_what_is_none_nothing(text: object, amount: float) -> None:
+    assert quantity.billionths(text) == round(amount * quantity.BILLION)
+
+
+@pytest.mark.parametrize("number", ["0", "1", "007", "0.001", "1.9999999999", ".5", "123456789.123456789", "9" * 18])
+@pytest.mark.parametrize("suffix", ["", "n", "u", "m", "k", "M", "E", "Ki", "Gi", "Ei", "e0", "e-12", "E9"])
+def test_both_ways_read_the_same(number: str, suffix: str) -> None:
+    try:
+        exact = quantity.parse_quantity(number + suffix) * quantity.BILLION
+    except BadValue:
+        exact = Fraction(0)  # above what Kubernetes keeps
+    assert quantity.billionths(number + suffix) == -(-exact.numerator // exact.denominator)

@@ -58,7 +58,7 @@ class Torch(NamedTuple):
 
 
 HOST_BOUND = "train --batch 24 --tokens 512"
-CARD_BOUND = "train --batch 160 --tokens 512"
+CARD_BOUND = "train --batch 96 --tokens 512"
 SERVER = "serve --batch 1 --period-ms 150"
 CASES: dict[str, tuple[Torch, ...]] = {
     "host-bound training alone": (Torch(1.0, HOST_BOUND),),

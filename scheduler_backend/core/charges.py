@@ -149,11 +149,13 @@ class Charges:
         """How long from now on a tenant waits at most until it is owed something, and its bucket is full again: what it
         has had before it was its. Were all of the GPU promised to somebody else who wants it, so long; else shorter."""
         seat = self.tenants.seats[name]
+        holder = self.grant.holder
+        passing_ns = self.grant.unseen_ns(holder, now_ns) if holder is not None and holder.request_ppm else 0
         unseen_ns = self.grant.unseen_ns(seat, now_ns)
         for member in seat.with_standing(Standing.STRAY):
             if member.stray_since_ns:
                 unseen_ns = max(unseen_ns, now_ns - member.stray_since_ns)
-        ahead_ns = self.clock.ahead_ns(seat, unseen_ns)
+        ahead_ns = self.clock.ahead_ns(seat, unseen_ns, passing_ns)
         if not seat.is_limited:
             return max(0, ahead_ns)
         lacks = (self.policy.quota_ns + unseen_ns) * WHOLE_PPM - seat.credit

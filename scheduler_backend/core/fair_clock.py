@@ -128,6 +128,9 @@ class FairClock:
         """Let turns owe it no more than this; what it has had before it was its stays as it is."""
         seat.clock = max(seat.clock, self.virtual_now - virtual(owed_ns, seat.weight_ppm))
 
-    def ahead_ns(self, seat: Seat, unseen_ns: int) -> int:
-        """Return what it has had before it was its, as time of the whole GPU; `unseen_ns` has not been charged yet."""
-        return (seat.clock - self.base(seat) + virtual(unseen_ns, seat.weight_ppm)) * WHOLE_PPM // SCALE
+    def ahead_ns(self, seat: Seat, unseen_ns: int, passing_ns: int) -> int:
+        """Return what it has had before it was its, as time of the whole GPU; `unseen_ns` has not been charged yet, nor
+        has the holder's `passing_ns`, with which now moves on.
+        """
+        passes = virtual(passing_ns, max(self.active_ppm(), seat.request_ppm)) if seat.request_ppm else 0
+        return (seat.clock - self.base(seat) + virtual(unseen_ns, seat.weight_ppm) - passes) * WHOLE_PPM // SCALE

@@ -43,10 +43,10 @@ class Grants:
     # --- the grant --------------------------------------------------------------------------------------------------
     def shape_of(self, seat: Seat) -> tuple[bool, int]:
         """How its grants look now: whether they end, and how much work may be in flight."""
-        others, cap_ns = self.tenants.company(seat, self.context.now_ns)
+        company = self.tenants.company(seat, self.context.now_ns)
         if seat.together:
-            cap_ns = min(cap_ns, self.tenants.cap_beside_ns(seat))
-        return others > 0 or seat.together, cap_ns
+            return True, min(company.cap_ns, self.tenants.cap_beside_ns(seat))
+        return company.ends, company.cap_ns
 
     def shape(self, seat: Seat) -> bool:
         """Let the current grant look as its would now; returns whether it ends."""

@@ -33,7 +33,7 @@ class Limits:
         for, and a smooth pace matters: steps so long that it pauses for about alone_stall_ns.
         """
         policy = self.policy
-        others, _ = self.tenants.company(seat, self.context.now_ns)
+        others = self.tenants.company(seat, self.context.now_ns).others
         if others:
             waits_ns = policy.quota_ns * 11 // 10
             need_ns = waits_ns * WHOLE_PPM // (WHOLE_PPM + others * seat.limit_ppm)

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from scheduler_backend.core.policy import Policy
 from scheduler_backend.core.quota import turn, whole_turn
 from scheduler_backend.core.seat import Member, Seat, State
 from scheduler_backend.core.tenant import WHOLE_PPM
+
+
+class Company(NamedTuple):
+    """Of one tenant: how many others want the GPU or may come, whether its grants end because of them, and how much
+    work it may have in flight.
+    """
+
+    others: int
+    ends: bool
+    cap_ns: int
 
 
 class Tenants:
@@ -67,12 +79,13 @@ class Tenants:
         """
         return sum(seat.limit_ppm for seat in self.seats.values() if seat.members) >= WHOLE_PPM
 
-    def company(self, seat: Seat, now_ns: int) -> tuple[int, int]:
-        """Return how many others may come, and how much work this one may have in flight because of them.
+    def company(self, seat: Seat, now_ns: int) -> Company:
+        """Return what those who want the GPU, or may come, mean for this one.
 
         While all others rest the cap grows evenly, within company_ns, from the one beside them to the one of a tenant
-        alone: what one that comes back may find in flight is a small part of the time for which it rested. Where one
-        of class latency may come it stays small for those of class batch.
+        alone: what one that comes back may find in flight is a small part of the time for which it rested. After
+        called_ns of that grants do not end either, for each end leaves the GPU idle; one that comes is heard, and the
+        token asked back. Where one of class latency may come both stay as they are, for those of class batch.
         """
         policy = self.policy
         since_ns = now_ns - policy.company_ns
@@ -86,9 +99,10 @@ class Tenants:
                     latency = latency or other.latency
                     short = short or 0 < other.burst_ns < policy.short_burst_ns
         if latency and not seat.latency:
-            return others, policy.cap_prompt_ns
+            return Company(others, True, policy.cap_prompt_ns)
         least_ns = policy.cap_short_ns if latency or short else self.cap_beside_ns(seat)
-        return others, least_ns + (policy.cap_alone_ns - least_ns) * max(0, rest_ns) // policy.company_ns
+        cap_ns = least_ns + (policy.cap_alone_ns - least_ns) * max(0, rest_ns) // policy.company_ns
+        return Company(others, others > 0 and rest_ns < policy.called_ns, cap_ns)
 
     def cap_beside_ns(self, seat: Seat) -> int:
         """Return how much work it may have in flight while others hold or wait for the token."""

@@ -45,8 +45,9 @@ def test_the_holder_gets_ahead_by_what_others_are_owed() -> None:
     clock.advance(a, 10 * MS)
     assert (a.clock, clock.virtual_now, clock.steady) == (whole(20 * MS), whole(10 * MS), whole(10 * MS))
     assert clock.lag_ns(tenants.seats["b"]) == 5 * MS
-    assert clock.ahead_ns(a, 0) == 10 * MS
-    assert clock.ahead_ns(a, 5 * MS) == 20 * MS
+    assert clock.ahead_ns(a, 0, 0) == 10 * MS
+    assert clock.ahead_ns(a, 5 * MS, 0) == 20 * MS
+    assert clock.ahead_ns(a, 5 * MS, 5 * MS) == 15 * MS  # it is promised half of what passes
 
 
 def test_what_an_idle_tenant_is_ahead_it_pays_back_before_now_hurries_on() -> None:

@@ -694,3 +694,20 @@ def test_a_turn_was_no_longer_than_it_was_seen_and_one_of_unknown_length_counts(
     world.go(2000)
     parts = world.go(5000)
     assert min(parts["a"], parts["b"]) > 1.3 * 0.169, "undecided for ever, it would keep them in turns"
+
+
+def test_the_grant_of_one_whose_company_rests_does_not_end_until_that_asks() -> None:
+    world = World(("a", 0.5, 1.0), ("b", 0.5, 1.0))
+    world.go(1000)
+    a, b = world.programs.values()
+    b.rests = True
+    world.go(Policy().called_ns / MS + 100)
+    epoch = a.epoch
+    assert epoch
+    assert not a.ends
+    world.go(1000)
+    assert a.epoch == epoch
+    b.rests = False
+    world.do(ev.TokenAsked(b.number, 0))
+    assert world.go(5)["b"] >= 0.8  # when what was in flight is done
+    assert a.ends or not a.epoch

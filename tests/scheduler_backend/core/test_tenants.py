@@ -80,44 +80,60 @@ def test_a_gpu_is_full_where_limits_let_its_tenants_fill_it() -> None:
 def test_company_are_those_that_want_the_gpu_or_were_seen_lately() -> None:
     tenants = made(("a", 500_000), ("b", 500_000))
     a, b = tenants.seats.values()
-    assert tenants.company(a, POLICY.company_ns)[0] == 1
-    assert tenants.company(a, LONG_AGO_NS) == (0, POLICY.cap_alone_ns)
+    assert tenants.company(a, POLICY.company_ns).others == 1
+    assert tenants.company(a, LONG_AGO_NS) == (0, False, POLICY.cap_alone_ns)
     tenants.wait(b, LONG_AGO_NS)
-    assert tenants.company(a, LONG_AGO_NS) == (1, POLICY.cap_ns)
+    assert tenants.company(a, LONG_AGO_NS) == (1, True, POLICY.cap_ns)
 
 
 def test_the_cap_grows_while_all_others_rest() -> None:
     tenants = made(("a", 400_000), ("b", 300_000), ("c", 300_000))
     a, b, c = tenants.seats.values()
-    rests = [tenants.company(a, POLICY.company_ns * part // 4)[1] for part in range(5)]
+    rests = [tenants.company(a, POLICY.company_ns * part // 4).cap_ns for part in range(5)]
     added_ns = (POLICY.cap_alone_ns - POLICY.cap_ns) // 4
     assert rests == [POLICY.cap_ns + part * added_ns for part in range(5)]
     half_ns = POLICY.company_ns // 2
     tenants.rest(b, half_ns)  # it wanted nothing any more, though the last word of it is older
-    assert tenants.company(a, half_ns) == (2, POLICY.cap_ns)
+    assert tenants.company(a, half_ns) == (2, True, POLICY.cap_ns)
     c.seen_ns = POLICY.company_ns
-    assert tenants.company(a, POLICY.company_ns) == (2, POLICY.cap_ns)  # it was heard of last
+    assert tenants.company(a, POLICY.company_ns) == (2, True, POLICY.cap_ns)  # it was heard of last
     tenants.wait(c, POLICY.company_ns)
-    assert tenants.company(a, POLICY.company_ns * 2) == (1, POLICY.cap_ns)
-    assert tenants.company(a, -1) == (2, POLICY.cap_ns)  # a word that came after `now`
+    assert tenants.company(a, POLICY.company_ns * 2) == (1, True, POLICY.cap_ns)
+    assert tenants.company(a, -1) == (2, True, POLICY.cap_ns)  # a word that came after `now`
+
+
+def test_grants_end_no_more_once_all_others_have_rested_for_long_enough() -> None:
+    tenants = made(("a", 400_000), ("b", 300_000), ("c", 300_000))
+    a, b, c = tenants.seats.values()
+    assert tenants.company(a, POLICY.called_ns - 1).ends
+    assert not tenants.company(a, POLICY.called_ns).ends
+    assert tenants.company(a, POLICY.called_ns).others == 2  # they may come any moment
+    tenants.rest(b, 1)
+    assert tenants.company(a, POLICY.called_ns).ends
+    tenants.rest(b, 0)
+    tenants.wait(c, POLICY.called_ns)
+    assert tenants.company(a, POLICY.called_ns * 3).ends
+    c.latency = True
+    tenants.rest(c, POLICY.called_ns)
+    assert tenants.company(a, POLICY.called_ns * 3).ends  # it will not be kept waiting
 
 
 def test_the_cap_is_small_where_the_company_has_short_bursts() -> None:
     tenants = made(("a", 500_000), ("b", 500_000))
     a, b = tenants.seats.values()
     b.burst_ns = POLICY.short_burst_ns - 1
-    assert tenants.company(a, 0) == (1, POLICY.cap_short_ns)
-    assert tenants.company(b, 0) == (1, POLICY.cap_ns)
-    assert tenants.company(a, POLICY.company_ns) == (1, POLICY.cap_alone_ns)
+    assert tenants.company(a, 0) == (1, True, POLICY.cap_short_ns)
+    assert tenants.company(b, 0) == (1, True, POLICY.cap_ns)
+    assert tenants.company(a, POLICY.company_ns) == (1, False, POLICY.cap_alone_ns)
 
 
 def test_the_cap_is_smallest_where_one_of_class_latency_may_come() -> None:
     tenants = made(("a", 500_000), ("b", 500_000))
     a, b = tenants.seats.values()
     b.latency = True
-    assert tenants.company(a, 0) == (1, POLICY.cap_prompt_ns)
-    assert tenants.company(a, POLICY.company_ns) == (1, POLICY.cap_prompt_ns)  # and stays so
-    assert tenants.company(b, 0) == (1, POLICY.cap_latency_ns)
+    assert tenants.company(a, 0) == (1, True, POLICY.cap_prompt_ns)
+    assert tenants.company(a, POLICY.company_ns) == (1, True, POLICY.cap_prompt_ns)  # and stays so
+    assert tenants.company(b, 0) == (1, True, POLICY.cap_latency_ns)
     assert tenants.has_latency(POLICY.company_ns)
     assert not tenants.has_latency(LONG_AGO_NS)
 

@@ -4,7 +4,7 @@
 
 Each part is built once into a folder of the cache named by a hash of what decides its content (go.mod, go.sum, flags,
 Go's version), so a second run finds it and returns at once. A folder is made under a temporary name and renamed when
-whole: what is there is complete. A file lock keeps two runs from building side by side. The cache is
+whole: what is there is complete. A file lock of each part keeps two runs from building it side by side. The cache is
 $GEMINI_E2E_CACHE, else gemini-e2e in the user's cache folder; $GEMINI_E2E_NICE and $GEMINI_E2E_JOBS are the defaults
 of the options.
 
@@ -51,31 +51,10 @@ DEBIAN_PACKAGES = ("containerd", "runc", "busybox-static")
 CONTAINER_PROGRAMS = ("podman", "buildah", "conmon", "runc")  # Debian's packages have the same names
 NODE_PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "busybox")
 PROMETHEUS_PROGRAMS = ("prometheus", "promtool")
-PARTS = (
-    "controlplane",
-    "nvidia",
-    "helm",
-    "policy",
-    "kueue",
-    "jobcontrollers",
-    "karpenter",
-    "containerd",
-    "node",
-    "containers",
-    "prometheus",
-    "debians",
-    "image",
-)
-OPTIONAL = (
-    "kueue",
-    "jobcontrollers",
-    "karpenter",
-    "node",
-    "containers",
-    "prometheus",
-    "debians",
-    "image",
-)  # without these the tests that want them skip
+FETCHED = ("node", "containers", "prometheus", "debians", "image")  # first: others may compute meanwhile
+BESIDE = ("kueue", "jobcontrollers", "karpenter")
+PARTS = (*FETCHED, "controlplane", "nvidia", "helm", "policy", *BESIDE, "containerd")
+OPTIONAL = (*FETCHED, *BESIDE)  # without these the tests that want them skip
 # The oldest Debian with Python 3.11, the one after it, and what becomes the next one, for the newest Python. A Python
 # and no compiler; libstdc++6, which numpy needs, is in every Debian that has apt. What testing signs is valid for a
 # week, and mirrors may be further behind than that.
@@ -306,7 +285,8 @@ class Builder:
             os.chmod(fetched, 0o755)  # apt drops its rights while it downloads
             for fresh in (False, True):
                 if fresh:  # the list was old, or there was none
-                    subprocess.run(["apt-get", "update", "-qq"], capture_output=True, check=False)
+                    with self._locked("apt"):
+                        subprocess.run(["apt-get", "update", "-qq"], capture_output=True, check=False)
                 wanted = packages()
                 say(f"fetching Debian's {', '.join(wanted) or 'list of packages'}")
                 download = ["apt-get", "download", "-q", *wanted]
@@ -389,9 +369,9 @@ class Builder:
         if done.is_dir():
             return done
         self.cache.mkdir(parents=True, exist_ok=True)
-        with self._locked():
+        with self._locked(name):
             if not done.is_dir():
-                for left in self.cache.glob(f".{name}-*"):  # by a run that was killed; nobody else builds now
+                for left in self.cache.glob(f".{name}-*"):  # by a run that was killed; nobody else builds it now
                     shutil.rmtree(left, ignore_errors=True)
                 unfinished = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=self.cache))
                 try:
@@ -403,12 +383,15 @@ class Builder:
         return done
 
     @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        with (self.cache / "lock").open("w") as lock:
+    def _locked(self, name: str) -> Iterator[None]:
+        """Nobody else has the lock of that name: that of a part, or of what parts share."""
+        locks = self.cache / "locks"
+        locks.mkdir(exist_ok=True)
+        with (locks / name).open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                say(f"waiting for another build in {self.cache}")
+                say(f"waiting for another build of {name} in {self.cache}")
                 fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 

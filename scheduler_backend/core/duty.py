@@ -4,8 +4,10 @@ A program whose host works between its launches leaves the card idle while it ho
 held time over the turns that it had with nobody beside it, in blocks long enough to say something. It is host-bound
 after a few blocks in a row with a low duty: a turn in which its thread was kept from running looks like one, too.
 
-From then on it runs beside others, and its duty is what it uses while it has the card alone for a moment: turns cost
-its host time, and would show it slower than it is. It stays host-bound until that is high.
+From then on it runs beside others, and turns say nothing: they cost its host time, and would show it slower than it is.
+Its duty is what it uses while it has the card alone, as a mean of many moments, for each is only a part of a step. It
+is at least what it uses of the time in which it does not wait for the card, by its own word: of its waits some are not
+seen, and none is that was not. It stays host-bound until its duty is high.
 """
 
 from __future__ import annotations
@@ -16,14 +18,50 @@ BLOCK_NS = 25_000_000  # held time that makes a block; about three turns
 BLOCK_AGAIN_NS = 8_000_000  # ... of one that is host-bound
 BLOCK_TURNS = 16  # ... or so many shorter turns
 LOW_PPM, HIGH_PPM = 820_000, 900_000  # host-bound below, not above
+FULL_PPM = 970_000  # ... where it is known by many steps
 BLOCKS = 3  # in a row
 ALIKE_PPM = 50_000  # measures that differ by no more agree
+MOMENTS_LEAST = 8  # alone, before they say that it is not host-bound
+BUSY_ROUNDS, ROUND_NS = 3, 200_000_000  # or so many rounds of moments, each so long; its own word counts as one
+MOMENTS = 32  # alone, after which all of them count half as much
 AGREED_MOST = 2  # each that agrees doubles the time to the next, so often
 DOUBT_PPM = 50_000  # of the time, and a quarter more than it said: the card's own figures are means of coarse samples
 DOUBT_NS = 1_000_000_000  # by so much more than that it may say too little; what it says too much is taken off slowly
 NEVER_NS = -(1 << 62)
 SHORT_GAP_NS = 500_000  # about what two hand-overs take: who comes back sooner had better been left alone
 LEAST_PPM = 50_000  # what a duty is taken for at least, where it divides
+FREE_LEAST_NS = 100_000_000  # of time in which a process did not wait, before it says something
+FREE_MOST_NS = 1_000_000_000  # after which all of it counts half as much
+FREE_PENDING_NS = 50_000_000  # a kernel may run for so long without a word of use
+
+
+class Free:
+    """Of one process: what it used of the time in which it did not wait for the card, of late."""
+
+    __slots__ = ("free_ns", "pending_ns", "used_ns")
+
+    def __init__(self) -> None:
+        self.used_ns = self.free_ns = 0  # each word counts half as much once so much more has passed
+        self.pending_ns = 0  # without a word of use: a kernel may run for longer
+
+    def observe(self, used_ns: int, free_ns: int) -> None:
+        """Take a word; `free_ns` is below 0 where it says that it waited before the last one. Time in which it used
+        nothing, but for a moment, is not that of a step.
+        """
+        if used_ns <= 0:
+            self.pending_ns = min(self.pending_ns + free_ns, FREE_PENDING_NS)
+            return
+        self.used_ns += used_ns
+        self.free_ns += self.pending_ns + free_ns
+        self.pending_ns = 0
+        if self.free_ns > FREE_MOST_NS:
+            self.used_ns //= 2
+            self.free_ns //= 2
+
+    @property
+    def ppm(self) -> int:
+        """Its part of that time; -1: too little is known."""
+        return self.used_ns * WHOLE_PPM // self.free_ns if self.free_ns >= FREE_LEAST_NS else -1
 
 
 class Duty:
@@ -31,14 +69,19 @@ class Duty:
 
     __slots__ = (
         "agreed",
+        "alone_ppm",
         "believed",
         "blocks",
         "busy_ns",
+        "busy_rounds",
         "doubt_ns",
+        "free_ppm",
         "held_ns",
         "host_bound",
         "measured_ns",
+        "moments",
         "ppm",
+        "round_ns",
         "turned_ns",
         "turns",
     )
@@ -51,6 +94,10 @@ class Duty:
         self.agreed = 0  # measures in a row that were like the one before
         self.ppm = 0  # smoothed over blocks, rate 0.5; 0: unknown
         self.host_bound = False
+        self.free_ppm = 0  # at least, by time in which it did not wait, while it is host-bound; 0: unknown
+        self.alone_ppm = self.moments = 0  # the sum of what it used in so many moments alone
+        self.busy_rounds = 0  # in a row, in all moments of which it was busy
+        self.round_ns = NEVER_NS  # when the last of them began
         self.doubt_ns = 0  # by so much it said too little, beyond what coarse samples explain
         self.believed = True  # is what it says borne out by the card?
         self.turned_ns = NEVER_NS  # end of the last block
@@ -76,6 +123,7 @@ class Duty:
         self.blocks = min(BLOCKS, self.blocks + 1) if block_ppm < LOW_PPM and self.believed else 0
         if self.blocks == BLOCKS:
             self.host_bound = True
+            self.free_ppm = self.alone_ppm = self.moments = self.busy_rounds = 0
             self.measured_ns = NEVER_NS
             self.agreed = 0
 
@@ -84,9 +132,32 @@ class Duty:
         alone_ppm = min(WHOLE_PPM, alone_ppm)
         if self.measured_ns != NEVER_NS:
             self._agree(alone_ppm)
-        self.ppm = alone_ppm if self.measured_ns == NEVER_NS else (self.ppm + alone_ppm) // 2
         self.measured_ns = now_ns
-        if self.ppm > HIGH_PPM:
+        self.alone_ppm += alone_ppm
+        self.moments += 1
+        if alone_ppm <= FULL_PPM:
+            self.busy_rounds = 0
+        elif not self.busy_rounds or now_ns - self.round_ns >= ROUND_NS:
+            self.busy_rounds, self.round_ns = self.busy_rounds + 1, now_ns
+        self._weigh_moments()
+        if self.moments >= MOMENTS:
+            self.alone_ppm //= 2
+            self.moments //= 2
+
+    def observe_free(self, free_ppm: int) -> None:
+        """Take what its processes together used of the time in which they did not wait for the card, of late. Who says
+        too much has, at most, the promise of one that is always busy.
+        """
+        if self.host_bound:
+            self.free_ppm = min(WHOLE_PPM, free_ppm)
+            self._weigh_moments()
+
+    def _weigh_moments(self) -> None:
+        alone_ppm = self.alone_ppm // self.moments if self.moments else 0
+        self.ppm = max(self.free_ppm, alone_ppm) or self.ppm
+        most_ppm = FULL_PPM if self.free_ppm else HIGH_PPM
+        busy = self.busy_rounds + (self.free_ppm > HIGH_PPM) >= BUSY_ROUNDS
+        if busy or (self.moments >= MOMENTS_LEAST and alone_ppm > most_ppm):
             self.host_bound, self.blocks, self.agreed = False, 0, 0
 
     def put_off(self, now_ns: int) -> None:

@@ -26,6 +26,7 @@ from scheduler_backend.core.beside import Beside
 from scheduler_backend.core.charges import Charges
 from scheduler_backend.core.context import Context
 from scheduler_backend.core.current_grant import CurrentGrant
+from scheduler_backend.core.duty import Free
 from scheduler_backend.core.limits import Limits
 from scheduler_backend.core.policy import MS
 from scheduler_backend.core.seat import Member, Seat, Standing, State
@@ -34,6 +35,7 @@ from scheduler_backend.core.tenants import Tenants
 
 QUIET_NS = 25 * MS  # without a word of use for so long its program rests, and is owed nothing meanwhile
 ALONE_LEAST_NS = 5 * MS  # between two words that say what it uses alone; they come each 10 ms
+WORDS_NS = 1000 * MS  # of what a tenant got, within which words are taken together
 STALL_NS = 50 * MS  # of a time without events, no more is counted: the daemon itself stood still
 
 
@@ -177,8 +179,17 @@ class Promises:
         return seat.filled_ns + max(0, seat.credit) // max(1, above_ppm)
 
     def _get(self, seat: Seat, used_ns: int, got_ns: int) -> None:
-        """What it used beside others, and got of the time: counted before what it was promised."""
-        seat.ahead_ns = self._within(seat.ahead_ns + max(got_ns, seat.duty.alone_ns(used_ns)))
+        """What it used beside others, and got of the time: counted before what it was promised. Work is heard of when
+        it is over, and time while it passes: so the greater of the two is that of many words. Of each by itself it
+        would be more than either.
+        """
+        seat.got_free_ns += got_ns
+        seat.got_used_ns += seat.duty.alone_ns(used_ns)
+        more_ns = max(seat.got_free_ns, seat.got_used_ns) - seat.got_ns
+        seat.ahead_ns = self._within(seat.ahead_ns + more_ns)
+        seat.got_ns += more_ns
+        if seat.got_ns >= WORDS_NS:
+            seat.got_free_ns = seat.got_used_ns = seat.got_ns = 0
 
     def _use_held(self, seat: Seat, used_ns: int, got_ns: int, held_ns: int) -> None:
         """What the holder used while others ran beside it: no more than its turn took, for it is counted as what all
@@ -231,6 +242,14 @@ class Promises:
             seat.duty.observe_alone(sum(member.alone_ppm for member in holds), self.context.now_ns)
             self.sort(seat)
 
+    def _see_free(self, seat: Seat, member: Member, used_ns: int, free_ns: int) -> None:
+        """One of its processes has told what it used, and for how long it did not wait: all of them together."""
+        member.free.observe(used_ns, free_ns)
+        parts = [member.free.ppm for member in seat.with_standing(Standing.HOLDS)]
+        if all(part >= 0 for part in parts):
+            seat.duty.observe_free(sum(parts))
+            self.sort(seat)
+
     def hear_held(self, seat: Seat, event: ev.Used) -> None:
         """Take what a process of the holder says that it used, beside others."""
         _, used_ns, got_ns = self._used_since(seat, event)
@@ -257,6 +276,7 @@ class Promises:
         beside = self._beside(seat, member, used_ns, 0 if first or not used_ns else max(0, free_ns))
         if seat.name in self.beside.host_bound and not first:
             self._idle(seat, member, used_ns, free_ns)
+            self._see_free(seat, member, used_ns, free_ns)
         member.used_ns += used_ns
         member.waited_ns, member.used_at_ns, member.metered_ns = event.waited_ns, self.context.now_ns, seat.metered_ns
         return used_ns, *beside
@@ -281,7 +301,11 @@ class Promises:
             return
         held_ns = min(event.held_ns, span_ns) if event.held_ns or not event.busy_ns else span_ns
         together = sum(1 for member in seat.members.values() if member.epoch == event.epoch)
+        was = seat.duty.host_bound
         seat.duty.observe(event.busy_ns, held_ns // max(1, together), self.context.now_ns)
+        if seat.duty.host_bound and not was:
+            for member in seat.members.values():
+                member.free = Free()  # what it said long ago was of other work
         self.sort(seat)
 
     def weigh(self, event: ev.Weighed) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from enum import Enum
 
-from scheduler_backend.core.duty import Duty
+from scheduler_backend.core.duty import Duty, Free
 from scheduler_backend.core.policy import Policy, virtual
 from scheduler_backend.core.quota import Bursts, contended_quota, whole_turn
 from scheduler_backend.core.tenant import WHOLE_PPM, TenantSpec
@@ -49,9 +49,9 @@ class Member:
     """One process of the tenant."""
 
     __slots__ = (
-        "again", "alone", "alone_ppm", "asks_again", "base_ns", "bursts", "client", "epoch", "granted_ns", "heard_ns",
-        "idle_ns", "lease_until_ns", "metered_ns", "span_ns", "standing", "stray_since_ns", "stray_total_ns",
-        "used_at_ns", "used_ns", "waited_ns",
+        "again", "alone", "alone_ppm", "asks_again", "base_ns", "bursts", "client", "epoch", "free", "granted_ns",
+        "heard_ns", "idle_ns", "lease_until_ns", "metered_ns", "span_ns", "standing", "stray_since_ns",
+        "stray_total_ns", "used_at_ns", "used_ns", "waited_ns",
     )  # fmt: skip
 
     def __init__(self, client: int) -> None:
@@ -75,6 +75,7 @@ class Member:
         self.metered_ns = 0  # ... and its tenant's metered time then
         self.alone = False  # ... and whether its tenant had the card alone then
         self.alone_ppm = -1  # what it used of the time since the word before, where that was so then, too
+        self.free = Free()
 
 
 class Seat:
@@ -121,6 +122,7 @@ class Seat:
         self.ahead_ns = 0  # beside others: what it got before what it was promised, as time alone; below 0: it lags
         self.metered_ns = 0  # for so long it had the card alone, ever: that time is counted as it passes
         self.counted_ns = 0  # of its turn, what was counted as got, either way
+        self.got_free_ns = self.got_used_ns = self.got_ns = 0  # of late, by either measure; the greater is counted
         self.used_ns = 0  # under its shared grant
         self.spent = False  # ... which was closed, for its bucket was empty
         self.weighed_ns = 0  # what it had been charged of all time when the card last said what it used

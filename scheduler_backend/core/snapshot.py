@@ -13,7 +13,7 @@ from collections import deque
 from typing import Any
 
 from scheduler_backend.core import events as ev
-from scheduler_backend.core.duty import Duty
+from scheduler_backend.core.duty import Duty, Free
 from scheduler_backend.core.gang import Gang
 from scheduler_backend.core.ledger import Account, _Pending
 from scheduler_backend.core.node import Node
@@ -62,7 +62,9 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
     "Window": ("window_ns",),
 }
 ENUMS: dict[str, Any] = {"State": State, "Standing": Standing}
-PARTS = ("Seat", "Member", "Bursts", "Duty", "Window", "Account", "_Pending", "Gang")  # of a node; as many as there are
+PARTS = (  # of a node; as many as there are
+    "Seat", "Member", "Bursts", "Duty", "Free", "Window", "Account", "_Pending", "Gang",
+)  # fmt: skip
 TUPLES: dict[str, Any] = {"TenantSpec": TenantSpec, "Prepare": ev.Prepare, "MemoryAsked": ev.MemoryAsked}
 
 
@@ -181,6 +183,8 @@ def _new(kind: str, policy: Policy) -> Any:
         return Bursts()
     if kind == "Duty":
         return Duty()
+    if kind == "Free":
+        return Free()
     if kind == "Window":
         return Window(policy.window_ns)
     if kind == "Account":

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_backend.core.duty import AGREED_MOST, BLOCK_NS, BLOCK_TURNS, BLOCKS, DOUBT_NS, SHORT_GAP_NS, Duty
+from scheduler_backend.core.duty import (
+    AGREED_MOST,
+    BLOCK_NS,
+    BLOCK_TURNS,
+    BLOCKS,
+    DOUBT_NS,
+    FREE_LEAST_NS,
+    FREE_MOST_NS,
+    FREE_PENDING_NS,
+    MOMENTS,
+    MOMENTS_LEAST,
+    SHORT_GAP_NS,
+    Duty,
+    Free,
+)
 from scheduler_backend.core.tenant import WHOLE_PPM
 
 TURN_NS = BLOCK_NS + 1_000_000
@@ -29,11 +43,66 @@ def test_it_stays_so_whatever_turns_say_until_it_is_seen_busy_alone():
     duty.observe_alone(6 * WHOLE_PPM // 10, 1)
     assert duty.ppm == 600_000  # turns show it slower than it is
     duty.observe_alone(WHOLE_PPM, 2)
-    assert duty.ppm == 800_000
+    assert duty.ppm == 800_000  # the mean of both
     duty.observe_alone(WHOLE_PPM, 3)
     assert duty.host_bound
-    duty.observe_alone(WHOLE_PPM, 4)
+    for moment in range(4, MOMENTS_LEAST + 1):
+        assert duty.host_bound
+        duty.observe_alone(WHOLE_PPM, moment)
     assert not duty.host_bound
+
+
+def test_moments_of_a_step_with_phases_are_taken_together():
+    duty = after(0.5, 0.5, 0.5)
+    for moment in range(400):
+        duty.observe_alone(WHOLE_PPM if moment % 4 else 400_000, moment)
+    assert duty.host_bound
+    assert abs(duty.ppm - 850_000) < 30_000
+
+
+def test_old_moments_count_less_and_less():
+    duty = after(0.5, 0.5, 0.5)
+    for moment in range(100):
+        duty.observe_alone(700_000, moment)
+    for moment in range(2 * MOMENTS):
+        duty.observe_alone(300_000, 100 + moment)
+    assert duty.ppm < 350_000
+
+
+def test_it_is_at_least_what_it_uses_of_the_time_in_which_it_does_not_wait():
+    duty = after(0.5, 0.5, 0.5)
+    duty.observe_alone(600_000, 1)
+    duty.observe_free(500_000)  # of its waits some are not seen
+    assert duty.ppm == 600_000
+    duty.observe_free(800_000)
+    assert duty.ppm == 800_000
+    duty.observe_free(WHOLE_PPM + 1)
+    assert duty.ppm == WHOLE_PPM
+    for moment in range(2, 2 * MOMENTS):
+        duty.observe_alone(960_000, moment)
+    assert duty.host_bound  # turns would cost it more than they show of it
+    for moment in range(2 * MOMENTS, 8 * MOMENTS):
+        duty.observe_alone(980_000, moment)
+    assert not duty.host_bound
+    duty.observe_free(100_000)
+    assert duty.ppm == WHOLE_PPM  # said too late
+
+
+def test_what_is_used_of_free_time_is_known_after_a_while_and_forgotten_later():
+    free = Free()
+    free.observe(FREE_LEAST_NS // 2, FREE_LEAST_NS - 1)
+    assert free.ppm == -1
+    free.observe(0, 10 * FREE_LEAST_NS)  # it did nothing; a moment of that may have been a kernel
+    free.observe(0, 1 - FREE_PENDING_NS)
+    free.observe(1, 0)
+    assert free.ppm == (FREE_LEAST_NS // 2 + 1) * WHOLE_PPM // FREE_LEAST_NS
+    free.observe(FREE_MOST_NS, FREE_MOST_NS)
+    assert free.free_ns <= FREE_MOST_NS
+    for _ in range(10):
+        free.observe(FREE_MOST_NS // 4, FREE_MOST_NS)
+    assert free.ppm == pytest.approx(250_000, rel=0.01)
+    free.observe(1, -FREE_MOST_NS)  # it had waited
+    assert free.ppm == -1
 
 
 def test_when_it_is_to_be_measured_again():

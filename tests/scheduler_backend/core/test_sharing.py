@@ -41,11 +41,23 @@ class Program:
         self.reported_ns = 0
         self.rests = False
         self.waited_ns = 0.0
+        self.waits_seen = 1.0
         self.lies = 1.0  # what it says that it used, by what it did
         self.hostile = False  # and speaks for itself
         self.burst_ns = self.every_ns = 0  # so much work comes so often, and it gives a turn back when that is done
+        self.phases: tuple[tuple[int, float], ...] = ()  # of each step: so long alone, with this duty
+        self.progress_ns = 0.0  # as time alone
         self.came = 0  # bursts, ever
         self.asked = True
+
+    def enter_phase(self) -> None:
+        """Its duty is that of what it does now."""
+        left_ns = self.progress_ns % (sum(length for length, _ in self.phases) or 1)
+        for length_ns, duty in self.phases:
+            if left_ns < length_ns:
+                self.duty = self.slowed = duty
+                return
+            left_ns -= length_ns
 
     def wants(self, now_ns: int) -> bool:
         if not self.every_ns:
@@ -116,6 +128,8 @@ class World:
         # Who goes on without a lease is outside: no token keeps it from the card (docs/guarantees.md).
         working = [p for p in working if not p.hostile or self.now_ns < p.lease_until_ns]
         self.most_at_once = max(self.most_at_once, len(working))
+        for program in working:
+            program.enter_phase()
         left, share = 1.0, {}
         for done, program in enumerate(sorted(working, key=lambda p: p.slowed if len(working) > 1 else p.duty)):
             most = program.duty if len(working) == 1 else program.slowed
@@ -123,7 +137,8 @@ class World:
             left -= share[program]
         for program, part in share.items():
             program.total_ns += part * STEP_NS
-            program.waited_ns += STEP_NS * (1 if program.lies < 1 else 1 - part / program.duty)
+            program.progress_ns += part / program.duty * STEP_NS
+            program.waited_ns += STEP_NS * (1 if program.lies < 1 else (1 - part / program.duty) * program.waits_seen)
 
     def go(self, milliseconds: float) -> dict[str, float]:
         """Each program's part of the card."""
@@ -711,3 +726,21 @@ def test_the_grant_of_one_whose_company_rests_does_not_end_until_that_asks() -> 
     world.do(ev.TokenAsked(b.number, 0))
     assert world.go(5)["b"] >= 0.8  # when what was in flight is done
     assert a.ends or not a.epoch
+
+
+@pytest.mark.parametrize(("seen", "least"), [(1.0, 0.68), (0.6, 0.64)])
+def test_programs_whose_steps_have_phases_get_their_parts(seen: float, least: float) -> None:
+    """As trainings do: kernels of milliseconds, then many short ones for which the host is too slow. Waits that are not
+    seen are taken for time of their own.
+    """
+    world = World(("a", 0.7, 1.0), ("b", 0.3, 1.0))
+    for program, shift_ns in zip(world.programs.values(), (0, 17 * MS), strict=True):
+        program.phases = ((25 * MS, 1.0), (35 * MS, 0.6))
+        program.progress_ns = shift_ns
+        program.waits_seen = seen
+    world.go(4000)
+    parts = world.go(10000)
+    duty = (25 + 35 * 0.6) / 60
+    assert parts["a"] > least * duty
+    assert parts["b"] > 0.28 * duty
+    assert parts["a"] + parts["b"] > 0.9

@@ -2,31 +2,53 @@
 Kubernetes knows.
 
 Pure. Of a container that is being resized in place the most counts that it asks for, has been let have or has. Where
-its kubelet has refused the resize for good, what it has counts, for it may ask for more than any node has.
+its kubelet has refused the resize for good, what it has counts, for it may ask for more than any node has. What is more
+than Kubernetes can count is what it becomes there: such a pod is on a node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gemini.extender.kept import OF_PODS
 from gemini.kube import names
 from gemini.kube.parts import mapping
-from gemini.kube.quantity import BILLION, billionths
+from gemini.kube.quantity import BILLION, MAX_QUANTITY, Kept, billionths
 
 HUGE = "hugepages-"  # begin resources that a pod may ask for as a whole, as those of OF_PODS
-# Amounts of a pod. Of one with more those of OF_PODS alone count: who makes pods may name a thousand resources in each,
+# Amounts of a pod. Of one with more those of FIRST alone count: who makes pods may name a thousand resources in each,
 # and others wait while they are added up.
 MOST_SUMMED = 2_000
+FIRST = (*OF_PODS, "ephemeral-storage")
 FEW = 64  # amounts; those of a pod with more are added up when it is seen, and not when somebody needs to know
 INFEASIBLE = ("PodResizePending", "Infeasible")  # type and reason of a condition
 Amounts = Mapping[str, int]  # resource -> billionths
+Read = Callable[[object], int]
 
 
 def needs_of(pod: Mapping[str, Any]) -> dict[str, int]:
     """Sidecars + max(sum of containers, largest init container), or what the pod asks for as a whole; overhead, and
     itself as one pod."""
+    total = _added_up(pod, billionths)
+    if any(amount > MAX_QUANTITY * _unit(key) for key, amount in total.items()):
+        kept = _added_up(pod, Kept.read)
+        total = {
+            key: amount.counted(key == "cpu") * _unit(key) for key, amount in kept.items() if isinstance(amount, Kept)
+        }
+    total["pods"] = BILLION
+    # Not counted by the scheduler (ignoredByScheduler); the cards themselves say it better.
+    for key in (names.RESOURCE_MEMORY, names.RESOURCE_RATIO):
+        total.pop(key, None)
+    return total
+
+
+def _unit(key: str) -> int:
+    """In which Kubernetes counts a resource."""
+    return BILLION // 1000 if key == "cpu" else BILLION
+
+
+def _added_up(pod: Mapping[str, Any], read: Read) -> dict[str, int]:
     spec, status = mapping(pod.get("spec")), mapping(pod.get("status"))
     all_of_them, had = many_of(pod) <= MOST_SUMMED, {name: one for name, one in _had(status) if name}
     refused = _refused(status)
@@ -35,9 +57,9 @@ def needs_of(pod: Mapping[str, Any]) -> dict[str, int]:
         resources = mapping(container.get("resources"))
         said = {**mapping(resources.get("limits")), **mapping(resources.get("requests"))}
         if not all_of_them:
-            said = {key: said[key] for key in OF_PODS if key in said}
-        found = {key: billionths(value) for key, value in said.items()}
-        return _resized(found, had.get(str(container.get("name"))), refused)
+            said = {key: said[key] for key in FIRST if key in said}
+        found = {key: read(value) for key, value in said.items()}
+        return _resized(found, had.get(str(container.get("name"))), refused, read)
 
     always, largest, total = dict[str, int](), dict[str, int](), dict[str, int]()
     for container in _listed(spec.get("initContainers")):
@@ -51,12 +73,8 @@ def needs_of(pod: Mapping[str, Any]) -> dict[str, int]:
         _add(total, asked(container))
     _add(total, always)
     total |= {key: amount for key, amount in largest.items() if amount > total.get(key, 0)}
-    total |= _as_a_whole(spec, status, refused)
-    _add(total, {key: billionths(value) for key, value in mapping(spec.get("overhead")).items()})
-    total["pods"] = BILLION
-    # Not counted by the scheduler (ignoredByScheduler); the cards themselves say it better.
-    for key in (names.RESOURCE_MEMORY, names.RESOURCE_RATIO):
-        total.pop(key, None)
+    total |= _as_a_whole(spec, status, refused, read)
+    _add(total, {key: read(value) for key, value in mapping(spec.get("overhead")).items()})
     return total
 
 
@@ -75,16 +93,16 @@ def many_of(pod: Mapping[str, Any]) -> int:
     return sum(len(mapping(part)) for part in parts)
 
 
-def _as_a_whole(spec: Mapping[str, Any], status: Mapping[str, Any], refused: bool) -> dict[str, int]:
+def _as_a_whole(spec: Mapping[str, Any], status: Mapping[str, Any], refused: bool, read: Read) -> dict[str, int]:
     whole = mapping(mapping(spec.get("resources")).get("requests")).items()
-    found = {key: billionths(value) for key, value in whole if key in OF_PODS or key.startswith(HUGE)}
-    return _resized(found, _given(status), refused) if found else {}
+    found = {key: read(value) for key, value in whole if key in OF_PODS or key.startswith(HUGE)}
+    return _resized(found, _given(status), refused, read) if found else {}
 
 
-def _resized(asked: dict[str, int], had: list[Mapping[str, Any]] | None, refused: bool) -> dict[str, int]:
+def _resized(asked: dict[str, int], had: list[Mapping[str, Any]] | None, refused: bool, read: Read) -> dict[str, int]:
     """`had`: what it was let have and what it has, where that is known to be something else than it asks for."""
     for key in OF_PODS if had else ():
-        amounts = [billionths(one[key]) for one in had or () if key in one]
+        amounts = [read(one[key]) for one in had or () if key in one]
         if amounts:
             asked[key] = max(amounts) if refused else max(asked.get(key, 0), *amounts)
     return asked

@@ -326,6 +326,26 @@ def test_a_pod_that_asks_for_more_than_its_node_lets_it_have_keeps_nobody_from_p
         assert {pod["metadata"]["name"] for pod in plane.api.get(path)["items"]} == {"huge", "high"}
 
 
+def test_a_pod_that_asks_for_more_than_kubernetes_can_count_keeps_nobody_from_preempting(
+    plane: Plane, namespace: str, crd: None, priorities: list[str]
+) -> None:
+    """kube-scheduler takes 10P processors for none, for their thousandths are more than an int64 holds."""
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    with nodes_with_cards(plane, 1, 1), gemini(plane):
+        plane.api.post(path, sharepod("low", gpu_request="1.0"))
+        requests = [{"cpu": "10P"}, {"memory": "9E"}, {"memory": "9E"}]
+        containers = [{"name": f"c{i}", "image": "x", "resources": {"requests": one}} for i, one in enumerate(requests)]
+        odd = {"containers": containers, "priorityClassName": priorities[-1]}
+        plane.api.post(path, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "odd"}, "spec": odd})
+        for name in ("low", "odd"):
+            plane.api.wait_one(f"{path}/{name}", condition("Ready"))
+        high = sharepod("high", {"priorityClassName": priorities[-1]}, gpu_request="1.0")
+        high["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1", "memory": "1Gi"}}
+        plane.api.post(path, high)
+        plane.api.wait_one(f"{path}/high", condition("Ready"))
+        assert {pod["metadata"]["name"] for pod in plane.api.get(path)["items"]} == {"odd", "high"}
+
+
 def test_what_an_init_container_holds_is_given_to_no_pod_while_it_may_run_again(
     plane: Plane, namespace: str, crd: None
 ) -> None:

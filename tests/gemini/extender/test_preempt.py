@@ -256,7 +256,23 @@ def test_a_resize_in_place_that_no_node_has_room_for_keeps_nobody_from_preemptin
     condition = {"type": "PodResizePending", "status": "True", "reason": "Infeasible" if by_status else "Deferred"}
     huge["status"] = {"conditions": [condition], "containerStatuses": [{"name": "a", "state": {"running": {}}, **has}]}
     made = cluster(huge, held("a", 0, 100), held("b", 1, 100))
-    assert len(chosen(made, preemptor(made, "100%"), "uid-a")) == (1 if by_status else 0)
+    high = pod_object("high", priority=100, gpu_request="100%", gpu_memory="1Gi")
+    high["spec"]["containers"][0]["resources"] |= {"requests": {"cpu": "1"}}
+    assert len(chosen(made, made.view(high), "uid-a")) == (1 if by_status else 0)
+
+
+@pytest.mark.parametrize("asked", [[{"cpu": "10P"}], [{"memory": "9E"}, {"memory": "9E"}]], ids=["one", "sum"])
+def test_a_pod_that_asks_for_more_than_kubernetes_can_count_keeps_nobody_from_preempting(
+    asked: list[dict[str, str]],
+) -> None:
+    """kube-scheduler takes that for nothing, and has the pod run on any node: nobody was evicted there any more."""
+    odd = pod_object("odd", priority=1_000)
+    containers = [{"name": f"c{i}", "resources": {"requests": amounts}} for i, amounts in enumerate(asked)]
+    odd["spec"] |= {"nodeName": "n1", "containers": containers}
+    made = cluster(odd, held("a", 0, 100), held("b", 1, 100))
+    high = pod_object("high", priority=100, gpu_request="100%", gpu_memory="1Gi")
+    high["spec"]["containers"][0]["resources"] |= {"requests": {"cpu": "1", "memory": "1Gi"}}
+    assert len(chosen(made, made.view(high), "uid-a")) == 1
 
 
 def test_of_a_container_that_is_being_resized_the_most_counts_that_it_has_or_asks_for() -> None:

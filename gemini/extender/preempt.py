@@ -92,7 +92,7 @@ def victims_for(
     lower = evictable(cluster, pods, node)
     kept_victims = [p for p in lower if p.uid in proposed.uids and p.placement is None]
     budgets, plans = Budgets(cluster), []
-    room = Room(cluster, node, [*_others(cluster, node, {*ending, *(p.uid for p in lower)}), *pods])
+    room = Room(cluster, node, _others(cluster, node, {*ending, *(p.uid for p in lower)}), pods)
     with Lifted(cluster.book) as away:
         for one in (*(p for p in pods if p.uid in cluster.reservations), *lower):
             away.lift(one.uid)

@@ -16,18 +16,23 @@ from gemini.kube.quantity import billionths
 
 
 class Room:
-    """A node's resources as the scheduler adds them up: allocatable less what its pods need. Of a pod that is looked at
-    which the node has, for a pod may name a thousand others."""
+    """A node's resources as the scheduler adds them up: allocatable less what its pods need, and those that are to
+    come. Of a pod that is looked at which the node has, for a pod may name a thousand others. Of what those who come do
+    not ask for, the node may have given out more than it has: a plugin of its has gone, or a card."""
 
-    def __init__(self, cluster: Cluster, node: str, pods: Iterable[PodView]) -> None:
+    def __init__(self, cluster: Cluster, node: str, pods: Iterable[PodView], coming: Iterable[PodView] = ()) -> None:
         said = mapping(mapping(cluster.nodes.get(node, {}).get("status")).get("allocatable"))
         self._free = {key: billionths(value) for key, value in said.items()}
+        self._wanted: set[str] = set()  # by those who come
         for pod in pods:
             self.add(pod)
+        for pod in coming:
+            self.add(pod)
+            self._wanted.update(key for key in self._free if pod.needs.get(key, 0) > 0)
 
     def copy(self) -> Self:
         twin = object.__new__(type(self))
-        twin._free = dict(self._free)
+        twin._free, twin._wanted = dict(self._free), self._wanted
         return twin
 
     def add(self, pod: PodView) -> None:
@@ -41,10 +46,12 @@ class Room:
             self._free[key] += needs.get(key, 0)
 
     def fits(self, pod: PodView | None = None) -> bool:
-        return self.has(pod.needs if pod is not None else {})
+        """Whether those who come have room (beside it)."""
+        asked = pod.needs if pod is not None else {}
+        return all(self._free[key] >= asked.get(key, 0) for key in self._wanted)
 
     def has(self, asked: Amounts) -> bool:
-        return all(left >= asked.get(key, 0) for key, left in self._free.items())
+        return all(left >= more for key, left in self._free.items() if (more := asked.get(key, 0)) > 0)
 
 
 class Rooms:

@@ -275,6 +275,20 @@ def test_a_pod_that_asks_for_more_than_kubernetes_can_count_keeps_nobody_from_pr
     assert len(chosen(made, made.view(high), "uid-a")) == 1
 
 
+@pytest.mark.parametrize("asked", [True, False])
+def test_what_a_node_has_given_out_and_has_no_more_matters_to_those_alone_who_ask_for_it(asked: bool) -> None:
+    """Where another device plugin of the node's rests, or a device of it is ill, nobody was evicted there any more."""
+    node, other = node_object("n1"), pod_object("other", priority=1_000)
+    node["status"]["allocatable"]["example.com/nic"] = "0"
+    wants = {"requests": {"example.com/nic": "1"}}
+    other["spec"] |= {"nodeName": "n1", "containers": [{"name": "a", "resources": wants}]}
+    made = cluster(other, held("a", 0, 100), held("b", 1, 100))
+    made.apply(NODE, "MODIFIED", node)
+    high = pod_object("high", priority=100, gpu_request="100%", gpu_memory="1Gi")
+    high["spec"]["containers"][0]["resources"] |= wants if asked else {}
+    assert len(chosen(made, made.view(high), "uid-a")) == (0 if asked else 1)
+
+
 def test_of_a_container_that_is_being_resized_the_most_counts_that_it_has_or_asks_for() -> None:
     def asked(cpu: str, allocated: str, actual: str, *conditions: dict[str, str]) -> float:
         has = {"allocatedResources": {"cpu": allocated}, "resources": {"requests": {"cpu": actual}}}

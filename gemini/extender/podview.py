@@ -18,6 +18,7 @@ from gemini.kube.covered import Asked, asked_by
 from gemini.kube.device import Reported
 from gemini.kube.life import begins_anew, gone, initialized
 from gemini.kube.pod import PodSpec, parse_pod
+from gemini.kube.quantity import Kept
 from gemini.kube.resize import Resize, full_name, held
 from gemini.kube.spelling import InvalidPod
 from gemini.placement.model import GPU, Placement, Role
@@ -253,9 +254,14 @@ def _vendor(spec: Mapping[str, Any], offered: Collection[str] | None) -> frozens
         for container in listed if isinstance(listed, list) else ():
             given = mapping(container)
             for amounts in mapping(given.get("resources")).values():
-                if isinstance(amounts, dict) and any(str(amounts.get(name, "0")) != "0" for name in served):
+                if isinstance(amounts, dict) and any(_some(amounts.get(name)) for name in served):
                     found.add(str(given.get("name", "")))
     return frozenset(found)
+
+
+def _some(amount: object) -> bool:
+    """Whether a kubelet takes it for any device at all; of more than it can count it gives out none."""
+    return amount is not None and str(amount) != "0" and Kept.read(amount).counted() != 0
 
 
 def _says(pod: Mapping[str, Any]) -> tuple[object, ...]:

@@ -132,6 +132,25 @@ def test_B18_B20_no_sharepod_is_ever_put_on_a_card_that_nvidias_plugin_gave_out(
             plane.api.wait_one(f"{DEVICES}/{node.name}", lambda one: len(foreign(one).get(uid, [])) == 1)
 
 
+def test_a_pod_that_asks_for_more_cards_than_a_kubelet_can_count_keeps_no_share_from_its_node(
+    plane: Plane, node: Node, namespace: str, rights: None, vendor: Path, machine: str
+) -> None:
+    """The kubelet takes it for none: the pod runs, and its cards are never told."""
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    with nvidia_plugin(node, vendor, machine), plane.namespace("theirs") as theirs:
+        node.wait_capacity(RESOURCE, 2)
+        other = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [theirs]}
+        selector = {"namespaceSelector": {"matchExpressions": [other]}}
+        with gemini(plane, **selector), reporter(plane, node, machine):
+            plane.api.patch(f"/api/v1/nodes/{node.name}/status", {"status": {"capacity": {CORE: "200"}}})
+            node.wait_capacity(CORE, 200)
+            again = f"/api/v1/namespaces/{theirs}/pods"
+            plane.api.post(again, pod("odd", node, "sleep 1000", {RESOURCE: "10E"}, nodeName=node.name))
+            plane.api.wait_one(f"{again}/odd", condition("Ready"))
+            plane.api.post(path, sharepod("share", gpu_request="0.25"))
+            plane.api.wait_one(f"{path}/share", lambda one: one["spec"].get("nodeName"))
+
+
 def _placed(pods: list[Object], count: int) -> list[Object]:
     """The sharepods that have a node, once there are so many."""
     bound = [one for one in pods if one["metadata"]["name"] != "before" and one["spec"].get("nodeName")]

@@ -250,6 +250,20 @@ def test_pod_that_was_put_on_a_node_with_a_resource_that_is_not_there_holds_noth
     assert used(made, "n1") == 100
 
 
+@pytest.mark.parametrize(
+    ("asked", "held"), [("10E", 0), ("1e19", 0), ("18446744073709551616", 0), ("18446744073709551617", 100)]
+)
+def test_pod_that_asks_for_more_cards_than_a_kubelet_can_count_holds_none(asked: str, held: int) -> None:
+    """The kubelet takes that for none and lets the pod run, which names its node. No card of it is ever reported, so
+    all of the node's were its. Of the last one the kubelet counts 1."""
+    made, node, pod = cluster("n1"), node_object("n1"), vendor_pod("v", "n1")
+    node["status"]["capacity"] = {"nvidia.com/gpu": "2"}
+    made.apply(NODE, "MODIFIED", node)
+    pod["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": asked}}
+    made.apply(POD, "ADDED", pod)
+    assert (used(made, "n1", 0), used(made, "n1", 1)) == (held, held)
+
+
 @pytest.mark.parametrize("containers", [1, 2, 3])
 @pytest.mark.parametrize("minor", [0, 7], ids=["its card", "no card"])
 def test_a_record_of_more_than_a_card_has_makes_no_room_and_no_fault(containers: int, minor: int) -> None:

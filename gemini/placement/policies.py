@@ -11,15 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from gemini.placement.model import Want
 from gemini.placement.shape import CORE, SLOTS, Array, Bools, Ints, SetTable, Shape
+from gemini.placement.splits import MOST_CARDS, Splits
 
-SPLIT_LIMIT = 16  # free cards; best-partition looks at all ways to split so many (2^15 subsets at most)
+SPLIT_LIMIT = MOST_CARDS  # free cards; best-partition looks at all ways to split so many
+SPLITS_KEPT = 4_096  # of a make of node
 _LATER = 1 << 40  # puts a whole class of choices behind another; above any percent of core and any scaled cost
 
 
@@ -145,71 +146,38 @@ def _best_link(view: View) -> Array:
 def _best_partition(view: View) -> Array:
     """0 - score for the sets that a best split of the free cards would give away first, else behind all of them."""
     result = np.full((len(view.fits), len(view.sets)), _LATER, dtype=np.int64)
+    listed = view.sets is view.shape.sets(view.sets.size)
     bits = 1 << np.arange(view.shape.count, dtype=object)
-    index = {tuple(row): i for i, row in enumerate(view.sets.members.tolist())}
     for row, fits in enumerate(view.fits):
         if fits.sum() > SPLIT_LIMIT:
             result[row] = -view.sets.pair_sum
-            continue
-        mask = int((fits * bits).sum())
-        for columns, score in best_of_split(view.shape, mask, view.sets.size):
-            if columns in index:
-                result[row, index[columns]] = -score
+        elif listed:
+            sets, score = best_of_split(view.shape, int((fits * bits).sum()), view.sets.size)
+            result[row, sets] = -score
     return result
 
 
-def best_of_split(shape: Shape, free: int, size: int) -> list[tuple[tuple[int, ...], int]]:
-    """The best sets of the best splits of the free columns (a bit mask) into sets of that size, with their scores.
-
-    Best split: highest total of pair scores, of these the one whose worst set is best. Cards that do not go up in
-    whole sets are left over, whichever do least harm.
-    """
-    key = (free, size)
-    if key not in shape.splits:
-        shape.splits[key] = _best_of_split(shape, free, size)
-    result: list[tuple[tuple[int, ...], int]] = shape.splits[key]
-    return result
+def best_of_split(shape: Shape, free: int, size: int) -> tuple[Ints, int]:
+    """The best sets of the best splits of the free columns (a bit mask) into sets of that size, by their places in the
+    table of all, and their score."""
+    known: tuple[Ints, int] | None = shape.splits.get((free, size))
+    if known is None:
+        if len(shape.splits) >= SPLITS_KEPT:
+            shape.splits.clear()
+        known = shape.splits[free, size] = _best_of_split(shape, free, size)
+    return known
 
 
-def _best_of_split(shape: Shape, free: int, size: int) -> list[tuple[tuple[int, ...], int]]:
-    columns = [c for c in range(shape.count) if free >> c & 1]
-    table = shape.sets(size)
+def _best_of_split(shape: Shape, free: int, size: int) -> tuple[Ints, int]:
+    table, columns = shape.sets(size), [c for c in range(shape.count) if free >> c & 1]
     if size < 2 or len(columns) < size or table is None:
-        return []
-    # Sets by their lowest column, for a split is built by deciding on the lowest column that is still undecided.
-    by_lowest: dict[int, list[tuple[int, int, tuple[int, ...]]]] = {c: [] for c in columns}
-    for members, score, alike in zip(
-        table.members.tolist(), table.pair_sum.tolist(), table.one_model.tolist(), strict=True
-    ):
-        mask = sum(1 << c for c in members)
-        if alike and mask & free == mask:
-            by_lowest[members[0]].append((mask, score, tuple(members)))
-
-    @cache
-    def best(mask: int, spare: int) -> tuple[int, int] | None:
-        """(total, worst set) of the best split of `mask` that leaves exactly `spare` columns over."""
-        if mask.bit_count() == spare:
-            return (0, 1 << 60)
-        found = best(mask & (mask - 1), spare - 1) if spare else None
-        for chosen, score, _ in by_lowest[(mask & -mask).bit_length() - 1]:
-            if chosen & mask == chosen and (rest := best(mask ^ chosen, spare)) is not None:
-                candidate = (rest[0] + score, min(rest[1], score))
-                found = candidate if found is None or candidate > found else found
-        return found
-
-    target, spare = None, len(columns) % size
-    while target is None:  # cards of different models may leave more over than the remainder
-        target = best(free, spare)
-        spare += 0 if target else size
-    # A set is part of a best split where the rest splits well enough; the best such sets are taken.
-    taken: list[tuple[tuple[int, ...], int]] = []
-    for chosen, score, members in sorted((o for c in columns for o in by_lowest[c]), key=lambda o: -o[1]):
-        if taken and score < taken[0][1]:
-            break
-        rest = best(free ^ chosen, spare)
-        if rest is not None and (rest[0] + score, min(rest[1], score)) == target:
-            taken.append((members, score))
-    return taken
+        return np.zeros(0, dtype=np.int64), 0
+    if shape.count > SPLIT_LIMIT:
+        return Splits(table, columns).best((1 << len(columns)) - 1)
+    if size not in shape.all_splits:
+        shape.all_splits[size] = Splits(table, range(shape.count))
+    splits: Splits = shape.all_splits[size]
+    return splits.best(free)
 
 
 def _fragment(view: View) -> Array:

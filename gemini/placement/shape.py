@@ -93,6 +93,7 @@ class Shape:
         self.needs: dict[Want, Ints] = {}  # see need_of
         self.made: dict[Want, Any] = {}  # see single.made_of
         self.splits: dict[tuple[int, int], Any] = {}  # best-partition's memory: (cards free, size) -> sets to take
+        self.all_splits: dict[int, Any] = {}  # and size -> those of all subsets of the columns
 
     def sets(self, size: int) -> SetTable | None:
         """All sets of that size in the order of their minors; None where they are too many to list."""

@@ -99,7 +99,7 @@ def test_the_best_split_of_sixteen_cards_is_found() -> None:
     book = Scenario({"nodes": [cards("n1", 16, links=links)]}).book
     (block,) = book.blocks["gpu"].values()
     for size in (4, 8):
-        assert best_of_split(block.shape, 2**16 - 1, size)
+        assert len(best_of_split(block.shape, 2**16 - 1, size)[0])
     placed = answer([cards("n1", 17)], whole("p", 2), policies=["best-partition"])
     assert minors(placed) == [0, 1]  # too many free cards to split: like best-link
 

@@ -2,9 +2,10 @@
 
 What may change, and how it is noticed. Cards and adapters are noticed by a look every few seconds, Xid events by a
 thread that waits for them. What other plugins gave out is noticed by the kubelet's checkpoint (a stat twice a second)
-and the node's pods (a watch), the node itself by a watch. Each sets one event; one loop then works out what should be
-written and writes what differs, by compare and set. Where the API server refuses or does not answer, it tries again,
-ever more seldom; what is in the Device stays until then, and stays when the reporter ends.
+and the node's pods (a watch). The node itself is watched, and what share a pod that runs was given instead of its own.
+Each sets one event; one loop then works out what should be written and writes what differs, by compare and set. Where
+the API server refuses or does not answer, it tries again, ever more seldom; what is in the Device stays until then, and
+stays when the reporter ends.
 
 Blocking questions (NVML, the kubelet's gRPC) are asked from threads.
 """
@@ -31,50 +32,61 @@ from gemini.kube.answer import ApiFault, Refused
 from gemini.kube.checkpoint import BadCheckpoint, read_checkpoint
 from gemini.kube.claim import keeps_promises, slice_name, slice_object
 from gemini.kube.client import Client, Keep
-from gemini.kube.follow import follow
+from gemini.kube.follow import follow, follow_once_there
 from gemini.kube.kubelet_api import stub, v1
 from gemini.kube.life import gone
+from gemini.kube.resize import read_resize, slim_resize
 from gemini.placement.model import GPU
 from gemini.reporter import inventory, record, sysfs, vendor
 from gemini.reporter.health import Health
 from gemini.reporter.inventory import CannotLook, Card, Inventory
 from gemini.reporter.options import CannotReport, Settings, settings_of
 
-SLICE = "ResourceSlice"
+SLICE, RESIZE = "ResourceSlice", names.RESIZE_KIND
 STAT_SECONDS = 0.5
 FIRST_WAIT, LONGEST_WAIT = 0.2, 10.0  # between tries
 CALL_SECONDS = 5.0
-LISTED: dict[str, Keep] = {"Pod": slimmed}  # what is kept of a list's objects
+LISTED: dict[str, Keep] = {"Pod": slimmed, RESIZE: slim_resize}  # what is kept of a list's objects
 log = logging.getLogger("gemini.reporter")
 
 
 class Here:
-    """The node and its pods as watched. Of a pod little is kept: those that have ended stay there too, and who may make
-    pods makes ever so many, each as large as the API server stores it."""
+    """The node, its pods and their Resizes as watched. Of a pod little is kept: those that have ended stay there too,
+    and who may make pods makes ever so many, each as large as the API server stores it. `name`: the node's."""
 
-    def __init__(self, changed: Callable[[], None]) -> None:
+    def __init__(self, changed: Callable[[], None], name: str = "") -> None:
         self.node: dict[str, Any] | None = None
+        self._name = name
         self.pods: dict[str, dict[str, Any]] = {}
         self.cluster = Cluster()  # of this one node: who holds what of its cards
         self._changed = changed
 
     def apply(self, kind: str, event: str, given: dict[str, Any]) -> None:
+        if kind == RESIZE and not self._is_here(given):
+            return
         self.cluster.apply(kind, event, given)
         if kind == "Node":
             self.node = None if event == "DELETED" else given
-        elif event == "DELETED":
+        elif kind == "Pod" and event == "DELETED":
             self.pods.pop(given["metadata"]["uid"], None)
-        else:
+        elif kind == "Pod":
             self.pods[given["metadata"]["uid"]] = slimmed(given)
         self._changed()
 
     def replace(self, kind: str, objects: list[dict[str, Any]], version: int = 0) -> None:
+        if kind == RESIZE:
+            objects = [one for one in objects if self._is_here(one)]
         self.cluster.replace(kind, objects, version)
         if kind == "Node":
             self.node = objects[0] if objects else None
-        else:
+        elif kind == "Pod":
             self.pods = {pod["metadata"]["uid"]: slimmed(pod) for pod in objects}
         self._changed()
+
+    def _is_here(self, resize: dict[str, Any]) -> bool:
+        """Whether it is of a pod of this node, as the extender says: of others there may be any number."""
+        read = read_resize(resize)
+        return read is not None and read.node == self._name
 
     def over(self) -> frozenset[tuple[str, str]]:
         """(namespace, name) of pods that are there still, but have ended."""
@@ -89,7 +101,7 @@ class Reporter:
     def __init__(self, client: Client, settings: Settings) -> None:
         self.client, self.settings = client, settings
         self.changed = asyncio.Event()
-        self.here = Here(self.changed.set)
+        self.here = Here(self.changed.set, settings.node)
         self.health = Health(settings.ignored_xids, settings.recover_ns)
         self.seen = Inventory((), (), ())
         self.claims = None if settings.claims else False  # None: not known yet whether there are any
@@ -106,6 +118,7 @@ class Reporter:
             for kind, selector in (("Node", f"metadata.name={name}"), ("Pod", f"spec.nodeName={name}")):
                 keep = LISTED.get(kind)
                 group.create_task(follow(self.client, kind, self.here, synced[kind], log, keep, fieldSelector=selector))
+            group.create_task(follow_once_there(self.client, RESIZE, self.here, asyncio.Event(), log, LISTED[RESIZE]))
             group.create_task(self._look())
             group.create_task(self._stat())
             group.create_task(self._xids())

@@ -116,6 +116,26 @@ def test_claim_and_annotated_pod_never_share_more_than_a_card_whoever_comes_firs
         assert set(now(plane, namespace).values()) == {100}
 
 
+@pytest.mark.usefixtures("rights")
+def test_claims_go_to_other_cards_where_a_pod_was_given_more_of_one(plane: Plane, namespace: str, machine: str) -> None:
+    """kube-scheduler allocates the first card that has room by the slice, which told of the pod's record alone."""
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    with cluster(plane, machine, cards=2) as node:
+        first = plane.api.get(f"{DEVICES}/{node}")["spec"]["devices"][0]["id"]
+        plane.api.post(path, sharepod("grows", gpu_request="0.1", gpu_memory="1Gi", gpu_uuid=first))
+        pod = plane.api.wait_one(f"{path}/grows", condition("Ready"))
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": "grows", "uid": pod["metadata"]["uid"]}
+        resizes = f"/apis/gemini.io/v1alpha1/namespaces/{namespace}/resizes"
+        wish = {"request": 90, "limit": 100, "memory": GIB}
+        plane.api.post(resizes, {
+            "apiVersion": "gemini.io/v1alpha1", "kind": "Resize", "spec": wish,
+            "metadata": {"name": "grows", "ownerReferences": [owner]},
+        })  # fmt: skip
+        plane.api.wait_one(f"{resizes}/grows", lambda one: (one.get("status") or {}).get("booked") == wish)
+        ask(plane, namespace, "half", 50)
+        plane.api.wait_one(f"{path}/half", condition("Ready"), seconds=120)
+
+
 CONFIGURED = {  # as somebody may write it
     "plain": '{"a":1}', "blanks": '{"a": 1, "b": [1, 2]}', "number": '{"a":1.50}', "letters": '{"a":"<&"}',
     "escaped": r'{"a":"\u003c\u00e9"}', "half": r'{"a":"\ud800"}', "large": '{"a":' + "7" * 30 + "}",

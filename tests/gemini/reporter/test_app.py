@@ -34,6 +34,7 @@ class Server:
         self.withdrawn = 0
         self.node: dict[str, Any] = {"metadata": {"name": "n1", "uid": "u-1", "resourceVersion": "1"}, "status": {}}
         self.pods = [{"metadata": {"name": "p", "namespace": "ns", "uid": UID}, "spec": {"nodeName": "n1"}}]
+        self.resizes: list[dict[str, Any]] = []
         self.device: dict[str, Any] | None = None
         self.version = 1
         self.changed = asyncio.Event()
@@ -54,7 +55,7 @@ class Server:
             if "devices" in request.path:
                 missing = web.json_response({"message": "no"}, status=404)
                 return missing if self.device is None else web.json_response(self.device)
-            items = [self.node] if kind == "nodes" else self.pods
+            items = {"nodes": [self.node], "resizes": self.resizes}.get(kind, self.pods)
             return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
         body = await request.json() if request.can_read_body else {}
         if self.faults:
@@ -190,6 +191,31 @@ def test_cards_are_published_for_claims_less_what_annotated_pods_hold(machine: s
         cores = [device["capacity"]["core"]["value"] for device in server.slice["spec"]["devices"]]
         assert cores == ["100", "40", "100", "100"]
         assert server.slice["spec"]["nodeName"] == server.slice["spec"]["pool"]["name"] == "n1"
+
+    assert with_reporter((), machine, tmp_path, talk, frozenset())[0] == 0
+
+
+def test_what_a_pod_has_that_was_given_another_share_is_no_capacity_for_claims(machine: str, tmp_path: Path) -> None:
+    """kube-scheduler gave claims of that card, by the pod's record, and the extender refused them: again and again,
+    though other cards of the node were free."""
+
+    async def talk(server: Server, process: Any) -> None:
+        resources = {"gemini.io/gpu-core": 10, "gemini.io/gpu-memory": 1 << 30}
+        record = {"gpu": [{"minor": 1, "resources": resources}]}
+        server.pods[0]["metadata"]["annotations"] = {"gemini.io/allocation": json.dumps(record)}
+        asked = {name: str(amount) for name, amount in resources.items()}
+        server.pods[0]["spec"]["containers"] = [{"name": "main", "resources": {"requests": asked, "limits": asked}}]
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": UID}
+        amounts = {"request": 70, "limit": 100, "memory": 1 << 30}
+        metadata = {"name": "p", "namespace": "ns", "uid": "r", "generation": 1, "ownerReferences": [owner]}
+        said = {"answered": 1, "pod": UID, "node": "n1", "booked": amounts, "enforced": amounts, "settled": True}
+        server.resizes.append({"metadata": metadata, "spec": amounts, "status": said})
+
+        def cores() -> list[str]:
+            devices = server.slice["spec"]["devices"] if server.slice is not None else []
+            return [device["capacity"]["core"]["value"] for device in devices]
+
+        await server.until(lambda: cores() == ["100", "30", "100", "100"])
 
     assert with_reporter((), machine, tmp_path, talk, frozenset())[0] == 0
 

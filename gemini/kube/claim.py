@@ -210,11 +210,12 @@ def keeps_promises(written: Mapping[str, Any]) -> bool:
 def _sliced(device: Device, taken: tuple[int, int, int]) -> dict[str, Any]:
     core, memory, slots = taken
     capacity = {
-        "core": _capacity(device.core - core, WHOLE),
+        "core": _capacity(device.core - core, WHOLE, {"min": "0", "step": "1"}),
         "memory": _capacity(max(device.memory - memory, 0), device.memory),
     }
     if device.slots is not None:
-        capacity["slots"] = _capacity(max(device.slots - slots, 0), 1)
+        left = max(device.slots - slots, 0)
+        capacity["slots"] = _capacity(left, 1, {"min": "1", "max": "1"} if left else None)
     attributes: dict[str, Any] = {"minor": {"int": device.minor}}
     for key, text in (("uuid", device.uuid), ("model", device.model), ("numa", device.numa), ("pcie", device.pcie)):
         if text:
@@ -230,8 +231,11 @@ def _sliced(device: Device, taken: tuple[int, int, int]) -> dict[str, Any]:
     }
 
 
-def _capacity(value: int, default: int) -> dict[str, Any]:
-    return {"value": str(value), "requestPolicy": {"default": str(default)}}
+def _capacity(value: int, default: int, bounds: dict[str, str] | None = None) -> dict[str, Any]:
+    """`bounds`: of what a claim takes, so that kube-scheduler counts as the book does. Where it counted less it would
+    give others what the book has not, again and again."""
+    policy: dict[str, Any] = {"default": str(default)}
+    return {"value": str(value), "requestPolicy": {**policy, "validRange": bounds} if bounds else policy}
 
 
 def _results(status: Mapping[str, Any]) -> list[dict[str, Any]]:

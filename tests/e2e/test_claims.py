@@ -46,7 +46,7 @@ def slices_of(found: list[Object], node: str) -> list[Object]:
     return [one for one in found if one["spec"].get("nodeName") == node]
 
 
-def claimpod(name: str, core: int, memory: str = "1Gi") -> tuple[Object, Object]:
+def claimpod(name: str, core: int | str, memory: str = "1Gi") -> tuple[Object, Object]:
     """A claim for a part of a card, and the pod that uses it."""
     exactly = {"deviceClassName": "gemini.io", "capacity": {"requests": {"core": str(core), "memory": memory}}}
     claim = {
@@ -61,7 +61,7 @@ def claimpod(name: str, core: int, memory: str = "1Gi") -> tuple[Object, Object]
     return claim, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
-def ask(plane: Plane, namespace: str, name: str, core: int) -> None:
+def ask(plane: Plane, namespace: str, name: str, core: int | str) -> None:
     claim, pod = claimpod(name, core)
     plane.api.post(f"{DRA}/namespaces/{namespace}/resourceclaims", claim)
     plane.api.post(f"/api/v1/namespaces/{namespace}/pods", pod)
@@ -134,6 +134,17 @@ def test_claims_go_to_other_cards_where_a_pod_was_given_more_of_one(plane: Plane
         plane.api.wait_one(f"{resizes}/grows", lambda one: (one.get("status") or {}).get("booked") == wish)
         ask(plane, namespace, "half", 50)
         plane.api.wait_one(f"{path}/half", condition("Ready"), seconds=120)
+
+
+@pytest.mark.usefixtures("rights")
+def test_kube_scheduler_counts_of_a_claim_what_the_book_does(plane: Plane, namespace: str, machine: str) -> None:
+    """Of parts of a percent it counted less, and gave the next claims a card without room: again and again."""
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    with cluster(plane, machine, cards=2):
+        for name, core in (("most", "99500m"), ("less", "500m")):
+            ask(plane, namespace, name, core)
+            plane.api.wait_one(f"{path}/{name}", condition("Ready"), seconds=120)
+        assert sorted(now(plane, namespace).values()) == [1, 100]
 
 
 CONFIGURED = {  # as somebody may write it

@@ -133,9 +133,9 @@ def test_slice_has_what_others_left_of_each_card_and_waits_for_our_word() -> Non
     (device,) = made["spec"]["devices"]  # the second is wholly another's, the third is no card
     assert device["name"] == "gpu-98583a5c"
     assert device["capacity"] == {
-        "core": {"value": "40", "requestPolicy": {"default": "100"}},
+        "core": {"value": "40", "requestPolicy": {"default": "100", "validRange": {"min": "0", "step": "1"}}},
         "memory": {"value": str(72 * GIB), "requestPolicy": {"default": str(80 * GIB)}},
-        "slots": {"value": "14", "requestPolicy": {"default": "1"}},
+        "slots": {"value": "14", "requestPolicy": {"default": "1", "validRange": {"min": "1", "max": "1"}}},
     }
     assert device["attributes"]["uuid"] == {"string": "GPU-98583A5C"}
     assert keeps_promises(made)

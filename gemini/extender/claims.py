@@ -26,6 +26,7 @@ from gemini.placement.model import Node, Placement
 
 CHANGED = (404, 409)  # statuses of a refusal: it is another by now, or gone
 MOST_SAID = 300  # characters of the API server's words
+ADMIN = "administrators' access (adminAccess) is not served: nothing would limit it; ask for a part of a card"
 LONGEST_REST_NS = 60 * SECOND  # of a claim whose answer the API server refuses
 log = logging.getLogger("gemini.extender")
 
@@ -99,6 +100,9 @@ class Claims:
             if claim is None or not claim.waits:
                 return
             if not self._is_known(claim):
+                return
+            if claim.admin:
+                await self._write(claim, ADMIN)
                 return
             reported = self.cluster.devices[claim.node]
             await self._promises.look_for_others(claim.node)

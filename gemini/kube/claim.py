@@ -31,7 +31,7 @@ class Share:
 @dataclass(frozen=True)
 class Claim:
     """A claim that holds, or is to hold, devices of ours. `key` is that of this allocation: another one of the same
-    claim has another."""
+    claim has another. `admin`: some of it is administrators' access, which takes nothing of a card."""
 
     uid: str
     namespace: str
@@ -42,6 +42,7 @@ class Claim:
     promised: bool
     refused: bool
     object: dict[str, Any]
+    admin: bool = False
 
     @property
     def waits(self) -> bool:
@@ -57,7 +58,7 @@ def read_claim(given: Mapping[str, Any]) -> Claim | None:
     if len(pools) != 1:  # a pool is a node
         return None
     try:
-        shares = tuple(_share(result) for result in results)
+        shares = tuple(_share(result) for result in results if not _is_admins(result))
     except (BadValue, ValueError):
         return None
     marks = [_marks(status, result) for result in results]
@@ -73,6 +74,7 @@ def read_claim(given: Mapping[str, Any]) -> Claim | None:
         promised=all(promised for promised, _ in marks) and not any(refused for _, refused in marks),
         refused=any(refused for _, refused in marks),
         object=dict(given),
+        admin=any(map(_is_admins, results)),
     )
 
 
@@ -244,8 +246,11 @@ def _results(status: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _ours(result: Mapping[str, Any]) -> bool:
-    """Administrators' access takes nothing of a card."""
-    return result.get("driver") == names.DRIVER and result.get("adminAccess") is not True
+    return result.get("driver") == names.DRIVER
+
+
+def _is_admins(result: Mapping[str, Any]) -> bool:
+    return result.get("adminAccess") is True
 
 
 def _share(result: Mapping[str, Any]) -> Share:

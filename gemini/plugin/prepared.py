@@ -77,6 +77,8 @@ def prepare(claim: Claim, cards: Mapping[str, Card], node: str) -> Prepared:
         raise CannotPrepare(f"its devices are {claim.node}'s, and this is {node}")
     if not claim.promised:
         raise CannotPrepare("the extender has not promised its cards; see that gemini extender runs, with claims")
+    if claim.admin:
+        raise CannotPrepare("it has administrators' access, which is not served; ask for a part of a card")
     by_name = {uuid_name(card.uuid): card for card in cards.values()}
     held: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for share in claim.shares:

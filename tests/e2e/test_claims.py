@@ -147,6 +147,20 @@ def test_kube_scheduler_counts_of_a_claim_what_the_book_does(plane: Plane, names
         assert sorted(now(plane, namespace).values()) == [1, 100]
 
 
+@pytest.mark.usefixtures("rights")
+def test_a_pod_of_administrators_access_is_told_why_it_waits(plane: Plane, namespace: str, machine: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    with cluster(plane, machine):
+        label = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
+        plane.api.patch(f"/api/v1/namespaces/{namespace}", label)
+        claim, pod = claimpod("admin", 10)
+        claim["spec"]["devices"]["requests"][0]["exactly"]["adminAccess"] = True
+        plane.api.post(f"{DRA}/namespaces/{namespace}/resourceclaims", claim)
+        plane.api.post(path, pod)
+        refused = plane.api.wait_one(f"{path}/admin", condition("PodScheduled", "False"), seconds=120)
+        assert "adminAccess" in json.dumps(refused["status"])
+
+
 CONFIGURED = {  # as somebody may write it
     "plain": '{"a":1}', "blanks": '{"a": 1, "b": [1, 2]}', "number": '{"a":1.50}', "letters": '{"a":"<&"}',
     "escaped": r'{"a":"\u003c\u00e9"}', "half": r'{"a":"\ud800"}', "large": '{"a":' + "7" * 30 + "}",

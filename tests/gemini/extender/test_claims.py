@@ -72,6 +72,22 @@ def test_claim_of_no_memory_is_refused_for_the_node_would_not_limit_it() -> None
     assert not replica.cluster.book.holdings
 
 
+def test_a_claim_of_administrators_access_is_refused_and_not_left_without_an_answer() -> None:
+    """kube-scheduler waits for the condition of such a device too: its pod stood for ten minutes, and again."""
+    made = world("n1")
+    replica = Replica(made)
+
+    async def talk() -> None:
+        given = made.allocate("c", "n1", 0, 10)
+        given["status"]["allocation"]["devices"]["results"][0]["adminAccess"] = True
+        made.put(CLAIM, given)
+        await answer(replica)
+
+    run(talk)
+    assert made.word("c") == "refused"
+    assert not replica.cluster.book.holdings
+
+
 @pytest.mark.parametrize("alone", [True, False])
 def test_pod_is_bound_only_beside_what_claims_have_left(alone: bool) -> None:
     made = world("n1")

@@ -110,7 +110,11 @@ def test_parts_of_a_unit_are_rounded_up_and_administrators_hold_nothing() -> Non
     found = read_claim(claim(result(consumedCapacity={"core": "500m", "memory": "1.5"})))
     assert found is not None
     assert [(s.core, s.memory) for s in found.shares] == [(1, 2)]
-    assert read_claim(claim(result(adminAccess=True))) is None
+    both = read_claim(claim(result(), result(adminAccess=True, shareID="s-2", consumedCapacity={})))
+    assert both is not None
+    assert (both.admin, len(both.shares), both.waits) == (True, 1, True)
+    no = answered(both, False, "why", "2026-01-01T00:00:00Z")
+    assert [entry["shareID"] for entry in no["status"]["devices"]] == ["s-1", "s-2"], "kube-scheduler waits for each"
 
 
 def test_claim_that_was_not_asked_to_wait_counts_as_promised() -> None:

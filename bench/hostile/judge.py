@@ -47,6 +47,12 @@ STRANGERS = {max(PROCESSORS)}  # where attackers run, and what burns a processor
 HERE = PROCESSORS - STRANGERS or PROCESSORS
 
 
+def burner() -> subprocess.Popen[bytes]:
+    """A process that burns a processor for as long as this one lives, also where this one is killed."""
+    words = f"import os\nwhile os.getppid() == {os.getpid()}: sum(range(1000))"
+    return subprocess.Popen([sys.executable, "-S", "-c", words], start_new_session=True)
+
+
 def used(pid: int, own: Collection[int] = ()) -> dict[str, int]:
     """What the daemon has open, and how many threads and children.
 
@@ -95,8 +101,7 @@ class Range:
             self.bed.start_loads(*((name, request, 1.0) for name, request in VICTIMS.items()),
                                  options=("--seconds", 0))  # fmt: skip
             self._pids = {name: child.pid for name, child in self.bed.children.values()}
-            burn = "while True: sum(range(1000))"
-            self._burner = subprocess.Popen([sys.executable, "-S", "-c", burn], start_new_session=True)
+            self._burner = burner()
             os.sched_setaffinity(self._burner.pid, STRANGERS)
             self._burner.send_signal(signal.SIGSTOP)
             self._uuid = self.bed.timeline.devices()[0].uuid.removeprefix("GPU-").replace("-", "")

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from bench.bed import wait_for
 from bench.hostile.__main__ import closed_folder
 from bench.hostile.attacks import ATTACKS, listing
 from bench.hostile.judge import NAME, Range, control, late, used
@@ -42,6 +43,16 @@ def test_the_list_is_the_table() -> None:
         [sys.executable, "-m", "bench.hostile", "--list"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout == listing()
+
+
+def test_what_burns_a_processor_ends_with_a_bench_that_is_killed() -> None:
+    words = "import signal\nfrom bench.hostile.judge import burner\nprint(burner().pid, flush=True)\nsignal.pause()"
+    with subprocess.Popen([sys.executable, "-c", words], cwd=ROOT, stdout=subprocess.PIPE, text=True) as bench:
+        assert bench.stdout is not None
+        burning = Path(f"/proc/{int(bench.stdout.readline())}")
+        assert burning.exists()
+        bench.kill()
+    wait_for(lambda: not burning.exists(), 60, "end of what burns a processor")
 
 
 def test_a_checkout_that_others_may_not_enter_is_seen_before_anything_is_played(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ MEANINGS = {  # of the constants of the policy
     "cap_alone_ns": "of one who is alone",
     "short_burst_ns": "bursts below it fit into a quota",
     "company_ns": "within which one who asked or came may come again; the cap grows over it while all others rest",
-    "called_ns": "for which all others have rested, before grants end only when another asks",
+    "alone_after_ns": "for which all others have rested, before grants end only when another asks",
     "latency_ahead_ns": "that a latency tenant may get ahead of what it is owed",
     "resume_early_ns": "before the end of its rest at a limit, a tenant may be next",
     "alone_stall_ns": "steps in which a limited tenant alone runs and pauses",

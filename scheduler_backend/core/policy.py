@@ -46,7 +46,9 @@ class Policy(NamedTuple):
     cap_alone_ns: int = 20 * MS
     short_burst_ns: int = 8 * MS  # those fit into a quota, with the quarter that is added
     company_ns: int = 10_000 * MS  # who asked or came within this time may come again
-    called_ns: int = 500 * MS  # once all others have rested for so long grants do not end: who comes asks for its turn
+    alone_after_ns: int = (
+        500 * MS
+    )  # once all others have rested for so long grants do not end: who comes asks for its turn
     latency_ahead_ns: int = 50 * MS  # how far a latency tenant may get ahead of what it is owed
     resume_early_ns: int = (
         400_000  # who has rested at its limit but for this may be next: drains end before their quota

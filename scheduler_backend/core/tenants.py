@@ -84,8 +84,8 @@ class Tenants:
 
         While all others rest the cap grows evenly, within company_ns, from the one beside them to the one of a tenant
         alone: what one that comes back may find in flight is a small part of the time for which it rested. After
-        called_ns of that grants do not end either, for each end leaves the GPU idle; one that comes is heard, and the
-        token asked back. Where one of class latency may come both stay as they are, for those of class batch.
+        alone_after_ns of that grants do not end either, for each end leaves the GPU idle; one that comes is heard, and
+        the token asked back. Where one of class latency may come both stay as they are, for those of class batch.
         """
         policy = self.policy
         since_ns = now_ns - policy.company_ns
@@ -102,7 +102,7 @@ class Tenants:
             return Company(others, True, policy.cap_prompt_ns)
         least_ns = policy.cap_short_ns if latency or short else self.cap_beside_ns(seat)
         cap_ns = least_ns + (policy.cap_alone_ns - least_ns) * max(0, rest_ns) // policy.company_ns
-        return Company(others, others > 0 and rest_ns < policy.called_ns, cap_ns)
+        return Company(others, others > 0 and rest_ns < policy.alone_after_ns, cap_ns)
 
     def cap_beside_ns(self, seat: Seat) -> int:
         """Return how much work it may have in flight while others hold or wait for the token."""

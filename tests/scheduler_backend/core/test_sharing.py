@@ -716,7 +716,7 @@ def test_the_grant_of_one_whose_company_rests_does_not_end_until_that_asks() -> 
     world.go(1000)
     a, b = world.programs.values()
     b.rests = True
-    world.go(Policy().called_ns / MS + 100)
+    world.go(Policy().alone_after_ns / MS + 100)
     epoch = a.epoch
     assert epoch
     assert not a.ends

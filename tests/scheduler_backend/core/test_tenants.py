@@ -105,17 +105,17 @@ def test_the_cap_grows_while_all_others_rest() -> None:
 def test_grants_end_no_more_once_all_others_have_rested_for_long_enough() -> None:
     tenants = made(("a", 400_000), ("b", 300_000), ("c", 300_000))
     a, b, c = tenants.seats.values()
-    assert tenants.company(a, POLICY.called_ns - 1).ends
-    assert not tenants.company(a, POLICY.called_ns).ends
-    assert tenants.company(a, POLICY.called_ns).others == 2  # they may come any moment
+    assert tenants.company(a, POLICY.alone_after_ns - 1).ends
+    assert not tenants.company(a, POLICY.alone_after_ns).ends
+    assert tenants.company(a, POLICY.alone_after_ns).others == 2  # they may come any moment
     tenants.rest(b, 1)
-    assert tenants.company(a, POLICY.called_ns).ends
+    assert tenants.company(a, POLICY.alone_after_ns).ends
     tenants.rest(b, 0)
-    tenants.wait(c, POLICY.called_ns)
-    assert tenants.company(a, POLICY.called_ns * 3).ends
+    tenants.wait(c, POLICY.alone_after_ns)
+    assert tenants.company(a, POLICY.alone_after_ns * 3).ends
     c.latency = True
-    tenants.rest(c, POLICY.called_ns)
-    assert tenants.company(a, POLICY.called_ns * 3).ends  # it will not be kept waiting
+    tenants.rest(c, POLICY.alone_after_ns)
+    assert tenants.company(a, POLICY.alone_after_ns * 3).ends  # it will not be kept waiting
 
 
 def test_the_cap_is_small_where_the_company_has_short_bursts() -> None:

@@ -37,12 +37,17 @@ def player(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("play"))
 
 
+def forget(sim: str) -> None:
+    """The next program is the first on that machine: its card has no record of others' work."""
+    for path in Path("/dev/shm").glob(f"gemini-sim-*-{sim}*"):
+        path.unlink()
+
+
 def bare(player: Path, words: list[str], sim: str) -> list[str]:
     env = {**os.environ, "GEMINI_SIM": f"id={sim}-bare", "LD_LIBRARY_PATH": f"{LIB / 'sim'}:{LIB}"}
     command = [player, *words]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=10 * PATIENCE_S, check=True)
-    for path in Path("/dev/shm").glob(f"gemini-sim-*-{sim}-bare*"):
-        path.unlink()
+    forget(f"{sim}-bare")
     return sorted(done.stdout.splitlines())
 
 
@@ -85,4 +90,5 @@ def play(
     daemon.close()
     assert process.returncode == 0, (out, err)
     assert [one for one in keeper.outside() if one.kernels] == []  # kernels are what is held
+    forget(sim)
     return sorted(out.splitlines())

@@ -22,7 +22,8 @@
 _Static_assert(SEGMENTS_BYTES >= SEGMENTS_APART * WIRE_MAX_DEVICES, "a page has all words");
 
 struct segment {
-    uint32_t number, launches;
+    uint32_t number;
+    uint32_t launches;    /* written by the thread that fills it */
     uint64_t ns;          /* believed; atomic */
     uint64_t released_ns; /* UINT64_MAX: not yet */
 };
@@ -260,7 +261,7 @@ void segments_opened(struct gate *gate, uint64_t now_ns) {
     lock(book);
     for (uint32_t number = book->released + 1; !is_after(number, book->entered); number++) {
         held_ns += ns_of(book, number);
-        launches += segment_of(book, number)->launches;
+        launches += PEEK(segment_of(book, number)->launches);
     }
     if (held_ns > segments_shared_ns(gate))
         held_ns = segments_shared_ns(gate);
@@ -345,14 +346,14 @@ void segments_add(struct gate *gate, uint32_t number, uint64_t ns) {
     struct segment *segment = segment_of(book_of(gate), number);
 
     __atomic_add_fetch(&segment->ns, ns, __ATOMIC_SEQ_CST);
-    segment->launches++;
+    POKE(segment->launches, segment->launches + 1);
 }
 
 void segments_take_back(struct gate *gate, uint32_t number, uint64_t ns) {
     struct segment *segment = segment_of(book_of(gate), number);
 
     __atomic_sub_fetch(&segment->ns, ns, __ATOMIC_SEQ_CST);
-    segment->launches--;
+    POKE(segment->launches, segment->launches - 1);
 }
 
 void segments_reset_after_fork(void) {

@@ -208,7 +208,7 @@ def test_a_kernel_longer_than_the_quota_is_the_only_one(daemon: Daemon, start: S
     assert outside([w for w in client.work() if w[1] < served.held[-1][1]], served.held) == []
 
 
-@pytest.mark.flaky(reruns=4)
+@pytest.mark.alone  # launches in a quota of 10 ms
 @pytest.mark.parametrize("sync", [0, 1], ids=["back to back", "one after the other"])
 def test_an_estimate_that_was_too_long_is_soon_mended(daemon: Daemon, start: Start, sync: int) -> None:
     """What is believed to fill a quota is the only launch of its turn: none stands beside it to be measured by."""

@@ -94,12 +94,16 @@ class SharedGrants:
         self.tenants.waiting.pop(seat.name, None)
         seat.spent = False
         self.beside.enter(seat)
-        if self.grant.holder is not None and self.grant.holder.alone_epoch > 0:
-            self.grant.holder.alone_epoch = COMPANY_CAME
-            for member in self.grant.holder.with_standing(Standing.HOLDS):
-                member.base_ns, member.used_ns = -1, 0
-                if self.grant.holder.state is State.HOLDING:
-                    self.grants.extend(member)  # it is to say what it uses from here on
+        holder = self.grant.holder
+        if holder is not None and (holder.alone_epoch > 0 or len(self.beside.sharing) == 1):
+            for member in holder.with_standing(Standing.HOLDS):
+                if holder.alone_epoch > 0:
+                    member.base_ns, member.used_ns = -1, 0
+                # It is to say what it uses from here on, and to take no span for the length of a kernel.
+                if holder.state is State.HOLDING:
+                    self.grants.extend(member)
+            if holder.alone_epoch > 0:
+                holder.alone_epoch = COMPANY_CAME
         seat.shared_epoch = self.context.epochs.take()
         seat.shared_since_ns = seat.reported_ns = seat.window_from_ns = self.context.now_ns
         seat.used_ns = seat.spent_ns = seat.shared_busy_ns = seat.shared_launches = 0

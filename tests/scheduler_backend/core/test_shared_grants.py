@@ -30,6 +30,23 @@ def test_a_holder_beside_which_one_comes_is_to_say_what_it_uses() -> None:
     assert (told.client, told.shared) == (1, True)
 
 
+def test_a_holder_in_turns_hears_of_the_first_that_comes_beside_it_before_that_may_run() -> None:
+    """Else it takes what it measures for the length of its kernels, until it is told of a lease."""
+    parts = Parts()
+    a, b, c = parts.add("a", processes=2), parts.add("b"), parts.add("c")
+    parts.hold(a)
+    a.alone_epoch = 0  # others ran beside it, or waited, when its grant began
+    parts.want(b)
+    parts.shared.admit(b)
+    assert [type(action) for action in parts.done()] == [ev.Extend, ev.Extend, ev.Page, ev.Grant, ev.Handed]
+    assert all(told.shared for told in parts.done(ev.Extend))
+    assert a.alone_epoch == 0
+    parts.context.begin()
+    parts.want(c)
+    parts.shared.admit(c)
+    assert not parts.done(ev.Extend)
+
+
 def test_one_that_is_asked_to_stop_has_the_time_to_drain() -> None:
     parts = Parts()
     a = parts.add("a")

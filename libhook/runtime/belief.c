@@ -122,7 +122,7 @@ struct belief belief_of(const struct gate *gate, struct gate_thread *thread, uin
 void belief_learn(const struct gate *gate, struct gate_thread *thread, const struct chunk *chunk, uint64_t start_ns,
     uint64_t end_ns, bool queued, uint64_t sure_ns) {
     uint64_t length_ns = end_ns - start_ns;
-    bool shared = PEEK(gate->shared);
+    bool shared = gate_was_shared(gate, start_ns);
 
     if (end_ns <= start_ns || (estimate_pauses(chunk->key) && length_ns >= PAUSE_NS))
         return;

@@ -27,6 +27,12 @@ void gate_call(struct gate *gate) {
         syscall(SYS_futex, &gate->wake, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, INT_MAX, NULL, NULL, 0);
 }
 
+void gate_share(struct gate *gate, bool shared) {
+    if (PEEK(gate->shared) && !shared)
+        POKE(gate->shared_until_ns, gate_now());
+    POKE(gate->shared, shared);
+}
+
 /* ---- accounts ---- */
 
 static void lock_burst(struct gate *gate) {

@@ -41,6 +41,7 @@ struct gate {
     uint64_t close_by_ns; /* when the work in flight is to be over; UINT64_MAX: no end */
     bool contended;
     bool shared; /* other tenants' work runs beside ours: no span tells how long a kernel takes, unless it is shorter */
+    uint64_t shared_until_ns; /* when that was over last; 0: never was it so */
     uint64_t behind_ns; /* not 0: the valve is open, for so much in flight that stands still (behind.h) */
     bool drains_long; /* what is held would be let go at once (seat.c): nothing is to be held until the gate opens */
     uint64_t paused_ns; /* when the program last made a stream stand still; any thread */
@@ -86,6 +87,11 @@ static inline bool gate_is_open(const struct gate *gate, uint64_t *ticket) {
     return *ticket && __atomic_load_n(PEEK(gate->page_word), __ATOMIC_ACQUIRE) == PEEK(gate->epoch);
 }
 
+/* Did, or may, other tenants' work have run beside what began then? What is over is often looked at later. */
+static inline bool gate_was_shared(const struct gate *gate, uint64_t start_ns) {
+    return PEEK(gate->shared) || start_ns < PEEK(gate->shared_until_ns);
+}
+
 /* The quota is used up by what is in flight: close without waiting for the agent's timer. False: it was closed. */
 static inline bool gate_shut(struct gate *gate, uint64_t ticket) {
     if (!__atomic_compare_exchange_n(&gate->ticket, &ticket, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
@@ -98,6 +104,7 @@ void gate_call(struct gate *gate); /* wake all who sleep on gate.wake */
 void gate_account(struct gate *gate, uint64_t wanted_ns, uint64_t start_ns, uint64_t end_ns);
 /* What is known of bursts now; with `take`, the run that is over is logged and a new one begins. */
 void gate_burst_snapshot(struct gate *gate, bool take, struct burst *burst);
+void gate_share(struct gate *gate, bool shared); /* from now on */
 uint64_t gate_now(void); /* CLOCK_MONOTONIC */
 
 #pragma GCC visibility pop

@@ -24,7 +24,7 @@ static void learn_open(const struct gate *gate, struct gate_thread *thread, cons
         .launches = (uint32_t)(lane->launched - lane->cut)};
     uint64_t start_ns = open_began(lane);
 
-    if (PEEK(gate->shared))
+    if (gate_was_shared(gate, start_ns))
         return; /* the base may have been later than it seems (pop) */
     belief_learn(gate, thread, &chunk, start_ns, end_ns, false, 0);
 }
@@ -87,8 +87,8 @@ static void take_in(struct gate *gate, struct gate_thread *thread, const struct 
     uint64_t start_ns, uint64_t end_ns, uint64_t span_ns, bool queued, bool known) {
     /* Beside others the base is done when our turn on the card comes, later than the host believes, and all that is
      * measured from it seems to end as much earlier. So there the device's clock alone counts: no less than the work. */
-    bool shared = PEEK(gate->shared);
-    uint64_t under_way_ns = 0;
+    bool shared = gate_was_shared(gate, start_ns);
+    uint64_t under_way_ns = end_ns - start_ns;
 
     if (known && !shared)
         belief_learn(
@@ -162,7 +162,7 @@ void lane_finish(struct gate *gate, struct gate_thread *thread, struct lane *lan
         return;
     uint64_t start_ns = open_began(lane) < now_ns ? open_began(lane) : now_ns;
     uint64_t work_ns = now_ns - start_ns, seen_ns = lane_seen(lane, lane->cut);
-    if (PEEK(gate->shared) && work_ns > lane->open_ns)
+    if (gate_was_shared(gate, start_ns) && work_ns > lane->open_ns)
         work_ns = lane->open_ns;
     work_ns -= seen_ns < work_ns ? seen_ns : work_ns;
     gate_account(gate, lane->open_wanted_ns, now_ns - work_ns, now_ns);

@@ -40,7 +40,7 @@ static void send_kept(struct seat *seat, const struct seat_world *world) {
 static void share(struct seat *seat, const struct seat_world *world, const struct wire_grant *grant, bool fresh) {
     bool shared = grant->flags & WIRE_GRANT_SHARED, before = PEEK(seat->gate->shared);
 
-    POKE(seat->gate->shared, shared);
+    gate_share(seat->gate, shared);
     if (shared && (fresh || !before))
         seat_tell_used(seat, world);
 }
@@ -81,7 +81,7 @@ static void prepare(
         return;
     away_waits(seat->gate, now_ns); /* another has the card and gives it back */
     seat->prepared = *grant;
-    POKE(seat->gate->shared, grant->flags & WIRE_GRANT_SHARED);
+    gate_share(seat->gate, grant->flags & WIRE_GRANT_SHARED);
     gate_arm(seat->gate, grant->epoch, &world->page->map->gpu[seat->slot].epoch, grant->cap_ns);
     adopt(seat, world, now_ns);
 }
@@ -372,7 +372,7 @@ void seat_on_daemon(struct seat *seat, const struct seat_world *world, uint64_t 
 void seat_run_free(struct seat *seat) {
     token_init(&seat->token);
     POKE(seat->valve_word, 0);
-    POKE(seat->gate->shared, false);
+    gate_share(seat->gate, false);
     gate_open_free(seat->gate);
 }
 

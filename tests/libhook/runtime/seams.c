@@ -129,6 +129,7 @@ static const struct seam seams[] = {
     SEAM(devices_of_uuid),
     SEAM(devices_parse_uuid),
     SEAM(gate_at),
+    SEAM(gate_share),
     SEAM(gate_captures),
     SEAM(gate_shared_estimates),
     SEAM(ledger.release),

@@ -115,6 +115,20 @@ def test_who_is_short_and_was_surely_long_once_is_wild(beliefs: Beliefs) -> None
     assert (belief.wild, belief.most_ns) == (True, 4900 * US)
 
 
+def test_what_ran_beside_others_and_is_looked_at_when_they_are_gone_is_no_length(
+    beliefs: Beliefs, seams: Seams
+) -> None:
+    """It waited for the card, as what is looked at meanwhile."""
+    share = seams.function("gate_share", None, ctypes.c_void_p, ctypes.c_bool)
+    beliefs.learn(KEY, 20 * US, YOUNG)
+    chunk = Chunk(key=KEY, estimated_ns=20 * US, launches=1, alone=True)
+    share(ctypes.addressof(beliefs.gate), True)
+    beliefs.over(chunk, 90 * US)
+    share(ctypes.addressof(beliefs.gate), False)
+    beliefs.over(chunk, 90 * US)
+    assert beliefs.of().ns == 20 * US
+
+
 @pytest.mark.parametrize("sure_ns", [0, 39 * US, 199 * US])
 def test_a_host_that_was_slow_makes_no_kernel_long(beliefs: Beliefs, sure_ns: int) -> None:
     beliefs.learn(KEY, 20 * US, YOUNG)

@@ -181,14 +181,17 @@ class Promises:
     def _get(self, seat: Seat, used_ns: int, got_ns: int) -> None:
         """What it used beside others, and got of the time: counted before what it was promised. Work is heard of when
         it is over, and time while it passes: so the greater of the two is that of many words. Of each by itself it
-        would be more than either.
+        would be more than either. What it got while it was ahead already does not count against the words to come: in
+        a step that waits for the card, and then hardly uses it, one that got its part in both would be said to lag.
         """
+        used_ns = seat.duty.alone_ns(used_ns)
         seat.got_free_ns += got_ns
-        seat.got_used_ns += seat.duty.alone_ns(used_ns)
-        more_ns = max(seat.got_free_ns, seat.got_used_ns) - seat.got_ns
-        seat.ahead_ns = self._within(seat.ahead_ns + more_ns)
-        seat.got_ns += more_ns
-        if seat.got_ns >= WORDS_NS:
+        seat.got_used_ns += used_ns
+        together_ns = max(seat.got_free_ns, seat.got_used_ns)
+        ahead_ns = self._within(seat.ahead_ns + min(max(got_ns, used_ns), together_ns - seat.got_ns))
+        seat.got_ns += max(0, ahead_ns - seat.ahead_ns)
+        seat.ahead_ns = ahead_ns
+        if together_ns >= WORDS_NS:
             seat.got_free_ns = seat.got_used_ns = seat.got_ns = 0
 
     def _use_held(self, seat: Seat, used_ns: int, got_ns: int, held_ns: int) -> None:

@@ -744,3 +744,16 @@ def test_programs_whose_steps_have_phases_get_their_parts(seen: float, least: fl
     assert parts["a"] > least * duty
     assert parts["b"] > 0.28 * duty
     assert parts["a"] + parts["b"] > 0.9
+
+
+@pytest.mark.parametrize("phases", [((100 * MS, 1.0), (400 * MS, 0.1)), ((500 * MS, 1.0), (500 * MS, 0.1))])
+def test_a_step_that_waits_for_the_card_and_then_hardly_uses_it_leaves_another_the_rest(
+    phases: tuple[tuple[int, float], ...],
+) -> None:
+    """What it got in the first half of a second was held against it in the second: it had the card alone, and idle."""
+    world = World(("steps", 0.5, 1.0), ("busy", 0.5, 1.0))
+    world.programs[1].phases = phases
+    world.go(2500)
+    parts = world.go(6000)
+    assert sum(parts.values()) > 0.975, parts
+    assert parts["busy"] > 0.6

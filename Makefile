@@ -83,8 +83,13 @@ quick: setup ## some tests of Python without compiling it first; ARGS="tests/sch
 e2e-setup: setup # compiles Kubernetes once, into the user's cache
 	@$(BIN)/python -m tests.e2e.build
 
-e2e: build e2e-setup ## the tests with a real Kubernetes (builds it first: needs Go)
+e2e: build e2e-setup ## the tests with a real Kubernetes (builds it first: needs Go); JOBS=2 runs two files at once
+ifeq ($(JOBS),1)
 	@$(BIN)/python -m pytest -q -m e2e $(ARGS)
+else
+	@folder=$$(mktemp -d /tmp/t.XXXX); \
+	  $(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup --basetemp=$$folder/t -m e2e $(ARGS) && rm -rf $$folder
+endif
 
 frameworks: build ## published frameworks with and without Gemini on a simulated card (fetches them once: 36 GB in the user's cache)
 	@$(BIN)/python -m tests.frameworks.environment

@@ -25,14 +25,19 @@ from tests.e2e.vendor import SIMULATED
 ROOT = Path(__file__).resolve().parents[2]
 RUNS_KEPT = 5
 TAIL_LINES = 12
+ONCE = ("product", "wheel")  # fixtures that take long, and that make things in this tree
 _sizes: dict[Path, int] = {}  # of each log when the running test began
 _folder: list[Path] = []
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.e2e)
+    """Where two run at once (make e2e JOBS=2), the tests of a file stay together, and files that share what is dear."""
+    here = [item for item in items if Path(__file__).parent in item.path.parents]
+    dear = {item.path: name for item in here for name in ONCE if name in getattr(item, "fixturenames", ())}
+    for item in here:
+        item.add_marker(pytest.mark.e2e)
+        item.add_marker(pytest.mark.xdist_group(dear.get(item.path, item.path.stem)))
 
 
 @pytest.fixture(scope="session")

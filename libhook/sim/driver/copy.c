@@ -122,7 +122,7 @@ CUresult op_copy_run(struct CUstream_st *stream, const CUDA_MEMCPY3D *c) {
         CUDA_MEMCPY3D *later = malloc(sizeof(*later));
         NEED(later, CUDA_ERROR_OUT_OF_MEMORY);
         *later = *c;
-        TRY(host_push(stream, &(struct host_step){run_move, free, later}));
+        TRY(host_push(stream, &(struct host_step){run_move, free, later, false}));
     } else {
         op_copy_move(c);
     }

@@ -118,7 +118,7 @@ CUresult event_foreign_wait(const struct CUevent_st *event, struct CUstream_st *
         return CUDA_SUCCESS;
     NEED(place = malloc(sizeof(*place)), CUDA_ERROR_OUT_OF_MEMORY);
     *place = now;
-    CUresult result = host_push(stream, &(struct host_step){over, free, place});
+    CUresult result = host_push(stream, &(struct host_step){over, free, place, false});
     if (result)
         free(place);
     return result;

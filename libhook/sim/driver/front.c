@@ -76,8 +76,8 @@ static void watch(uint32_t seen, const struct engine_unmet *unmet, uint64_t unti
     }
 }
 
-/* As the library's own thread asks (runtime/thread.c): a card's front end waits for no processor. */
-static void ask_for_short_slices(void) {
+/* As the library's own thread asks (runtime/thread.c). */
+void front_ask_for_short_slices(void) {
     struct {
         uint32_t size, policy;
         uint64_t flags;
@@ -95,7 +95,7 @@ static void ask_for_short_slices(void) {
 static void *work(void *unused) {
     (void)unused;
     prctl(PR_SET_TIMERSLACK, 1);
-    ask_for_short_slices();
+    front_ask_for_short_slices();
     for (;;) {
         uint32_t seen = atomic_load(&kicks);
         struct engine_unmet unmet;

@@ -25,4 +25,7 @@ static inline bool front_holds(const struct span *touched, int count) {
 
 void front_forget(void);
 
+/* The calling thread does what a card does by itself, which waits for no processor. */
+void front_ask_for_short_slices(void);
+
 #endif

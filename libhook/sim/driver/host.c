@@ -17,17 +17,23 @@ struct pending {
     uint64_t index;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
-static struct pending *first, **last = &first;
-static bool started;
+/* One for the program's functions, one for the rest (host_step.calls). */
+static struct worker {
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    struct pending *first, **last; /* last NULL: there was none yet */
+    bool started;
+} workers[2] = {{PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, NULL, false},
+    {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, NULL, false}};
 
 void host_forget(void) {
-    pthread_mutex_init(&lock, NULL);
-    pthread_cond_init(&wake, NULL);
-    first = NULL;
-    last = &first;
-    started = false;
+    for (int i = 0; i < 2; i++) {
+        pthread_mutex_init(&workers[i].lock, NULL);
+        pthread_cond_init(&workers[i].wake, NULL);
+        workers[i].first = NULL;
+        workers[i].last = NULL;
+        workers[i].started = false;
+    }
 }
 
 /* Has everything before this step in its queue been done, so that it is at the head? */
@@ -35,33 +41,35 @@ static bool due(const struct pending *pending) {
     return pending->index == 0 || sim_seen_retired(&driver.seat, pending->queue, pending->index - 1);
 }
 
-static void *work(void *unused) {
-    (void)unused;
+static void *work(void *argument) {
+    struct worker *worker = argument;
+    if (worker == &workers[false])
+        front_ask_for_short_slices();
     for (;;) {
-        pthread_mutex_lock(&lock);
-        while (!first)
-            pthread_cond_wait(&wake, &lock);
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_lock(&worker->lock);
+        while (!worker->first)
+            pthread_cond_wait(&worker->wake, &worker->lock);
+        pthread_mutex_unlock(&worker->lock);
         sim_commit(&driver.seat, NULL, NULL);
         bool ran = false, polled = false;
-        pthread_mutex_lock(&lock);
-        for (struct pending **at = &first; *at;) {
+        pthread_mutex_lock(&worker->lock);
+        for (struct pending **at = &worker->first; *at;) {
             struct pending *pending = *at;
             if (!due(pending)) {
                 at = &pending->next;
                 continue;
             }
-            pthread_mutex_unlock(&lock); /* new ones are appended behind; only we take out */
+            pthread_mutex_unlock(&worker->lock); /* new ones are appended behind; only we take out */
             bool finished = pending->step.run(pending->step.argument);
-            pthread_mutex_lock(&lock);
+            pthread_mutex_lock(&worker->lock);
             polled |= !finished;
             if (!finished) {
                 at = &pending->next;
                 continue;
             }
             *at = pending->next;
-            if (last == &pending->next)
-                last = at;
+            if (worker->last == &pending->next)
+                worker->last = at;
             struct sim_entry *entry = queue_entry(pending->queue, pending->index);
             atomic_store_explicit(&entry->done, sim_now(), memory_order_release);
             if (pending->step.drop)
@@ -70,11 +78,11 @@ static void *work(void *unused) {
             atomic_fetch_sub(&driver.host_pending, 1);
             ran = true;
         }
-        struct pending *next = first;
+        struct pending *next = worker->first;
         uint32_t queue = next ? next->queue : 0;
         uint64_t index = next ? next->index : 0;
         bool waits = next && !due(next);
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&worker->lock);
         if (ran)
             continue;
         if (polled)
@@ -85,26 +93,27 @@ static void *work(void *unused) {
     return NULL;
 }
 
-static bool start(void) {
+static bool start(struct worker *worker) {
     pthread_t thread_id;
     sigset_t all, before;
     sigfillset(&all); /* the program's signals are its own threads' matter */
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    started = pthread_create(&thread_id, NULL, work, NULL) == 0;
+    worker->started = pthread_create(&thread_id, NULL, work, worker) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (started)
+    if (worker->started)
         pthread_detach(thread_id);
-    return started;
+    return worker->started;
 }
 
 CUresult host_push(struct CUstream_st *stream, const struct host_step *step) {
+    struct worker *worker = &workers[step->calls];
     struct pending *pending = calloc(1, sizeof(*pending));
     if (!pending)
         return CUDA_ERROR_OUT_OF_MEMORY;
     pending->step = *step;
-    pthread_mutex_lock(&lock);
-    bool there = started || start();
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&worker->lock);
+    bool there = worker->started || start(worker);
+    pthread_mutex_unlock(&worker->lock);
     if (!there) {
         free(pending);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -117,10 +126,12 @@ CUresult host_push(struct CUstream_st *stream, const struct host_step *step) {
         return result;
     }
     pending->queue = stream->queue->number;
-    pthread_mutex_lock(&lock);
-    *last = pending;
-    last = &pending->next;
-    pthread_cond_signal(&wake);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&worker->lock);
+    if (!worker->last)
+        worker->last = &worker->first;
+    *worker->last = pending;
+    worker->last = &pending->next;
+    pthread_cond_signal(&worker->wake);
+    pthread_mutex_unlock(&worker->lock);
     return CUDA_SUCCESS;
 }

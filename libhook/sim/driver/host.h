@@ -1,9 +1,11 @@
 /*
  * host.h - what the CPU does in stream order: host functions, and copies behind one or behind values in memory.
  *
- * Each such step is a SIM_HOST entry in its queue. One thread of the process, started with the first step, waits
- * until the model says that a step has come to the head, carries it out and marks the entry done. Steps that wait
- * (for another process's event) do not keep the thread from others.
+ * Each such step is a SIM_HOST entry in its queue. A thread of the process waits until the model says that a step has come
+ * to the head, carries it out and marks the entry done. There are two, each started with its first step. One calls the
+ * program's functions, one after the other, as CUDA may. The other does what a card does by itself: it waits for no function
+ * of the program's but those before its step in the stream. Steps that wait (for another process's event) do not keep the
+ * thread from others.
  */
 #ifndef GEMINI_SIM_HOST_H
 #define GEMINI_SIM_HOST_H
@@ -15,6 +17,7 @@ struct host_step {
     bool (*run)(void *argument);
     void (*drop)(void *argument);
     void *argument;
+    bool calls; /* the program's own function, which may stand still */
 };
 
 /* Append the step to the stream. */

@@ -262,7 +262,7 @@ static CUresult push_call(struct CUstream_st *stream, const struct call *what) {
     struct call *call = malloc(sizeof(*call));
     NEED(call, CUDA_ERROR_OUT_OF_MEMORY);
     *call = *what;
-    CUresult result = host_push(stream, &(struct host_step){run_call, free, call});
+    CUresult result = host_push(stream, &(struct host_step){run_call, free, call, true});
     if (result)
         free(call);
     return result;

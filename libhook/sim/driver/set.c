@@ -79,7 +79,7 @@ CUresult op_set_run(struct CUstream_st *stream, const CUDA_MEMSET_NODE_PARAMS *s
         CUDA_MEMSET_NODE_PARAMS *later = malloc(sizeof(*later));
         NEED(later, CUDA_ERROR_OUT_OF_MEMORY);
         *later = *set;
-        TRY(host_push(stream, &(struct host_step){run_set, free, later}));
+        TRY(host_push(stream, &(struct host_step){run_set, free, later, false}));
     } else {
         op_set_move(set);
     }

@@ -173,6 +173,27 @@ def test_a_copy_behind_a_host_function_sees_what_it_wrote(machine: Machine) -> N
     assert machine.run(work) == b"new"
 
 
+def test_copies_and_sets_wait_for_no_function_of_another_stream(machine: Machine) -> None:
+    """A card's engines do them; only what stands before them in their own stream is in their way."""
+
+    def work() -> tuple[bytes, list[bool]]:
+        cuda = Cuda()
+        done, let_go = threading.Event(), list[bool]()
+        stands = HOST_FUNCTION(lambda _: let_go.append(done.wait(10)))
+        source, target = ctypes.create_string_buffer(b"xyz"), ctypes.create_string_buffer(4)
+        pointer, first, second = cuda.malloc(4), cuda.stream(1), cuda.stream(1)
+        cuda.cuLaunchHostFunc(first, stands, None)
+        cuda.cuMemcpyHtoDAsync_v2(c_uint64(pointer), source, c_size_t(4), second)
+        cuda.cuMemsetD8Async(c_uint64(pointer + 1), ctypes.c_ubyte(ord("!")), c_size_t(1), second)
+        cuda.cuMemcpyDtoHAsync_v2(target, c_uint64(pointer), c_size_t(4), second)
+        cuda.cuStreamSynchronize(second)
+        done.set()
+        cuda.cuStreamSynchronize(first)
+        return target.value, let_go
+
+    assert machine.run(work) == (b"x!z", [True])
+
+
 def test_stream_memory_operations_wait_and_write(machine: Machine) -> None:
     def work() -> tuple[int, int, int]:
         cuda = Cuda()

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import uuid
 from collections.abc import Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
@@ -129,7 +130,8 @@ def set_up(args: argparse.Namespace, undo: ExitStack) -> Node:
         ensure_daemon(node)
         return node
     if sim is not None and "id=" not in sim:
-        machine = f"demo-{os.getpid()}"  # a card of its own: what else runs on a simulated card would share it
+        # A card of its own: what else runs on a simulated card would share it. Containers count their processes anew.
+        machine = f"demo-{uuid.uuid4().hex[:8]}"
         sim += f",id={machine}"
         undo.callback(forget_machine, machine)
     folder = Path(tempfile.mkdtemp(prefix="gemini-demo-"))

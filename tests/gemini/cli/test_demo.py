@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,6 +38,19 @@ def test_three_tenants_get_their_shares_and_a_plot(place: Place) -> None:
     assert set(answer["handover_us"]) == {"p50", "p99"}
     bare = answer["baseline"]["shares"]
     assert all(share == pytest.approx(1 / 3, abs=0.1) for share in bare.values())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who may begin to count processes anew")
+def test_two_demos_in_containers_that_count_their_processes_anew_have_a_card_each() -> None:
+    """Both were process 2 there, and the card's name was made of that: the second's was handed out already."""
+    words = ["unshare", "--pid", "--fork", "--kill-child=SIGKILL", "sh", "-c", '"$@" 2>&1; exit $?', "sh"]
+    words += [sys.executable, "-m", "gemini", "demo", "--sim", "--seconds", "1"]
+    demos = [
+        subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=Place.environment(), stdin=subprocess.DEVNULL)
+        for _ in range(2)
+    ]
+    said = [demo.communicate(timeout=120)[0] for demo in demos]
+    assert [demo.returncode for demo in demos] == [0, 0], said
 
 
 def loads_of(pid: int) -> set[int]:

@@ -6,8 +6,10 @@ Tests take the product's parts as command lines: `plane.running("extender", [sys
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
+import subprocess
 import time
 import uuid
 from collections.abc import Generator, Iterator
@@ -25,19 +27,14 @@ from tests.e2e.vendor import SIMULATED
 ROOT = Path(__file__).resolve().parents[2]
 RUNS_KEPT = 5
 TAIL_LINES = 12
-ONCE = ("product", "wheel")  # fixtures that take long, and that make things in this tree
 _sizes: dict[Path, int] = {}  # of each log when the running test began
 _folder: list[Path] = []
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where two run at once (make e2e JOBS=2), the tests of a file stay together, and files that share what is dear."""
-    here = [item for item in items if Path(__file__).parent in item.path.parents]
-    dear = {item.path: name for item in here for name in ONCE if name in getattr(item, "fixturenames", ())}
-    for item in here:
-        item.add_marker(pytest.mark.e2e)
-        item.add_marker(pytest.mark.xdist_group(dear.get(item.path, item.path.stem)))
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.e2e)
 
 
 @pytest.fixture(scope="session")
@@ -52,6 +49,18 @@ def logs() -> Path:
     folder.mkdir()
     _folder[:] = [folder]
     return folder
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what `make wheel` makes in this tree, which another file of tests may do anew at any time."""
+    (ROOT / "out").mkdir(exist_ok=True)
+    with open(ROOT / "out/wheel.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        made = subprocess.run(["make", "wheel"], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert made.returncode == 0, made.stdout + made.stderr
+        (found,) = (ROOT / "out/wheel").glob("*.whl")
+        return Path(shutil.copy(found, tmp_path_factory.mktemp("wheel")))
 
 
 @pytest.fixture(scope="session")

@@ -48,13 +48,6 @@ def done(command: Sequence[str | Path], **environment: str) -> str:
     return made.stdout
 
 
-@pytest.fixture(scope="module")
-def wheel() -> Path:
-    done(["make", "wheel"])
-    (found,) = (ROOT / "out" / "wheel").glob("*.whl")
-    return found
-
-
 def gemini_works(bin_dir: Path, place: Place) -> None:
     at = ["--state-dir", str(place.node.state_dir), f"--sim={place.sim}"]
     checked = done([bin_dir / "gemini", "check", *at])

@@ -18,7 +18,6 @@ from tests.e2e.build import DEBIANS, Builder, CannotBuild
 from tests.e2e.node import lacking
 from tests.e2e.room import Room
 
-ROOT = Path(__file__).resolve().parents[2]
 PIP = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
 GEMINI = "/opt/gemini/bin/gemini"
 # A system that lacks a library which numpy wants; $1: a command.
@@ -29,14 +28,6 @@ mv /mnt/kept $library
 """
 
 pytestmark = pytest.mark.timeout(900)
-
-
-@pytest.fixture(scope="module")
-def wheel() -> Path:
-    made = subprocess.run(["make", "wheel"], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert made.returncode == 0, made.stdout + made.stderr
-    (found,) = (ROOT / "out" / "wheel").glob("*.whl")
-    return found
 
 
 @pytest.mark.parametrize("release", DEBIANS)

@@ -47,10 +47,13 @@ STRANGERS = {max(PROCESSORS)}  # where attackers run, and what burns a processor
 HERE = PROCESSORS - STRANGERS or PROCESSORS
 
 
-def burner() -> subprocess.Popen[bytes]:
-    """A process that burns a processor for as long as this one lives, also where this one is killed."""
+def burner(*, apart: bool = True) -> subprocess.Popen[bytes]:
+    """A process that burns a processor for as long as this one lives, also where this one is killed.
+
+    `apart`: in a session of its own, to which the kernel may give no more of the processors than to any other.
+    """
     words = f"import os\nwhile os.getppid() == {os.getpid()}: sum(range(1000))"
-    return subprocess.Popen([sys.executable, "-S", "-c", words], start_new_session=True)
+    return subprocess.Popen([sys.executable, "-S", "-c", words], start_new_session=apart)
 
 
 def used(pid: int, own: Collection[int] = ()) -> dict[str, int]:

@@ -94,16 +94,8 @@ class SharedGrants:
         self.tenants.waiting.pop(seat.name, None)
         seat.spent = False
         self.beside.enter(seat)
-        holder = self.grant.holder
-        if holder is not None and (holder.alone_epoch > 0 or len(self.beside.sharing) == 1):
-            for member in holder.with_standing(Standing.HOLDS):
-                if holder.alone_epoch > 0:
-                    member.base_ns, member.used_ns = -1, 0
-                # It is to say what it uses from here on, and to take no span for the length of a kernel.
-                if holder.state is State.HOLDING:
-                    self.grants.extend(member)
-            if holder.alone_epoch > 0:
-                holder.alone_epoch = COMPANY_CAME
+        if self.grant.holder is not None:
+            self._tell_of_company(self.grant.holder)
         seat.shared_epoch = self.context.epochs.take()
         seat.shared_since_ns = seat.reported_ns = seat.window_from_ns = self.context.now_ns
         seat.used_ns = seat.spent_ns = seat.shared_busy_ns = seat.shared_launches = 0
@@ -122,6 +114,19 @@ class SharedGrants:
                         self.extend(other, member)
         wait_ns = self.context.now_ns - seat.waiting_since_ns
         self.context.do(ev.Handed(seat.name, self.context.gpu, seat.shared_epoch, wait_ns, wait_ns))
+
+    def _tell_of_company(self, holder: Seat) -> None:
+        """Others begin to run beside the holder: it is to say what it uses from here on, and to take no span for the
+        length of a kernel.
+        """
+        was_alone = holder.alone_epoch > 0
+        if was_alone:
+            holder.alone_epoch = COMPANY_CAME
+        for member in holder.with_standing(Standing.HOLDS):
+            if was_alone:
+                member.base_ns, member.used_ns = -1, 0
+            if holder.state is State.HOLDING and (was_alone or len(self.beside.sharing) == 1):
+                self.grants.extend(member)
 
     def close(self, seat: Seat, reason: int) -> None:
         """Ask it to stop: it drains."""

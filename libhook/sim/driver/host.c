@@ -21,17 +21,17 @@ struct pending {
 static struct worker {
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    struct pending *first, **last; /* last NULL: there was none yet */
+    struct pending *first, **last;
     bool started;
-} workers[2] = {{PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, NULL, false},
-    {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, NULL, false}};
+} workers[2] = {{PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, &workers[0].first, false},
+    {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, &workers[1].first, false}};
 
 void host_forget(void) {
     for (int i = 0; i < 2; i++) {
         pthread_mutex_init(&workers[i].lock, NULL);
         pthread_cond_init(&workers[i].wake, NULL);
         workers[i].first = NULL;
-        workers[i].last = NULL;
+        workers[i].last = &workers[i].first;
         workers[i].started = false;
     }
 }
@@ -127,8 +127,6 @@ CUresult host_push(struct CUstream_st *stream, const struct host_step *step) {
     }
     pending->queue = stream->queue->number;
     pthread_mutex_lock(&worker->lock);
-    if (!worker->last)
-        worker->last = &worker->first;
     *worker->last = pending;
     worker->last = &pending->next;
     pthread_cond_signal(&worker->wake);

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from bench.arms import GEMINI, compile_program, open_bed
 from bench.bed import ROOT, Bed, wait_for
+from bench.hostile.judge import burner
 
 KERNEL_NS = 200_000  # of bench/streams.c
 IN_A_ROW = 3  # seconds: in a single one as many may happen to be in flight
@@ -60,18 +57,6 @@ def until_at_once(bed: Bed, pid: int, least: float, most: float, seconds: float 
         pytest.fail(f"at once, second by second: {seen}")
 
 
-@contextlib.contextmanager
-def busy_loops(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """So many programs that take what they get of the processors."""
-    loops = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(count)]
-    try:
-        yield loops
-    finally:
-        for loop in loops:
-            loop.kill()
-            loop.wait()
-
-
 @pytest.mark.parametrize("words", [(), ("filled",)], ids=["in turn", "one by one"])
 @pytest.mark.parametrize(("overlap", "least", "most"), [("on", 7.0, 8.1), ("off", 0.9, 1.1)])
 def test_eight_streams_run_beside_each_other_while_another_tenant_waits(
@@ -84,14 +69,19 @@ def test_eight_streams_run_beside_each_other_while_another_tenant_waits(
         bed.until_shares({"one": 0.5, "busy": 0.5}, 0.03)
 
 
+@pytest.mark.alone
 def test_a_machine_that_was_busy_for_a_while_leaves_no_streams_in_turns_for_good(program: Path) -> None:
     """What had run beside others' work and was looked at later was taken for long: two launches a stream at once.
 
     So it went on for half a minute after the load, or for ever: 1.3 at once, and one launch where forty had been.
     """
-    with open_bed(GEMINI, sim="memory=8GiB,overlap=on") as bed, busy_loops(8) as loops:
-        one = begin(bed, program, ("filled",))
-        bed.sample(LOADED_S)
-        for loop in loops:
-            loop.kill()
+    with open_bed(GEMINI, sim="memory=8GiB,overlap=on") as bed:
+        burners = [burner(apart=False) for _ in range(8)]
+        try:
+            one = begin(bed, program, ("filled",))
+            bed.sample(LOADED_S)
+        finally:
+            for each in burners:
+                each.kill()
+                each.wait()
         until_at_once(bed, one, 7.0, 8.1, REMEMBERED_S - LOADED_S)

@@ -171,7 +171,8 @@ def test_what_a_tenant_had_too_early_is_its_users_to_wait_for_when_it_ends(rig: 
         roots, small = rig.client("roots"), rig.client("small")
         roots.ask()
         epoch = roots.grant().epoch
-        small.ask()
+        small.ask()  # by another socket than what follows
+        wait_for(lambda: rig.of("small")["waiting"], what="small among those that wait")
         roots.give_back(epoch, more=True)
         small.grant()
         wait_for(lambda: rig.of("small")["held_ns"] > 200_000_000, what="time in which it held the token")

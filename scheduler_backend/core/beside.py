@@ -5,8 +5,11 @@ company.py decides both; what each of them got of its promise stands in promises
 
 from __future__ import annotations
 
+from scheduler_backend.core.policy import MS
 from scheduler_backend.core.seat import Seat
 
+FAVOUR_NS = 50 * MS  # after which another that lags has its turn
+SEEING_NS = 30 * MS  # of that, to see one alone; two of its words come within it
 BUSY = "*"  # in the place of a tenant's name, which it cannot be: all that are not host-bound
 
 
@@ -53,6 +56,12 @@ class Beside:
     def favour_nobody(self) -> None:
         """Let none make room for another."""
         self.favoured, self.seeing = "", False
+
+    def is_nobodys(self, now_ns: int) -> bool:
+        """Return whether time passes in which one is to be seen alone. Where that takes longer than two words of its
+        library do, it is the time of those that want to run, as ever.
+        """
+        return self.seeing and now_ns < self.favoured_until_ns - FAVOUR_NS + SEEING_NS
 
     def stands_back(self, name: str) -> bool:
         """Return whether it makes room for another just now."""

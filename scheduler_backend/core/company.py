@@ -8,7 +8,7 @@ tenant runs alone until it has caught up, those that are not host-bound run with
 from __future__ import annotations
 
 from scheduler_backend.core import events as ev
-from scheduler_backend.core.beside import BUSY, Beside
+from scheduler_backend.core.beside import BUSY, FAVOUR_NS, Beside
 from scheduler_backend.core.context import Context, earliest
 from scheduler_backend.core.current_grant import CurrentGrant
 from scheduler_backend.core.moves import Admit, Close, Compete, Pause, Recall
@@ -20,7 +20,6 @@ from scheduler_backend.core.rows import Rows
 from scheduler_backend.core.seat import Seat, State
 from scheduler_backend.core.tenants import Tenants
 
-FAVOUR_NS = 50 * MS  # after which another that lags has its turn
 LIMITED_NS = 1000 * MS  # within which one that has a limit and is not host-bound may come again
 PROCESSES_MOST = 4  # of each tenant, for each says Used 100 times a second, and a tenant has 1000 messages
 

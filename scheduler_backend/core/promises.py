@@ -78,7 +78,7 @@ class Promises:
         if alone is not None and span_ns > 0:
             alone.metered_ns += now_ns - self.context.now_ns
             alone.counted_ns += now_ns - self.context.now_ns
-        if span_ns <= 0 or self.beside.seeing:
+        if span_ns <= 0 or self.beside.is_nobodys(self.context.now_ns):
             return  # to see one alone is nobody's time, or the others would be owed it and run alone in their turn
         if not (self.beside.sharing or self.beside.paused) and (
             self.grant.holder is None or not self.beside.host_bound
@@ -228,11 +228,15 @@ class Promises:
         since_ns, alone = member.used_at_ns, seat is self.beside.alone(self.grant.holder)
         whole = seat.metered_ns - member.metered_ns >= self.context.now_ns - since_ns  # nobody came and went in between
         used_ns, beside_ns, got_ns = self._used_since(seat, event)
-        if alone and member.alone and whole and self.context.now_ns - since_ns >= ALONE_LEAST_NS:
-            member.alone_ppm = used_ns * WHOLE_PPM // (self.context.now_ns - since_ns)
-            self._see_alone(seat, used_ns)
+        if not (alone and member.alone and whole):
+            member.alone_ppm, member.alone_since_ns, member.alone_used_ns = -1, self.context.now_ns, 0
         else:
-            member.alone_ppm = -1
+            member.alone_used_ns += used_ns
+            span_ns = self.context.now_ns - member.alone_since_ns
+            if span_ns >= ALONE_LEAST_NS:  # who says more often is seen by several words together
+                member.alone_ppm = member.alone_used_ns * WHOLE_PPM // span_ns
+                self._see_alone(seat, member.alone_used_ns)
+                member.alone_since_ns, member.alone_used_ns = self.context.now_ns, 0
         member.alone = alone
         self._use(seat, used_ns)
         self._get(seat, beside_ns, got_ns)

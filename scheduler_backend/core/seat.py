@@ -49,9 +49,9 @@ class Member:
     """One process of the tenant."""
 
     __slots__ = (
-        "again", "alone", "alone_ppm", "asks_again", "base_ns", "bursts", "client", "epoch", "free", "granted_ns",
-        "heard_ns", "idle_ns", "lease_until_ns", "metered_ns", "span_ns", "standing", "stray_since_ns",
-        "stray_total_ns", "used_at_ns", "used_ns", "waited_ns",
+        "again", "alone", "alone_ppm", "alone_since_ns", "alone_used_ns", "asks_again", "base_ns", "bursts",
+        "client", "epoch", "free", "granted_ns", "heard_ns", "idle_ns", "lease_until_ns", "metered_ns",
+        "span_ns", "standing", "stray_since_ns", "stray_total_ns", "used_at_ns", "used_ns", "waited_ns",
     )  # fmt: skip
 
     def __init__(self, client: int) -> None:
@@ -75,6 +75,7 @@ class Member:
         self.metered_ns = 0  # ... and its tenant's metered time then
         self.alone = False  # ... and whether its tenant had the card alone then
         self.alone_ppm = -1  # what it used of the time since the word before, where that was so then, too
+        self.alone_since_ns = self.alone_used_ns = 0  # what it has used since it was last seen so
         self.free = Free()
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from scheduler_backend.core import events as ev
-from scheduler_backend.core.beside import BUSY
-from scheduler_backend.core.company import FAVOUR_NS, PROCESSES_MOST, Company
+from scheduler_backend.core.beside import BUSY, FAVOUR_NS
+from scheduler_backend.core.company import PROCESSES_MOST, Company
 from scheduler_backend.core.policy import MS, Policy
 from scheduler_backend.core.seat import Seat, State
 from tests.scheduler_backend.core.parts import HALF, Parts

@@ -216,14 +216,18 @@ class Server:
         endpoint.close()
 
     def weigh(self) -> None:
-        """Where some are host-bound, or were of late, ask the cards what tenants use; the answers are events."""
+        """Where some are host-bound, or were of late, or did not drain in time, ask the cards what tenants use; the
+        answers are events.
+        """
         if self._weighing is not None and not self._weighing.done():
             return
         now_ns = time.monotonic_ns()
         wanted = {
             machine.gpu: [seat.name for seat in machine.seats.values() if seat.members]
             for machine in self.node.machines
-            if machine.beside.host_bound or machine.charges.weigh_until_ns > now_ns
+            if machine.beside.host_bound
+            or machine.charges.weigh_until_ns > now_ns
+            or any(seat.is_adrift for seat in machine.seats.values())
         }
         self._weighing = self.loop.create_task(self._witness.weigh(wanted))
 

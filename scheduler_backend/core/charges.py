@@ -12,11 +12,14 @@ from scheduler_backend.core.context import Context
 from scheduler_backend.core.current_grant import CurrentGrant
 from scheduler_backend.core.fair_clock import FairClock
 from scheduler_backend.core.message_delay import MessageDelay, excess_ns
-from scheduler_backend.core.seat import Member, Seat, Standing
+from scheduler_backend.core.seat import Member, Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
 from scheduler_backend.core.tenants import Tenants
 
 WEIGH_NS = 60_000_000_000  # for so long after a tenant's word counted the card is asked what each used
+RUN_ON_ROOM_NS = 250_000_000  # the card's figures and what is charged are of other moments: so far they may differ
+RUN_ON_DOUBT_PPM = 50_000  # of the time: the card's own figures are means of coarse samples
+RUN_ON_REST_NS = 10_000_000_000  # that one whose kernels run on rests for them at once, at most
 USED_DIVISOR = 2  # at least this part of what it held counts as used, whatever it says
 
 
@@ -132,12 +135,45 @@ class Charges:
             end_ns = min(end_ns, member.granted_ns + held_ns)
         begin_ns = max(begin_ns, seat.strayed_until_ns)
         held_again_ns = seat.window.total_ns - max(member.stray_total_ns, seat.stray_total_ns)
-        extra_ns = max(0, min(most_ns, end_ns - begin_ns - held_again_ns))
-        seat.strayed_until_ns = max(begin_ns, end_ns)
+        self._charge_extra(seat, max(0, min(most_ns, end_ns - begin_ns - held_again_ns)), max(begin_ns, end_ns))
+
+    def _charge_extra(self, seat: Seat, extra_ns: int, until_ns: int) -> None:
+        seat.strayed_until_ns = until_ns
         seat.stray_total_ns = seat.window.total_ns
         seat.stray_ns += extra_ns
         self.clock.charge(seat, extra_ns)
         seat.drain(extra_ns)
+
+    def charge_run_on(self, seat: Seat, card_ns: int, charged_ns: int, span_ns: int) -> None:
+        """What a process had launched when the token moved on from it may run on when it has given back the token: a
+        kernel of seconds looks like one that waits for its host. The card says what its tenant uses meanwhile, and what
+        it was not charged of that it owes, but for RUN_ON_DOUBT_PPM of the time, by which the card may err.
+
+        Its host may have to launch more before such a kernel ends. So until that is over, the tenant has a turn between
+        any two charges, and owes no more at once than RUN_ON_REST_NS pay.
+        """
+        more_ns = card_ns - charged_ns
+        more_ns -= max(0, min(more_ns, span_ns * RUN_ON_DOUBT_PPM // WHOLE_PPM))
+        seat.run_on_ns = max(-RUN_ON_ROOM_NS, seat.run_on_ns + more_ns)
+        if seat.run_on_ns <= RUN_ON_ROOM_NS:
+            return
+        pays_ns = seat.run_on_ns
+        if card_ns > charged_ns or charged_ns > span_ns * 4 // 5:  # it goes on, or cannot be told from a turn
+            if seat.state is State.WAITING and seat.window.total_ns == seat.run_on_total_ns:
+                return
+            rest_ns = max(0, RUN_ON_REST_NS - self._debt_ns(seat, self.context.now_ns, 0))
+            pays_ns = min(pays_ns, rest_ns * min(seat.limit_ppm, seat.weight_ppm) // WHOLE_PPM)
+        self._pay_run_on(seat, pays_ns)
+
+    def end_run_on(self, seat: Seat) -> None:
+        """Nothing of it runs on any more: its process is gone."""
+        if seat.run_on_ns > 0:
+            self._pay_run_on(seat, seat.run_on_ns)
+
+    def _pay_run_on(self, seat: Seat, pays_ns: int) -> None:
+        seat.run_on_ns -= pays_ns
+        seat.run_on_total_ns = seat.window.total_ns
+        self._charge_extra(seat, pays_ns, self.context.now_ns)
 
     def usage_ns(self, name: str, now_ns: int) -> tuple[int, int]:
         """Held time of a tenant up to now: of all time, and within the last window."""
@@ -149,12 +185,17 @@ class Charges:
         """How long from now on a tenant waits at most until it is owed something, and its bucket is full again: what it
         has had before it was its. Were all of the GPU promised to somebody else who wants it, so long; else shorter."""
         seat = self.tenants.seats[name]
+        return self._debt_ns(seat, now_ns, max(0, seat.run_on_ns))
+
+    def _debt_ns(self, seat: Seat, now_ns: int, more_ns: int) -> int:
+        """The same, were it charged so much more by now."""
         holder = self.grant.holder
         passing_ns = self.grant.unseen_ns(holder, now_ns) if holder is not None and holder.request_ppm else 0
         unseen_ns = self.grant.unseen_ns(seat, now_ns)
         for member in seat.with_standing(Standing.STRAY):
             if member.stray_since_ns:
                 unseen_ns = max(unseen_ns, now_ns - member.stray_since_ns)
+        unseen_ns += more_ns
         ahead_ns = self.clock.ahead_ns(seat, unseen_ns, passing_ns)
         if not seat.is_limited:
             return max(0, ahead_ns)

@@ -29,7 +29,7 @@ from scheduler_backend.core.current_grant import CurrentGrant
 from scheduler_backend.core.duty import Free
 from scheduler_backend.core.limits import Limits
 from scheduler_backend.core.policy import MS
-from scheduler_backend.core.seat import Member, Seat, Standing, State
+from scheduler_backend.core.seat import BESIDE, Member, Seat, Standing, State
 from scheduler_backend.core.tenant import WHOLE_PPM
 from scheduler_backend.core.tenants import Tenants
 
@@ -322,9 +322,15 @@ class Promises:
             return
         for member in seat.with_standing(Standing.STRAY):
             self.charges.charge_stray(seat, member, 0, 0)
-        total_ns = self.charges.usage_ns(seat.name, self.context.now_ns)[0] + seat.stray_ns - seat.unused_ns
-        seat.duty.weigh(event.card_ns, total_ns - seat.weighed_ns, event.span_ns)
-        seat.weighed_ns = total_ns
+        held_ns = self.charges.usage_ns(seat.name, self.context.now_ns)[0] - seat.unused_ns
+        charged_ns = held_ns + seat.stray_ns - seat.weighed_ns
+        if event.span_ns and seat.is_adrift and seat.state not in BESIDE:
+            self.charges.charge_run_on(seat, event.card_ns, charged_ns, event.span_ns)
+            if seat.state is State.WAITING:
+                self.limits.throttle(seat)
+        else:
+            seat.duty.weigh(event.card_ns, charged_ns, event.span_ns)
+        seat.weighed_ns = held_ns + seat.stray_ns
         self.sort(seat)
 
     def sort(self, seat: Seat) -> None:

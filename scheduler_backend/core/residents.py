@@ -167,6 +167,8 @@ class Residents:
                 del seat.members[event.client]
             else:
                 self.rows.move(seat, event)
+            if member.adrift and not seat.is_adrift:
+                self.charges.end_run_on(seat)
 
     def _clients_known(self, event: ev.ClientsKnown) -> None:
         self.restart.expect([client for _, client in event.clients], event.until_ns)

@@ -49,7 +49,7 @@ class Member:
     """One process of the tenant."""
 
     __slots__ = (
-        "again", "alone", "alone_ppm", "alone_since_ns", "alone_used_ns", "asks_again", "base_ns", "bursts",
+        "adrift", "again", "alone", "alone_ppm", "alone_since_ns", "alone_used_ns", "asks_again", "base_ns", "bursts",
         "client", "epoch", "free", "granted_ns", "heard_ns", "idle_ns", "lease_until_ns", "metered_ns",
         "span_ns", "standing", "stray_since_ns", "stray_total_ns", "used_at_ns", "used_ns", "waited_ns",
     )  # fmt: skip
@@ -60,6 +60,7 @@ class Member:
         self.bursts = Bursts()
         self.heard_ns = 0  # its last word
         self.epoch = 0  # of the grant it holds or strayed with
+        self.adrift = False  # it strayed once: the card is asked for what it uses from then on
         self.again = False  # it has given back this epoch before: an old word of its drain may be about
         self.granted_ns = 0
         self.span_ns = 0  # from then to its drain, until its Return tells its own view of that; 0: unknown
@@ -94,6 +95,8 @@ class Seat:
         self.strayed_until_ns = 0  # up to here it was charged for processes that strayed
         self.stray_total_ns = 0  # what it had held of all time by then
         self.stray_ns = 0  # what it was charged for them, ever
+        self.run_on_ns = 0  # what it used by the card's word beyond what it was charged, since one of them strayed
+        self.run_on_total_ns = -1  # what it had held of all time when it was last charged for that
         self.unused_ns = 0  # what of the time it held its limit was not charged, ever
         self.preempted_ns = -NEVER_NS  # a gang that was asked back is spared for a quota
         self.state = State.IDLE
@@ -199,6 +202,12 @@ class Seat:
         member.stray_since_ns = since_ns
         member.stray_total_ns = self.window.total_ns
         member.asks_again = False
+        member.adrift = True
+
+    @property
+    def is_adrift(self) -> bool:
+        """Has the token ever moved on from one of its processes, whose work may still run?"""
+        return any(member.adrift for member in self.members.values())
 
     def fill(self, now_ns: int, depth_ns: int) -> None:
         """Let the bucket fill up to now, and no further than its depth."""

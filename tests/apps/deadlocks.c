@@ -24,6 +24,8 @@
  *                                       at SIGTERM as many kernels are launched behind these as are let in within three
  *                                       seconds; prints for how many ms they have, and how many ms of work
  *                                       are there then, before it lets all of them go
+ *     deadlocks long HOW                does not wait for its host, but for a moment: HOW is plain: a kernel of 6 s, and so on;
+ *                                       or host: a host function that returns at once stands before each
  *     deadlocks endless                 a kernel that does not end (within an hour); does not end either
  */
 #define _GNU_SOURCE
@@ -413,6 +415,24 @@ static long between(const char *how) {
     return rounds;
 }
 
+static void returns_at_once(void *nothing) {
+    (void)nothing;
+}
+
+static long long_kernels(bool behind_host) {
+    CUstream stream;
+    long rounds = 0;
+
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (; !told_to_end; rounds++) {
+        if (behind_host)
+            MUST(cuLaunchHostFunc(stream, returns_at_once, NULL));
+        launch(stream, 6000ull * KERNEL_NS);
+        MUST(cuStreamSynchronize(stream));
+    }
+    return rounds;
+}
+
 static long endless(void) {
     launch(NULL, 3600ull * 1000000000);
     MUST(cuCtxSynchronize());
@@ -481,6 +501,7 @@ int main(int count, char **argument) {
                   : !strcmp(what, "stands")    ? stands()
                   : !strcmp(what, "behind")    ? behind()
                   : !strcmp(what, "endless")   ? endless()
+                  : !strcmp(what, "long")      ? long_kernels(!strcmp(argument[2], "host"))
                   : !strcmp(what, "between")   ? between(argument[2])
                   : !strcmp(what, "later")     ? later(argument[2], atoi(argument[3]))
                   : !strcmp(what, "waits")     ? in_turns(argument[2], true)

@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -93,6 +93,13 @@ def longest_pause(bed: Bed, pid: int, seconds: float) -> float:
         time.sleep(0.05)
     edges = [start_ns, *(edge for one in found for edge in (one.start_ns, one.end_ns)), time.monotonic_ns()]
     return max(later - earlier for earlier, later in pairwise(edges)) / 1e9
+
+
+def is_so_within(condition: Callable[[], bool], seconds: float) -> bool:
+    try:
+        return bool(wait_for(condition, seconds, "such a moment"))
+    except TimeoutError:
+        return False
 
 
 def launches_told(bed: Bed) -> dict[str, float]:
@@ -228,6 +235,32 @@ def test_what_is_launched_behind_streams_that_were_given_up_is_an_eighth_of_the_
         assert child.returncode == 0, err
         waited_ms, behind_ms, _ = map(int, out.split())
         assert 100 <= behind_ms <= waited_ms / 8 + 20  # a launch that is the whole room goes at its half
+
+
+@pytest.mark.parametrize("how", ["plain", "host"])
+def test_what_runs_on_when_its_drain_was_given_up_is_paid_for(program: Path, how: str) -> None:
+    """A kernel of seconds looks like one that waits for its host, and its token is given back all the same.
+
+    What works on then runs in others' turns: that was half of the card and more, at a limit of 0.2.
+    """
+    with Bed(sim="memory=8GiB") as bed:
+        bed.tenant("stuck", 0.2, 0.2)
+        bed.tenant("busy", 0.8, 1.0)
+        bed.load("busy", "--seconds", 600)
+        bed.until_busy("busy")
+        bed.spawn("stuck", [program, "long", how])
+        bed.until_busy("stuck")
+        began_ns, before = bed.busy()
+        seen: dict[int, float] = {}
+
+        def has_rested() -> bool:
+            """It had no more than its limit and a few seconds' word of the card; the first ones say nothing."""
+            now_ns, after = bed.busy()
+            second, part = (now_ns - began_ns) // 10**9, (after["stuck"] - before["stuck"]) / (now_ns - began_ns)
+            seen[second] = round(part, 3)
+            return second >= 10 and part < 0.33
+
+        assert is_so_within(has_rested, 60), seen
 
 
 @pytest.mark.parametrize("mode", ["global", "thread", "relaxed"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from scheduler_backend.core.charges import USED_DIVISOR, WEIGH_NS, Charges
+import random
+
+from scheduler_backend.core.charges import RUN_ON_ROOM_NS, USED_DIVISOR, WEIGH_NS, Charges
 from scheduler_backend.core.context import Context
 from scheduler_backend.core.current_grant import CurrentGrant
 from scheduler_backend.core.fair_clock import FairClock
@@ -144,6 +146,64 @@ def test_one_whose_lease_ran_out_is_charged_for_what_it_then_reports() -> None:
     assert a.stray_ns == 0
     charges.charge_stray(a, member, 20 * MS, 0)
     assert a.stray_ns == 20 * MS
+
+
+def astray(seat: Seat, charges: Charges) -> Seat:
+    """Its process has overrun and returned all the same: it has been charged for 10 ms, and waits."""
+    (member,) = seat.members.values()
+    charges.advance(10 * MS, {})
+    seat.stray(member, since_ns=10 * MS)
+    charges.grant.end()
+    member.standing, seat.state = Standing.WAITS, State.WAITING
+    return seat
+
+
+def test_what_the_card_says_that_one_used_after_its_overrun_is_charged_when_it_is_over() -> None:
+    charges, (a, _) = made(HALF, WHOLE_PPM)
+    credit_ns = astray(a, charges).credit_ns
+    for _ in range(4):
+        charges.charge_run_on(a, 500 * MS, 0, 1000 * MS)
+    assert a.stray_ns <= 5000 * MS, "no more at once than is paid in ten seconds"
+    charges.charge_run_on(a, 0, 0, 1000 * MS)
+    assert (a.stray_ns, a.run_on_ns) == (1800 * MS, 0), "but for a twentieth of the time"
+    assert a.credit_ns == credit_ns - 1800 * MS
+    assert a.clock == virtual(1810 * MS, HALF)
+
+
+def test_while_it_goes_on_it_has_a_turn_between_any_two_charges() -> None:
+    """For a host that has to launch more before its kernel ends would wait for ever."""
+    charges, (a, _) = made(HALF // 5, WHOLE_PPM)
+    astray(a, charges)
+    for _ in range(100):
+        charges.charge_run_on(a, 600 * MS, 100 * MS, 1000 * MS)
+    paid_ns = a.stray_ns
+    assert 0 < paid_ns <= 1000 * MS
+    assert charges.debt_ns("t0", 10 * MS) > 400_000 * MS, "another tenant of its name has all of it to pay"
+    a.window.add(10 * MS, 11 * MS)
+    a.credit, a.clock = 10 * MS * WHOLE_PPM, charges.clock.virtual_now  # it has rested
+    charges.charge_run_on(a, 600 * MS, 100 * MS, 1000 * MS)
+    assert paid_ns < a.stray_ns <= paid_ns + 1000 * MS
+    charges.end_run_on(a)
+    assert (a.stray_ns, a.run_on_ns) == (101 * 450 * MS, 0)
+
+
+def test_that_the_cards_figures_are_of_another_moment_costs_nobody_anything() -> None:
+    charges, (a, _) = made(WHOLE_PPM, WHOLE_PPM)
+    astray(a, charges)
+    for _ in range(20):
+        charges.charge_run_on(a, 400 * MS, 600 * MS, 1000 * MS)
+        charges.charge_run_on(a, 600 * MS, 420 * MS, 1000 * MS)
+    assert a.stray_ns == 0
+
+
+def test_that_the_cards_figures_are_coarse_costs_one_that_strayed_once_nothing() -> None:
+    """Each is wrong by some 5 points, up or down. Believed as they are these added up to ten seconds in an hour."""
+    charges, (a, _) = made(WHOLE_PPM, WHOLE_PPM)
+    astray(a, charges)
+    chance = random.Random(1)
+    for _ in range(3600):
+        charges.charge_run_on(a, round((500 + chance.gauss(0, 50)) * MS), 500 * MS, 1000 * MS)
+    assert a.stray_ns <= RUN_ON_ROOM_NS
 
 
 def test_a_debt_is_what_it_has_had_before_it_was_its_and_what_its_bucket_lacks() -> None:

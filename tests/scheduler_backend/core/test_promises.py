@@ -8,7 +8,7 @@ from scheduler_backend.core import events as ev
 from scheduler_backend.core.duty import DOUBT_NS
 from scheduler_backend.core.policy import MS
 from scheduler_backend.core.promises import QUIET_NS, STALL_NS
-from scheduler_backend.core.seat import Seat
+from scheduler_backend.core.seat import Seat, Standing
 from scheduler_backend.core.tenant import WHOLE_PPM
 from tests.scheduler_backend.core.parts import HALF, Parts, returned
 
@@ -133,3 +133,27 @@ def test_one_whose_word_the_gpu_does_not_bear_out_is_host_bound_no_more() -> Non
     assert not a.duty.believed
     assert parts.beside.host_bound == set()
     parts.promises.weigh(ev.Weighed("gone", 0, 1, 1))
+
+
+@pytest.mark.parametrize("strayed", [False, True])
+def test_one_whose_drain_was_given_up_owes_what_the_gpu_says_and_is_believed(strayed: bool) -> None:
+    parts = Parts()
+    a, b = parts.add("a", limit_ppm=HALF), parts.add("b")
+    member = parts.hold(a)
+    parts.at(10)
+    if strayed:
+        a.stray(member, since_ns=10 * MS)
+    else:
+        member.standing = Standing.QUIET
+    parts.grants.after_hold(a)
+    parts.at(1000)
+    parts.promises.weigh(ev.Weighed("a", 0, 0, 0))
+    assert a.stray_ns == (990 * MS if strayed else 0)
+    member.standing = Standing.QUIET
+    parts.want(a)
+    parts.hold(b)
+    parts.at(3000)
+    parts.promises.weigh(ev.Weighed("a", 0, 2 * DOUBT_NS, 2 * DOUBT_NS))
+    assert a.duty.believed is strayed
+    assert a.stray_ns == (990 * MS + 2 * DOUBT_NS * 19 // 20 if strayed else 0)
+    assert a.throttled is strayed

@@ -22,6 +22,9 @@
 #define DISTRUST_EVERY_NS 100000000ull
 #define DISTRUST_SELDOM_NS 10000000000ull
 
+/* Under this key the extremes have which launches stood still, or worked, for PAUSE_NS. */
+#define PAUSED_KEY(key) ((key) ^ GATE_SHARED_ESTIMATES / 2)
+
 static struct extremes extremes[GATE_SHARED_ESTIMATES];
 static uint32_t distrusts; /* how often; any thread */
 
@@ -101,9 +104,8 @@ static void show(struct gate_thread *thread, uint64_t key, const struct belief *
         POKE(place->key, 0);
 }
 
-struct belief belief_of(const struct gate *gate, struct gate_thread *thread, uint64_t key, uint64_t family,
+static struct belief believe(const struct gate *gate, struct gate_thread *thread, uint64_t key, uint64_t family,
     uint64_t guess_ns, uint64_t now_ns) {
-    follow(gate, thread);
     const struct estimate *known = estimate_find(gate_shared_estimates, GATE_SHARED_ESTIMATES, key);
     uint32_t samples = known ? PEEK(known->samples) : 0;
     if (samples) {
@@ -119,13 +121,26 @@ struct belief belief_of(const struct gate *gate, struct gate_thread *thread, uin
     return belief;
 }
 
+struct belief belief_of(const struct gate *gate, struct gate_thread *thread, uint64_t key, uint64_t family,
+    uint64_t guess_ns, uint64_t now_ns) {
+    follow(gate, thread);
+    struct belief belief = believe(gate, thread, key, family, guess_ns, now_ns);
+    if (estimate_pauses(key))
+        belief.paused_ns = extremes_most(extremes, GATE_SHARED_ESTIMATES, PAUSED_KEY(key), now_ns);
+    return belief;
+}
+
 void belief_learn(const struct gate *gate, struct gate_thread *thread, const struct chunk *chunk, uint64_t start_ns,
     uint64_t end_ns, bool queued, uint64_t sure_ns) {
     uint64_t length_ns = end_ns - start_ns;
     bool shared = gate_was_shared(gate, start_ns);
 
-    if (end_ns <= start_ns || (estimate_pauses(chunk->key) && length_ns >= PAUSE_NS))
+    if (end_ns <= start_ns)
         return;
+    if (estimate_pauses(chunk->key) && length_ns >= PAUSE_NS) {
+        extremes_learn(extremes, GATE_SHARED_ESTIMATES, PAUSED_KEY(chunk->key), PAUSE_NS, end_ns);
+        return;
+    }
     if (!chunk->key) {
         uint64_t least_ns = chunk->estimated_ns < length_ns ? chunk->estimated_ns : length_ns;
         uint64_t most_ns = chunk->estimated_ns < length_ns ? length_ns : chunk->estimated_ns;

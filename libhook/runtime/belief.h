@@ -22,6 +22,7 @@ struct gate_thread;
 struct belief {
     uint64_t ns;      /* what it likely takes */
     uint64_t most_ns; /* what it may take; as much as `ns` where it is not wild */
+    uint64_t paused_ns; /* not 0: it may stand still, and one took so long of late; whether it worked is not known */
     bool wild;
     bool young; /* seen a few times only: it may be anything */
     bool measure; /* it is to stand between two events of its own */

@@ -115,6 +115,14 @@ static bool ends(uint64_t close_by_ns, uint64_t now_ns, uint64_t flying_ns, uint
     return close_by_ns != UINT64_MAX && now_ns + flying_ns + estimated_ns / 2 > close_by_ns;
 }
 
+/* What would be in flight with this launch, where nothing of it ends. */
+static uint64_t with(
+    const struct gate *gate, const struct gate_thread *thread, const struct launch *launch, uint64_t flying_ns) {
+    uint64_t paused_ns = launch->belief.paused_ns;
+
+    return paused_ns ? inflight_worst(gate, thread, paused_ns) + paused_ns : flying_ns + launch->belief.ns;
+}
+
 /* One try to let the launch go. With GO the thread is inside and the launch accounted. */
 static enum verdict try(struct gate *gate, struct gate_thread *thread, struct lane *lane, struct launch *launch,
     uint64_t now_ns, uint64_t *sleep) {
@@ -157,6 +165,11 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
     if (launch->met_cap && !in_turn && allowed_ns > share_ns / 2)
         allowed_ns = share_ns / 2;
     uint64_t close_by_ns = PEEK(gate->close_by_ns), flying_ns = inflight_booked(gate, thread, &full);
+    /* Of those that stood still, or worked, for long a valve lets no second one in: as each ends the next would come, and no
+     * drain end. */
+    uint64_t paused_ns = launch->belief.paused_ns;
+    if (paused_ns && PEEK(gate->contended) && close_by_ns == UINT64_MAX)
+        allowed_ns = 0;
     /* A query costs as much as many launches. Where several streams are busy it is one for each: only where our books say that
      * there is no room, or that the quota is used up. */
     bool by_books =
@@ -165,7 +178,8 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
     next_ns = 0;
     if (!by_books)
         flying_ns = inflight_of(gate, thread, now_ns, &next_ns);
-    bool stands = (flying_ns > allowed_ns || full) && flying_ns + estimated_ns <= inflight_behind(gate, thread, now_ns);
+    bool stands = (flying_ns > allowed_ns || full) &&
+                  with(gate, thread, launch, flying_ns) <= inflight_behind(gate, thread, now_ns);
     if (flying_ns > allowed_ns && !stands) {
         launch_cut_all(thread, now_ns);
         launch->met_cap = thread->met_cap = true;

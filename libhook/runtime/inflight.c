@@ -1,6 +1,7 @@
 /* inflight.c - sums over lanes (inflight.h). */
 #include "libhook/runtime/inflight.h"
 
+#include "libhook/core/estimate.h"
 #include "libhook/core/peek.h"
 #include "libhook/runtime/behind.h"
 #include "libhook/runtime/belief.h"
@@ -81,14 +82,31 @@ uint64_t inflight_behind(const struct gate *gate, const struct gate_thread *thre
     return behind_ns > admitted_ns ? behind_ns : admitted_ns;
 }
 
-/* What a lane of the calling thread has in flight, were each launch as long as it may be. */
-static uint64_t worst_of(const struct lane *lane) {
-    uint64_t sum_ns = lane->open_most_ns > lane->open_ns ? lane->open_most_ns : lane->open_ns;
+static uint64_t larger(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
 
+/* What a lane of the calling thread has in flight, were each launch as long as it may be; `paused_ns`: and those that may stand
+ * still so long. */
+static uint64_t worst_of(const struct lane *lane, uint64_t paused_ns) {
+    uint64_t sum_ns = larger(lane->open_most_ns, lane->open_ns);
+
+    if (!lane->open_mixed && estimate_pauses(lane->open_key))
+        sum_ns = larger(sum_ns, paused_ns * (lane->launched - lane->cut));
     for (uint64_t i = lane->popped; i != lane->pushed; i++) {
         const struct chunk *chunk = &lane->ring[i % LANE_CHUNKS];
-        sum_ns += chunk->most_ns > chunk->estimated_ns ? chunk->most_ns : chunk->estimated_ns;
+        uint64_t worst_ns = larger(chunk->most_ns, chunk->estimated_ns);
+        sum_ns += estimate_pauses(chunk->key) ? larger(worst_ns, paused_ns * chunk->launches) : worst_ns;
     }
+    return sum_ns;
+}
+
+uint64_t inflight_worst(const struct gate *gate, const struct gate_thread *thread, uint64_t paused_ns) {
+    uint64_t sum_ns = 0;
+
+    for (const struct lane *lane = thread->lanes; lane; lane = lane->next)
+        if (&gates[lane->ordinal] == gate && __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) == LANE_LIVE)
+            sum_ns += worst_of(lane, paused_ns);
     return sum_ns;
 }
 
@@ -97,7 +115,7 @@ bool inflight_may_stand(const struct gate *gate, const struct gate_thread *self,
     if (!stands_still(mine))
         return true;
     uint64_t sum_ns = 0, cap_ns = PEEK(gate->cap_ns);
-    uint64_t most_ns = belief->most_ns > belief->ns ? belief->most_ns : belief->ns;
+    uint64_t most_ns = larger(larger(belief->most_ns, belief->ns), belief->paused_ns);
     uint64_t began_ns =
         mine->pushed != mine->popped ? mine->ring[mine->popped % LANE_CHUNKS].first_ns : mine->open_first_ns;
     uint64_t start_ns = began_ns > mine->end_ns ? began_ns : mine->end_ns;
@@ -105,7 +123,7 @@ bool inflight_may_stand(const struct gate *gate, const struct gate_thread *self,
         for (struct lane *lane = __atomic_load_n(&thread->lanes, __ATOMIC_ACQUIRE); lane; lane = lane->next)
             if (&gates[PEEK(lane->ordinal)] == gate && __atomic_load_n(&lane->state, __ATOMIC_ACQUIRE) == LANE_LIVE &&
                 stands_still(lane))
-                sum_ns += thread == self ? worst_of(lane) : lane_inflight(lane);
+                sum_ns += thread == self ? worst_of(lane, belief->paused_ns) : lane_inflight(lane);
     uint64_t room_ns = behind_after(gate, now_ns > start_ns ? now_ns - start_ns : 0, now_ns);
     room_ns = room_ns > cap_ns ? room_ns : cap_ns;
     return sum_ns + (most_ns < room_ns / 2 ? most_ns : room_ns / 2) <= room_ns; /* a longer one goes at its half */

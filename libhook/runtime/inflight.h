@@ -24,6 +24,8 @@ uint64_t inflight_of(struct gate *gate, struct gate_thread *thread, uint64_t now
 uint64_t inflight_booked(const struct gate *gate, const struct gate_thread *thread, bool *full);
 /* How much of the thread's may be in flight, for nothing of it ends (behind.h); after inflight_of. 0: as much as ever. */
 uint64_t inflight_behind(const struct gate *gate, const struct gate_thread *thread, uint64_t now_ns);
+/* What the calling thread has in flight, were each launch as long as it may be, and those that may stand still so long. */
+uint64_t inflight_worst(const struct gate *gate, const struct gate_thread *thread, uint64_t paused_ns);
 /* May such a launch go to this lane of the calling thread? It may, but where the lane was given up (stands.h) and too much is
  * behind all that were: no drain waits for it, so it runs in others' turns. After lane_reap. */
 bool inflight_may_stand(const struct gate *gate, const struct gate_thread *thread, const struct lane *lane,

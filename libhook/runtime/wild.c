@@ -34,7 +34,9 @@ bool wild_may_go(const struct gate *gate, const struct lane *lane, const struct 
     uint64_t worst_ns, close_by_ns = PEEK(gate->close_by_ns);
     unsigned wild = wild_in(lane, now_ns, &worst_ns);
 
-    if (!wild || lane_inflight(lane) + belief->ns <= inflight_behind(gate, gate_self, now_ns))
+    uint64_t needs_ns = belief->paused_ns > belief->ns ? belief->paused_ns : belief->ns;
+
+    if (!wild || lane_inflight(lane) + needs_ns <= inflight_behind(gate, gate_self, now_ns))
         return true;
     if (!PEEK(gate->contended)) {
         bool soon = !PEEK(gate->shared) || belief->young || worst_ns + belief->most_ns <= PEEK(gate->cap_ns);

@@ -25,7 +25,8 @@
  *                                       seconds; prints for how many ms they have, and how many ms of work
  *                                       are there then, before it lets all of them go
  *     deadlocks long HOW                does not wait for its host, but for a moment: HOW is plain: a kernel of 6 s, and so on;
- *                                       or host: a host function that returns at once stands before each
+ *                                       or host: a host function that returns at once stands before each; or graphs: in eight
+ *                                       streams in turn a graph of such a host function and a kernel of 60 ms
  *     deadlocks endless                 a kernel that does not end (within an hour); does not end either
  */
 #define _GNU_SOURCE
@@ -419,6 +420,37 @@ static void returns_at_once(void *nothing) {
     (void)nothing;
 }
 
+static long long_graphs(void) {
+    enum { STREAMS = 8 };
+    uint64_t ns = 60ull * KERNEL_NS;
+    void *parameters[] = {&ns};
+    CUDA_HOST_NODE_PARAMS host = {.fn = returns_at_once};
+    CUDA_KERNEL_NODE_PARAMS kernel = {.func = spin[0],
+        .gridDimX = 1,
+        .gridDimY = 1,
+        .gridDimZ = 1,
+        .blockDimX = 1,
+        .blockDimY = 1,
+        .blockDimZ = 1,
+        .kernelParams = parameters};
+    CUgraph graph;
+    CUgraphNode first, second;
+    CUgraphExec exec[STREAMS];
+    CUstream stream[STREAMS];
+    long rounds = 0;
+
+    MUST(cuGraphCreate(&graph, 0));
+    MUST(cuGraphAddHostNode(&first, graph, NULL, 0, &host));
+    MUST(cuGraphAddKernelNode_v2(&second, graph, &first, 1, &kernel));
+    for (int i = 0; i < STREAMS; i++) {
+        MUST(cuStreamCreate(&stream[i], CU_STREAM_NON_BLOCKING));
+        MUST(cuGraphInstantiateWithFlags(&exec[i], graph, 0));
+    }
+    for (; !told_to_end; rounds++)
+        MUST(cuGraphLaunch(exec[rounds % STREAMS], stream[rounds % STREAMS]));
+    return rounds;
+}
+
 static long long_kernels(bool behind_host) {
     CUstream stream;
     long rounds = 0;
@@ -431,6 +463,10 @@ static long long_kernels(bool behind_host) {
         MUST(cuStreamSynchronize(stream));
     }
     return rounds;
+}
+
+static long long_ones(const char *how) {
+    return !strcmp(how, "graphs") ? long_graphs() : long_kernels(!strcmp(how, "host"));
 }
 
 static long endless(void) {
@@ -501,7 +537,7 @@ int main(int count, char **argument) {
                   : !strcmp(what, "stands")    ? stands()
                   : !strcmp(what, "behind")    ? behind()
                   : !strcmp(what, "endless")   ? endless()
-                  : !strcmp(what, "long")      ? long_kernels(!strcmp(argument[2], "host"))
+                  : !strcmp(what, "long")      ? long_ones(argument[2])
                   : !strcmp(what, "between")   ? between(argument[2])
                   : !strcmp(what, "later")     ? later(argument[2], atoi(argument[3]))
                   : !strcmp(what, "waits")     ? in_turns(argument[2], true)

@@ -237,7 +237,7 @@ def test_what_is_launched_behind_streams_that_were_given_up_is_an_eighth_of_the_
         assert 100 <= behind_ms <= waited_ms / 8 + 20  # a launch that is the whole room goes at its half
 
 
-@pytest.mark.parametrize("how", ["plain", "host"])
+@pytest.mark.parametrize("how", ["plain", "host", "graphs"])
 def test_what_runs_on_when_its_drain_was_given_up_is_paid_for(program: Path, how: str) -> None:
     """A kernel of seconds looks like one that waits for its host, and its token is given back all the same.
 

@@ -22,6 +22,7 @@ class Belief(ctypes.Structure):
     _fields_ = (
         ("ns", ctypes.c_uint64),
         ("most_ns", ctypes.c_uint64),
+        ("paused_ns", ctypes.c_uint64),
         ("wild", ctypes.c_bool),
         ("young", ctypes.c_bool),
         ("measure", ctypes.c_bool),

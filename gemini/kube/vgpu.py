@@ -54,6 +54,7 @@ USE_UUID, NO_UUID = "nvidia.com/use-gpuuuid", "nvidia.com/nouse-gpuuuid"
 USE_TYPE, NO_TYPE = "nvidia.com/use-gputype", "nvidia.com/nouse-gputype"
 NUMA, MODES = "nvidia.com/numa-bind", ("nvidia.com/vgpu-mode", "volcano.sh/vgpu-mode")
 NODE_POLICY, GPU_POLICY = "hami.io/node-scheduler-policy", "hami.io/gpu-scheduler-policy"
+CARDS_BY = ("nvidia.com/use-", "nvidia.com/nouse-")  # how HAMi's keys begin that say which cards
 CHOICES = (USE_UUID, NO_UUID, USE_TYPE, NO_TYPE, NUMA, NODE_POLICY, GPU_POLICY)
 FRACTION, MEMORY = "gpu-fraction", "gpu-memory"
 DEVICES, CONTAINER = "gpu-fraction-num-devices", "gpu-fraction-container-name"
@@ -72,7 +73,8 @@ def spoken(pod: object) -> tuple[str, ...]:
     annotations = mapping(metadata.get("annotations"))
     asked = {key for one in containers_of(spec) for key, value in amounts_of(one).items() if str(value) != "0"}
     found = []
-    if asked & ONLY_HAMI or (names.NVIDIA_GPU in asked and any(key in annotations for key in (*CHOICES, MODES[0]))):
+    chosen = any(key in (*CHOICES, MODES[0]) or str(key).startswith(CARDS_BY) for key in annotations)
+    if asked & ONLY_HAMI or (names.NVIDIA_GPU in asked and chosen):
         found.append(HAMI)
     if any(key in RESOURCES[VOLCANO].all for key in asked):
         found.append(VOLCANO)
@@ -182,6 +184,10 @@ def _instead(key: str) -> str:
 def _choices(annotations: Object) -> dict[str, str]:
     """Which cards: HAMi's annotations, which Volcano reads too in part."""
     result: dict[str, str] = {}
+    for key, value in annotations.items():
+        if str(key).startswith(CARDS_BY) and key not in CHOICES:  # by number of late
+            mend = f"write {names.GPU_UUID} or {names.GPU_UUID_EXCLUDE} with the cards' uuids"
+            raise InvalidPod(str(key), f"{shown(value)} chooses cards in a way that is not kept; {mend}")
     for key in (USE_TYPE, NO_TYPE):
         if key in annotations:
             mend = f"write {names.GPU_MODEL} with whole names, as the nodes' label {names.NODE_MODEL_LABEL} has them"

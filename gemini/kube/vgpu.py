@@ -186,8 +186,8 @@ def _choices(annotations: Object) -> dict[str, str]:
     result: dict[str, str] = {}
     for key, value in annotations.items():
         if str(key).startswith(CARDS_BY) and key not in CHOICES:  # by number of late
-            mend = f"write {names.GPU_UUID} or {names.GPU_UUID_EXCLUDE} with the cards' uuids"
-            raise InvalidPod(str(key), f"{shown(value)} chooses cards in a way that is not kept; {mend}")
+            uuids = f"{names.GPU_UUID} or {names.GPU_UUID_EXCLUDE}"
+            raise InvalidPod(str(key), f"{shown(value)} chooses cards in a way that is not kept; write {uuids}")
     for key in (USE_TYPE, NO_TYPE):
         if key in annotations:
             mend = f"write {names.GPU_MODEL} with whole names, as the nodes' label {names.NODE_MODEL_LABEL} has them"

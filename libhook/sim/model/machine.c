@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,10 +26,20 @@ static uint64_t magic_of_this_build(void) {
 
 #define UNKNOWN_TIME UINT64_MAX
 
+/* Whether /proc counts processes as we do; it does not where they are counted anew and nothing is mounted for it. */
+static bool proc_is_ours(void) {
+    char self[16];
+    ssize_t length = readlink("/proc/self", self, sizeof(self) - 1);
+    self[length < 0 ? 0 : length] = 0;
+    return length > 0 && atoi(self) == getpid();
+}
+
 /* Field 22 of /proc/PID/stat, counted from behind the command, which may hold anything. 0: no such process;
  * UNKNOWN_TIME: we cannot look (out of descriptors, say). */
 static uint64_t start_time(pid_t pid) {
     char path[40], text[1024];
+    if (!proc_is_ours())
+        return kill(pid, 0) && errno == ESRCH ? 0 : UNKNOWN_TIME;
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)

@@ -49,6 +49,18 @@ def test_a_seat_that_was_just_claimed_is_not_taken_for_a_dead_ones(machine: str)
                 load.kill()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who may begin to count processes anew")
+def test_a_process_of_whose_number_proc_says_nothing_is_not_taken_for_dead(machine: str) -> None:
+    """Where processes are counted anew without a /proc of their own, some were: the seat was given away, and no kernel
+    ever ran."""
+    env = {**os.environ, "GEMINI_SIM": f"id={machine}", "LD_LIBRARY_PATH": str(LIB / "sim")}
+    script = 'mount -t tmpfs none /proc && { "$@" & first=$!; "$@" & wait $first && wait $!; }'
+    load = [str(LIB / "gemini-load"), "--seconds=0.5", "--kernel-us=200"]
+    enter = ["unshare", "--mount", "--pid", "--fork", "--kill-child=SIGKILL", "sh", "-c", script, "sh", *load]
+    done = subprocess.run(enter, env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
 def test_nothing_is_read_of_a_machine_whose_build_had_its_fields_elsewhere(machine: str, tmp_path: Path) -> None:
     """It may be as large as this build's, and outlast its processes: kernels took minutes to load, once."""
     said = []

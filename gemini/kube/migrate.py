@@ -14,9 +14,11 @@ from gemini.kube import names
 from gemini.kube.parts import Object, amounts_of, containers_of, mapping
 from gemini.kube.pod import parse_pod
 from gemini.kube.quantity import shown
+from gemini.kube.scope import DEFAULT_SCHEDULER
 from gemini.kube.spelling import InvalidPod
 from gemini.kube.vgpu import (
     CHOICES,
+    CHOICES_LEFT,
     HAMI,
     KAI,
     KAI_KEYS,
@@ -25,14 +27,20 @@ from gemini.kube.vgpu import (
     RESOURCES,
     TITLES,
     VOLCANO,
+    VOLCANO_UUIDS,
     said_again,
     spoken,
 )
 from gemini.kube.workloads import TEMPLATES, kind_of, with_pods
 
-SCHEDULERS = {HAMI: ("hami-scheduler",), VOLCANO: ("volcano",), KAI: ("kai-scheduler",)}
+# What a pod may name; the default scheduler's name says no more than none does.
+SCHEDULERS = {one: (name, DEFAULT_SCHEDULER) for one, name in
+              ((HAMI, "hami-scheduler"), (VOLCANO, "volcano"), (KAI, "kai-scheduler"))}  # fmt: skip
 # What is taken out of annotations once it is said in ours; and the domains of all keys of the language.
-_TAKEN = {HAMI: (*CHOICES, *MODES), VOLCANO: (*CHOICES, *MODES), KAI: (*KAI_KEYS, *KAI_LEFT)}
+_TAKEN = {
+    HAMI: (*CHOICES, *CHOICES_LEFT, *MODES), VOLCANO: (*CHOICES, *CHOICES_LEFT, *VOLCANO_UUIDS, *MODES),
+    KAI: (*KAI_KEYS, *KAI_LEFT),
+}  # fmt: skip
 _ANNOTATIONS = {
     HAMI: ("hami.io/", "nvidia.com/"),
     VOLCANO: ("volcano.sh/", "hami.io/", "nvidia.com/", "scheduling.k8s.io/"),
@@ -43,6 +51,7 @@ _NAMES = {kind for _, kind in TEMPLATES}
 RAY_SCHEDULER = "ray.io/scheduler-name"  # a label of Ray's objects
 _GROUP = f"write {names.POD_GROUP} and {names.POD_GROUP_SIZE}"
 _MENDS = {"scheduling.k8s.io/group-name": _GROUP, "kai.scheduler/batch-min-member": _GROUP}
+_MIG = "nvidia.com/mig-"  # slices, by size, which HAMi's device plugin serves as NVIDIA's does
 _REMOVE = "say in keys of gemini.io what it is for, or remove it"
 
 
@@ -83,10 +92,10 @@ def _pod(pod: dict[str, Any], spelling: str) -> dict[str, Any]:
         raise InvalidPod(
             next(key for key in (*amounts, *annotations) if key in _shares(others[0])), f"{title}; keep one"
         )
+    fresh = said_again(pod, spelling) if speaks else pod  # which knows more to say of a key than that it is not known
     _check(annotations, amounts, spelling, speaks)
     if not speaks:
         return pod
-    fresh = said_again(pod, spelling)
     notes = {key: value for key, value in fresh["metadata"]["annotations"].items() if key not in _TAKEN[spelling]}
     body = {key: value for key, value in fresh["spec"].items() if key != "schedulerName"}
     scheduler = spec.get("schedulerName")
@@ -110,6 +119,11 @@ def _check(annotations: Object, amounts: list[str], spelling: str, speaks: bool)
         if not known and str(key).startswith(_ANNOTATIONS[spelling]):
             problem = f"is no key of {TITLES[spelling]}'s that is known; {_MENDS.get(key, _REMOVE)}"
             raise InvalidPod(shown(key), problem)
+    if spelling == HAMI and not speaks and (mig := next((key for key in amounts if key.startswith(_MIG)), None)):
+        keys = f"{names.GPU_REQUEST} and {names.GPU_MEMORY}"
+        raise InvalidPod(
+            shown(mig), f"is a slice that MIG cut, no share; write {keys}, or leave it to its device plugin"
+        )
     known_amounts = RESOURCES[spelling].all if spelling in RESOURCES else ()
     for key in amounts if speaks or spelling == VOLCANO else ():
         if key not in known_amounts and _AMOUNTS[spelling] and key.startswith(_AMOUNTS[spelling]):

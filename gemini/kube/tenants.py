@@ -166,6 +166,9 @@ class Builder:
         tenant_class = one_of(choices[names.GPU_CLASS], names.GPU_CLASS, names.POLICY_CLASSES)
         users = [s for s in self.sources if s.name in containers]
         want = said.want
+        if uuids and want.count > len(uuids):
+            named = f"{shown(choices[names.GPU_UUID])} names {len(uuids)} of the {want.count} cards that are asked for"
+            raise InvalidPod(names.GPU_UUID, f"{named}; name as many at least, or ask for fewer")
         gpu = Want(
             GPU, want.count, want.core, want.memory, want.ratio, want.follows, want.by_memory,
             models, uuids, excluded, scope, self._joint(choices[names.JOINT], users),

@@ -55,7 +55,15 @@ USE_TYPE, NO_TYPE = "nvidia.com/use-gputype", "nvidia.com/nouse-gputype"
 NUMA, MODES = "nvidia.com/numa-bind", ("nvidia.com/vgpu-mode", "volcano.sh/vgpu-mode")
 NODE_POLICY, GPU_POLICY = "hami.io/node-scheduler-policy", "hami.io/gpu-scheduler-policy"
 CARDS_BY = ("nvidia.com/use-", "nvidia.com/nouse-")  # how HAMi's keys begin that say which cards
-CHOICES = (USE_UUID, NO_UUID, USE_TYPE, NO_TYPE, NUMA, NODE_POLICY, GPU_POLICY)
+UUIDS = {USE_UUID: names.GPU_UUID, NO_UUID: names.GPU_UUID_EXCLUDE}
+VOLCANO_UUIDS = {"volcano.sh/vgpu-use-gpuuuid": names.GPU_UUID, "volcano.sh/vgpu-nouse-gpuuuid": names.GPU_UUID_EXCLUDE}
+CHOICES = (*UUIDS, USE_TYPE, NO_TYPE, NUMA, NODE_POLICY, GPU_POLICY)
+# Known annotations of HAMi's and Volcano's that are not kept, and what to do instead.
+CHOICES_LEFT = {
+    "hami.io/vulkan": "only CUDA is counted and shared, so leave such a pod to HAMi, or remove it",
+    "hami.io/device-scoring-weights": f"{names.GPU_POLICY} says which card is better, so remove it",
+    "volcano.sh/vgpu-podgroup-policy": f"write {names.GPU_POLICY}: spread, which prefers the card that has more free",
+}
 FRACTION, MEMORY = "gpu-fraction", "gpu-memory"
 DEVICES, CONTAINER = "gpu-fraction-num-devices", "gpu-fraction-container-name"
 KAI_KEYS = (FRACTION, MEMORY, DEVICES, CONTAINER)
@@ -126,7 +134,7 @@ def _add(annotations: dict[str, Any], ours: Mapping[str, str], spelled: str) -> 
 
 
 def _vgpu(spelling: str, annotations: Object, spec: Object) -> dict[str, str]:
-    result = _choices(annotations)
+    result = _choices(spelling, annotations)
     for container in containers_of(spec):
         asked = {key: value for key, value in amounts_of(container).items() if str(value) != "0"}
         if any(key in RESOURCES[spelling].all for key in asked):
@@ -181,7 +189,7 @@ def _instead(key: str) -> str:
     }[key]
 
 
-def _choices(annotations: Object) -> dict[str, str]:
+def _choices(spelling: str, annotations: Object) -> dict[str, str]:
     """Which cards: HAMi's annotations, which Volcano reads too in part."""
     result: dict[str, str] = {}
     for key, value in annotations.items():
@@ -192,9 +200,14 @@ def _choices(annotations: Object) -> dict[str, str]:
         if key in annotations:
             mend = f"write {names.GPU_MODEL} with whole names, as the nodes' label {names.NODE_MODEL_LABEL} has them"
             raise InvalidPod(key, f"{shown(annotations[key])} is looked for within names of models there; {mend}")
-    for key, ours in ((USE_UUID, names.GPU_UUID), (NO_UUID, names.GPU_UUID_EXCLUDE)):
+    for key, instead in CHOICES_LEFT.items():
+        if key in annotations and str(annotations[key]).lower() != "false":
+            raise InvalidPod(key, f"{shown(annotations[key])} is not kept; {instead}")
+    for key, ours in (UUIDS | (VOLCANO_UUIDS if spelling == VOLCANO else {})).items():
         if key in annotations:
-            result[ours] = ",".join(part.strip() for part in str(annotations[key]).split(",") if part.strip())
+            listed = ",".join(part.strip() for part in str(annotations[key]).split(",") if part.strip())
+            if result.setdefault(ours, listed) != listed:
+                raise InvalidPod(key, f"{shown(annotations[key])} is said otherwise in HAMi's key; keep one of the two")
     for key in MODES:
         if key in annotations and annotations[key] != "hami-core":
             raise InvalidPod(key, f"{shown(annotations[key])} is no way of Gemini's to share a card; remove it")

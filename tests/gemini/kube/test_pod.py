@@ -129,6 +129,10 @@ BAD_ANNOTATIONS = [
     (says(gpu_class="latency"), "gemini.io/gpu-class: latency is said of cards, but the pod wants none; add gemini.io"),
     (says(gpu_model="H200"), "gemini.io/gpu-model: H200 is said of cards"),
     (says(gpu_uuid="GPU-1"), "gemini.io/gpu-uuid: GPU-1 is said of cards"),
+    (
+        says(gpu_request="0.5", gpu_count="2", gpu_uuid="GPU-1"),
+        "gemini.io/gpu-uuid: GPU-1 names 1 of the 2 cards that are asked for",
+    ),
     (says(gpu_policy="binpack"), "gemini.io/gpu-policy: binpack is said of cards"),
     (says(cpu_bind="2"), "gemini.io/cpu-bind: 2 is said of cards"),
     (says(**{"gpu_class.main": "latency"}), "gemini.io/gpu-class.main: latency is said of cards, but the container"),

@@ -79,6 +79,14 @@ def test_which_cards_hami_says_by_annotations() -> None:
     assert ask.policies == ("node-spread", "best-link")
 
 
+def test_which_cards_volcano_says_by_its_own_annotations() -> None:
+    said = {"volcano.sh/vgpu-use-gpuuuid": "GPU-1, GPU-2", "volcano.sh/vgpu-nouse-gpuuuid": "GPU-3"}
+    (want,) = parse_pod(translated(made(volcano(vgpu_number=1), **said), VGPU_SPELLINGS)).ask.tenants[0].wants
+    assert (want.uuids, want.excluded) == ({"GPU-1", "GPU-2"}, {"GPU-3"})
+    (want,) = parse_pod(translated(made(hami(gpumem=1), **said), VGPU_SPELLINGS)).ask.tenants[0].wants
+    assert (want.uuids, want.excluded) == (frozenset(), frozenset()), "HAMi reads no key of Volcano's"
+
+
 def test_kais_fraction_is_of_the_container_that_is_named_else_of_the_first() -> None:
     boxes = ({"name": "a"}, {"name": "b"})
     named = parse_pod(translated(made(*boxes, gpu_fraction="0.5", gpu_fraction_container_name="b"), VGPU_SPELLINGS))
@@ -104,6 +112,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (made(volcano(vgpu_number=1), **{"nvidia.com/nouse-x": "0"}), "nvidia.com/nouse-x: 0 chooses cards in a way"),
     (made(hami(gpu=1, gpumem=10), **{"nvidia.com/vgpu-mode": "mig"}), "nvidia.com/vgpu-mode: mig is no way"),
     (made(hami(gpu=1, gpumem=10), **{"hami.io/node-scheduler-policy": "x"}), "hami.io/node-scheduler-policy: x is not"),
+    (made(hami(gpu=1, gpumem=10), **{"hami.io/vulkan": "true"}), "hami.io/vulkan: true is not kept; only CUDA"),
+    (made(volcano(vgpu_number=1), **{"volcano.sh/vgpu-podgroup-policy": "spread"}), "volcano.sh/vgpu-podgroup-policy"),
+    (
+        made(volcano(vgpu_number=1), **{"volcano.sh/vgpu-use-gpuuuid": "a", "nvidia.com/use-gpuuuid": "b"}),
+        "volcano.sh/vgpu-use-gpuuuid: a is said otherwise in HAMi's key; keep one",
+    ),
     (made(volcano(gpu_number=1)), "volcano.sh/gpu-number: 1 is not kept; write volcano.sh/vgpu-number"),
     (made({"name": "a"}, gpu_fraction="1.5"), "gpu-fraction: 1.5 is above 1"),
     (made({"name": "a"}, gpu_fraction="0.333"), "gpu-fraction: 0.333 is finer than one percent of a card; write 33%"),

@@ -18,8 +18,11 @@ from tests.gemini.webhook.test_review import HERE, box, patched, pod, review
 Hook = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-def injector(name: str, *, init: str = "", first: bool = False, native: bool = False) -> Hook:
-    """A webhook that adds a container once, as meshes and agents do; `native`: as an init container that goes on."""
+def injector(
+    name: str, *, init: str = "", first: bool = False, native: bool = False, mounted: bool = False
+) -> Hook:  # fmt: skip
+    """A webhook that adds a container once, as meshes and agents do; `native`: as an init container that goes on;
+    `mounted`: it puts a folder into every container besides."""
 
     def add(made: dict[str, Any]) -> dict[str, Any]:
         spec = made["spec"]
@@ -33,18 +36,31 @@ def injector(name: str, *, init: str = "", first: bool = False, native: bool = F
             result["spec"]["containers"].insert(0 if first else len(spec["containers"]), sidecar)
         if init:
             result["spec"].setdefault("initContainers", []).insert(0, {"name": init, "image": "mesh"})
+        if mounted:
+            for one in [*result["spec"]["containers"], *result["spec"].get("initContainers", ())]:
+                one.setdefault("volumeMounts", []).append({"name": name, "mountPath": f"/{name}"})
         return result
 
     return add
 
 
-KNOWN = [
-    injector("istio-proxy", init="istio-init"),
-    injector("istio-proxy", init="istio-init", first=True),
-    injector("istio-proxy", native=True),
-    injector("linkerd-proxy", init="linkerd-init", native=True),
-    injector("vault-agent", init="vault-agent-init"),
-]
+WAYS = {  # in which well-known injectors add their containers; one of each, or none, is in a cluster
+    "istio-proxy": [
+        injector("istio-proxy", init="istio-init"),
+        injector("istio-proxy", init="istio-init", first=True),
+        injector("istio-proxy", init="istio-init", native=True),
+    ],
+    "linkerd-proxy": [
+        injector("linkerd-proxy", init="linkerd-init", first=True),
+        injector("linkerd-proxy", init="linkerd-init", native=True),
+    ],
+    "vault-agent": [
+        injector("vault-agent", init="vault-agent-init", mounted=True),
+        injector("vault-agent", init="vault-agent-init", mounted=True, first=True),
+        injector("vault-agent", native=True, mounted=True),
+    ],
+    "daprd": [injector("daprd")],
+}
 STRANGER = injector("watcher", first=True)
 PODS = [
     pod({"name": "a"}, gpu_request="0.5"),
@@ -63,36 +79,75 @@ def ours(made: dict[str, Any]) -> dict[str, Any]:
     return patched(made, HERE)
 
 
-def admit(made: dict[str, Any], hooks: list[Hook]) -> dict[str, Any]:
-    """As the API server calls mutating webhooks: each once, and again those behind which another has changed it."""
-    for _ in range(2):
+def admit(made: dict[str, Any], hooks: list[Hook]) -> tuple[dict[str, Any], list[Hook]]:
+    """As the API server calls mutating webhooks whose reinvocationPolicy is IfNeeded: each once, and those again behind
+    which another has changed the pod. With those that were called again."""
+    called: set[Hook] = set()
+    again: set[Hook] = set()
+    second: list[Hook] = []
+    for every in (True, False):
         for hook in hooks:
-            made = hook(made)
-    return made
+            if every or hook in again:
+                second += [] if every else [hook]
+                after = hook(made)
+                if after != made:
+                    again |= called
+                    called.clear()
+                called.add(hook)
+                made = after
+    return made, second
+
+
+def own(made: dict[str, Any], names_of: list[str]) -> Any:
+    """What is said of the pod and of those containers of it, but for what others mount there."""
+    parts = [*made["spec"]["containers"], *made["spec"].get("initContainers", ())]
+    kept = {one["name"]: {**one, "volumeMounts": None} for one in parts if one["name"] in names_of}
+    return kept, made["metadata"], {**made["spec"], "containers": None, "initContainers": None}
 
 
 def asks(made: dict[str, Any]) -> Any:
     return [(t.containers, t.role, t.wants) for t in parse_pod(made).ask.tenants]
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.sampled_from(PODS), st.permutations([*KNOWN, ours]), st.integers(1, len(KNOWN)))
-def test_the_order_of_webhooks_makes_no_difference_to_a_share(made: Any, order: list[Hook], left_out: int) -> None:
-    hooks = [hook for hook in order if hook is ours or KNOWN.index(hook) < left_out]
-    after = admit(made, hooks)
+@st.composite
+def orders(draw: st.DrawFn) -> tuple[list[Hook], set[str]]:
+    """Ours, and one way each of some injectors, in any order."""
+    chosen = draw(st.sets(st.sampled_from(sorted(WAYS)), min_size=1))
+    hooks = [draw(st.sampled_from(WAYS[name])) for name in sorted(chosen)]
+    return draw(st.permutations([*hooks, ours])), chosen
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.sampled_from(PODS), orders())
+def test_the_order_of_webhooks_makes_no_difference_to_a_share(made: Any, order: tuple[list[Hook], set[str]]) -> None:
+    hooks, chosen = order
+    names_of = [one["name"] for part in ("containers", "initContainers") for one in made["spec"].get(part, ())]
+    first_pass: list[Any] = []
+
+    def noting(pod: dict[str, Any]) -> dict[str, Any]:
+        first_pass.append(own(after := ours(pod), names_of))
+        return after
+
+    after, second = admit(made, [noting if hook is ours else hook for hook in hooks])
+    assert (noting in second) == (hooks[-1] is not ours)  # each of the others adds something, once
+    assert first_pass == [first_pass[0]] * len(first_pass)
+    assert own(after, names_of) == first_pass[0]
     assert asks(after) == asks(ours(made))
     assert validate(review(after), HERE)["response"]["allowed"]
-    assert ours(after) == after
-    for container in [*after["spec"]["containers"], *after["spec"]["initContainers"]]:
-        if container["image" if "image" in container else "name"] == "mesh":
-            amounts = container.get("resources", {}).get("requests", {})
-            assert not any(key.startswith("gemini.io/") for key in amounts)
-            assert {v["name"] for v in container["env"]} == {names.ENV_VISIBLE_DEVICES}
+    for hook in hooks:
+        assert hook(after) == after
+    every = [*after["spec"]["containers"], *after["spec"]["initContainers"]]
+    added = [one for one in every if one.get("image") == "mesh"]
+    assert chosen <= {one["name"] for one in added}
+    for container in added:
+        amounts = container.get("resources", {}).get("requests", {})
+        assert not any(key.startswith("gemini.io/") for key in amounts)
+        assert {v["name"] for v in container["env"]} == {names.ENV_VISIBLE_DEVICES}
 
 
 @pytest.mark.parametrize("made", PODS)
 def test_a_stranger_that_is_added_after_us_has_no_slot_and_the_share_stays(made: dict[str, Any]) -> None:
-    after = admit(made, [ours, STRANGER])
+    after, _ = admit(made, [ours, STRANGER])
     assert asks(after) == asks(ours(made))
     assert validate(review(after), HERE)["response"]["allowed"]
     assert ours(after) == after
@@ -140,7 +195,7 @@ def test_defaults_of_a_limit_range_do_not_change_what_a_pod_says_in_annotations(
     assert asks(after) == asks(ours(made))
     assert validate(review(after), HERE)["response"]["allowed"]
     assert ours(after) == after
-    again = admit(made, [ranged, KNOWN[0], ours])
+    again, _ = admit(made, [ranged, WAYS["istio-proxy"][0], ours])
     assert asks(again) == asks(ours(made))
     assert validate(review(again), HERE)["response"]["allowed"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,11 @@ CHART = ROOT / "deploy/helm/gemini"
 NAMESPACE = "gemini"
 VERSION = "v1.36.3"  # of the cluster, where none is asked
 Values = dict[str, Any]
+# What the chart had not yet at 2616b08, the last one that left the definition behind and ran no hooks, of what an image
+# of today does without; and the line by which it kept the definition.
+NOT_YET = ("uninstall.yaml", "admissionpolicy-queued.yaml")
+DEFINITION = '(list $ "objects/customresourcedefinition-device.yaml" dict)'
+KEPT = DEFINITION.replace("dict)", '(dict "helm.sh/resource-policy" "keep"))')
 
 
 class Helm:
@@ -52,6 +58,19 @@ class Helm:
         words = ("template", "gemini", str(CHART), "--namespace", NAMESPACE, "--kube-version", VERSION)
         text = self.run(*words, values=values or {})
         return [one for one in yaml.safe_load_all(text) if one]
+
+
+def older_chart(folder: Path) -> Path:
+    """A copy of the chart as an older one was in what matters to those who uninstall: by what is recorded above, for a
+    shallow clone has no older commit."""
+    chart = Path(shutil.copytree(CHART, folder / "gemini"))
+    for name in NOT_YET:
+        (chart / "templates" / name).unlink()
+    objects = chart / "templates/objects.yaml"
+    text = objects.read_text()
+    assert DEFINITION in text
+    objects.write_text(text.replace(DEFINITION, KEPT))
+    return chart
 
 
 def pod_templates(objects: list[Object]) -> dict[str, Object]:

@@ -1,5 +1,5 @@
-"""A release comes and goes: what is left on the node and in the API server is what docs/uninstalling.md names, and the
-next release may have another name and another namespace."""
+"""A release of an older chart is upgraded under tenants that run, and goes. What is left on the node and in the API
+server is what docs/uninstalling.md names, and the next release may have another name and another namespace."""
 
 from __future__ import annotations
 
@@ -9,24 +9,33 @@ from pathlib import Path
 
 import pytest
 
+from bench.bed import until_shares
 from gemini.kube import names
 from tests.e2e.api import ApiError, Object, condition
-from tests.e2e.charts import CHART, NAMESPACE, Helm, Values
+from tests.e2e.charts import CHART, NAMESPACE, Helm, Values, older_chart
 from tests.e2e.conftest import built
 from tests.e2e.node import Node
 from tests.e2e.plane import Plane
 from tests.e2e.process import until
 from tests.e2e.product_image import ProductImage
-from tests.e2e.test_chart_install import WAIT, import_images, release_values, share_pod
+from tests.e2e.test_chart_install import (
+    SHARES,
+    WAIT,
+    Installed,
+    Watch,
+    import_images,
+    release_values,
+    share_pod,
+)
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1200)
 STAYS_IN_CAPACITY = {names.RESOURCE_CORE: "0"}  # once the kubelet has given the plugin up; before, what it had
 FOLDERS = {"/run/gemini", "/var/lib/gemini", "/var/lib/kubelet/plugins/gemini.io"}
 # In every namespace: made by Kubernetes itself, or about what has been.
 BY_KUBERNETES = {"ServiceAccount/default", "ConfigMap/kube-root-ca.crt"}
 
 
-def test_nothing_is_left_but_what_the_page_names_and_another_release_can_come(
+def test_an_older_release_is_upgraded_and_goes_and_one_of_another_name_comes_and_goes(
     plane: Plane, node: Node, product: ProductImage, tmp_path: Path
 ) -> None:
     import_images(node, product)
@@ -40,8 +49,11 @@ def test_nothing_is_left_but_what_the_page_names_and_another_release_can_come(
     before = _cluster_objects(plane)
     try:
         with plane.scheduler():
-            for release, namespace in (("gemini", NAMESPACE), ("other", "elsewhere")):
-                _come_and_go(plane, node, helm, release, namespace, values)
+            older = older_chart(tmp_path)
+            for release, namespace, chart in (("gemini", NAMESPACE, older), ("other", "elsewhere", CHART)):
+                _come_and_go(
+                    plane, node, helm, release, namespace, chart, {**values, **_scheduler(node, values, namespace)}
+                )
                 _nothing_is_left(plane, node, namespace, before)
                 plane.api.delete(f"/api/v1/namespaces/{namespace}")  # the second is there by another name
     finally:
@@ -62,30 +74,75 @@ def _nothing_is_left(plane: Plane, node: Node, namespace: str, before: set[str])
     assert set(_files(node)) == FOLDERS
 
 
-def _come_and_go(plane: Plane, node: Node, helm: Helm, release: str, namespace: str, values: Values) -> None:
-    where = (release, "--namespace", namespace)
+def _scheduler(node: Node, values: Values, namespace: str) -> Values:
+    """Where it finds the extender: the node's network has no DNS."""
     alias = {"ip": node.address, "hostnames": [f"gemini-extender.{namespace}.svc"]}
-    values = {**values, "scheduler": {**values["scheduler"], "hostAliases": [alias]}}
-    helm.run("install", release, str(CHART), "--namespace", namespace, "--create-namespace", *WAIT, values=values)
+    return {"scheduler": {**values["scheduler"], "hostAliases": [alias]}}
+
+
+def _come_and_go(
+    plane: Plane, node: Node, helm: Helm, release: str, namespace: str, chart: Path, values: Values
+) -> None:
+    where = (release, "--namespace", namespace)
+    helm.run("install", release, str(chart), *where[1:], "--create-namespace", *WAIT, values=values)
     node.wait_capacity(names.RESOURCE_CORE, 200)
     path = f"/apis/{names.DEVICE_API_VERSION}/devices/{node.name}"
     device = plane.api.wait_one(path, lambda one: len(one["spec"].get("devices", ())) == 2)
+    release_now = Installed(
+        helm, values, values["node"]["simulate"], [card["id"] for card in device["spec"]["devices"]]
+    )
     with plane.namespace() as tenants:
         pods = f"/api/v1/namespaces/{tenants}/pods"
-        pod = share_pod("tenant", "0.5", device["spec"]["devices"][0]["id"])
-        plane.kubectl("-n", tenants, "apply", "-f", "-", text=json.dumps(pod))
-        running = plane.api.wait_one(f"{pods}/tenant", condition("Ready"), seconds=180)
-        assert names.ALLOCATION in running["metadata"]["annotations"]
+        for name, share in SHARES.items():
+            pod = share_pod(name, share, release_now.cards[0])
+            plane.kubectl("-n", tenants, "apply", "-f", "-", text=json.dumps(pod))
+        for name in SHARES:
+            running = plane.api.wait_one(f"{pods}/{name}", condition("Ready"), seconds=180)
+            assert names.ALLOCATION in running["metadata"]["annotations"]
+        if chart != CHART:
+            _upgrade(plane, node, release_now, where, tenants)
         parts = _running(plane, namespace)
         refused = helm.call("uninstall", *where, *WAIT)
         assert refused.returncode != 0, refused.stdout
         said = plane.kubectl("-n", namespace, "logs", "job/gemini-uninstall-cluster").stdout
-        assert f"cards are held by pod {tenants}/tenant; delete those first: nothing was removed" in said
+        held = ", ".join(f"pod {tenants}/{name}" for name in sorted(SHARES))
+        assert f"cards are held by {held}; delete those first: nothing was removed" in said
         assert _running(plane, namespace) == parts, "it was half uninstalled"
         assert set(_files(node)) > FOLDERS
-        plane.api.delete(f"{pods}/tenant", 0)
-        plane.api.wait_gone(f"{pods}/tenant")
+        for name in SHARES:
+            plane.api.delete(f"{pods}/{name}", 0)
+            plane.api.wait_gone(f"{pods}/{name}")
     helm.run("uninstall", *where, *WAIT)
+
+
+def _upgrade(plane: Plane, node: Node, release: Installed, where: tuple[str, ...], tenants: str) -> None:
+    """To the chart of today, the parts of the release anew, while the tenants have their shares and run on."""
+    definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/devices.gemini.io"
+    assert plane.api.get(definition)["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    before = _running(plane, where[2])
+    wanted = {name: float(share) for name, share in SHARES.items()}
+
+    def during() -> dict[str, float]:
+        watch = Watch(node, release, tenants)
+        new = {"podAnnotations": {"e2e": f"upgraded-{uuid.uuid4().hex}"}}
+        for part in ("node", "extender", "webhook"):
+            release.values[part] = {**release.values[part], **new}
+        release.helm.run("upgrade", where[0], str(CHART), *where[1:], *WAIT, values=release.values)
+        return watch.shares()
+
+    until_shares(during, wanted, 0.05, seconds=180)
+    assert "helm.sh/resource-policy" not in plane.api.get(definition)["metadata"].get("annotations", {})
+    assert len(before & _running(plane, where[2])) == 1, "all but the scheduler are new"
+    for one in plane.api.get(f"/api/v1/namespaces/{tenants}/pods")["items"]:
+        (status,) = one["status"]["containerStatuses"]
+        assert status["restartCount"] == 0
+
+    def look() -> dict[str, float]:
+        watch = Watch(node, release, tenants)
+        node.output(["sleep", "3"])
+        return watch.shares()
+
+    until_shares(look, wanted, 0.05, least=0.5, seconds=180)
 
 
 def _running(plane: Plane, namespace: str) -> set[str]:

@@ -97,9 +97,10 @@ class Company:
         )
 
     def _is_allowed(self) -> bool:
-        """Not while a tenant of class latency wants to run: it is let in before all others, and has the card alone. Nor
-        beside tenants whose other GPUs speak of the token, or that are not host-bound and have a limit, for that is of
-        held time; or that have more processes than may say what they use: theirs are turns.
+        """Not while a tenant of class latency wants to run: it is let in before all others, and has the card alone; but
+        where it leaves the card idle for most of that, and all others are host-bound, it runs beside them. Nor beside
+        tenants whose other GPUs speak of the token, or that are not host-bound and have a limit, for that is of held
+        time; or that have more processes than may say what they use: theirs are turns.
         """
         policy = self.policy
         if (
@@ -109,12 +110,13 @@ class Company:
             or self.restart.is_up(self.context.now_ns)
         ):
             return False
+        busy = any(seat.name not in self.beside.host_bound for seat in self._active())
         for seat in self.tenants.seats.values():
             limited = seat.is_limited and not (policy.shared_limits and seat.name in self.beside.host_bound)
             limited = limited and (seat.state is not State.IDLE or seat.seen_ns >= self.context.now_ns - LIMITED_NS)
             if seat.members and (limited or seat.gang or seat.together):
                 return False
-            if seat.latency and seat.state is not State.IDLE:
+            if seat.latency and seat.state is not State.IDLE and (busy or not seat.duty.leaves_room):
                 return False
             if len(seat.members) > PROCESSES_MOST and seat.state is not State.IDLE:
                 return False

@@ -18,6 +18,7 @@ BLOCK_NS = 25_000_000  # held time that makes a block; about three turns
 BLOCK_AGAIN_NS = 8_000_000  # ... of one that is host-bound
 BLOCK_TURNS = 16  # ... or so many shorter turns
 LOW_PPM, HIGH_PPM = 820_000, 900_000  # host-bound below, not above
+ROOM_PPM = 500_000  # who uses no more of the card leaves the greater part of it to others
 FULL_PPM = 970_000  # ... where it is known by many steps
 BLOCKS = 3  # in a row
 ALIKE_PPM = 50_000  # measures that differ by no more agree
@@ -200,6 +201,11 @@ class Duty:
         """It gave the token back for lack of work and asks again after so long: a short one is its host's time, too."""
         if gap_ns < SHORT_GAP_NS:
             self.held_ns += gap_ns
+
+    @property
+    def leaves_room(self) -> bool:
+        """Does it leave the card idle for most of the time in which it has it alone?"""
+        return self.host_bound and self.ppm <= ROOM_PPM
 
     def turns_until_ns(self, period_ns: int) -> int:
         """Until when it needs no turns; 0: it is undecided. In turns the lengths of kernels are learned, too."""

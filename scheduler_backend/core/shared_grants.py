@@ -44,11 +44,14 @@ class SharedGrants:
     # --- what processes are told ------------------------------------------------------------------------------------
     def _cap_ns(self) -> int:
         """More than the card's own slice, or who waits for that runs dry in it; but one of class latency that comes
-        back waits for what is in flight, and who has the card to itself until then need not wait for slices.
+        back waits for what is in flight, and who has the card to itself until then need not wait for slices. One that
+        is to run beside others meets as much in flight before each of its kernels: the first is no exception.
         """
-        if not self.tenants.has_latency(self.context.now_ns):
+        latency = self.tenants.latency(self.context.now_ns)
+        if not latency:
             return self.policy.cap_shared_ns
-        return self.policy.cap_ns if len(self.beside.sharing) > 1 else self.policy.cap_prompt_ns
+        beside = len(self.beside.sharing) > 1 or all(seat.duty.leaves_room for seat in latency)
+        return self.policy.cap_ns if beside else self.policy.cap_prompt_ns
 
     def give(self, seat: Seat, member: Member, *, joined: bool, admitted: bool = False) -> None:
         """Tell a process that it may run; `admitted`: the grant is to be over, and it is let in for a sibling that does
@@ -116,7 +119,7 @@ class SharedGrants:
         self.context.do(ev.Page(seat.name, self.context.gpu, seat.shared_epoch))
         for member in seat.with_standing(Standing.WAITS):
             self.give(seat, member, joined=False)
-        if len(self.beside.sharing) == 2 and self.tenants.has_latency(
+        if len(self.beside.sharing) == 2 and self.tenants.latency(
             self.context.now_ns
         ):  # the other's cap was that of one alone
             for other in self.beside.sharing.values():

@@ -108,10 +108,10 @@ class Tenants:
         """Return how much work it may have in flight while others hold or wait for the token."""
         return self.policy.cap_latency_ns if seat.latency else self.policy.cap_ns
 
-    def has_latency(self, now_ns: int) -> bool:
-        """Return whether one of class latency is there that may come back any moment."""
+    def latency(self, now_ns: int) -> list[Seat]:
+        """Return those of class latency that may come back any moment."""
         since_ns = now_ns - self.policy.company_ns
-        return any(seat.latency and seat.members and seat.seen_ns >= since_ns for seat in self.seats.values())
+        return [seat for seat in self.seats.values() if seat.latency and seat.members and seat.seen_ns >= since_ns]
 
     def share_turns(self) -> int:
         """Set how long the turns of those with processes are, for one came, changed or went; returns the sum of their

@@ -359,6 +359,32 @@ def test_one_that_is_by_itself_until_one_of_class_latency_comes_back_has_no_turn
     assert took_ms < 2.1
 
 
+def test_one_of_class_latency_that_leaves_the_card_idle_runs_beside_others():
+    """It had the card alone for as long as its host took for a request: the others had what was left of the time."""
+    world = World(("a", 0.5, 0.66))
+    server = world.add("server", 0.5, 0.2, latency=True)
+    world.go(1500)
+    world.most_at_once = 0
+    took_ms, got = _serve(world, server, 100, 20, 4)
+    assert world.most_at_once == 2
+    assert took_ms < 1.1 * 20, "as long as its host takes"
+    assert got["a"] > 0.9 * 0.66 * 100 * 40 * MS
+    server.rests = True
+    world.go(100)
+    a = world.programs[1]
+    assert (a.shared, a.cap_ns) == (True, world.machine.policy.cap_ns), "what it meets before each of its kernels"
+
+
+def test_one_of_class_latency_has_the_card_alone_where_another_is_busy():
+    """Each of its kernels would wait for a slice of that one."""
+    world = World(("a", 0.5, 1.0))
+    server = world.add("server", 0.5, 0.2, latency=True)
+    world.go(1500)
+    world.most_at_once = 0
+    _serve(world, server, 100, 20, 4)
+    assert world.most_at_once == 1
+
+
 def _flap(world: World, each_ms: float, *clients: int, **more: Any) -> dict[str, float]:
     """A tenant whose processes all ask, give back as soon as they have the token, and ask again after so long, for four
     seconds: what the others got of what its turns of one step left."""

@@ -134,8 +134,8 @@ def test_the_cap_is_smallest_where_one_of_class_latency_may_come() -> None:
     assert tenants.company(a, 0) == (1, True, POLICY.cap_prompt_ns)
     assert tenants.company(a, POLICY.company_ns) == (1, True, POLICY.cap_prompt_ns)  # and stays so
     assert tenants.company(b, 0) == (1, True, POLICY.cap_latency_ns)
-    assert tenants.has_latency(POLICY.company_ns)
-    assert not tenants.has_latency(LONG_AGO_NS)
+    assert tenants.latency(POLICY.company_ns)
+    assert not tenants.latency(LONG_AGO_NS)
 
 
 def test_turns_follow_the_requests_of_tenants_with_processes() -> None:

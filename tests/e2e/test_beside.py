@@ -7,13 +7,14 @@ import subprocess
 import sys
 import urllib.request
 from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.e2e.api import Object, condition
-from tests.e2e.injector import injector
+from tests.e2e.injector import ISTIO, LINKERD, NATIVE_ISTIO, VAULT, Kind, injector
 from tests.e2e.plane import ADMINS, Plane
 from tests.e2e.process import free_port
 from tests.e2e.test_extender import CORE, crd, gemini, nodes_with_cards, priorities, record, sharepod
@@ -26,6 +27,14 @@ def plain(name: str, resources: dict[str, Any] | None = None, **spec: Any) -> Ob
     container = {"name": "main", "image": "x", "resources": {"limits": resources or {}}}
     body = {"containers": [container], "terminationGracePeriodSeconds": 0, **spec}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": body}
+
+
+def reviews(plane: Plane, port: int, path: str = "") -> int:
+    """How many the webhook at that port has answered; `path`: of those that were sent there."""
+    context, begin = plane.authority.client_context("admin", ADMINS), "gemini_webhook_reviews_total{"
+    with urllib.request.urlopen(f"https://127.0.0.1:{port}/metrics", context=context, timeout=60) as reply:
+        lines = [line for line in reply.read().decode().splitlines() if line.startswith(begin) and path in line]
+    return round(sum(float(line.split()[-1]) for line in lines))
 
 
 def test_pods_of_nvidias_plugin_run_beside_sharepods_and_nobody_touches_them(
@@ -64,23 +73,16 @@ def test_pods_of_nvidias_plugin_run_beside_sharepods_and_nobody_touches_them(
 def test_admission_is_asked_nothing_about_a_pod_of_nvidias_plugin(plane: Plane, namespace: str, crd: None) -> None:
     """Neither when it is made nor, the extender binding it, when it is bound; as a sharepod is asked about."""
     path, port = f"/api/v1/namespaces/{namespace}/pods", free_port()
-    context = plane.authority.client_context("admin", ADMINS)
-
-    def reviews() -> float:
-        with urllib.request.urlopen(f"https://127.0.0.1:{port}/metrics", context=context, timeout=60) as reply:
-            lines = reply.read().decode().splitlines()
-        return sum(float(line.split()[-1]) for line in lines if line.startswith("gemini_webhook_reviews_total{"))
-
     with (
         plane.nodes(1, prefix="vendor", capacity={NVIDIA: "1"}) as (theirs,), nodes_with_cards(plane, 1, 1),
         gemini(plane, installed=True, webhook_port=port),
     ):  # fmt: skip
         plane.api.post(path, plain("whole", {NVIDIA: 1}))
         assert plane.api.wait_one(f"{path}/whole", condition("Ready"))["spec"]["nodeName"] == theirs
-        assert reviews() == 0
+        assert reviews(plane, port) == 0
         plane.api.post(path, sharepod("half", gpu_request="0.5"))
         plane.api.wait_one(f"{path}/half", condition("Ready"))
-        assert reviews() == 2  # as it is written, and as it was written
+        assert reviews(plane, port) == 2  # as it is written, and as it was written
 
 
 def test_a_pod_of_nvidias_plugin_preempts_as_it_would_without_us(
@@ -97,27 +99,60 @@ def test_a_pod_of_nvidias_plugin_preempts_as_it_would_without_us(
         plane.api.wait_gone(f"{path}/low")
 
 
-@pytest.mark.parametrize("native", [False, True], ids=["container", "native sidecar"])
-@pytest.mark.parametrize("order", ["before", "after"])
-def test_another_webhooks_container_is_admitted_and_the_share_is_the_pods(
-    plane: Plane, namespace: str, crd: None, order: str, native: bool
+@pytest.mark.parametrize("istio", [ISTIO, NATIVE_ISTIO], ids=["container", "native sidecar"])
+def test_injectors_before_and_after_us_call_us_again_and_that_changes_nothing(
+    plane: Plane, namespace: str, crd: None, istio: Kind
 ) -> None:
-    path = f"/api/v1/namespaces/{namespace}/pods"
-    hook = {"before": "a-mesh", "after": "z-mesh"}[order]  # ours is gemini-mutate
-    two = {"containers": [{"name": "main", "image": "x"}, {"name": "second", "image": "x"}]}
-    with ExitStack() as stack:
-        stack.enter_context(nodes_with_cards(plane, 1, 1))
-        stack.enter_context(gemini(plane, reinvocationPolicy="IfNeeded"))
-        stack.enter_context(injector(plane, hook, "istio-proxy", native))
-        plane.api.post(path, sharepod("meshed", two, gpu_request="0.5"))
-        bound = plane.api.wait_one(f"{path}/meshed", condition("Ready"))
-        containers = [*bound["spec"]["containers"], *bound["spec"].get("initContainers", ())]
-        asked = {one["name"]: one["resources"].get("limits", {}).get(CORE) for one in containers}
-        assert asked == {"main": "49", "second": "1", "istio-proxy": None}
-        (proxy,) = (one for one in containers if one["name"] == "istio-proxy")
-        assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"} in proxy["env"]
-        (card,) = record(bound)
-        assert card["resources"][CORE] == 50
+    """Istio's, Linkerd's and Vault's way, each before and after ours. What ours wrote is what each of them was shown
+    after it, and what there is in the end: also where the API server called ours a second time."""
+    path, port = f"/api/v1/namespaces/{namespace}/pods", free_port()
+    own = {"containers": [{"name": "main", "image": "x"}, {"name": "second", "image": "x"}]}
+    with nodes_with_cards(plane, 1, 8), gemini(plane, installed=True, webhook_port=port):
+        for number, places in enumerate(product("az", repeat=3)):
+            name, kinds = f"meshed-{number}", (istio, LINKERD, VAULT)
+            with ExitStack() as stack:
+                shown = [
+                    (place, stack.enter_context(injector(plane, f"{place}-{kind.sidecar}", kind)))
+                    for place, kind in zip(places, kinds, strict=True)
+                ]
+                before = reviews(plane, port, "/mutate")
+                made = plane.api.post(path, sharepod(name, own, gpu_request="0.5"))
+                called = reviews(plane, port, "/mutate") - before
+                assert called == 2 or "z" not in places, places
+                for place, pods in shown:
+                    assert len(pods) >= (2 if place == "a" else 1), places
+                    for pod in pods[place == "a" :]:  # those after us
+                        assert said_of(pod) == said_of(made), places
+                assert settled(plane.api.call("POST", path, fresh(made), {"dryRun": "All"})) == settled(made)
+            containers = {one["name"]: one for part in PARTS for one in made["spec"].get(part, ())}
+            strange = set().union(*(kind.names for kind in kinds))
+            assert set(containers) == {"main", "second", *strange}
+            core = {key: one["resources"].get("limits", {}).get(CORE) for key, one in containers.items()}
+            assert core == {**dict.fromkeys(strange), "main": "49", "second": "1"}, places
+            for key in strange:
+                assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"} in containers[key]["env"], (places, key)
+            (card,) = record(plane.api.wait_one(f"{path}/{name}", condition("Ready")))
+            assert card["resources"][CORE] == 50
+
+
+PARTS = ("containers", "initContainers")
+
+
+def said_of(pod: Object) -> Any:
+    """What admission of ours says of a pod with these two containers."""
+    notes = {key: text for key, text in pod["metadata"]["annotations"].items() if "gemini.io" in key}
+    own = [one for one in pod["spec"]["containers"] if one["name"] in ("main", "second")]
+    return notes, [(one["name"], one["resources"], one["env"]) for one in own], pod["spec"]["schedulerName"]
+
+
+def fresh(pod: Object) -> Object:
+    """The pod as somebody who has read it would make another of it."""
+    metadata = {"name": f"{pod['metadata']['name']}-again", "annotations": pod["metadata"]["annotations"]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod["spec"]}
+
+
+def settled(pod: Object) -> Any:
+    return pod["metadata"]["annotations"], pod["spec"]
 
 
 def test_defaults_of_a_limit_range_do_not_refuse_annotated_pods(plane: Plane, namespace: str, crd: None) -> None:
@@ -130,7 +165,7 @@ def test_defaults_of_a_limit_range_do_not_refuse_annotated_pods(plane: Plane, na
         for name, core in (("annotated", 50), ("silent", 10)):
             bound = plane.api.wait_one(f"{path}/{name}", condition("Ready"))
             assert [card["resources"][CORE] for card in record(bound)] == [core]
-        with injector(plane, "z-mesh", "istio-proxy"):
+        with injector(plane, "z-mesh", Kind("istio-proxy")):
             plane.api.post(path, sharepod("meshed", gpu_request="0.3"))
             bound = plane.api.wait_one(f"{path}/meshed", condition("Ready"))
             limits_of = {one["name"]: one["resources"].get("limits", {}) for one in bound["spec"]["containers"]}

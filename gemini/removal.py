@@ -21,9 +21,11 @@ from gemini.kube import names
 from gemini.kube.answer import ApiFault, Refused, Unanswered, is_unknown
 from gemini.kube.client import Client
 from gemini.kube.life import gone
+from gemini.kube.parts import containers_of
 from gemini.kube.paths import quote
+from gemini.kube.placed import marked_placed
 
-WRITERS = ("node", "node-gpushare", "extender", "scheduler")  # components that write what is removed
+WRITERS = ("node", "node-gpushare", "node-placed", "extender", "scheduler")  # components that write what is removed
 NAMED = 8  # holders that a refusal names
 POLL_SECONDS = 0.5
 DOMAINS = (f"{names.DOMAIN}/", f"{names.ALIYUN}/gpu-")  # of a node's resources that are ours
@@ -49,7 +51,8 @@ def holders(pods: Iterable[Object], claims: Iterable[Object]) -> list[str]:
     for pod in pods:
         metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
         noted = names.ALLOCATION in (metadata.get("annotations") or {})
-        if noted and spec.get("nodeName") and not gone(pod.get("status") or {}):
+        placed = any(map(marked_placed, containers_of(spec)))  # without the daemon its programs would wait for ever
+        if (noted or placed) and spec.get("nodeName") and not gone(pod.get("status") or {}):
             found.append(f"pod {metadata.get('namespace')}/{metadata.get('name')}")
     for claim in claims:
         metadata = claim.get("metadata") or {}

@@ -8,7 +8,7 @@ against those the namespace wants Pod Security `baseline`.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from gemini.kube import names
@@ -55,6 +55,20 @@ def admission_fault(
     """What makes a well-formed sharepod inadmissible. `by_cdi`: cards come as CDI devices, not by the environment."""
     if not spec.wanted:
         return None
+    return _admitted(pod, _unlimited(spec), sharing_containers(spec), allowed, by_cdi)
+
+
+def placed_pod_fault(
+    pod: object, sharing: Collection[str], allowed: Collection[str] = (), by_cdi: bool = False
+) -> InvalidPod | None:
+    """The same of a pod whose cards another scheduler chooses. `sharing`: its containers that we hold to their time."""
+    return _admitted(pod, (), sharing, allowed, by_cdi)
+
+
+def _admitted(
+    pod: object, unlimited: Iterable[tuple[str | None, InvalidPod]], sharing: Collection[str],
+    allowed: Collection[str], by_cdi: bool,
+) -> InvalidPod | None:  # fmt: skip
     metadata, body = body_of(pod)
     annotations = metadata.get("annotations")
     for key in annotations if isinstance(annotations, dict) else ():
@@ -64,8 +78,7 @@ def admission_fault(
     if body.get("nodeName"):
         mend = "remove it, the scheduler chooses the node and the card (use nodeSelector to narrow its choice)"
         return InvalidPod("spec.nodeName", f"{shown(body['nodeName'])} is preset; {mend}")
-    sharing = sharing_containers(spec)
-    for allowance, fault in (*_unlimited(spec), *_faults(body, sharing, by_cdi)):
+    for allowance, fault in (*unlimited, *_faults(body, sharing, by_cdi)):
         if allowance not in allowed:
             return fault
     return None

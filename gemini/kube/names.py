@@ -46,6 +46,7 @@ ANNOTATION_KEYS = SHARE_KEYS + CHOICE_KEYS + POD_KEYS + (CPU_BIND,) + WRITTEN_KE
 
 DEVICE_PLUGIN = "gemini-device-plugin"  # source of its events
 NOT_ENFORCED = "ShareNotEnforced"  # reason of an event on a pod whose share nobody holds it to
+PLACED_ENFORCED = "PlacedShareEnforced"  # the same of one that another scheduler placed, and that is held to its time
 
 # gpushare's own annotations, written for pods that used its resource, and its environment.
 ALIYUN_INDEX = "ALIYUN_COM_GPU_MEM_IDX"
@@ -58,8 +59,11 @@ ALIYUN_DEVICE = "ALIYUN_COM_GPU_MEM_DEV"
 RECORD_KEYS = (*WRITTEN_KEYS, ALIYUN_INDEX, ALIYUN_POD, ALIYUN_ASSUME_TIME, ALIYUN_ASSIGNED, ALIYUN_DEVICE)
 
 # On nodes and on the Device custom resource.
-NODE_LABEL = f"{DOMAIN}/gpu"  # "true", or "gpushare": which of our parts run on the node, by an operator's hand
+NODE_LABEL = (
+    f"{DOMAIN}/gpu"  # "true", "gpushare" or "placed": which of our parts run on the node, by an operator's hand
+)
 NAMESPACE_LABEL = f"{DOMAIN}/spellings"  # "all": the spellings of other projects are read in that namespace
+NAMESPACE_PLACED = f"{DOMAIN}/placed"  # "enforce": pods that another scheduler places there are held to their time
 NODE_MODEL_LABEL = f"{DOMAIN}/gpu-model"
 NODE_CORDON = f"{DOMAIN}/cordon"
 DEVICES_CHECKPOINTS = f"{DOMAIN}/devices-checkpoints"
@@ -83,6 +87,7 @@ MUTATE_HOOK = f"mutate.{DOMAIN}"
 VALIDATE_HOOK = f"validate.{DOMAIN}"
 MUTATE_OPTED_IN_HOOK = f"mutate-opted-in.{DOMAIN}"
 VALIDATE_OPTED_IN_HOOK = f"validate-opted-in.{DOMAIN}"
+PLACED_HOOK = f"placed.{DOMAIN}"
 JOBS_HOOK = f"jobs.{DOMAIN}"
 JOBS_OPTED_IN_HOOK = f"jobs-opted-in.{DOMAIN}"
 BINDINGS_HOOK = f"bindings.{DOMAIN}"
@@ -92,6 +97,9 @@ RESOURCE_GPU = f"{DOMAIN}/gpu"
 RESOURCE_CORE = f"{DOMAIN}/gpu-core"
 RESOURCE_MEMORY = f"{DOMAIN}/gpu-memory"
 RESOURCE_RATIO = f"{DOMAIN}/gpu-memory-ratio"
+RESOURCE_PLACED = (
+    f"{DOMAIN}/placed"  # 1: the container's card is another scheduler's choice, its time is enforced by us
+)
 ALIYUN_GPU_MEM = f"{ALIYUN}/gpu-mem"
 ALIYUN_GPU_COUNT = f"{ALIYUN}/gpu-count"
 NVIDIA_GPU = f"{NVIDIA}/gpu"
@@ -124,6 +132,11 @@ ENV_LOG = "GEMINI_LOG"
 ENV_LOG_FILE = "GEMINI_LOG_FILE"
 ENV_SIM = "GEMINI_SIM"
 ENV_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+
+# Environment by which HAMi's and Volcano's device plugins are told, and tell.
+HAMI_CONTROL_OFF = "CUDA_DISABLE_CONTROL"  # of a container: their own library is not preloaded
+HAMI_CORE_POLICY = "GPU_CORE_UTILIZATION_POLICY"  # of a container: "disable": cores are a promise, no limit
+HAMI_MEMORY = "CUDA_DEVICE_MEMORY_LIMIT_"  # begins what their plugins say of each card's memory, such as 4096m
 
 # Annotations of a container (not of its pod), in the device plugin's reply: what it was given.
 CONTAINER_TENANT = f"{DOMAIN}/tenant"

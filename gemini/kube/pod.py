@@ -253,7 +253,7 @@ def _read_annotations(given: dict[str, object], sources: list[Source]) -> dict[s
 def _check_resource_names(source: Source, types: Collection[str]) -> None:
     for key in source.resources:
         domain, _, rest = key.partition("/")
-        kind = rest in S2_KEYS or rest in types
+        kind = rest in S2_KEYS or rest in types or key == names.RESOURCE_PLACED
         if domain == names.DOMAIN and not kind:
             known = ", ".join([*S2_KEYS, *sorted(types)])
             where = f"{source.path}.resources[{shown(key)}]" if source.path else shown(key)

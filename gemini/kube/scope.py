@@ -14,6 +14,7 @@ from typing import Any
 from gemini.kube import names
 from gemini.kube.othergroups import COSCHEDULING, GANGS, with_group
 from gemini.kube.parts import LISTS, Object, containers_of, mapping
+from gemini.kube.placed import marked_placed
 from gemini.kube.pod import marked, parse_pod
 from gemini.kube.quantity import shown
 from gemini.kube.spelling import InvalidPod
@@ -50,6 +51,8 @@ def read_part(pod: object, reading: Reading, schedulers: Collection[str]) -> obj
         return pod
     heard = reading.of(pod)
     ours = without(pod, OTHERS)
+    if any(map(marked_placed, containers_of(mapping(pod.get("spec"))))):
+        return ours  # another scheduler places it, whatever is read here
     left = meant_for_others(pod, schedulers) or (HAMI not in heard and HAMI in spoken(pod))
     if left and not says(ours):
         return ours

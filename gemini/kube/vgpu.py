@@ -164,7 +164,7 @@ def _share(keys: Keys, asked: Object, container: Object) -> Iterator[tuple[str, 
         yield names.GPU_REQUEST, f"{WHOLE}%"
     else:
         yield names.GPU_REQUEST, f"{cores}%"
-        if cores and not _unbounded(container):
+        if cores and not unbounded(container):
             yield names.GPU_LIMIT, f"{cores}%"
         if keys.memory in asked:
             yield names.GPU_MEMORY, f"{read(keys.memory, asked[keys.memory], quantity.parse_whole)}Mi"
@@ -174,11 +174,11 @@ def _share(keys: Keys, asked: Object, container: Object) -> Iterator[tuple[str, 
         yield names.GPU_COUNT, str(count)
 
 
-def _unbounded(container: Object) -> bool:
+def unbounded(container: Object) -> bool:
     """Whether HAMi's own library was told to hold nobody to his cores."""
     env = container.get("env")
     told = [one for one in (env if isinstance(env, list) else ()) if isinstance(one, dict)]
-    return any(one.get("name") == "GPU_CORE_UTILIZATION_POLICY" and one.get("value") == "disable" for one in told)
+    return any(one.get("name") == names.HAMI_CORE_POLICY and one.get("value") == "disable" for one in told)
 
 
 def _instead(key: str) -> str:

@@ -43,11 +43,12 @@ from gemini.kube.kubelet_api import (
 from gemini.kube.resize import slim_resize
 from gemini.kube.spelling import GPUSHARE_UNITS
 from gemini.plugin import host as files
-from gemini.plugin import reply
+from gemini.plugin import placed, reply
 from gemini.plugin.daemon import Daemon, DaemonFault
 from gemini.plugin.dra import Claims
 from gemini.plugin.draserver import DraServer
 from gemini.plugin.kubelet import Kubelet
+from gemini.plugin.placed import PlacedService, PlacedView
 from gemini.plugin.service import Service
 from gemini.plugin.shell import Plugin, Shell
 from gemini.plugin.slots import CORE, TooManySlots, gpushare
@@ -84,7 +85,7 @@ class Metrics:
     """What the service counted, when somebody asks."""
 
     def __init__(
-        self, service: Service, shell: Shell, turn: Turn | None = None, server: DraServer | None = None
+        self, service: Service | PlacedService, shell: Shell, turn: Turn | None = None, server: DraServer | None = None
     ) -> None:
         self.service, self.shell, self.turn, self.server = service, shell, turn, server
         self.registry = CollectorRegistry()
@@ -138,9 +139,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, else the pod's service account")
     add(
         "--mode",
-        choices=("core", "gpushare"),
+        choices=("core", "gpushare", "placed"),
         default="core",
-        help="core serves gemini.io/gpu-core; gpushare serves aliyun.com/gpu-mem instead, and no card-based pods",
+        help="core serves gemini.io/gpu-core; gpushare serves aliyun.com/gpu-mem instead, and no card-based pods; "
+        "placed serves gemini.io/placed, by which pods that another scheduler placed are held to their time",
     )
     add(
         "--unit", choices=sorted(GPUSHARE_UNITS), default="MiB", help="of one aliyun.com/gpu-mem (default: %(default)s)"
@@ -252,17 +254,13 @@ async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
     except Exception as error:  # each way of logging in fails in its own way
         where = kubeconfig or "the service account"
         raise serving.CannotServe(f"{where}: {' '.join(str(error).split())}; give --kubeconfig FILE") from None
-    client.keeps = {POD: slim}
-    kubelet = Kubelet(args.kubelet_dir, args.pod_resources)
-    kind = gpushare(args.unit) if args.mode == "gpushare" else CORE
-    types = frozenset(name.strip() for name in args.device_types.split(",") if name.strip())
-    host = files.Host(args.cdi_dir if args.cdi else None)
-    view, daemon = View(args.node, kind, Api(client), kubelet, types), Daemon(args.state_dir)
-    service = Service(view, options, daemon, host, lambda: secrets.token_hex(4), args.device_nodes)
-    plugin = Plugin(service)
-    shell = Shell(plugin, kubelet)
+    client.keeps = {POD: placed.slim if args.mode == "placed" else slim}
+    kubelet, daemon = Kubelet(args.kubelet_dir, args.pod_resources), Daemon(args.state_dir)
+    service = _service(args, options, client, kubelet, daemon)
+    shell = Shell(Plugin(service), kubelet)
     server = None
-    if _serves_claims(args):
+    if isinstance(service, Service) and _serves_claims(args):
+        view = service.view
         claims = Claims(
             args.node, options, client, daemon, files.Host(args.cdi_dir), args.install_dir / "claims",
             lambda: view.cards, service.tenancy.tidy, args.device_nodes,
@@ -293,13 +291,26 @@ async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
         await client.close()
 
 
+def _service(
+    args: argparse.Namespace, options: reply.Options, client: Client, kubelet: Kubelet, daemon: Daemon
+) -> Service | PlacedService:
+    host = files.Host(args.cdi_dir if args.cdi else None)
+    if args.mode == "placed":
+        view = PlacedView(args.node, Api(client), kubelet)
+        return PlacedService(view, options, daemon, host, lambda: secrets.token_hex(4))
+    kind = gpushare(args.unit) if args.mode == "gpushare" else CORE
+    types = frozenset(name.strip() for name in args.device_types.split(",") if name.strip())
+    known = View(args.node, kind, Api(client), kubelet, types)
+    return Service(known, options, daemon, host, lambda: secrets.token_hex(4), args.device_nodes)
+
+
 def _first(several: BaseExceptionGroup[Any]) -> BaseException:
     one = several.exceptions[0]
     return _first(one) if isinstance(one, BaseExceptionGroup) else one
 
 
 def _serves_claims(args: argparse.Namespace) -> bool:
-    if args.no_claims or args.mode == "gpushare":
+    if args.no_claims or args.mode != "core":
         return False
     if not args.registry_dir.is_dir():
         log.warning("claims folder=%s: there is none, so ResourceClaims are not served here", args.registry_dir)
@@ -309,7 +320,7 @@ def _serves_claims(args: argparse.Namespace) -> bool:
 
 async def _work(
     client: Client,
-    service: Service,
+    service: Service | PlacedService,
     shell: Shell,
     args: argparse.Namespace,
     ready: Callable[[str], None],
@@ -317,8 +328,6 @@ async def _work(
     server: DraServer | None,
 ) -> None:
     """Everything that goes on until the end; what fails for good ends all of it."""
-    node: str = args.node
-    view = service.view
 
     def tell() -> None:
         try:
@@ -332,18 +341,14 @@ async def _work(
             await turn.take(tell)
         except OSError as error:
             raise serving.CannotServe(f"{turn.path}: {error.strerror}; give --state-dir as to the daemon") from None
-    synced = {kind: asyncio.Event() for kind in (DEVICE, POD, RESIZE)}
     async with asyncio.TaskGroup() as group:
-        group.create_task(follow(client, DEVICE, view, synced[DEVICE], log, fieldSelector=f"metadata.name={node}"))
-        group.create_task(follow(client, POD, view, synced[POD], log, slim, fieldSelector=f"spec.nodeName={node}"))
-        group.create_task(follow_once_there(client, RESIZE, view, synced[RESIZE], log, slim_resize))
-        for event in synced.values():
-            await event.wait()
-        if not view.cards:
-            log.warning("device node=%s: no Device object with cards yet; the reporter writes it", node)
+        await _follow(group, client, service, args.node)
         group.create_task(shell.run())
-        group.create_task(_tidy(service.tenancy.tidy))
-        group.create_task(service.resizing.run())
+        if isinstance(service, PlacedService):
+            group.create_task(_tidy(service.tidy))
+        else:
+            group.create_task(_tidy(service.tenancy.tidy))
+            group.create_task(service.resizing.run())
         if server is not None:
             try:
                 await server.start()
@@ -354,7 +359,24 @@ async def _work(
             group.create_task(_tidy(server.claims.tidy))
         await shell.registered.wait()
         tell()
-        ready(view.kind.resource)
+        ready(service.view.kind.resource)
+
+
+async def _follow(group: asyncio.TaskGroup, client: Client, service: Service | PlacedService, node: str) -> None:
+    """Until what is watched has been listed."""
+    view, pods, here = service.view, asyncio.Event(), {"fieldSelector": f"spec.nodeName={node}"}
+    if isinstance(view, PlacedView):
+        group.create_task(follow(client, POD, view, pods, log, placed.slim, **here))
+        await pods.wait()
+        return
+    devices, resizes = asyncio.Event(), asyncio.Event()
+    group.create_task(follow(client, DEVICE, view, devices, log, fieldSelector=f"metadata.name={node}"))
+    group.create_task(follow(client, POD, view, pods, log, slim, **here))
+    group.create_task(follow_once_there(client, RESIZE, view, resizes, log, slim_resize))
+    for event in (devices, pods, resizes):
+        await event.wait()
+    if not view.cards:
+        log.warning("device node=%s: no Device object with cards yet; the reporter writes it", node)
 
 
 async def _tidy(tidy: Callable[[], Awaitable[None]]) -> None:

@@ -31,6 +31,11 @@ class Daemon:
         answer = await self._ask("GET", "/state")
         return {tenant["name"]: tenant for tenant in answer.get("tenants", [])}
 
+    async def cards(self) -> dict[str, int]:
+        """Bytes of memory of each card, by its uuid."""
+        answer = await self._ask("GET", "/state")
+        return {card["uuid"]: card["memory_bytes"] for card in answer.get("devices", [])}
+
     async def register(self, spec: Mapping[str, Any]) -> None:
         """Makes the tenant, or changes the one of that name: it is ours alone."""
         try:

@@ -14,6 +14,7 @@ import grpc
 
 from gemini.kube.kubelet_api import HEALTHY, UNHEALTHY, v1beta1
 from gemini.plugin.kubelet import Kubelet, listen
+from gemini.plugin.placed import PlacedService
 from gemini.plugin.service import Service
 from gemini.plugin.slots import slot_id
 from gemini.plugin.view import Refusal
@@ -25,7 +26,7 @@ log = logging.getLogger("gemini.plugin")
 class Plugin:
     """What the kubelet calls: gRPC to Service and back, and the list of slots."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service | PlacedService) -> None:
         self.service = service
         self.options = v1beta1.DevicePluginOptions(pre_start_required=True, get_preferred_allocation_available=True)
         self._changed = asyncio.Event()

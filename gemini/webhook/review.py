@@ -18,7 +18,7 @@ from typing import Any
 from gemini.kube import names
 from gemini.kube.defaults import without_defaults
 from gemini.kube.escapes import added, admission_fault, ephemeral_fault, may_name_cards, sharing_containers
-from gemini.kube.pod import PodSpec, parse_pod
+from gemini.kube.pod import PodSpec, body_of, parse_pod
 from gemini.kube.quantity import shown
 from gemini.kube.scope import DEFAULT_SCHEDULER, bearers, conflict
 from gemini.kube.spelling import InvalidPod
@@ -34,6 +34,7 @@ from gemini.webhook.patch import (
     part_of,
     without_card,
 )  # fmt: skip
+from gemini.webhook.placed import asks_placed, placed_fault, placed_patch
 from gemini.webhook.quota import Known, resolve
 from gemini.webhook.settings import Settings
 from gemini.webhook.template import below_template, is_job, of_template
@@ -74,6 +75,21 @@ def mutate(review: object, settings: Settings, known: Known | None = None) -> di
     except InvalidPod as error:
         return _answer(request, str(error))
     return _answer(request, patch=patch, warnings=[*_warnings(pod, spec), *resolved.turned])
+
+
+def mutate_placed(review: object, settings: Settings) -> dict[str, Any]:
+    """The answer to /mutate/placed, with a JSONPatch where another scheduler chooses cards of the pod."""
+    request = _request(review)
+    pod = request.get("object")
+    if not _is_pod(request) or request.get("operation") != "CREATE" or not isinstance(pod, dict):
+        return _answer(request)
+    if _is_endless(pod):
+        return _answer(request, ENDLESS)
+    try:
+        body_of(pod)
+        return _answer(request, patch=placed_patch(pod, settings))
+    except InvalidPod as error:
+        return _answer(request, str(error))
 
 
 def _outlasting(request: dict[str, Any], pod: dict[str, Any]) -> dict[str, Any]:
@@ -150,6 +166,8 @@ def validate(review: object, settings: Settings, known: Known | None = None) -> 
             _check_unchanged(request, settings)
         else:
             pod, spec = _read(request, settings)
+            if asks_placed(pod) and (fault := placed_fault(pod, spec.wanted, settings)):
+                raise fault
             if (
                 spec.wanted
                 and resolve(spec, annotations_of(settings.part(pod)), str(request.get("namespace")), known).turned

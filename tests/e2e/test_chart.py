@@ -50,7 +50,8 @@ VARIANTS: dict[str, Values] = {
         "crd": {"install": False},
         "deviceClass": {"install": False},
         "node": {
-            "gpushare": {"enabled": True, "unit": "GiB"}, "affinity": {"nodeAffinity": {}}, "privileged": True,
+            "gpushare": {"enabled": True, "unit": "GiB"}, "placed": {"enabled": True},
+            "affinity": {"nodeAffinity": {}}, "privileged": True,
             "runtimeClassName": "nvidia", "updateStrategy": {"type": "OnDelete"},
             "kubeletDir": "/var/lib/k0s/kubelet", "ldSoPreload": False, "cdi": True,
             "gpuCdi": "nvidia.com/gpu", "deviceNodes": True, "podAnnotations": {"a": "b"},

@@ -344,7 +344,7 @@ def asked(state: Path) -> Object:
 
 
 def test_the_daemon_sets_are_taken_by_the_api_server_and_their_commands_by_gemini(plane: Plane, cluster: None) -> None:
-    folders = [str(ROOT / "deploy/kustomize" / name) for name in ("node", "node-gpushare")]
+    folders = [str(ROOT / "deploy/kustomize" / name) for name in ("node", "node-gpushare", "node-placed")]
     try:
         for folder in folders:
             made = json.loads(plane.kubectl("apply", "-k", folder, "-o", "json").stdout)["items"]

@@ -27,6 +27,7 @@ class ToyPlugin:
         self.health = dict.fromkeys(cards, HEALTHY)
         self.calls: list[tuple[str, list[str]]] = []
         self.refuse_allocate = ""
+        self.environment: dict[str, str] = {}  # besides TOY_CARDS
         self._options = v1beta1.DevicePluginOptions(pre_start_required=True, get_preferred_allocation_available=prefers)
         self._watchers: list[queue.SimpleQueue[bool]] = []
         self._server: Any = None
@@ -97,7 +98,9 @@ class ToyPlugin:
             self.calls.append(("allocate", cards))
             mount = v1beta1.Mount(container_path="/toy", host_path=str(self.folder), read_only=True)
             replies.append(
-                v1beta1.ContainerAllocateResponse(envs={"TOY_CARDS": ",".join(sorted(cards))}, mounts=[mount])
+                v1beta1.ContainerAllocateResponse(
+                    envs={"TOY_CARDS": ",".join(sorted(cards)), **self.environment}, mounts=[mount]
+                )
             )
         return v1beta1.AllocateResponse(container_responses=replies)
 

@@ -34,9 +34,11 @@ def claim(name: str, driver: str) -> dict[str, Any]:
 
 
 def test_pods_with_a_record_that_have_not_ended_and_claims_of_our_driver_hold_cards() -> None:
-    pods = [pod("a"), pod("over", "Succeeded"), pod("plain", record=False)]
+    placed = pod("placed", record=False)  # by another scheduler, and held to its time by us
+    placed["spec"]["containers"] = [{"name": "c", "resources": {"limits": {names.RESOURCE_PLACED: "1"}}}]
+    pods = [pod("a"), pod("over", "Succeeded"), pod("plain", record=False), placed]
     claims = [claim("ours", names.DRIVER), claim("theirs", "gpu.example.com"), {"metadata": {"name": "new"}}]
-    assert removal.holders(pods, claims) == ["claim d/ours", "pod d/a"]
+    assert removal.holders(pods, claims) == ["claim d/ours", "pod d/a", "pod d/placed"]
 
 
 def test_a_node_loses_what_our_parts_wrote_and_keeps_all_else() -> None:

@@ -13,6 +13,7 @@ def test_no_name_is_said_twice() -> None:
     said = constants()
     same = {names.GPU_MODEL: 2, names.GPU_MEMORY: 2, names.GPU_MEMORY_RATIO: 2}  # an annotation and a label or resource
     same[names.DOMAIN] = 2  # the name of our driver of claims too
+    same[names.RESOURCE_PLACED] = 2  # a label of namespaces too
     same[names.NODE_LABEL] = 2  # a label of nodes and a resource
     assert {v: list(said.values()).count(v) for v in said.values() if list(said.values()).count(v) > 1} == same
 

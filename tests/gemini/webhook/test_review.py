@@ -47,7 +47,11 @@ def review(made: Any, operation: str = "CREATE", **more: Any) -> dict[str, Any]:
 
 
 def patched(made: dict[str, Any], here: Settings = HERE) -> dict[str, Any]:
-    answer = mutate(review(made), here)["response"]
+    return applied(made, mutate(review(made), here)["response"])
+
+
+def applied(made: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    """The pod with the patch of an answer that let it in."""
     assert answer["allowed"], answer
     result: dict[str, Any] = copy.deepcopy(made)
     for operation in json.loads(base64.b64decode(answer.get("patch", "W10="))):

@@ -1,0 +1,281 @@
+"""Containers that another scheduler placed: what the daemon is told of them, and when they may not start."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gemini.kube import names
+from gemini.kube.checkpoint import Entry
+from gemini.kube.kubelet_api import v1beta1
+from gemini.plugin import reply
+from gemini.plugin.daemon import DaemonFault
+from gemini.plugin.host import Host
+from gemini.plugin.placed import PlacedService, PlacedView
+from gemini.plugin.view import POD, Refusal
+from tests.gemini.plugin import rig
+
+CARDS = {"GPU-a": 80 << 30, "GPU-b": 80 << 30}
+HAMI = {"nvidia.com/gpu": "1", "nvidia.com/gpucores": "30", "nvidia.com/gpumem": "4096", names.RESOURCE_PLACED: "1"}
+VOLCANO = {
+    "volcano.sh/vgpu-number": "1", "volcano.sh/vgpu-cores": "30", "volcano.sh/vgpu-memory": "4",
+    names.RESOURCE_PLACED: "1",
+}  # fmt: skip
+
+
+class Daemon(rig.Daemon):
+    async def cards(self) -> dict[str, int]:
+        self._answer()
+        return CARDS
+
+
+class Kubelet:
+    """Its record alone."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+
+    def checkpoint(self) -> list[Entry]:
+        return self.entries
+
+    async def listed(self) -> None:
+        return None
+
+
+class Node:
+    """One node: pods are admitted as a kubelet does, which asks each plugin once for each container."""
+
+    def __init__(self) -> None:
+        self.api, self.daemon, self.kubelet = rig.Api(), Daemon(), Kubelet()
+        self.view = PlacedView("n", self.api, self.kubelet)
+        tokens = itertools.count(1)
+        options = reply.Options(reply.Paths("/lib.so", "/run/gemini/tenants", "/preload"))
+        self.service = PlacedService(self.view, options, self.daemon, Host(), lambda: f"{next(tokens):08x}")
+        self.api.seen = self.view.apply
+
+    def admit(self, name: str, limits: dict[str, str] = HAMI, container: str = "main", **theirs: Any) -> list[str]:
+        """The ids of our slot. `theirs`: the other plugin's reply."""
+        resource = next(iter(limits))
+        given = {"envs": {"NVIDIA_VISIBLE_DEVICES": "GPU-a", "CUDA_DEVICE_MEMORY_LIMIT_0": "4096m"}, **theirs}
+        other = v1beta1.ContainerAllocateResponse(**given).SerializeToString()
+        ids = [f"slot-{name}-{container}"]
+        ours = asyncio.run(self.service.allocate(ids)).SerializeToString()
+        uid = f"uid-{name}"
+        self.kubelet.entries += [
+            Entry(uid, container, names.RESOURCE_PLACED, tuple(ids), ours),
+            Entry(uid, container, resource, ("GPU-a-7",), other),
+        ]
+        return ids
+
+    def start(self, ids: list[str]) -> None:
+        asyncio.run(self.service.start(ids))
+
+    def tidy(self) -> None:
+        asyncio.run(self.service.tidy())
+
+    def put(self, name: str, limits: dict[str, str] = HAMI, **status: Any) -> None:
+        self.api.put(pod(name, limits, **status))
+
+
+def pod(name: str, limits: dict[str, str] = HAMI, env: dict[str, str] | None = None, **status: Any) -> dict[str, Any]:
+    said = [{"name": key, "value": value} for key, value in (env or {}).items()]
+    container = {"name": "main", "resources": {"limits": limits}, "env": said}
+    metadata = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "annotations": {}}
+    return {"metadata": metadata, "spec": {"containers": [container]}, "status": {"phase": "Running", **status}}
+
+
+@pytest.fixture
+def node() -> Node:
+    return Node()
+
+
+@pytest.mark.parametrize("limits", [HAMI, VOLCANO], ids=["hami", "volcano"])
+def test_a_container_is_held_to_its_cores_on_the_card_that_the_other_plugin_gave(
+    node: Node, limits: dict[str, str]
+) -> None:
+    node.put("p", limits)
+    ids = node.admit("p", limits, envs={"NVIDIA_VISIBLE_DEVICES": "GPU-b", "CUDA_DEVICE_MEMORY_LIMIT_0": "4096m"})
+    node.start(ids)
+    (spec,) = node.daemon.specs.values()
+    assert spec == {
+        "name": "placed-00000001", "request": 0.3, "limit": 0.3, "memory_bytes": 4 << 30, "latency": False,
+        "gpus": ["GPU-b"],
+    }  # fmt: skip
+    ((_, reason, told),) = node.api.events
+    assert reason == names.PLACED_ENFORCED
+    assert told == "container main is tenant placed-00000001: 0.3 of the time, 0.3 at most, of GPU-b"
+
+
+def test_library_and_socket_of_its_own_tenant_come_with_the_reply_and_no_card(node: Node) -> None:
+    answer = asyncio.run(node.service.allocate(["x"]))
+    mounts = {one.container_path: one.host_path for one in answer.mounts}
+    assert mounts == {
+        names.LIBRARY_PATH: "/lib.so", "/run/gemini": "/run/gemini/tenants/placed-00000001",
+        names.PRELOAD_FILE: "/preload",
+    }  # fmt: skip
+    assert dict(answer.envs) == {"LD_PRELOAD": names.LIBRARY_PATH, "GEMINI_SOCKET": "ipc:///run/gemini/tenant.sock"}
+
+
+def test_the_environment_of_hamis_says_whether_cores_are_a_limit(node: Node) -> None:
+    node.api.put(pod("p", env={"GPU_CORE_UTILIZATION_POLICY": "disable"}))
+    node.start(node.admit("p"))
+    (spec,) = node.daemon.specs.values()
+    assert (spec["request"], spec["limit"]) == (0.3, 1)
+
+
+def test_annotations_change_nothing(node: Node) -> None:
+    given = pod("p")
+    given["metadata"]["annotations"] = {
+        "hami.io/vgpu-devices-allocated": "GPU-b,NVIDIA,81920,100:;", "gemini.io/gpu-request": "1",
+    }  # fmt: skip
+    node.api.put(given)
+    node.start(node.admit("p"))
+    (spec,) = node.daemon.specs.values()
+    assert (spec["request"], spec["gpus"]) == (0.3, ["GPU-a"])
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        {"envs": {"NVIDIA_VISIBLE_DEVICES": "void"}, "cdi_devices": [v1beta1.CDIDevice(name="nvidia.com/gpu=GPU-b")]},
+        {"envs": {}, "annotations": {"cdi.k8s.io/nvidia-device-plugin_x": "nvidia.com/gpu=GPU-b"}},
+        {"envs": {}, "mounts": [v1beta1.Mount(container_path="/var/run/nvidia-container-devices/GPU-b")]},
+    ],
+    ids=["CDI", "annotations", "mounts"],
+)
+def test_the_card_is_read_in_each_way_that_plugins_name_it(node: Node, theirs: dict[str, Any]) -> None:
+    node.put("p")
+    node.start(node.admit("p", **theirs))
+    (spec,) = node.daemon.specs.values()
+    assert (spec["gpus"], spec["memory_bytes"]) == (["GPU-b"], 0)
+
+
+@pytest.mark.parametrize(
+    ("limits", "theirs", "told"),
+    [
+        (HAMI, {"envs": {"NVIDIA_VISIBLE_DEVICES": "GPU-c"}}, "gave GPU-c, the daemon's cards are GPU-a, GPU-b"),
+        (HAMI, {"envs": {"NVIDIA_VISIBLE_DEVICES": "MIG-1"}}, "gave MIG-1"),
+        (HAMI, {"envs": {}}, "named 0 cards, container main asks for 1"),
+        (
+            HAMI,
+            {
+                "envs": {"NVIDIA_VISIBLE_DEVICES": "GPU-a"},
+                "mounts": [v1beta1.Mount(container_path="/etc/ld.so.preload")],
+            },
+            "set CUDA_DISABLE_CONTROL=true in its env",
+        ),
+        ({**HAMI, "nvidia.com/gpu": "2"}, {}, "named 1 cards, container main asks for 2"),
+        ({**HAMI, "nvidia.com/gpucores": "101"}, {}, "nvidia.com/gpucores: 101 is above 100 percent"),
+        ({names.RESOURCE_PLACED: "1"}, {}, "asks no other plugin for a card; add nvidia.com/gpu or volcano.sh/vgpu"),
+        ({**HAMI, **VOLCANO}, {}, "container main asks HAMi and Volcano; keep one of the two"),
+        ({**HAMI, names.RESOURCE_PLACED: "2"}, {}, "2: a container has one share of its cards; write 1"),
+    ],
+)
+def test_what_cannot_be_enforced_does_not_start(
+    node: Node, limits: dict[str, str], theirs: dict[str, Any], told: str
+) -> None:
+    node.put("p", limits)
+    ids = node.admit("p", limits, **theirs)
+    with pytest.raises(Refusal) as refused:
+        node.start(ids)
+    assert told in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert not node.daemon.specs
+    assert node.service.counts["start", "refused"] == 1
+
+
+def test_without_the_daemon_the_pod_or_the_other_plugins_word_nothing_starts(node: Node) -> None:
+    ids = node.admit("p")
+    with pytest.raises(Refusal, match="not known here"):
+        node.start(ids)
+    node.put("p")
+    theirs = node.kubelet.entries.pop()
+    with pytest.raises(Refusal, match=r"gave container main no nvidia.com/gpu"):
+        node.start(ids)
+    node.kubelet.entries.append(theirs)
+    node.daemon.down = True
+    with pytest.raises(Refusal, match="no answer from the daemon"):
+        node.start(ids)
+    node.daemon.down = False
+    node.start(ids)
+    with pytest.raises(Refusal, match="has no container with the slot unknown"):
+        node.start(["unknown"])
+
+
+def test_tenants_of_pods_that_are_gone_make_room_also_for_who_starts_now(node: Node) -> None:
+    whole = {**HAMI, "nvidia.com/gpucores": "100"}
+    node.put("old", whole)
+    node.start(node.admit("old", whole))
+    node.put("new", whole)
+    ids = node.admit("new", whole)
+    with pytest.raises(Refusal, match="above 1"):
+        node.start(ids)
+    node.api.delete("uid-old")
+    node.start(ids)
+    assert set(node.daemon.specs) == {"placed-00000002"}
+    node.api.delete("uid-new")
+    node.tidy()
+    assert not node.daemon.specs
+
+
+def test_a_tenant_that_the_daemon_lost_is_brought_back_and_others_are_left_alone(node: Node) -> None:
+    node.daemon.specs["by-hand"] = {"name": "by-hand", "request": 0.1, "limit": 1, "gpus": ["GPU-a"]}
+    running = {"containerStatuses": [{"name": "main", "state": {"running": {}}}]}
+    node.put("p", **running)
+    node.start(node.admit("p"))
+    before = node.daemon.specs.pop("placed-00000001")
+    node.tidy()
+    assert node.daemon.specs["placed-00000001"] == before
+    assert "by-hand" in node.daemon.specs
+
+
+def test_an_init_containers_share_is_free_for_what_comes_after_it(node: Node) -> None:
+    whole = {**HAMI, "nvidia.com/gpucores": "100"}
+    given = pod("p", whole)
+    given["spec"]["initContainers"] = [{"name": "first", "resources": {"limits": whole}}]
+    node.api.put(given)
+    first, main = node.admit("p", whole, "first"), node.admit("p", whole)
+    node.start(first)
+    ended = {"initContainerStatuses": [{"name": "first", "state": {"terminated": {"exitCode": 0}}}]}
+    node.api.put({**given, "status": {"phase": "Pending", **ended}})
+    node.start(main)
+    assert set(node.daemon.specs) == {"placed-00000002"}
+
+
+def test_the_cards_are_the_daemons_and_slots_are_listed_when_it_has_said_them(node: Node) -> None:
+    changes = []
+    node.view.changed = lambda: changes.append(len(node.view.cards))
+    node.daemon.down = True
+    with pytest.raises(DaemonFault):
+        node.tidy()
+    assert not node.view.cards
+    node.daemon.down = False
+    node.tidy()
+    node.tidy()
+    assert changes == [2]
+    assert sum(map(node.view.kind.count, node.view.cards.values())) == 200
+
+
+def test_little_is_kept_of_a_pod(node: Node) -> None:
+    large = pod("p", env={"A": "x" * 100_000, "GPU_CORE_UTILIZATION_POLICY": "force"})
+    large["metadata"]["annotations"] = {"a": "x" * 100_000}
+    node.view.replace(POD, [large])
+    assert len(str(node.view.pods["uid-p"])) < 1_000
+
+
+def test_cdi_files_come_and_go_with_the_tenant(tmp_path: Path) -> None:
+    node = Node()
+    node.service.options = reply.Options(node.service.options.paths, cdi=True)
+    node.service.host = Host(tmp_path)
+    node.put("p")
+    ids = node.admit("p")
+    node.start(ids)
+    (file,) = tmp_path.iterdir()
+    assert "placed-00000001" in file.read_text()
+    node.api.delete("uid-p")
+    node.tidy()
+    assert not list(tmp_path.iterdir())

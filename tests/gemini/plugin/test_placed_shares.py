@@ -1,0 +1,151 @@
+"""The node side for pods that another scheduler placed, on real parts: daemon, gRPC, library and simulated card.
+
+Kubelet and API server are in memory here; tests/e2e/test_placed.py has real ones, and HAMi's own scheduler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.bed import until_shares
+from gemini.kube import names
+from gemini.plugin import reply
+from gemini.plugin.app import LIB
+from gemini.plugin.daemon import Daemon, DaemonFault
+from gemini.plugin.host import Host
+from gemini.plugin.kubelet import Kubelet
+from gemini.plugin.placed import PlacedService, PlacedView
+from gemini.plugin.shell import Plugin, Shell
+from libhook.observer import Timeline
+from tests.e2e.fake_kubelet import FakeKubelet
+from tests.e2e.process import until
+from tests.e2e.toy_plugin import ToyPlugin
+from tests.gemini.plugin import rig
+
+GPU = "nvidia.com/gpu"
+SHARES = {"big": 0.7, "small": 0.3}
+WITHIN, WINDOW_SECONDS = 0.01, 10
+
+
+class Running:
+    """A node: the plugin in a thread of its own, which serves the fake kubelet."""
+
+    def __init__(self, folder: Path, machine: str) -> None:
+        self.api, self.kubelet, self.state = rig.Api(), FakeKubelet(folder / "kubelet"), folder / "state"
+        self.loop = asyncio.new_event_loop()
+        threading.Thread(target=self.loop.run_forever, daemon=True).start()
+        self._parts = contextlib.ExitStack()
+        self._machine = machine
+
+    def __enter__(self) -> Running:
+        serve = [sys.executable, "-m", "gemini", "serve", "--state-dir", str(self.state), f"--sim={self._machine}"]
+        self.daemon = subprocess.Popen(serve, stderr=subprocess.DEVNULL)
+        until(lambda: (self.state / "control.sock").exists(), "the daemon")
+        self.kubelet.start()
+        self._call(self._start())
+        self.cards = list(self.service.view.cards)
+        self.theirs = ToyPlugin(self.kubelet.plugin_folder, [f"slot-{number}" for number in range(4)], GPU)
+        self.theirs.start()
+        self.theirs.register()
+        for resource, many in ((GPU, 4), (names.RESOURCE_PLACED, 200)):
+            self.kubelet.wait_devices(resource, many)
+        return self
+
+    async def _start(self) -> None:
+        self.kubelets = Kubelet(self.kubelet.plugin_folder, self.kubelet.pod_resources_socket)
+        paths = reply.Paths(str(LIB / "libgemini_hook.so"), str(self.state / "tenants"), None, str(LIB / "sim"))
+        view = PlacedView("n", self.api, self.kubelets)
+        options = reply.Options(paths, machine=self._machine)
+        self.service = PlacedService(view, options, Daemon(self.state), Host(), lambda: secrets.token_hex(4))
+        self.shell = Shell(Plugin(self.service), self.kubelets)
+        self.api.seen = view.apply
+        while not view.cards:  # the daemon is about to answer
+            with contextlib.suppress(DaemonFault):
+                await self.service.tidy()
+        self._serving = self.loop.create_task(self.shell.run())
+        await asyncio.wait_for(self.shell.registered.wait(), 60)
+
+    def __exit__(self, *_: object) -> None:
+        self._parts.close()
+        self._call(self._stop())
+        self.theirs.stop()
+        self.kubelet.stop()
+        self.daemon.terminate()
+        self.daemon.wait(60)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+
+    async def _stop(self) -> None:
+        self._serving.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._serving
+        await self.shell.stop()
+        await self.kubelets.close()
+
+    def _call(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
+
+    def run(self, name: str, cores: int, card: str) -> int:
+        """A pod of that name, as another scheduler placed it on the card; the pid of the program in its container."""
+        self.theirs.environment = {"NVIDIA_VISIBLE_DEVICES": card, "CUDA_DEVICE_MEMORY_LIMIT_0": "20000m"}
+        limits = {GPU: "1", "nvidia.com/gpucores": str(cores), names.RESOURCE_PLACED: "1"}
+        metadata = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "annotations": {}}
+        containers = [{"name": "main", "resources": {"limits": limits}}]
+        pod = {"metadata": metadata, "spec": {"containers": containers}, "status": {"phase": "Pending"}}
+        self.api.put(pod)
+        held = self.kubelet.admit(pod)["main"]
+        ours = held[names.RESOURCE_PLACED].reply
+        (socket,) = (one.host_path for one in ours.mounts if one.container_path == "/run/gemini")
+        inside = {**os.environ, **ours.envs, **held[GPU].reply.envs, "CUDA_VISIBLE_DEVICES": card}
+        inside |= {  # what the mounts would bring
+            "LD_PRELOAD": str(LIB / "libgemini_hook.so"), "LD_LIBRARY_PATH": str(LIB / "sim"),
+            "GEMINI_SOCKET": f"ipc://{socket}/tenant.sock",
+        }  # fmt: skip
+        load = [str(LIB / "gemini-load"), "--kernel-us", "2000", "--seconds", "1000"]
+        process = subprocess.Popen(load, env=inside, stdout=subprocess.DEVNULL)
+        self._parts.callback(process.wait)
+        self._parts.callback(process.kill)
+        return process.pid
+
+
+@pytest.fixture
+def machine() -> Iterator[str]:
+    name = f"placed-{secrets.token_hex(4)}"
+    yield f"id={name},gpus=2,memory=80GiB,name=NVIDIA H200"
+    for left in Path("/dev/shm").glob(f"gemini-sim-*-{name}*"):
+        left.unlink()
+
+
+@pytest.fixture
+def node(machine: str) -> Iterator[Running]:
+    short = tempfile.TemporaryDirectory(prefix="gemini-", dir="/tmp", ignore_cleanup_errors=True)
+    with short as folder, Running(Path(folder), machine) as running:
+        yield running
+
+
+@pytest.mark.alone
+def test_busy_containers_get_the_cores_that_their_pods_ask_for_within_a_point(node: Running, machine: str) -> None:
+    card = node.cards[1]
+    with Timeline(machine) as seen:
+        pids = {name: node.run(name, round(share * 100), card) for name, share in SHARES.items()}
+        until(lambda: len(seen.busy(1)[1].keys() & pids.values()) == len(pids), "all work on the card")
+
+        def look() -> dict[str, float]:
+            began, before = seen.busy(1)
+            time.sleep(WINDOW_SECONDS)
+            ended, after = seen.busy(1)
+            return {name: (after[pid] - before.get(pid, 0)) / (ended - began) for name, pid in pids.items()}
+
+        until_shares(look, SHARES, WITHIN, least=0.5, seconds=300)

@@ -1,0 +1,120 @@
+"""Admission of pods that another scheduler places, in a namespace where their time is enforced."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from gemini.kube import names
+from gemini.webhook.review import mutate, mutate_placed, validate
+from gemini.webhook.settings import Settings
+from tests.gemini.webhook.test_review import applied, box, pod, review
+from tests.gemini.webhook.test_scope import DEFAULT, OPTED_IN, PASSED
+
+HAMI = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 3000, "nvidia.com/gpucores": 30}
+VOLCANO = {"volcano.sh/vgpu-number": 1, "volcano.sh/vgpu-cores": 30}
+OFF = {"name": "CUDA_DISABLE_CONTROL", "value": "true"}
+PLACED = {**HAMI, names.RESOURCE_PLACED: 1}
+Pod = dict[str, Any]
+
+
+def placed(made: Pod, here: Settings = DEFAULT) -> Pod:
+    """The pod as admission makes it there."""
+    return applied(made, mutate_placed(review(made), here)["response"])
+
+
+def refusal(made: Pod, here: Settings = DEFAULT) -> str:
+    answer = validate(review(made), here)["response"]
+    assert not answer["allowed"]
+    text = answer["status"]["message"]
+    assert "\n" not in text
+    return str(text)
+
+
+@pytest.mark.parametrize("asked", [HAMI, VOLCANO, {"nvidia.com/gpucores": 30}], ids=["hami", "volcano", "cores alone"])
+def test_each_container_that_asks_for_others_cards_comes_to_our_plugin_and_keeps_the_rest(
+    asked: dict[str, int],
+) -> None:
+    made = pod(box("a", **asked), {"name": "b"})
+    made["spec"]["schedulerName"] = "theirs"
+    is_ = placed(made)
+    first, second = is_["spec"]["containers"]
+    assert first["resources"]["limits"] == {
+        **made["spec"]["containers"][0]["resources"]["limits"],
+        names.RESOURCE_PLACED: "1",
+    }
+    assert first["env"] == [OFF]
+    assert second == {"name": "b"}
+    assert is_["spec"]["schedulerName"] == "theirs"
+    assert is_["metadata"] == made["metadata"]
+    assert validate(review(is_), DEFAULT)["response"] == PASSED
+
+
+def test_a_second_pass_changes_nothing_and_a_pod_of_nobody_elses_is_left() -> None:
+    once = placed(pod(box("a", **HAMI)))
+    assert "patch" not in mutate_placed(review(once), DEFAULT)["response"]
+    for other in (pod({"name": "a"}), pod(box("a", **{"gemini.io/gpu-core": 30})), pod(box("a", cpu=1))):
+        assert mutate_placed(review(other), DEFAULT)["response"] == PASSED
+
+
+def test_what_would_undo_the_plugins_environment_is_put_behind_or_taken_away() -> None:
+    made = pod(box("a", **HAMI))
+    made["spec"]["containers"][0]["env"] = [
+        {"name": "LD_PRELOAD", "value": "/mine.so"}, {"name": "GEMINI_SOCKET", "value": "ipc:///tmp/x"},
+        {"name": "CUDA_DISABLE_CONTROL", "value": "false"}, {"name": "A", "value": "b"},
+    ]  # fmt: skip
+    (container,) = placed(made)["spec"]["containers"]
+    assert container["env"] == [
+        {"name": "LD_PRELOAD", "value": f"{names.LIBRARY_PATH}:/mine.so"}, {"name": "A", "value": "b"}, OFF,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("here", [DEFAULT, OPTED_IN], ids=["default", "all spellings are read"])
+def test_a_placed_pod_is_no_sharepod_wherever_it_is_read(here: Settings) -> None:
+    is_ = placed(pod(box("a", **HAMI)))
+    assert mutate(review(is_), here)["response"] == PASSED
+    assert validate(review(is_), here)["response"] == PASSED
+    changed = copy.deepcopy(is_)
+    changed["metadata"].setdefault("annotations", {})["hami.io/vgpu-node"] = "n"  # by HAMi's scheduler
+    assert validate(review(changed, "UPDATE", oldObject=is_), here)["response"] == PASSED
+
+
+def with_spec(made: Pod, **more: Any) -> Pod:
+    return {**made, "spec": {**made["spec"], **more}}
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        (pod(box("a", **{names.RESOURCE_PLACED: 1})), "asks no other plugin for a card; add nvidia.com/gpu"),
+        (pod(box("a", **{**PLACED, names.RESOURCE_PLACED: 2})), "2: a container has one share of its cards; write 1"),
+        (pod(box("a", **{**PLACED, "nvidia.com/gpucores": 101})), "101 is above 100 percent of each card; lower it"),
+        (pod(box("a", **PLACED), box("b", **{"gemini.io/gpu-core": 30})), "make two pods of it"),
+        (with_spec(pod(box("a", **PLACED)), hostPID=True), "spec.hostPID: true is not allowed with a share"),
+        (with_spec(pod(box("a", **PLACED)), nodeName="n"), "spec.nodeName: n is preset"),
+        (
+            pod({**box("a", **PLACED), "securityContext": {"privileged": True}}),
+            "securityContext.privileged: true is not allowed with a share",
+        ),
+        (
+            pod({**box("a", **PLACED), "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}),
+            "NVIDIA_VISIBLE_DEVICES]: all goes round the share",
+        ),
+    ],
+)
+def test_what_makes_no_sense_or_goes_round_the_share_is_refused_with_the_mend(made: Pod, told: str) -> None:
+    assert told in refusal(made)
+
+
+def test_no_nonsense_makes_it_raise() -> None:
+    odd: list[Any] = [None, 1, "x", [], {}, [1], {"containers": 1}, {"containers": [1, None, {"resources": 1}]}]
+    for spec in odd:
+        for given in ({"spec": spec}, {"metadata": 1, "spec": spec}):
+            mutate_placed(review(given), DEFAULT)
+            validate(review(given), DEFAULT)
+    for given in odd:
+        mutate_placed(given, DEFAULT)
+    strange = pod({"name": "a", "resources": {"limits": {"nvidia.com/gpu": []}}, "env": 1})
+    assert placed(strange)["spec"]["containers"][0]["env"] == [OFF]

@@ -14,6 +14,7 @@ Parts:
 - `nvidia` is nvidia/go.mod (a minute; needs a C compiler)
 - `helm` is helm/go.mod (3 minutes)
 - `kueue` is kueue/go.mod (3 minutes)
+- `hami` is hami/go.mod, HAMi's scheduler (2 minutes; needs a C compiler)
 - `jobcontrollers` is JobSet's and Ray's
 - `karpenter` adds kwok's nodes
 - `containerd` is containerd/go.mod (3 minutes), a containerd that knows CDI, which Debian's does not
@@ -52,7 +53,7 @@ CONTAINER_PROGRAMS = ("podman", "buildah", "conmon", "runc")  # Debian's package
 NODE_PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "busybox")
 PROMETHEUS_PROGRAMS = ("prometheus", "promtool")
 FETCHED = ("node", "containers", "prometheus", "debians", "image")  # first: others may compute meanwhile
-BESIDE = ("kueue", "jobcontrollers", "karpenter")
+BESIDE = ("kueue", "hami", "jobcontrollers", "karpenter")
 PARTS = (*FETCHED, "controlplane", "nvidia", "helm", "policy", *BESIDE, "containerd")
 OPTIONAL = (*FETCHED, *BESIDE)  # without these the tests that want them skip
 # The oldest Debian with Python 3.11, the one after it, and what becomes the next one, for the newest Python. A Python
@@ -137,6 +138,11 @@ class Builder:
         """The folder with kueue, and its KUEUE_MANIFESTS."""
         module = HERE / "kueue"
         return self._part(module, "0", lambda out: self._build_kueue(module, out))
+
+    def hami(self) -> Path:
+        """The folder with scheduler, which is HAMi's extender and webhook."""
+        module = HERE / "hami"
+        return self._part(module, "1", lambda out: self._go_build(module, out, cgo="1", versions=[]))
 
     def jobcontrollers(self) -> Path:
         """The folder with jobset and ray-operator, and their JOB_MANIFESTS."""

@@ -1,0 +1,207 @@
+"""Pods that HAMi's real scheduler places, on a real kubelet: Gemini's node side holds them to their time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bench.bed import until_shares
+from tests.e2e.api import Object, condition
+from tests.e2e.conftest import built
+from tests.e2e.hami import CORES, GPU, MEMORY, NAME, HamiPlugin, hami_scheduler
+from tests.e2e.node import Node
+from tests.e2e.plane import Plane
+from tests.e2e.pods import INSIDE, LIBRARIES, pod
+from tests.e2e.process import free_port, until
+from tests.e2e.test_extender import crd
+from tests.e2e.test_plugin import BUSY, STATE, USER, role
+
+__all__ = ["crd", "role"]
+BUSY_OF_SECOND = BUSY.replace("busy(0)", "busy(1)")
+pytestmark = pytest.mark.timeout(900)
+PLACED = "gemini.io/placed"
+SHARES = {"big": 0.7, "small": 0.3}
+WITHIN, WINDOW_SECONDS = 0.01, 10
+
+
+@dataclass
+class Enforced:
+    """The node: its cards, and its parts started anew."""
+
+    uuids: list[str]
+    daemon: contextlib.ExitStack
+    start_daemon: Callable[[], None]
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[str]:
+    name = f"e2e-{uuid.uuid4().hex[:8]}"
+    yield f"id={name},gpus=2,memory=80GiB,name=NVIDIA H200"
+    for left in Path("/dev/shm").glob(f"gemini-sim-*-{name}*"):
+        left.unlink()
+
+
+@pytest.fixture(scope="module")
+def webhook(plane: Plane, crd: None) -> Iterator[None]:
+    """Ours as an installation has it asked about namespaces that opted in, and to judge what became of their pods."""
+    pair, port = plane.authority.issue("gemini-webhook", hosts=("127.0.0.1",)), free_port()
+    command = [
+        sys.executable, "-m", "gemini", "webhook", "--port", str(port), "--allow", "hostPID",
+        "--kubeconfig", str(plane.kubeconfig("gemini-webhook", ("system:masters",))),
+        "--tls-cert", str(pair.certificate), "--tls-key", str(pair.key),
+    ]  # fmt: skip
+    url = f"https://127.0.0.1:{port}"
+    opted = {"namespaceSelector": {"matchLabels": {PLACED: "enforce"}}, "reinvocationPolicy": "IfNeeded"}
+    with (
+        plane.running("webhook", command, ready_url=f"{url}/readyz"),
+        plane.webhook("gemini-placed", f"{url}/mutate/placed", **opted),
+        plane.webhook("gemini-mutate", f"{url}/mutate"),
+        plane.webhook("gemini-validate", f"{url}/validate", validating=True, operations=("CREATE", "UPDATE")),
+    ):
+        yield
+
+
+@pytest.fixture(scope="module")
+def enforced(plane: Plane, node: Node, lab: str, role: None, webhook: None) -> Iterator[Enforced]:
+    serve = [sys.executable, "-m", "gemini", "serve", "--state-dir", "/run/gemini", f"--sim={lab}"]
+    port = free_port()
+    plugin = [
+        sys.executable, "-m", "gemini", "device-plugin", "--mode", "placed", "--node", node.name, "--port", str(port),
+        f"--sim={lab}", "--kubeconfig", str(plane.kubeconfig(USER)), "--install-dir", str(node.folder / "install"),
+        "--ld-so-preload",
+    ]  # fmt: skip
+    with contextlib.ExitStack() as stack:
+        program = built("hami") / "scheduler"
+        daemon = contextlib.ExitStack()
+        stack.callback(daemon.close)
+
+        def start() -> None:
+            daemon.close()
+            daemon.enter_context(node.running("daemon", serve))
+
+        start()
+        running = stack.enter_context(node.running("device-plugin", plugin))
+        running.wait_http(f"http://127.0.0.1:{port}/readyz")
+        node.wait_capacity(PLACED, 200)
+        uuids = [card["uuid"] for card in state(node)["devices"]]
+        stack.enter_context(HamiPlugin(plane, node, uuids))
+        stack.enter_context(hami_scheduler(plane, program))
+        plane.api.wait_one(f"/api/v1/nodes/{node.name}", known_to_hami, "HAMi's scheduler knows the node's cards")
+        yield Enforced(uuids, daemon, start)
+
+
+def known_to_hami(node: Object) -> bool:
+    """Its scheduler answers each report of a plugin's by asking for the next one."""
+    return str(node["metadata"]["annotations"].get("hami.io/node-handshake", "")).startswith("Requesting")
+
+
+@pytest.fixture
+def opted_in(plane: Plane, namespace: str) -> str:
+    plane.api.patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": {PLACED: "enforce"}}})
+    return namespace
+
+
+def state(node: Node) -> Object:
+    said: Object = json.loads(node.output([sys.executable, "-c", STATE]))
+    return said
+
+
+def hami_pod(name: str, node: Node, script: str, cores: int, **limits: str) -> Object:
+    """A pod as HAMi's users write it: nothing in it is ours."""
+    given = pod(name, node, script, {GPU: "1", CORES: str(cores), MEMORY: "20000", **limits},
+                {"LOAD": f"{INSIDE}/gemini-load"})  # fmt: skip
+    spec = given["spec"]
+    spec["hostPID"] = True  # the simulated machine knows its users by process id; a card does not ask for it
+    spec["volumes"] = [{"name": "load", "hostPath": {"path": str(LIBRARIES)}}]
+    spec["containers"][0]["volumeMounts"] = [{"name": "load", "mountPath": INSIDE, "readOnly": True}]
+    return given
+
+
+def shares_of(node: Node, lab: str) -> dict[str, float]:
+    """By the card's own timeline over WINDOW_SECONDS; whose the processes are, the daemon knows by its tenants."""
+    busy = json.loads(node.output([sys.executable, "-c", BUSY_OF_SECOND, lab, str(len(SHARES)), str(WINDOW_SECONDS)]))
+    by_request = {share: name for name, share in SHARES.items()}
+    return {
+        by_request[tenant["request"]]: sum(busy.get(str(pid), 0.0) for pid in tenant["clients"])
+        for tenant in state(node)["tenants"]
+        if tenant["request"] in by_request
+    }
+
+
+def gone(plane: Plane, namespace: str, *names: str) -> None:
+    for name in names:
+        plane.api.delete(f"/api/v1/namespaces/{namespace}/pods/{name}")
+        plane.api.wait_gone(f"/api/v1/namespaces/{namespace}/pods/{name}")
+
+
+def test_pods_that_hamis_scheduler_placed_are_held_to_their_cores_also_after_a_restart_of_the_daemon(
+    plane: Plane, node: Node, opted_in: str, lab: str, enforced: Enforced
+) -> None:
+    path = f"/api/v1/namespaces/{opted_in}/pods"
+    script = "grep -o -m1 [^/]*libgemini_hook.so /proc/self/maps; exec $LOAD --kernel-us 2000 --seconds 1000"
+    for name, share in SHARES.items():
+        one = hami_pod(name, node, script, round(share * 100))
+        one["metadata"]["annotations"]["nvidia.com/use-gpuuuid"] = enforced.uuids[1]
+        plane.api.post(path, one)
+    for name in SHARES:
+        started = plane.api.wait_one(f"{path}/{name}", condition("Ready"))
+        assert started["spec"]["schedulerName"] == NAME
+        annotations = started["metadata"]["annotations"]
+        assert annotations["hami.io/bind-phase"] == "success"
+        assert annotations["hami.io/vgpu-devices-allocated"].startswith(enforced.uuids[1])
+        assert not any(key.startswith("gemini.io/") for key in annotations)
+        assert "libgemini_hook.so\n" in plane.log(opted_in, name, "\n"), "the library is not in front"
+        bare = ("exec", name, "--", "env", "-i", "/bin/grep", "-m1", "libgemini_hook", "/proc/self/maps")
+        assert "libgemini_hook.so" in plane.kubectl("-n", opted_in, *bare).stdout, "by /etc/ld.so.preload"
+    tenants = {one["request"]: one for one in state(node)["tenants"]}
+    assert {share: one["limit"] for share, one in tenants.items()} == {0.7: 0.7, 0.3: 0.3}
+    assert all(one["gpus"] == [1] and one["memory_limit_bytes"] == 20_000 << 20 for one in tenants.values())
+    until_shares(lambda: shares_of(node, lab), SHARES, WITHIN, least=0.5, seconds=300)
+    enforced.start_daemon()
+    until_shares(lambda: shares_of(node, lab), SHARES, WITHIN, least=0.5, seconds=300)
+    gone(plane, opted_in, *SHARES)
+
+
+def test_a_container_that_cannot_be_held_to_its_time_waits_and_its_events_say_why(
+    plane: Plane, node: Node, namespace: str, enforced: Enforced
+) -> None:
+    """In a namespace that did not opt in: a container opts in by itself, and forgets to keep HAMi's library away."""
+    path, events = f"/api/v1/namespaces/{namespace}/pods", f"/api/v1/namespaces/{namespace}/events"
+    plane.api.post(path, hami_pod("free", node, "sleep 1000", 30))
+    assert "LD_PRELOAD" not in environment_of(plane, namespace, "free"), "nobody opted in"
+    plane.api.post(path, hami_pod("both", node, "sleep 1000", 30, **{PLACED: "1"}))
+    plane.api.wait(
+        events, lambda listed: any("set CUDA_DISABLE_CONTROL=true in its env" in one["message"] for one in listed),
+        "the reason as an event",
+    )  # fmt: skip
+    (status,) = plane.api.get(f"{path}/both")["status"]["containerStatuses"]
+    assert "waiting" in status["state"]
+    enforced.daemon.close()
+    alone = hami_pod("alone", node, "sleep 1000", 30, **{PLACED: "1"})
+    alone["spec"]["containers"][0]["env"].append({"name": "CUDA_DISABLE_CONTROL", "value": "true"})
+    plane.api.post(path, alone)
+    plane.api.wait(
+        events, lambda listed: any("see that gemini serve runs on this node" in one["message"] for one in listed),
+        "the reason as an event",
+    )  # fmt: skip
+    enforced.start_daemon()
+    plane.api.wait_one(f"{path}/alone", condition("Ready"), seconds=300)
+    assert environment_of(plane, namespace, "alone")["GEMINI_SOCKET"] == "ipc:///run/gemini/tenant.sock"
+    plane.api.wait(
+        events, lambda listed: any(one["reason"] == "PlacedShareEnforced" for one in listed), "what it is promised"
+    )
+    gone(plane, namespace, "free", "both", "alone")
+    until(lambda: not state(node)["tenants"], "tenants gone with their pods")
+
+
+def environment_of(plane: Plane, namespace: str, name: str) -> dict[str, str]:
+    plane.api.wait_one(f"/api/v1/namespaces/{namespace}/pods/{name}", condition("Ready"))
+    lines = plane.kubectl("-n", namespace, "exec", name, "--", "env").stdout.splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line)

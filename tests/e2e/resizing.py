@@ -34,7 +34,8 @@ class Stage:
     extender_port: int
     processes: dict[str, Process] = field(default_factory=dict)
     ports: dict[str, int] = field(default_factory=dict)
-    kills: int = 0
+    kills: list[tuple[str, int]] = field(default_factory=list)  # part, moment
+    trace: bool = False  # whether the daemon records its events
 
     def command(self, part: str) -> list[str]:
         gemini_ = [sys.executable, "-m", "gemini"]
@@ -42,7 +43,8 @@ class Stage:
             config = str(self.plane.kubeconfig(USER))
             return [*gemini_, part, "--kubeconfig", config, "--port", str(self.extender_port), "--policies", ""]
         if part == "serve":
-            return [*gemini_, part, "--state-dir", str(self.state), f"--sim={self.machine}", "--no-trace"]
+            untraced = [] if self.trace else ["--no-trace"]
+            return [*gemini_, part, "--state-dir", str(self.state), f"--sim={self.machine}", *untraced]
         return [
             *gemini_, part, "--node", self.node.name, "--port", str(self.ports.setdefault(part, free_port())),
             "--kubeconfig", str(self.plane.kubeconfig(NODE_USER)), "--install-dir", str(self.install), "--state-dir",
@@ -55,7 +57,7 @@ class Stage:
 
     def kill(self, part: str, after: float) -> None:
         time.sleep(after)
-        self.kills += 1
+        self.kills.append((part, time.monotonic_ns()))
         self.processes[part].kill()
         self.plane.stop_process(self.processes[part])
         self.start(part)
@@ -106,7 +108,8 @@ def loads(stage: Stage, pods: Sequence[str], *options: str) -> Iterator[dict[str
 
 @contextlib.contextmanager
 def staged(
-    plane: Plane, namespace: str, machine: str, install: Path, shares: Mapping[str, Mapping[str, str]]
+    plane: Plane, namespace: str, machine: str, install: Path, shares: Mapping[str, Mapping[str, str]],
+    trace: bool = False,
 ) -> Iterator[tuple[str, Stage, Timeline]]:  # fmt: skip
     """The extender's URL, the stage and its card, with a pod that runs for each of `shares`: name -> what it says."""
     machine = machine.replace("gpus=2", "gpus=1")
@@ -114,7 +117,7 @@ def staged(
         gemini(plane) as url, FakeNode(plane, "resized") as node, short_folder() as state, Timeline(machine) as card,
         device(plane, node.name, [one.uuid for one in card.devices()]), contextlib.ExitStack() as stack,
     ):  # fmt: skip
-        stage = Stage(plane, node, state, machine, install, int(url.rpartition(":")[2]))
+        stage = Stage(plane, node, state, machine, install, int(url.rpartition(":")[2]), trace=trace)
         stack.callback(stage.stop)
         stage.processes["extender"] = next(one for one in plane._started if one.name == "extender")
         for part in ("serve", "device-plugin"):
@@ -123,5 +126,7 @@ def staged(
         for name, says in shares.items():
             plane.api.post(f"/api/v1/namespaces/{namespace}/pods", sharepod(name, **says))
         for pod in node.bound(namespace, len(shares)):
-            assert node.admit(pod)
+            assert node.admit(pod), plane.api.get(f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}")[
+                "status"
+            ]
         yield url, stage, card

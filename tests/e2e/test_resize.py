@@ -326,7 +326,7 @@ def test_two_hundred_resizes_under_load_with_kills_leave_book_node_and_card_in_s
             ended.set()
             watching.join()
         assert not wrong, wrong[:5]
-        assert stage.kills == RESIZINGS // EVERY
+        assert len(stage.kills) == RESIZINGS // EVERY
         assert refused > RESIZINGS // 20
         assert done > RESIZINGS // 2
 

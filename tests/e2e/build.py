@@ -13,10 +13,10 @@ Parts:
   cold on two cores, 3 GiB)
 - `nvidia` is nvidia/go.mod (a minute; needs a C compiler)
 - `helm` is helm/go.mod (3 minutes)
-- `kueue` is kueue/go.mod (3 minutes)
 - `hami` is hami/go.mod, HAMi's scheduler (2 minutes; needs a C compiler)
-- `jobcontrollers` is JobSet's and Ray's
-- `karpenter` adds kwok's nodes
+- `controllers` is controllers/go.mod: Kueue's controller, and Karpenter, which adds kwok's nodes (6 minutes)
+- `jobcontrollers` is jobcontrollers/go.mod: JobSet's and Ray's controllers. Most of their libraries are those of
+  `controllers`, and compiled once for both (1 minute more)
 - `containerd` is containerd/go.mod (3 minutes), a containerd that knows CDI, which Debian's does not
 - `node` is containerd, runc and busybox for a real kubelet, taken from PATH or else unpacked, not installed, from
   Debian's packages
@@ -53,7 +53,7 @@ CONTAINER_PROGRAMS = ("podman", "buildah", "conmon", "runc")  # Debian's package
 NODE_PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "busybox")
 PROMETHEUS_PROGRAMS = ("prometheus", "promtool")
 FETCHED = ("node", "containers", "prometheus", "debians", "image")  # first: others may compute meanwhile
-BESIDE = ("kueue", "hami", "jobcontrollers", "karpenter")
+BESIDE = ("hami", "controllers", "jobcontrollers")
 PARTS = (*FETCHED, "controlplane", "nvidia", "helm", "policy", *BESIDE, "containerd")
 OPTIONAL = (*FETCHED, *BESIDE)  # without these the tests that want them skip
 # The oldest Debian with Python 3.11, the one after it, and what becomes the next one, for the newest Python. A Python
@@ -75,14 +75,19 @@ TRIES = 3
 RECIPE = 1  # raise it when the way of building below changes what comes out
 # The order matters to kwok no more than to `kubectl kustomize`, which would join the same files.
 KWOK_STAGES = ("node/fast", "node/heartbeat-with-lease", "pod/fast")
-# Of config/components in Kueue's module: what its controller wants of the API server.
-KUEUE_MANIFESTS = {"crds": "crd/bases", "webhook": "webhook"}
-KARPENTER_MANIFESTS = {"crds": "pkg/apis/crds", "kwok-crds": "kwok/apis/crds"}
-# Of other controllers: where definitions and webhooks stand, by module.
-JOB_MANIFESTS = {
-    "jobset-crds": ("sigs.k8s.io/jobset", "config/components/crd/bases"),
-    "jobset-hooks": ("sigs.k8s.io/jobset", "config/components/webhook"),
-    "ray-crds": ("github.com/ray-project/kuberay/ray-operator", "config/crd/bases"),
+# What controllers want of the API server, definitions and webhooks: the module, and where in it they stand; by part.
+MANIFESTS = {
+    "controllers": {
+        "kueue-crds": ("sigs.k8s.io/kueue", "config/components/crd/bases"),
+        "kueue-hooks": ("sigs.k8s.io/kueue", "config/components/webhook"),
+        "karpenter-crds": ("sigs.k8s.io/karpenter", "pkg/apis/crds"),
+        "kwok-crds": ("sigs.k8s.io/karpenter", "kwok/apis/crds"),
+    },
+    "jobcontrollers": {
+        "jobset-crds": ("sigs.k8s.io/jobset", "config/components/crd/bases"),
+        "jobset-hooks": ("sigs.k8s.io/jobset", "config/components/webhook"),
+        "ray-crds": ("github.com/ray-project/kuberay/ray-operator", "config/crd/bases"),
+    },
 }
 
 
@@ -134,10 +139,10 @@ class Builder:
         module = HERE / "policy"
         return self._part(module, "0", lambda out: self._go_build(module, out, cgo="0", versions=[]))
 
-    def kueue(self) -> Path:
-        """The folder with kueue, and its KUEUE_MANIFESTS."""
-        module = HERE / "kueue"
-        return self._part(module, "0", lambda out: self._build_kueue(module, out))
+    def controllers(self) -> Path:
+        """The folder with kueue and karpenter, which adds kwok's nodes, and their MANIFESTS."""
+        module = HERE / "controllers"
+        return self._part(module, "0", lambda out: self._build_controllers(module, out))
 
     def hami(self) -> Path:
         """The folder with scheduler, which is HAMi's extender and webhook."""
@@ -145,14 +150,9 @@ class Builder:
         return self._part(module, "1", lambda out: self._go_build(module, out, cgo="1", versions=[]))
 
     def jobcontrollers(self) -> Path:
-        """The folder with jobset and ray-operator, and their JOB_MANIFESTS."""
+        """The folder with jobset and ray-operator, and their MANIFESTS."""
         module = HERE / "jobcontrollers"
         return self._part(module, "0", lambda out: self._build_jobcontrollers(module, out))
-
-    def karpenter(self) -> Path:
-        """The folder with karpenter, which adds kwok's nodes, and its definitions."""
-        module = HERE / "karpenter"
-        return self._part(module, "0", lambda out: self._build_karpenter(module, out))
 
     def containerd(self) -> Path:
         """The folder with a containerd that knows CDI, its shim and ctr."""
@@ -240,28 +240,20 @@ class Builder:
         texts = [path.read_text() for path in files if path.name != "kustomization.yaml"]
         (out / "kwok-stages.yaml").write_text("\n---\n".join(texts))
 
-    def _build_kueue(self, module: Path, out: Path) -> None:
+    def _build_controllers(self, module: Path, out: Path) -> None:
         self._go_build(module, out, cgo="0", versions=[])
-        components = self._module_folder(module, "sigs.k8s.io/kueue") / "config/components"
-        for name, source in KUEUE_MANIFESTS.items():
-            self._copy_manifests(components / source, out / name)
+        (out / "kwok").rename(out / "karpenter")
+        self._copy_manifests(module, out)
 
     def _build_jobcontrollers(self, module: Path, out: Path) -> None:
         self._go_build(module, out, cgo="0", versions=[])
-        for name, (source, folder) in JOB_MANIFESTS.items():
-            self._copy_manifests(self._module_folder(module, source) / folder, out / name)
+        self._copy_manifests(module, out)
 
-    def _build_karpenter(self, module: Path, out: Path) -> None:
-        self._go_build(module, out, cgo="0", versions=[])
-        (out / "kwok").rename(out / "karpenter")
-        source = self._module_folder(module, "sigs.k8s.io/karpenter")
-        for name, folder in KARPENTER_MANIFESTS.items():
-            self._copy_manifests(source / folder, out / name)
-
-    def _copy_manifests(self, source: Path, out: Path) -> None:
-        out.mkdir()
-        for file in sorted(source.glob("*.yaml")):
-            (out / file.name).write_text(file.read_text())
+    def _copy_manifests(self, module: Path, out: Path) -> None:
+        for name, (source, folder) in MANIFESTS[module.name].items():
+            (out / name).mkdir()
+            for file in sorted((self._module_folder(module, source) / folder).glob("*.yaml")):
+                (out / name / file.name).write_text(file.read_text())
 
     def _unpack_debian(self, out: Path) -> None:
         root = self._unpack(out, lambda: list(DEBIAN_PACKAGES))

@@ -68,7 +68,7 @@ def karpenter(plane: Plane, parts: Path, capacity: Mapping[str, str]) -> Iterato
     }  # fmt: skip
     node_class = {"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": POOL}}
     with contextlib.ExitStack() as stack:
-        for folder in ("crds", "kwok-crds"):
+        for folder in ("karpenter-crds", "kwok-crds"):
             stack.enter_context(defined(plane, parts / folder))
         stack.callback(_forget, plane)
         process = stack.enter_context(plane.running("karpenter", command, environment))

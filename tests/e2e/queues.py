@@ -40,7 +40,7 @@ def lacking() -> str:
 @contextlib.contextmanager
 def kueue(plane: Plane, parts: Path, transformations: Sequence[Object] = ()) -> Iterator[Process]:
     """The controller with its webhooks, and one flavor. `parts`: what build.py made."""
-    for file in sorted((parts / "crds").glob("*.yaml")):
+    for file in sorted((parts / "kueue-crds").glob("*.yaml")):
         plane.kubectl("create", "-f", str(file))
     plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=120s")
     plane.api.post("/api/v1/namespaces", {"metadata": {"name": "kueue-system"}})
@@ -71,7 +71,7 @@ def kueue(plane: Plane, parts: Path, transformations: Sequence[Object] = ()) -> 
         parts / "kueue", f"--config={folder / 'config.json'}", f"--kubeconfig={plane.kubeconfig('kueue', ADMINS)}",
     ]  # fmt: skip
     with plane.running("kueue", command, ready_url=f"http://{HOST}:{health}/readyz") as controller:
-        for one in yaml.safe_load_all((parts / "webhook/manifests.yaml").read_text()):
+        for one in yaml.safe_load_all((parts / "kueue-hooks/manifests.yaml").read_text()):
             plane.api.post(f"{HOOKS}/{one['kind'].lower()}s", _at(plane, one, f"https://{HOST}:{hooks}"))
         plane.api.post(f"{QUEUES}/resourceflavors", {**_kind("ResourceFlavor"), "metadata": {"name": FLAVOR}})
         yield controller

@@ -94,7 +94,7 @@ def test_a_real_autoscaler_adds_a_node_for_a_pod_that_waits_for_fragmented_cards
 
     with (
         nodes_with_cards(plane, 1, 2, prefix="full"), gemini(plane),
-        karpenter(plane, built("karpenter"), capacity) as scaler, reported(scaler, 2, 80 * GIB),
+        karpenter(plane, built("controllers"), capacity) as scaler, reported(scaler, 2, 80 * GIB),
     ):  # fmt: skip
         for name in ("a", "b"):
             plane.api.post(pods, sharepod(name, gpu_request="0.6"))

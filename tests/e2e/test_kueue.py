@@ -31,7 +31,7 @@ def plane(tools: Path, logs: Path) -> Iterator[Plane]:
     """One whose Jobs' pods run until the test ends them."""
     if why := lacking():
         pytest.skip(why)
-    built("kueue")
+    built("controllers")
     with Plane(tools, logs / "kueue", without_stage="pod-complete") as started:
         yield started
 
@@ -41,7 +41,7 @@ def controller(plane: Plane, crd: None) -> Iterator[None]:
     """Kueue, and ours with the webhook for Jobs as it is installed."""
     port = free_port()
     with (
-        kueue(plane, built("kueue"), [WHOLE_CARDS]),
+        kueue(plane, built("controllers"), [WHOLE_CARDS]),
         gemini(plane, webhook_port=port),
         plane.webhook("gemini-jobs", f"https://127.0.0.1:{port}/mutate", resources=("jobs",), **installed()),
     ):

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from gemini.kube import names, quantity
 from gemini.kube.group import group_of
+from gemini.kube.parts import amounts_of
 from gemini.kube.quantity import shown
 from gemini.kube.spelling import GPUSHARE_UNITS, MEBI, S2_ALIASES, S2_KEYS, InvalidPod, read
 from gemini.kube.tenants import Builder, Share, Source, one_of, policies
@@ -161,7 +162,9 @@ def _source(entry: object, path: str, init: bool) -> Source:
 
 
 def marked(container: Mapping[str, object]) -> bool:
-    """Whether admission gave the container a share."""
+    """Whether admission gave the container a share, and not another scheduler."""
+    if names.RESOURCE_PLACED in amounts_of(container):
+        return False
     env = container.get("env")
     return any(isinstance(one, dict) and one.get("name") == names.ENV_SOCKET for one in _listed(env))
 

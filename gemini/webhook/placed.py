@@ -19,6 +19,7 @@ from gemini.kube.spelling import InvalidPod
 from gemini.webhook.settings import Settings
 
 AMOUNT = "1"
+OURS = (names.ENV_PRELOAD, names.ENV_SOCKET, names.HAMI_CONTROL_OFF)
 
 
 def placed_patch(pod: Mapping[str, Any], settings: Settings) -> list[dict[str, Any]]:
@@ -58,16 +59,20 @@ def _resources(container: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _environment(container: Mapping[str, Any], settings: Settings) -> list[dict[str, Any]]:
-    """The container's own without what would undo the device plugin's, for which it would count more than that."""
+    """The container's own, which counts more than the device plugin's, with library and socket in it. So does envFrom,
+    which counts less than what stands here."""
     given = container.get("env")
     env = [dict(one) for one in (given if isinstance(given, list) else ()) if isinstance(one, dict)]
-    away = (names.HAMI_CONTROL_OFF, names.ENV_SOCKET)
-    kept = [one for one in env if one.get("name") not in away]
-    for one in kept:
-        if one.get("name") == names.ENV_PRELOAD and isinstance(one.get("value"), str):
-            behind = [part for part in one["value"].replace(" ", ":").split(":") if part and part != settings.library]
-            one["value"] = ":".join([settings.library, *behind])
-    return [*kept, {"name": names.HAMI_CONTROL_OFF, "value": "true"}]
+    kept = [one for one in env if one.get("name") not in OURS]
+    preloads = [one for one in env if one.get("name") == names.ENV_PRELOAD]
+    if any("valueFrom" in one for one in preloads):  # which is refused when the pod is validated
+        kept += preloads
+    else:
+        behind = str(preloads[-1].get("value") or "") if preloads else ""  # the last one counts
+        listed = [part for part in behind.replace(" ", ":").split(":") if part and part != settings.library]
+        kept.append({"name": names.ENV_PRELOAD, "value": ":".join([settings.library, *listed])})
+    socket = {"name": names.ENV_SOCKET, "value": f"ipc://{settings.socket}"}
+    return [*kept, socket, {"name": names.HAMI_CONTROL_OFF, "value": "true"}]
 
 
 def asks_placed(pod: object) -> bool:

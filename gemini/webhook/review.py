@@ -109,7 +109,7 @@ def _mutate_ephemeral(request: dict[str, Any], settings: Settings) -> dict[str, 
     """Containers that are added to a sharepod have no card, also where their image says all: no device plugin is asked
     about them."""
     patch = []
-    if not _has_share(request.get("object"), settings):
+    if not _is_held(request.get("object"), settings):
         return _answer(request)
     try:
         _read_ephemeral(request, settings)
@@ -129,6 +129,11 @@ def _has_share(pod: object, settings: Settings) -> bool:
         return parse_pod(settings.part(pod), settings.types).wanted
     except InvalidPod:
         return True  # it speaks our language, if badly
+
+
+def _is_held(pod: object, settings: Settings) -> bool:
+    """Whether we hold it to its share, whoever placed it."""
+    return asks_placed(pod) or _has_share(pod, settings)
 
 
 def _read_ephemeral(request: dict[str, Any], settings: Settings) -> None:
@@ -160,7 +165,7 @@ def validate(review: object, settings: Settings, known: Known | None = None) -> 
         return _answer(request, ENDLESS)
     try:
         if _is_ephemeral(request):
-            if _has_share(request.get("object"), settings):
+            if _is_held(request.get("object"), settings):
                 _read_ephemeral(request, settings)
         elif operation == "UPDATE":
             _check_unchanged(request, settings)

@@ -11,11 +11,15 @@ from gemini.kube import names
 from gemini.webhook.review import mutate, mutate_placed, validate
 from gemini.webhook.settings import Settings
 from tests.gemini.webhook.test_review import applied, box, pod, review
-from tests.gemini.webhook.test_scope import DEFAULT, OPTED_IN, PASSED
+from tests.gemini.webhook.test_scope import DEFAULT, OPTED_IN, PASSED, bound
 
 HAMI = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 3000, "nvidia.com/gpucores": 30}
 VOLCANO = {"volcano.sh/vgpu-number": 1, "volcano.sh/vgpu-cores": 30}
-OFF = {"name": "CUDA_DISABLE_CONTROL", "value": "true"}
+PRELOAD = {"name": "LD_PRELOAD", "value": names.LIBRARY_PATH}
+LAST = [
+    {"name": "GEMINI_SOCKET", "value": f"ipc://{names.SOCKET_PATH}"},
+    {"name": "CUDA_DISABLE_CONTROL", "value": "true"},
+]
 PLACED = {**HAMI, names.RESOURCE_PLACED: 1}
 Pod = dict[str, Any]
 
@@ -45,7 +49,7 @@ def test_each_container_that_asks_for_others_cards_comes_to_our_plugin_and_keeps
         **made["spec"]["containers"][0]["resources"]["limits"],
         names.RESOURCE_PLACED: "1",
     }
-    assert first["env"] == [OFF]
+    assert first["env"] == [PRELOAD, *LAST]
     assert second == {"name": "b"}
     assert is_["spec"]["schedulerName"] == "theirs"
     assert is_["metadata"] == made["metadata"]
@@ -66,9 +70,32 @@ def test_what_would_undo_the_plugins_environment_is_put_behind_or_taken_away() -
         {"name": "CUDA_DISABLE_CONTROL", "value": "false"}, {"name": "A", "value": "b"},
     ]  # fmt: skip
     (container,) = placed(made)["spec"]["containers"]
-    assert container["env"] == [
-        {"name": "LD_PRELOAD", "value": f"{names.LIBRARY_PATH}:/mine.so"}, {"name": "A", "value": "b"}, OFF,
-    ]  # fmt: skip
+    preload = {"name": "LD_PRELOAD", "value": f"{names.LIBRARY_PATH}:/mine.so"}
+    assert container["env"] == [{"name": "A", "value": "b"}, preload, *LAST]
+
+
+def test_no_configmap_says_another_socket_and_no_other_source_another_library() -> None:
+    """What stands in env itself counts more than envFrom; and with another socket the library would find no daemon."""
+    made = pod(box("a", **HAMI))
+    made["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "x"}, "prefix": "GEMINI_"}]
+    assert placed(made)["spec"]["containers"][0]["env"] == [PRELOAD, *LAST]
+    source = {"name": "LD_PRELOAD", "valueFrom": {"configMapKeyRef": {"name": "x", "key": "y"}}}
+    made["spec"]["containers"][0]["env"] = [source]
+    assert "valueFrom cannot be put behind Gemini's library" in refusal(placed(made))
+
+
+def test_a_container_that_is_added_to_a_placed_pod_has_no_card() -> None:
+    old = placed(pod(box("a", **HAMI)))
+    now = {**old, "spec": {**old["spec"], "ephemeralContainers": [{"name": "debug", "image": "cuda"}]}}
+    given = review(now, "UPDATE", oldObject=old, subResource="ephemeralcontainers")
+    assert "patch" in mutate(given, DEFAULT)["response"]
+    now["spec"]["ephemeralContainers"][0]["securityContext"] = {"privileged": True}
+    assert not validate(given, DEFAULT)["response"]["allowed"]
+
+
+def test_their_scheduler_may_bind_it() -> None:
+    made = placed(pod(box("a", **HAMI)))
+    assert bound(made, DEFAULT) == PASSED
 
 
 @pytest.mark.parametrize("here", [DEFAULT, OPTED_IN], ids=["default", "all spellings are read"])
@@ -117,4 +144,4 @@ def test_no_nonsense_makes_it_raise() -> None:
     for given in odd:
         mutate_placed(given, DEFAULT)
     strange = pod({"name": "a", "resources": {"limits": {"nvidia.com/gpu": []}}, "env": 1})
-    assert placed(strange)["spec"]["containers"][0]["env"] == [OFF]
+    assert placed(strange)["spec"]["containers"][0]["env"] == [PRELOAD, *LAST]

@@ -72,9 +72,10 @@ class Daemon:
         except Problem as problem:
             raise DaemonFault(str(problem)) from None
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
+            why = str(error) or "no word within its time"
             raise DaemonFault(
-                f"no answer from the daemon at {self.control} ({error or 'no word within its time'}); see that gemini "
-                "serve runs on this node with the same --state-dir"
+                f"no answer from the daemon at {self.control} ({why}); see that gemini serve runs on this node with "
+                "the same --state-dir"
             ) from None
         if reply.status >= 400:
             said = answer.get("error") if isinstance(answer, dict) else None

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gemini.plugin import daemon as module
 from gemini.plugin.daemon import Daemon, DaemonFault
 from tests.scheduler_backend.rig import Rig
 from tests.scheduler_backend.serve import GPUS
@@ -44,6 +45,26 @@ def test_tenants_are_registered_changed_and_removed(rig: Rig) -> None:
             await daemon.register(spec("pod.ns.d-00000000", gpus=["GPU-9"]))
 
     asyncio.run(work())
+
+
+def test_the_daemon_says_which_cards_there_are(rig: Rig) -> None:
+    assert asyncio.run(Daemon(rig.state_dir).cards()) == {gpu.uuid: gpu.memory_bytes for gpu in GPUS}
+
+
+def test_a_daemon_that_says_nothing_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CALL_SECONDS", 0.2)
+    tmp_path.chmod(0o711)
+
+    async def work() -> None:
+        async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            writer.close()
+
+        async with await asyncio.start_unix_server(say_nothing, tmp_path / "control.sock"):
+            await Daemon(tmp_path).tenants()
+
+    with pytest.raises(DaemonFault, match=r"control.sock \(no word within its time\); see that"):
+        asyncio.run(work())
 
 
 def test_a_daemon_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:

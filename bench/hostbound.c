@@ -2,8 +2,7 @@
  * hostbound.c - a program whose host takes time: a kernel of KERNEL_US, HOST_US of work on the processor, the next kernel.
  * It waits for the card after every SYNC_EVERY launches (0: never). With EVERY_US and PAUSE_US it also sleeps for PAUSE_US
  * after each EVERY_US. With PERIOD_US it is a server: requests come at random (exponential, PERIOD_US apart on average,
- * the same in each run), each is SYNC_EVERY launches and one wait, and it sleeps while there is none. With LONG_US each
- * EACHth of its kernels takes that long, and has the same shape as the others.
+ * the same in each run), each is SYNC_EVERY launches and one wait, and it sleeps while there is none.
  *
  * Until SIGTERM; then it prints, one a line, how long each iteration took in nanoseconds: from its first launch (of a
  * request: from its arrival) until the wait was over. Host work is measured in processor time of the thread: who has to
@@ -57,16 +56,14 @@ static uint64_t next_arrival(uint64_t at_ns, double period_ns) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 7 && argc != 9) {
-        fprintf(stderr, "usage: hostbound KERNEL_US HOST_US SYNC_EVERY EVERY_US PAUSE_US PERIOD_US [LONG_US EACH]\n");
+    if (argc != 7) {
+        fprintf(stderr, "usage: hostbound KERNEL_US HOST_US SYNC_EVERY EVERY_US PAUSE_US PERIOD_US\n");
         return 2;
     }
     uint64_t kernel_ns = strtoull(argv[1], NULL, 10) * 1000, host_ns = strtoull(argv[2], NULL, 10) * 1000;
     uint64_t sync_every = strtoull(argv[3], NULL, 10);
     uint64_t every_ns = strtoull(argv[4], NULL, 10) * 1000, pause_ns = strtoull(argv[5], NULL, 10) * 1000;
     uint64_t period_ns = strtoull(argv[6], NULL, 10) * 1000;
-    uint64_t long_ns = argc == 9 ? strtoull(argv[7], NULL, 10) * 1000 : 0,
-             each = argc == 9 ? strtoull(argv[8], NULL, 10) : 0;
     if (period_ns && !sync_every) {
         fprintf(stderr, "hostbound: a server needs SYNC_EVERY, the launches of a request\n");
         return 2;
@@ -75,7 +72,7 @@ int main(int argc, char **argv) {
     prctl(PR_SET_TIMERSLACK, 1UL);
     start();
     uint64_t paused_ns = now_ns(), begin_ns = paused_ns, arrival_ns = paused_ns;
-    for (uint64_t launched = 0, all = 0; !over;) {
+    for (uint64_t launched = 0; !over;) {
         if (period_ns && !launched) {
             arrival_ns = begin_ns = next_arrival(arrival_ns, (double)period_ns);
             for (uint64_t now; !over && (now = now_ns()) < arrival_ns;)
@@ -84,7 +81,7 @@ int main(int argc, char **argv) {
             begin_ns = now_ns();
         }
         work(host_ns);
-        launch(each && ++all % each == 0 ? long_ns : kernel_ns);
+        launch(kernel_ns);
         if (++launched == sync_every) {
             launched = 0;
             need(cuStreamSynchronize(stream), "cuStreamSynchronize");

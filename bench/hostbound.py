@@ -36,8 +36,7 @@ from bench.jitter import Probe
 
 
 class Host(NamedTuple):
-    """One program; microseconds. `latency`: of that class; `period_us`: a server of requests that come so often; each
-    `long_each`th of its kernels takes `long_us`, and has the same shape as the others."""
+    """One program; microseconds. `latency`: of that class; `period_us`: a server of requests that come so often."""
 
     request: float
     kernel_us: int
@@ -48,17 +47,10 @@ class Host(NamedTuple):
     period_us: int = 0
     latency: bool = False
     limit: float = 1.0
-    long_us: int = 0
-    long_each: int = 0
 
     def words(self) -> list[str]:
-        numbers = [self.kernel_us, self.host_us, self.sync_every, self.every_us, self.pause_us, self.period_us]
-        numbers += [self.long_us, self.long_each] if self.long_each else []
+        numbers = (self.kernel_us, self.host_us, self.sync_every, self.every_us, self.pause_us, self.period_us)
         return [str(number) for number in numbers]
-
-    def mean_us(self) -> float:
-        """How long a kernel of it takes."""
-        return self.kernel_us + (self.long_us - self.kernel_us) / self.long_each if self.long_each else self.kernel_us
 
 
 BUSY = Host(0.5, 100, 2, 0)
@@ -77,7 +69,6 @@ MIXES: dict[str, tuple[Host, ...]] = {
     "50/100/1 beside busy": (Host(0.5, 50, 100, 1), BUSY),
     "28/40/400 beside busy": (Host(0.5, 28, 40, 400), BUSY),
     "5/20/20 beside busy": (Host(0.5, 5, 20, 20), BUSY),
-    "50/60/16, each tenth 1500, beside busy": (Host(0.5, 50, 60, 16, long_us=1500, long_each=10), BUSY),
     "0.5 ms each 40 ms beside busy": (Host(0.5, 50, 20, 10, period_us=40_000), BUSY),
     "server of 20 x 50 us beside training": (
         Host(0.5, 50, 20, 20, period_us=8_000, latency=True), Host(0.5, 28, 40, 400)),
@@ -94,13 +85,13 @@ WARM_UP = 20  # iterations that are not counted: lengths of kernels are being le
 def model(host: Host, alone: float) -> ideal.Program:
     """The program of the model whose host takes as long as this one's did when it had so much of a card that it had to
     itself, where that shows."""
-    cycle_us = host.mean_us() / alone  # from launch to launch
+    cycle_us = host.kernel_us / alone  # from launch to launch
     host_us = float(host.host_us)
     if alone < 0.9 and not host.every_us and not host.period_us:
-        waits_us = (host.mean_us() + ideal.Card().wake_us) / host.sync_every if host.sync_every else 0.0
+        waits_us = (host.kernel_us + ideal.Card().wake_us) / host.sync_every if host.sync_every else 0.0
         host_us = max(host_us, cycle_us - waits_us)
     return ideal.Program(
-        host.mean_us(), host_us, host.sync_every, host.request, host.every_us, host.pause_us, host.period_us
+        host.kernel_us, host_us, host.sync_every, host.request, host.every_us, host.pause_us, host.period_us
     )
 
 

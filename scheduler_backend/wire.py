@@ -177,10 +177,8 @@ def extend(action: ev.Extend, device: int, serial: int) -> bytes:
     message = _EXTEND
     message.header.serial = serial
     message.device = device
-    message.flags = (
-        (lib.WIRE_GRANT_CONTENDED if action.contended else 0)
-        | (lib.WIRE_GRANT_SHARED if action.shared else 0)
-        | (lib.WIRE_GRANT_ALONE if action.alone else 0)
+    message.flags = (lib.WIRE_GRANT_CONTENDED if action.contended else 0) | (
+        lib.WIRE_GRANT_SHARED if action.shared else 0
     )
     message.epoch = action.epoch
     message.quota_ns = action.quota_ns

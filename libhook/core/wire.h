@@ -21,7 +21,6 @@
 #define WIRE_VERSION 1
 #define WIRE_MAX_DEVICES 16
 #define WIRE_USED_EVERY_NS 10000000ull /* under a shared grant the daemon hears so often what was used */
-#define WIRE_ALONE_NS 8000000ull /* less than two words of use, after which others may come */
 #define WIRE_MAX_SIZE 1024 /* no message is larger; what is larger is refused */
 
 enum wire_type {
@@ -106,8 +105,7 @@ enum wire_grant_flags {
     WIRE_GRANT_CONTENDED = 1, /* somebody else waits or may come: the cap is short, the quota ends */
     WIRE_GRANT_JOINED = 2,    /* the tenant held the token already: this is what is left of it */
     WIRE_GRANT_PREPARED = 4,  /* not yet: from the moment when the page shows this epoch; it may never come to that */
-    WIRE_GRANT_SHARED = 8,    /* others run beside it: a Used when that begins, and each WIRE_USED_EVERY_NS */
-    WIRE_GRANT_ALONE = 16     /* an Extend: ... but for WIRE_ALONE_NS from now on nobody does: it is seen alone */
+    WIRE_GRANT_SHARED = 8     /* others run beside it: a Used when that begins, and each WIRE_USED_EVERY_NS */
 };
 
 struct wire_grant { /* Grant and Extend */

@@ -77,16 +77,6 @@ static void blame(const struct chunk *chunk, uint64_t length_ns, uint64_t end_ns
     extremes_learn(extremes, GATE_SHARED_ESTIMATES, PEEK(longer->key), length_ns / chunk->launches, end_ns);
 }
 
-uint64_t belief_work(const struct chunk *chunk, uint64_t length_ns, uint64_t now_ns) {
-    uint64_t spent_ns =
-        chunk->key ? extremes_spend(extremes, GATE_SHARED_ESTIMATES, chunk->key, chunk->launches, length_ns, now_ns)
-                   : 0;
-
-    if (spent_ns)
-        return spent_ns;
-    return length_ns < chunk->estimated_ns ? length_ns : chunk->estimated_ns;
-}
-
 /* What is known of this key, of which there are samples. */
 static struct belief known_of(const struct gate *gate, uint64_t key, uint64_t ns, uint32_t samples, uint64_t now_ns) {
     struct belief belief = {.ns = ns, .most_ns = ns, .measure = samples < FEW_SAMPLES};
@@ -143,7 +133,7 @@ struct belief belief_of(const struct gate *gate, struct gate_thread *thread, uin
 void belief_learn(const struct gate *gate, struct gate_thread *thread, const struct chunk *chunk, uint64_t start_ns,
     uint64_t end_ns, bool queued, uint64_t sure_ns) {
     uint64_t length_ns = end_ns - start_ns;
-    bool shared = gate_was_shared(gate, start_ns, end_ns);
+    bool shared = gate_was_shared(gate, start_ns);
 
     if (end_ns <= start_ns)
         return;
@@ -170,12 +160,8 @@ void belief_learn(const struct gate *gate, struct gate_thread *thread, const str
      * was no longer. What is believed to fill a quota has no other beside it, and would be believed for long. The
      * same where other tenants' work runs beside it. */
     bool exact = (chunk->alone || queued) && (!shared || chunk->unknown);
-    if (exact && !shared)
-        extremes_average(extremes, GATE_SHARED_ESTIMATES, chunk->key, each_ns);
     if (!exact && each_ns >= chunk->estimated_ns / chunk->launches)
         return;
-    if (shared && chunk->most_ns && !chunk->unknown)
-        return; /* of those that lie far apart only the short ones would be learned */
     each_ns = estimate_learn(gate_shared_estimates, GATE_SHARED_ESTIMATES, chunk->key, each_ns);
     if (chunk->most_ns) /* wild ones come by belief_of each time */
         return;

@@ -35,9 +35,6 @@ struct belief {
  * afterwards. */
 struct belief belief_of(const struct gate *gate, struct gate_thread *thread, uint64_t key, uint64_t family,
     uint64_t guess_ns, uint64_t now_ns);
-/* What of a chunk's length was its work, beside others, where that shows nothing: the belief; of those that lie far apart
- * what they took on average. */
-uint64_t belief_work(const struct chunk *chunk, uint64_t length_ns, uint64_t now_ns);
 /* A chunk took from start to end. `queued`: all of it was launched before what was ahead of it was over. `sure_ns`: what of
  * its length the device surely worked; 0: not known. */
 void belief_learn(const struct gate *gate, struct gate_thread *thread, const struct chunk *chunk, uint64_t start_ns,

@@ -42,7 +42,6 @@ struct gate {
     bool contended;
     bool shared; /* other tenants' work runs beside ours: no span tells how long a kernel takes, unless it is shorter */
     uint64_t shared_until_ns; /* when that was over last; 0: never was it so */
-    uint64_t alone_from_ns; /* ... but for WIRE_ALONE_NS from then on nothing of others ran; 0: never was it so */
     uint64_t behind_ns; /* not 0: the valve is open, for so much in flight that stands still (behind.h) */
     bool drains_long; /* what is held would be let go at once (seat.c): nothing is to be held until the gate opens */
     uint64_t paused_ns; /* when the program last made a stream stand still; any thread */
@@ -88,12 +87,8 @@ static inline bool gate_is_open(const struct gate *gate, uint64_t *ticket) {
     return *ticket && __atomic_load_n(PEEK(gate->page_word), __ATOMIC_ACQUIRE) == PEEK(gate->epoch);
 }
 
-/* Did, or may, other tenants' work have run beside what took from start to end? It is often looked at later. */
-static inline bool gate_was_shared(const struct gate *gate, uint64_t start_ns, uint64_t end_ns) {
-    uint64_t alone_ns = PEEK(gate->alone_from_ns);
-
-    if (alone_ns && start_ns >= alone_ns && end_ns <= alone_ns + WIRE_ALONE_NS)
-        return false;
+/* Did, or may, other tenants' work have run beside what began then? What is over is often looked at later. */
+static inline bool gate_was_shared(const struct gate *gate, uint64_t start_ns) {
     return PEEK(gate->shared) || start_ns < PEEK(gate->shared_until_ns);
 }
 

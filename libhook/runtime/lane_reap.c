@@ -24,7 +24,7 @@ static void learn_open(const struct gate *gate, struct gate_thread *thread, cons
         .launches = (uint32_t)(lane->launched - lane->cut)};
     uint64_t start_ns = open_began(lane);
 
-    if (gate_was_shared(gate, start_ns, end_ns))
+    if (gate_was_shared(gate, start_ns))
         return; /* the base may have been later than it seems (pop) */
     belief_learn(gate, thread, &chunk, start_ns, end_ns, false, 0);
 }
@@ -36,13 +36,13 @@ static void learn_overlap_of_open(struct gate *gate, const struct lane *lane, ui
     overlap_learn(gate, lane->open_ns, end_ns - (lane->open_ns < most_ns ? lane->open_ns : most_ns), end_ns);
 }
 
-/* A chunk of ours took from start to end beside other tenants' work: its length tells nothing, the belief counts. What is
- * longer was spent waiting for the card, or for the next launch; that after the last launch is the former. */
+/* A chunk of ours took from start to end beside other tenants' work: its length tells nothing, the belief counts. What
+ * is longer was spent waiting for the card, or for the next launch; that after the last launch is the former. */
 static void account_shared(
     struct gate *gate, const struct chunk *chunk, uint64_t start_ns, uint64_t end_ns, uint64_t span_ns) {
-    uint64_t length_ns = end_ns - start_ns;
+    uint64_t each_ns = chunk->estimated_ns / chunk->launches, length_ns = end_ns - start_ns;
     length_ns = length_ns < span_ns ? span_ns : length_ns;
-    uint64_t busy_ns = belief_work(chunk, length_ns, end_ns), each_ns = busy_ns / chunk->launches;
+    uint64_t busy_ns = length_ns < chunk->estimated_ns ? length_ns : chunk->estimated_ns;
     uint64_t out_ns = lane_began(gate->ordinal, chunk->cut_ns, chunk->held);
     uint64_t waited_ns = end_ns > out_ns + each_ns ? end_ns - out_ns - each_ns : 0;
 
@@ -87,13 +87,12 @@ static void take_in(struct gate *gate, struct gate_thread *thread, const struct 
     uint64_t start_ns, uint64_t end_ns, uint64_t span_ns, bool queued, bool known) {
     /* Beside others the base is done when our turn on the card comes, later than the host believes, and all that is
      * measured from it seems to end as much earlier. So there the device's clock alone counts: no less than the work. */
-    bool shared = gate_was_shared(gate, start_ns, end_ns);
+    bool shared = gate_was_shared(gate, start_ns);
     uint64_t under_way_ns = end_ns - start_ns;
 
-    /* While it is seen alone another may be a little late to leave: that is proof of no long kernel. */
-    uint64_t sure_ns = PEEK(gate->shared) ? 0 : sure_of(lane, chunk, start_ns, end_ns, span_ns, queued);
     if (known && !shared)
-        belief_learn(gate, thread, chunk, start_ns, end_ns, queued, sure_ns);
+        belief_learn(
+            gate, thread, chunk, start_ns, end_ns, queued, sure_of(lane, chunk, start_ns, end_ns, span_ns, queued));
     else if (known && span_ns)
         belief_learn(gate, thread, chunk, end_ns > span_ns ? end_ns - span_ns : 0, end_ns, queued, 0);
     if (shared)
@@ -163,7 +162,7 @@ void lane_finish(struct gate *gate, struct gate_thread *thread, struct lane *lan
         return;
     uint64_t start_ns = open_began(lane) < now_ns ? open_began(lane) : now_ns;
     uint64_t work_ns = now_ns - start_ns, seen_ns = lane_seen(lane, lane->cut);
-    if (gate_was_shared(gate, start_ns, now_ns) && work_ns > lane->open_ns)
+    if (gate_was_shared(gate, start_ns) && work_ns > lane->open_ns)
         work_ns = lane->open_ns;
     work_ns -= seen_ns < work_ns ? seen_ns : work_ns;
     gate_account(gate, lane->open_wanted_ns, now_ns - work_ns, now_ns);

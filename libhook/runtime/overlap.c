@@ -39,7 +39,7 @@ static void lock(struct gate *gate) {
 
 void overlap_learn(struct gate *gate, uint64_t believed_ns, uint64_t start_ns, uint64_t end_ns) {
     __typeof__(gate->overlap) *overlap = &gate->overlap;
-    bool shared = gate_was_shared(gate, start_ns, end_ns); /* what runs beside ours is others' */
+    bool shared = gate_was_shared(gate, start_ns); /* what runs beside ours is others' */
 
     lock(gate);
     overlap->believed_ns += believed_ns;

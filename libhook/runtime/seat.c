@@ -109,11 +109,9 @@ void seat_on_grant(struct seat *seat, const struct seat_world *world, const stru
 void seat_on_extend(
     struct seat *seat, const struct seat_world *world, const struct wire_grant *grant, uint64_t now_ns) {
     adopt(seat, world, now_ns);
-    if (!token_on_extend(&seat->token, grant->epoch, grant->quota_ns, grant->lease_ns, grant->cap_ns,
+    if (token_on_extend(&seat->token, grant->epoch, grant->quota_ns, grant->lease_ns, grant->cap_ns,
             grant->flags & WIRE_GRANT_CONTENDED, now_ns))
-        return;
-    share(seat, world, grant, false);
-    POKE(seat->gate->alone_from_ns, grant->flags & WIRE_GRANT_ALONE ? now_ns : 0);
+        share(seat, world, grant, false);
 }
 
 void seat_on_revoke(

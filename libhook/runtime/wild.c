@@ -9,8 +9,7 @@
 #include "libhook/runtime/lane.h"
 
 #define WILD_CONTENDED 2 /* wild launches in flight on a lane: the device has one when the other is over */
-#define WILD_FREE 8      /* ... where no turn has to end */
-#define BESIDE_CAPS 2    /* ... beside others, as many as end within so many caps in any case */
+#define WILD_FREE 8      /* ... where no turn has to end; beside others no more than end within the cap in any case */
 #define WILD_TOGETHER_NS 1000000 /* those seen often go together for so long, were each as long as any of late */
 
 /* How many wild launches are in flight on this lane, and what all that is there may take from now on. */
@@ -40,8 +39,7 @@ bool wild_may_go(const struct gate *gate, const struct lane *lane, const struct 
     if (!wild || lane_inflight(lane) + needs_ns <= inflight_behind(gate, gate_self, now_ns))
         return true;
     if (!PEEK(gate->contended)) {
-        bool soon =
-            !PEEK(gate->shared) || belief->young || worst_ns + belief->most_ns <= BESIDE_CAPS * PEEK(gate->cap_ns);
+        bool soon = !PEEK(gate->shared) || belief->young || worst_ns + belief->most_ns <= PEEK(gate->cap_ns);
         return wild < (soon ? WILD_FREE : WILD_CONTENDED);
     }
     if (belief->unknown || now_ns >= close_by_ns || worst_ns > close_by_ns - now_ns)

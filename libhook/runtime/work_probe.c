@@ -22,7 +22,7 @@ uint64_t work_probe_launches(const struct gate *gate) {
  * again. */
 static void account(struct gate *gate, struct lane *lane, uint64_t estimated_ns, uint64_t open_ns, uint64_t from,
     const struct lane_probe *one) {
-    bool shared = gate_was_shared(gate, one->start_ns, one->end_ns);
+    bool shared = gate_was_shared(gate, one->start_ns);
     uint64_t work_ns = one->end_ns - one->start_ns;
 
     if (shared || PEEK(gate->active) <= 1) {

@@ -24,7 +24,6 @@ class Beside:
         self.favoured = ""  # who lags runs without company: a tenant, or BUSY
         self.favoured_until_ns = 0
         self.seeing = False  # ... to be seen alone; it lags behind nothing
-        self.told = False  # ... and knows that it is alone now
 
     def sort(self, seat: Seat) -> None:
         """Take note of its duty, which may have changed."""
@@ -52,7 +51,7 @@ class Beside:
 
     def favour(self, name: str, until_ns: int, *, seeing: bool = False) -> None:
         """Let all others make room for this tenant, or for all that are BUSY, until then at most."""
-        self.favoured, self.favoured_until_ns, self.seeing, self.told = name, until_ns, seeing, False
+        self.favoured, self.favoured_until_ns, self.seeing = name, until_ns, seeing
 
     def favour_nobody(self) -> None:
         """Let none make room for another."""

@@ -231,7 +231,6 @@ class Extend(NamedTuple):
     cap_ns: int
     contended: bool
     shared: bool = False
-    alone: bool = False  # ... but just now nobody else runs, so that it may see how long its kernels are
 
 
 class Revoke(NamedTuple):

@@ -254,7 +254,6 @@ class TokenMachine:
                 wake_ns = earliest(wake_ns, seat.resume_ns)
             wake_ns = earliest(wake_ns, self.reservation.until_ns)
         if self.beside.sharing:
-            self.shared.tell_alone()
             wake_ns = earliest(wake_ns, self.tenure.deadline_shared())
         self._prepare()
         self.context.do(ev.WakeAt(wake_ns))

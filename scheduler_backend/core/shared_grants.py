@@ -72,8 +72,8 @@ class SharedGrants:
             ev.Grant(member.client, self.context.gpu, epoch, quota_ns, lease_ns, cap_ns, admitted, joined, True)
         )
 
-    def extend(self, seat: Seat, member: Member, *, alone: bool = False) -> None:
-        """Tell a process that holds of its lease; `alone`: its tenant has the card alone just now."""
+    def extend(self, seat: Seat, member: Member) -> None:
+        """Tell a process that holds of its lease."""
         policy = self.policy
         lease_ns = policy.shared_lease_ns
         if seat.state is State.LEAVING:
@@ -81,19 +81,8 @@ class SharedGrants:
         member.lease_until_ns = self.context.now_ns + lease_ns
         cap_ns = self._cap_ns()
         self.context.do(
-            ev.Extend(
-                member.client, self.context.gpu, seat.shared_epoch, lease_ns, lease_ns, cap_ns, False, True, alone
-            )
+            ev.Extend(member.client, self.context.gpu, seat.shared_epoch, lease_ns, lease_ns, cap_ns, False, True)
         )
-
-    def tell_alone(self) -> None:
-        """The others have made room for one that is to be seen alone: its processes see how long their kernels take."""
-        seat = self.beside.alone(self.grant.holder)
-        if not self.beside.seeing or self.beside.told or seat is None or seat.state is not State.SHARED:
-            return
-        self.beside.told = True
-        for member in seat.with_standing(Standing.HOLDS):
-            self.extend(seat, member, alone=True)
 
     def admit_waiting(self, seat: Seat) -> None:
         """Let those of its processes in that wait, for one that drains may need what they could not launch yet."""

@@ -50,32 +50,6 @@ def test_beside_a_busy_one_it_needs_no_token(bed: Bed) -> None:
     )
 
 
-def test_kernels_of_one_shape_whose_lengths_lie_far_apart_count_as_what_they_are(bed: Bed) -> None:
-    """By the card's own record, beside a busy one: one long launch of ten is three quarters of the work."""
-    start(bed, "far", Host(0.5, 50, 60, 16, long_us=1500, long_each=10))
-    start(bed, "busy", BUSY)
-    wait_for(lambda: beside(bed) == {"far"}, 60, "a holder beside it")
-    counted: list[float] = []
-
-    def counted_whole() -> bool:
-        before = told(bed, "far"), bed.busy()[1]["far"]
-        bed.sample(2.0)
-        counted.append((told(bed, "far") - before[0]) / (bed.busy()[1]["far"] - before[1]))
-        return len(counted) >= 3 and min(counted[-3:]) > 0.8
-
-    try:
-        wait_for(counted_whole, 30, "three times in a row in which it counted most of what it used")
-    except TimeoutError:
-        pytest.fail(f"of what it used it counted {counted}")
-    state = {tenant["name"]: tenant["enforced"] for tenant in bed.state()["tenants"]}
-    assert state == dict.fromkeys(("far", "busy"), "yes"), "else it has turns, for it says too little"
-
-
-def told(bed: Bed, name: str) -> int:
-    """GPU time in ns, by its library's word."""
-    return int(next(one["reported_busy_ns"] for one in bed.state()["tenants"] if one["name"] == name))
-
-
 def test_a_limit_on_the_card_gives_all_turns_again(bed: Bed) -> None:
     for name in ("a", "b"):
         start(bed, name, SLOW)

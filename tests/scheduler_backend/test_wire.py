@@ -42,8 +42,6 @@ def test_a_grant_beside_others_says_so():
     assert wire.decode(wire.grant(grant, 1, 5))[1].flags == lib.WIRE_GRANT_SHARED
     extend = ev.Extend(7, 0, 9, 1, 2, 3, True, True)
     assert wire.decode(wire.extend(extend, 1, 5))[1].flags == lib.WIRE_GRANT_SHARED | lib.WIRE_GRANT_CONTENDED
-    alone = ev.Extend(7, 0, 9, 1, 2, 3, False, True, True)
-    assert wire.decode(wire.extend(alone, 1, 5))[1].flags == lib.WIRE_GRANT_SHARED | lib.WIRE_GRANT_ALONE
 
 
 def test_memory_messages():

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from libhook.core import ffi, lib
 
 SIZE = 64
@@ -45,41 +43,6 @@ def test_what_was_not_seen_for_long_is_not_known() -> None:
     assert lib.extremes_most(entries, SIZE, 5, START + 2 * WINDOW) == 0
     lib.extremes_learn(entries, SIZE, 5, 1000, START + 3 * WINDOW)
     assert lib.extremes_most(entries, SIZE, 5, START + 3 * WINDOW) == 1000
-
-
-def far_apart(entries: Any) -> None:
-    """One of ten takes 1.5 ms, the others 50 us."""
-    for number in range(200):
-        ns = 1_500_000 if number % 10 == 9 else 50_000
-        lib.extremes_learn(entries, SIZE, 5, ns, START)
-        lib.extremes_average(entries, SIZE, 5, ns)
-
-
-@pytest.mark.parametrize("stretch", [1.0, 1.2, 100.0])
-def test_those_of_unknown_lengths_count_what_such_took_on_average(stretch: float) -> None:
-    """Whether what is measured is their length, or some of it or most was spent waiting."""
-    entries = table()
-    far_apart(entries)
-    lengths = [round(stretch * (1_500_000 if number % 10 == 9 else 50_000)) for number in range(200)]
-    spent = sum(lib.extremes_spend(entries, SIZE, 5, 1, ns, START) for ns in lengths)
-    assert spent / 200 == pytest.approx(195_000, rel=0.35 if stretch > 1 else 0.05)
-
-
-def test_of_what_is_not_known_nothing_is_spent() -> None:
-    entries = table()
-    lib.extremes_average(entries, SIZE, 5, 50_000)
-    assert lib.extremes_spend(entries, SIZE, 5, 1, 50_000, START) == 0
-    far_apart(entries)
-    assert lib.extremes_spend(entries, SIZE, 5 + SIZE, 1, 50_000, START) == 0
-
-
-def test_what_is_left_is_no_more_than_the_longest_of_late() -> None:
-    entries = table()
-    far_apart(entries)
-    for _ in range(1000):
-        assert lib.extremes_spend(entries, SIZE, 5, 1, 1000, START) == 1000
-    assert lib.extremes_spend(entries, SIZE, 5, 1, 10**9, START) < 1_500_000 + 500_000
-    assert lib.extremes_spend(entries, SIZE, 5, 1, 10**9, START) < 500_000
 
 
 def test_the_newcomer_takes_the_place() -> None:

@@ -84,10 +84,6 @@ static void set_gate(int ordinal, bool open, uint64_t cap_ns, uint64_t close_by_
     gate->shared = shared;
 }
 
-static void set_alone(struct gate *gate, uint64_t from_ns) {
-    gate->alone_from_ns = from_ns;
-}
-
 static struct gate *gate_at(int ordinal) {
     return &gates[ordinal];
 }
@@ -117,7 +113,6 @@ static const struct seam seams[] = {
     SEAM(behind_after),
     SEAM(behind_paused),
     SEAM(belief_learn),
-    SEAM(belief_work),
     SEAM(belief_of),
     SEAM(captures_beginning),
     SEAM(captures_begun),
@@ -174,7 +169,6 @@ static const struct seam seams[] = {
     SEAM(segments_take),
     SEAM(segments_take_back),
     SEAM(segments_words),
-    SEAM(set_alone),
     SEAM(set_gate),
     SEAM(thread_begins),
     SEAM(thread_start),

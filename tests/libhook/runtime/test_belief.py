@@ -130,40 +130,6 @@ def test_what_ran_beside_others_and_is_looked_at_when_they_are_gone_is_no_length
     assert beliefs.of().ns == 20 * US
 
 
-@pytest.mark.parametrize(("before_us", "ns"), [(90, 28_750), (89, 20 * US), (8001, 20 * US)])
-def test_one_that_is_seen_alone_learns_lengths_beside_others(
-    beliefs: Beliefs, seams: Seams, before_us: int, ns: int
-) -> None:
-    """Of what began and ended in that time, which is 8 ms."""
-    seams.function("gate_share", None, ctypes.c_void_p, ctypes.c_bool)(ctypes.addressof(beliefs.gate), True)
-    alone = seams.function("set_alone", None, ctypes.c_void_p, ctypes.c_uint64)
-    alone(ctypes.addressof(beliefs.gate), 10**9 - before_us * US)
-    beliefs.learn(KEY, 20 * US, FEW)
-    beliefs.over(Chunk(key=KEY, estimated_ns=20 * US, launches=1, alone=True), 90 * US)
-    assert beliefs.of().ns == ns
-
-
-def test_beside_others_those_that_lie_far_apart_count_by_their_mean(beliefs: Beliefs, seams: Seams) -> None:
-    """The estimate is that of the short ones: one long launch of ten is most of the work, and counted a tenth of it."""
-    work = seams.function("belief_work", ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64)
-    share = seams.function("gate_share", None, ctypes.c_void_p, ctypes.c_bool)
-    beliefs.learn(KEY, 50 * US, YOUNG)
-    chunk = Chunk(key=KEY, estimated_ns=50 * US, most_ns=1500 * US, launches=1, alone=True)
-    at = ctypes.addressof(chunk)
-    assert work(at, 40 * US, 10**9) == 40 * US
-    assert work(at, 900 * US, 10**9) == 50 * US
-    for number in range(100):
-        ns = 1500 * US if number % 10 == 9 else 50 * US
-        beliefs.over(chunk, ns, queued=True, sure_ns=ns)
-    counted = [work(at, 3000 * US, 10**9) for _ in range(10)]
-    assert 100 * US < sum(counted) / 10 < 350 * US
-    share(ctypes.addressof(beliefs.gate), True)
-    before_ns = beliefs.of().ns
-    for _ in range(20):
-        beliefs.over(chunk, 40 * US)
-    assert beliefs.of().ns == before_ns
-
-
 @pytest.mark.parametrize("sure_ns", [0, 39 * US, 199 * US])
 def test_a_host_that_was_slow_makes_no_kernel_long(beliefs: Beliefs, sure_ns: int) -> None:
     beliefs.learn(KEY, 20 * US, YOUNG)

@@ -47,26 +47,6 @@ def test_a_holder_in_turns_hears_of_the_first_that_comes_beside_it_before_that_m
     assert not parts.done(ev.Extend)
 
 
-def test_one_that_is_to_be_seen_alone_hears_once_that_it_is() -> None:
-    parts = Parts()
-    a, b = parts.add("a"), parts.add("b")
-    parts.share(a, b)
-    parts.beside.favour("a", 50 * MS, seeing=True)
-    parts.shared.tell_alone()
-    assert not parts.done()  # the other is there
-    parts.shared.close(b, ev.PREEMPT)
-    parts.shared.take_back(b, b.members[2], returned(b.members[2]))
-    parts.context.begin()
-    parts.shared.tell_alone()
-    parts.shared.tell_alone()
-    (told,) = parts.done()
-    assert (told.client, told.shared, told.alone) == (1, True, True)
-    parts.context.begin()
-    parts.beside.favour("a", 60 * MS)  # it lags; its turn is of no certain length
-    parts.shared.tell_alone()
-    assert not parts.done()
-
-
 def test_one_that_is_asked_to_stop_has_the_time_to_drain() -> None:
     parts = Parts()
     a = parts.add("a")

@@ -59,9 +59,7 @@ ALIYUN_DEVICE = "ALIYUN_COM_GPU_MEM_DEV"
 RECORD_KEYS = (*WRITTEN_KEYS, ALIYUN_INDEX, ALIYUN_POD, ALIYUN_ASSUME_TIME, ALIYUN_ASSIGNED, ALIYUN_DEVICE)
 
 # On nodes and on the Device custom resource.
-NODE_LABEL = (
-    f"{DOMAIN}/gpu"  # "true", "gpushare" or "placed": which of our parts run on the node, by an operator's hand
-)
+NODE_LABEL = f"{DOMAIN}/gpu"  # by an operator's hand: "true", "gpushare" or "placed", which of our parts run there
 NAMESPACE_LABEL = f"{DOMAIN}/spellings"  # "all": the spellings of other projects are read in that namespace
 NAMESPACE_PLACED = f"{DOMAIN}/placed"  # "enforce": pods that another scheduler places there are held to their time
 NODE_MODEL_LABEL = f"{DOMAIN}/gpu-model"
@@ -97,9 +95,7 @@ RESOURCE_GPU = f"{DOMAIN}/gpu"
 RESOURCE_CORE = f"{DOMAIN}/gpu-core"
 RESOURCE_MEMORY = f"{DOMAIN}/gpu-memory"
 RESOURCE_RATIO = f"{DOMAIN}/gpu-memory-ratio"
-RESOURCE_PLACED = (
-    f"{DOMAIN}/placed"  # 1: the container's card is another scheduler's choice, its time is enforced by us
-)
+RESOURCE_PLACED = f"{DOMAIN}/placed"  # 1: another scheduler chose the container's card, and we enforce its time
 ALIYUN_GPU_MEM = f"{ALIYUN}/gpu-mem"
 ALIYUN_GPU_COUNT = f"{ALIYUN}/gpu-count"
 NVIDIA_GPU = f"{NVIDIA}/gpu"

@@ -110,7 +110,7 @@ class Company:
             or self.restart.is_up(self.context.now_ns)
         ):
             return False
-        busy = any(seat.name not in self.beside.host_bound for seat in self._active())
+        busy = self.tenants.has_busy()
         for seat in self.tenants.seats.values():
             limited = seat.is_limited and not (policy.shared_limits and seat.name in self.beside.host_bound)
             limited = limited and (seat.state is not State.IDLE or seat.seen_ns >= self.context.now_ns - LIMITED_NS)
@@ -159,7 +159,7 @@ class Company:
                 lags.append((seat.ahead_ns, seat.name))
                 if self.promises.speaks(seat) and not seat.quiet:  # one that does nothing just now would show nothing
                     unknown.append((seat.duty.alone_until_ns(period_ns), seat.name))
-        if any(seat.name not in self.beside.host_bound for seat in self._active()):
+        if self.tenants.has_busy():
             lags.append((self.promises.busy_lag_ns(), BUSY))
         due_ns, alone = min(unknown, default=(self.context.now_ns, ""))
         if self.beside.favoured:

@@ -113,6 +113,13 @@ class Tenants:
         since_ns = now_ns - self.policy.company_ns
         return [seat for seat in self.seats.values() if seat.latency and seat.members and seat.seen_ns >= since_ns]
 
+    def has_busy(self) -> bool:
+        """Return whether one that is promised something and is not host-bound wants to run."""
+        return any(
+            seat.request_ppm and seat.state is not State.IDLE and not seat.duty.host_bound
+            for seat in self.seats.values()
+        )
+
     def share_turns(self) -> int:
         """Set how long the turns of those with processes are, for one came, changed or went; returns the sum of their
         requests in ppm, WHOLE_PPM where nothing is promised.

@@ -385,6 +385,20 @@ def test_one_of_class_latency_has_the_card_alone_where_another_is_busy():
     assert world.most_at_once == 1
 
 
+def test_what_is_in_flight_before_one_of_class_latency_comes_is_little_where_it_is_to_have_the_card_alone():
+    world = World(("a", 0.3, 0.66))
+    server = world.add("server", 0.4, 0.2, latency=True)
+    world.go(1500)
+    server.rests = True
+    world.go(500)
+    a, policy = world.programs[1], world.machine.policy
+    assert (a.shared, a.cap_ns) == (True, policy.cap_ns)
+    world.add("busy", 0.3, 1.0)
+    world.go(2500)
+    assert a.shared
+    assert a.cap_ns == policy.cap_prompt_ns
+
+
 def _flap(world: World, each_ms: float, *clients: int, **more: Any) -> dict[str, float]:
     """A tenant whose processes all ask, give back as soon as they have the token, and ask again after so long, for four
     seconds: what the others got of what its turns of one step left."""

@@ -62,7 +62,7 @@ def client_of(name: str) -> Any:
     return pytest.param(name, marks=pytest.mark.alone if name in KERNEL else ())
 
 
-@pytest.mark.parametrize("client", map(client_of, PROGRAMS))
+@pytest.mark.parametrize("client", [client_of(name) for name in PROGRAMS])
 def test_a_client_has_its_share_and_its_memory(client: str) -> None:
     module, program, arguments = PROGRAMS[client]
     pytest.importorskip(module)

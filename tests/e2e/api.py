@@ -158,5 +158,20 @@ def condition(kind: str, status: str = "True") -> Callable[[Object], bool]:
     return holds
 
 
+def unscheduled(why: str) -> Callable[[Object], bool]:
+    """A check for wait_one: the scheduler did not place the pod and says `why` in the condition's message.
+
+    A node that has just come is tainted for a moment, so the first message may name that alone.
+    """
+
+    def holds(one: Object) -> bool:
+        conditions = one.get("status", {}).get("conditions") or []
+        found = [c for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False"]
+        return any(why in c.get("message", "") for c in found)
+
+    holds.__name__ = f"PodScheduled=False for {why!r}"
+    return holds
+
+
 def _key(one: Object) -> tuple[str, str]:
     return one["metadata"].get("namespace", ""), one["metadata"]["name"]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import yaml
 
-from tests.e2e.api import Object, condition
+from tests.e2e.api import Object, condition, unscheduled
 from tests.e2e.conftest import ROOT, built
 from tests.e2e.karpenter import Karpenter, karpenter, reported, waiting
 from tests.e2e.plane import Plane
@@ -26,14 +26,6 @@ def manifests() -> list[Object]:
     return list(yaml.safe_load_all(text))
 
 
-def says(text: str) -> Callable[[Object], bool]:
-    def check(pod: Object) -> bool:
-        listed = pod["status"].get("conditions", ())
-        return any(one["type"] == "PodScheduled" and text in one.get("message", "") for one in listed)
-
-    return check
-
-
 def test_a_pod_that_waits_for_fragmented_cards_takes_the_placeholders_and_that_lacks_the_sum(
     plane: Plane, namespace: str, crd: None
 ) -> None:
@@ -46,7 +38,7 @@ def test_a_pod_that_waits_for_fragmented_cards_takes_the_placeholders_and_that_l
             plane.api.post(path, sharepod(name, gpu_request="0.6"))
             plane.api.wait_one(f"{path}/{name}", condition("Ready"))
         plane.api.post(path, sharepod("fragmented", gpu_request="0.5"))  # 80 are free in sum
-        waits = plane.api.wait_one(f"{path}/fragmented", says("InsufficientCore"))
+        waits = plane.api.wait_one(f"{path}/fragmented", unscheduled("InsufficientCore"))
         assert "Insufficient gemini.io/gpu-core" not in str(waits["status"]["conditions"])
         plane.api.delete(f"{path}/fragmented", 0)
         plane.api.post(CLASSES, priority)
@@ -60,7 +52,7 @@ def test_a_pod_that_waits_for_fragmented_cards_takes_the_placeholders_and_that_l
                 plane.api.post(path, sharepod("fragmented", gpu_request="0.5"))
                 assert plane.api.wait_one(f"{path}/fragmented", condition("Ready"))["spec"]["nodeName"] == spare
                 plane.api.wait(
-                    path, lambda pods: [p for p in pods if says("2 Insufficient gemini.io/gpu-core")(p)],
+                    path, lambda pods: list(filter(unscheduled("2 Insufficient gemini.io/gpu-core"), pods)),
                     "the placeholder lacks the sum", labelSelector=LABEL,
                 )  # fmt: skip
                 plane.api.delete(f"/apis/apps/v1/namespaces/{namespace}/deployments/gemini-placeholder")
@@ -100,7 +92,7 @@ def test_a_real_autoscaler_adds_a_node_for_a_pod_that_waits_for_fragmented_cards
             plane.api.post(pods, sharepod(name, gpu_request="0.6"))
             plane.api.wait_one(f"{pods}/{name}", condition("Ready"))
         plane.api.post(pods, sharepod("fragmented", gpu_request="0.5"))
-        plane.api.wait_one(f"{pods}/fragmented", says("InsufficientCore"))
+        plane.api.wait_one(f"{pods}/fragmented", unscheduled("InsufficientCore"))
         plane.api.post(
             pods, sharepod("large", gpu_count="3")
         )  # no node is as large: Karpenter says so, having looked at both

@@ -18,7 +18,7 @@ import pytest
 
 from gemini.kube.device import write_device
 from gemini.placement.model import Device, Link, Node
-from tests.e2e.api import ApiError, Object, condition
+from tests.e2e.api import ApiError, Object, condition, unscheduled
 from tests.e2e.conftest import ROOT
 from tests.e2e.installed import installed_hooks
 from tests.e2e.plane import Plane, extender, scheduler_configuration
@@ -210,11 +210,11 @@ def test_group_of_four_with_room_for_three_binds_nobody_and_three_go_together(
         for i in range(4):
             plane.api.post(path, sharepod(f"four-{i}", gpu_request="1.0", pod_group="four", pod_group_size="4"))
         for i in range(4):  # the first ones perhaps before the others were there
-            plane.api.wait_one(f"{path}/four-{i}", _refused("Group"))
+            plane.api.wait_one(f"{path}/four-{i}", unscheduled("Group"))
         # Pods that wait are tried again when something in the cluster changes.
         plane.api.patch(f"/api/v1/nodes/{names[0]}", {"metadata": {"labels": {"again": "yes"}}})
         for i in range(4):
-            why = plane.api.wait_one(f"{path}/four-{i}", _refused("GroupDoesNotFit"))
+            why = plane.api.wait_one(f"{path}/four-{i}", unscheduled("GroupDoesNotFit"))
             assert not why["spec"].get("nodeName")
         for i in range(3):
             plane.api.post(path, sharepod(f"three-{i}", gpu_request="1.0", pod_group="three", pod_group_size="3"))
@@ -233,7 +233,7 @@ def test_group_whose_members_come_one_after_another_starts_soon_after_the_last(
         for i in range(4):
             plane.api.post(path, sharepod(f"late-{i}", gpu_request="0.4", pod_group="late", pod_group_size="4"))
             if i < 3:
-                plane.api.wait_one(f"{path}/late-{i}", _refused(f"has {i + 1} of its 4 pods"))
+                plane.api.wait_one(f"{path}/late-{i}", unscheduled(f"has {i + 1} of its 4 pods"))
         bound = [plane.api.wait_one(f"{path}/late-{i}", condition("Ready")) for i in range(4)]
         assert len({pod["spec"]["nodeName"] for pod in bound}) == 1
 
@@ -380,7 +380,7 @@ def test_extender_outlives_a_restart_of_the_api_server(plane: Plane, namespace: 
         plane.api.wait_one(f"{path}/before", condition("Ready"))
         plane.restart_apiserver()
         plane.api.post(path, sharepod("big", gpu_request="0.5"))
-        plane.api.wait_one(f"{path}/big", _refused("Insufficient"))
+        plane.api.wait_one(f"{path}/big", unscheduled("Insufficient"))
         plane.api.delete(f"{path}/before", grace_seconds=0)
         plane.api.wait_one(f"{path}/big", condition("Ready"))
 
@@ -411,7 +411,7 @@ def test_A16_A17_memory_and_card_based_pods_live_in_one_cluster_on_nodes_of_thei
         bound = plane.api.wait_one(f"{path}/card", condition("Ready"))
         assert bound["spec"]["nodeName"] == by_card
         plane.api.post(path, sharepod("waits", gpu_request="0.6"))
-        plane.api.wait_one(f"{path}/waits", _refused("Insufficient"))  # though the other has a card that nobody uses
+        plane.api.wait_one(f"{path}/waits", unscheduled("Insufficient"))  # though the other has a card that nobody uses
         assert not plane.api.get(f"{path}/waits")["spec"].get("nodeName")
         plane.api.delete(f"{deployments}/binpack-1")
 
@@ -479,7 +479,7 @@ def test_kubectl_gemini_shows_cards_holders_and_who_waits(plane: Plane, namespac
         plane.api.post(path, sharepod("holds", gpu_request="0.7"))
         node = plane.api.wait_one(f"{path}/holds", condition("Ready"))["spec"]["nodeName"]
         plane.api.post(path, sharepod("waits", gpu_request="0.5", gpu_memory="90Gi"))
-        plane.api.wait_one(f"{path}/waits", _refused("90Gi asked"))
+        plane.api.wait_one(f"{path}/waits", unscheduled("90Gi asked"))
         given = gemini_plugin("-n", namespace)
         assert {entry["name"]: entry["used_core"] for entry in given["nodes"]} == {
             name: 70 if name == node else 0 for name in names
@@ -496,11 +496,3 @@ def _holds(url: str, namespace: str) -> bool:
         nodes = json.load(reply)["nodes"]
     holders = [pod["pod"] for node in nodes for card in node["devices"] for pod in card["pods"]]
     return any(name.startswith(f"{namespace}/") for name in holders)
-
-
-def _refused(reason: str) -> Any:
-    def check(pod: Object) -> bool:
-        conditions = (pod.get("status") or {}).get("conditions") or ()
-        return any(c["type"] == "PodScheduled" and reason in c.get("message", "") for c in conditions)
-
-    return check

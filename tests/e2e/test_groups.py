@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 import pytest
 
 from gemini.extender.grouplease import lease_name
 from gemini.kube import names
-from tests.e2e.api import Object, condition
+from tests.e2e.api import Object, condition, unscheduled
 from tests.e2e.plane import Plane
 from tests.e2e.test_extender import CORE, crd, gemini, nodes_with_cards, priorities, sharepod
 
@@ -29,16 +28,6 @@ def member(
     return pod
 
 
-def waits(text: str) -> Callable[[Object], bool]:
-    """kube-scheduler says so of the pod, and it is not bound."""
-
-    def check(pod: Object) -> bool:
-        said = [one for one in pod["status"].get("conditions", ()) if one["type"] == "PodScheduled"]
-        return not pod["spec"].get("nodeName") and any(text in one.get("message", "") for one in said)
-
-    return check
-
-
 def bound(plane: Plane, path: str) -> dict[str, str]:
     found = {one["metadata"]["name"]: one["spec"].get("nodeName") for one in plane.api.get(path)["items"]}
     return {name: node for name, node in found.items() if node}
@@ -55,11 +44,13 @@ def test_a_group_of_which_one_lacks_a_processor_runs_not_at_all(
         for name, amount in asked.items():
             plane.api.post(path, member(name, "g", 3, cpu=amount))
         missing = plane.api.wait(
-            path, lambda pods: [one for one in pods if waits("Insufficient cpu")(one)], "a pod without a processor"
+            path,
+            lambda pods: list(filter(unscheduled("Insufficient cpu"), pods)),
+            "a pod without a processor",
         )[0]["metadata"]["name"]
         others = [name for name in asked if name != missing]
         said = plane.api.wait(
-            path, lambda pods: [one for one in pods if waits(f"({missing}: 0/1 nodes are available")(one)],
+            path, lambda pods: list(filter(unscheduled(f"({missing}: 0/1 nodes are available"), pods)),
             "who waits says for whom",
         )  # fmt: skip
         assert {one["metadata"]["name"] for one in said} <= set(others)
@@ -77,7 +68,7 @@ def test_a_pod_behind_a_gate_is_waited_for(plane: Plane, namespace: str, crd: No
     with nodes_with_cards(plane, 1, 2), gemini(plane):
         plane.api.post(path, member("gated", "g", 2, {"schedulingGates": [{"name": "example.com/queue"}]}))
         plane.api.post(path, member("free", "g", 2))
-        plane.api.wait_one(f"{path}/free", waits("(gated behind a scheduling gate)"))
+        plane.api.wait_one(f"{path}/free", unscheduled("(gated behind a scheduling gate)"))
         assert bound(plane, path) == {}
         plane.api.patch(f"{path}/gated", {"spec": {"schedulingGates": None}})
         for name in ("gated", "free"):
@@ -108,7 +99,10 @@ def test_sixteen_cards_on_two_nodes_of_one_zone_or_none(plane: Plane, namespace:
         for i in range(16):
             plane.api.post(path, member(f"w{i}", "g", 16, cpu=f"{cpu + 1}" if i == 15 else "", **says))
         plane.api.wait(
-            path, lambda pods: [one for one in pods if waits("(w15: 0/")(one)], "who waits says for whom", seconds=120
+            path,
+            lambda pods: list(filter(unscheduled("(w15: 0/"), pods)),
+            "who waits says for whom",
+            seconds=120,
         )
         assert set(bound(plane, path)) == {"one"}
         plane.api.delete(f"{path}/w15", 0)
@@ -132,7 +126,7 @@ def test_groups_in_the_words_of_others(plane: Plane, namespace: str, crd: None) 
     with nodes_with_cards(plane, 1, 2), gemini(plane, spellings="koordinator.sh,scheduling.x-k8s.io"):
         made = plane.api.post(path, one("a"))["metadata"]["annotations"]
         assert (made[names.POD_GROUP], made[names.POD_GROUP_SIZE]) == ("g", "2")
-        plane.api.wait_one(f"{path}/a", waits("group g has 1 of its 2 pods"))
+        plane.api.wait_one(f"{path}/a", unscheduled("group g has 1 of its 2 pods"))
         plane.api.post(path, one("b"))
         for name in ("a", "b"):
             plane.api.wait_one(f"{path}/{name}", condition("Ready"))
@@ -183,8 +177,8 @@ def test_a_group_has_room_made_for_all_of_it_or_nobody_is_evicted(
             plane.api.post(path, member(name, "large", 3, important, request="1.0"))
         plane.api.post(path, member("first", "g", 2, important, request="1.0"))
         for name in ("a", "b", "c", "first"):
-            plane.api.wait_one(f"{path}/{name}", waits(f"Insufficient {CORE}"))
-            plane.api.wait_one(f"{path}/{name}", waits("preemption"))
+            plane.api.wait_one(f"{path}/{name}", unscheduled(f"Insufficient {CORE}"))
+            plane.api.wait_one(f"{path}/{name}", unscheduled("preemption"))
         assert names_of(plane, path) >= lesser
         plane.api.post(path, member("second", "g", 2, important, request="1.0"))
         for name in ("first", "second"):
@@ -231,7 +225,7 @@ def test_a_group_on_several_nodes_stays_whole_and_others_go(
         plane.api.wait_one(f"{path}/high-0", condition("Ready"), seconds=180)
         assert names_of(plane, path) == {"one", "two", "high-0"}  # the more important one, as the others are a group
         plane.api.post(path, sharepod("high-1", {"priorityClassName": high}, gpu_request="1.0"))
-        plane.api.wait_one(f"{path}/high-1", waits(f"Insufficient {CORE}"))
-        plane.api.wait_one(f"{path}/high-1", waits("preemption"))
+        plane.api.wait_one(f"{path}/high-1", unscheduled(f"Insufficient {CORE}"))
+        plane.api.wait_one(f"{path}/high-1", unscheduled("preemption"))
         assert set(bound(plane, path)) == {"one", "two", "high-0"}
         assert names_of(plane, path) == {"one", "two", "high-0", "high-1"}

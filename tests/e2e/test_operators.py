@@ -8,12 +8,12 @@ import pytest
 import yaml
 
 from gemini.kube import names
-from tests.e2e.api import Object, condition
+from tests.e2e.api import Object, condition, unscheduled
 from tests.e2e.conftest import ROOT, built
 from tests.e2e.operators import jobset, kuberay
 from tests.e2e.plane import Plane
 from tests.e2e.test_extender import CORE, crd, gemini, nodes_with_cards, record
-from tests.e2e.test_groups import ZONE, waits
+from tests.e2e.test_groups import ZONE
 
 __all__ = ["crd"]
 SAMPLES = ROOT / "deploy/samples"
@@ -59,7 +59,7 @@ def test_the_pods_of_a_jobset_run_together_or_none_does(plane: Plane, namespace:
         def all_wait(listed: list[Object]) -> bool:
             members = of_group(listed, "jobset")
             return len(members) == 4 and all(not one["spec"].get("nodeName") for one in members) and any(
-                waits("no room for all 4 pods of group jobset together within one zone")(one) for one in members
+                unscheduled("no room for all 4 pods of group jobset together within one zone")(one) for one in members
             )  # fmt: skip
 
         plane.api.wait(pods, all_wait, "the four wait")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.api import ApiError, Object, condition
+from tests.e2e.api import ApiError, Object, condition, unscheduled
 from tests.e2e.conftest import ROOT
 from tests.e2e.node import Node
 from tests.e2e.plane import Plane
@@ -116,7 +116,7 @@ def test_B18_B20_no_sharepod_is_ever_put_on_a_card_that_nvidias_plugin_gave_out(
             assert free != card
             late = {f"p{i}" for i in range(6)} - {one["metadata"]["name"] for one in bound}
             for name in late:
-                plane.api.wait_one(f"{path}/{name}", lambda one: _refused(one, "InsufficientCore"))
+                plane.api.wait_one(f"{path}/{name}", unscheduled("InsufficientCore"))
             plane.api.delete(f"{path}/before", grace_seconds=0)
             found = [plane.api.wait_one(f"{path}/{name}", lambda one: one["spec"].get("nodeName")) for name in late]
             assert {record(one)[0]["uuid"] for one in found} == {card}
@@ -124,7 +124,7 @@ def test_B18_B20_no_sharepod_is_ever_put_on_a_card_that_nvidias_plugin_gave_out(
             # The other way round: a pod that comes past the webhook does not get a card that is shared.
             again = f"/api/v1/namespaces/{theirs}/pods"
             plane.api.post(again, pod("after", node, "sleep 1000", LIMITS))
-            plane.api.wait_one(f"{again}/after", lambda one: _refused(one, "pods or claims share cards here"))
+            plane.api.wait_one(f"{again}/after", unscheduled("pods or claims share cards here"))
             for i in range(6):
                 plane.api.delete(f"{path}/p{i}", grace_seconds=0)
             given = plane.api.wait_one(f"{again}/after", condition("Ready"))
@@ -155,8 +155,3 @@ def _placed(pods: list[Object], count: int) -> list[Object]:
     """The sharepods that have a node, once there are so many."""
     bound = [one for one in pods if one["metadata"]["name"] != "before" and one["spec"].get("nodeName")]
     return bound if len(bound) == count else []
-
-
-def _refused(one: Object, why: str) -> bool:
-    conditions = one["status"].get("conditions") or ()
-    return any(c["type"] == "PodScheduled" and why in c.get("message", "") for c in conditions)

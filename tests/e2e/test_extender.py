@@ -23,6 +23,7 @@ from tests.e2e.conftest import ROOT
 from tests.e2e.installed import installed_hooks
 from tests.e2e.plane import Plane, extender, scheduler_configuration
 from tests.e2e.process import free_port, until
+from tests.e2e.replicas import Service, http_timeout
 
 GIB = 2**30
 BASE = ROOT / "deploy/kustomize/base"
@@ -30,6 +31,7 @@ CORE, MEMORY, RATIO = "gemini.io/gpu-core", "gemini.io/gpu-memory", "gemini.io/g
 GPUSHARE = "aliyun.com/gpu-mem"
 DEVICES = "/apis/gemini.io/v1alpha1/devices"
 USER, HOOK_USER = "gemini-extender", "gemini-webhook"
+SECOND = "gemini-scheduler"
 
 
 @pytest.fixture(scope="module")
@@ -81,25 +83,32 @@ def nodes_with_cards(
 @contextmanager
 def gemini(
     plane: Plane, policies: str = "", webhook_port: int | None = None, user: str = USER, spellings: str = "aliyun.com",
-    path: str = "", installed: bool = False, **hooks: Any,
+    path: str = "", installed: bool = False, second: bool = False, service: Service | None = None,
+    **hooks: Any,
 ) -> Iterator[str]:  # fmt: skip
     """The extender, the webhook, and a scheduler that asks them; the extender's URL. `user`: whose credentials the
     extender has. `spellings` are read besides our own. The webhook is asked about all pods, or as an installation has
-    it asked (`installed`). `path` goes behind the webhook's, `hooks` into the webhooks' configurations."""
+    it asked (`installed`). `path` goes behind the webhook's, `hooks` into the webhooks' configurations. `second`:
+    sharepods have a scheduler of their own. `service`: replicas of the extender that are there already; they are asked
+    as an installation's scheduler asks them."""
     pair = plane.authority.issue("gemini-webhook", hosts=("127.0.0.1",))
     kubeconfig = str(plane.kubeconfig(user))
     with ExitStack() as stack:
-        port = free_port()
-        url = f"http://127.0.0.1:{port}"
-        command = [sys.executable, "-m", "gemini", "extender", "--kubeconfig", kubeconfig, "--port", str(port)]
-        command += ["--policies", policies]
-        stack.enter_context(plane.running("extender", command, ready_url=f"{url}/readyz"))
+        if service is None:
+            port = free_port()
+            url = f"http://127.0.0.1:{port}"
+            command = [sys.executable, "-m", "gemini", "extender", "--kubeconfig", kubeconfig, "--port", str(port)]
+            command += ["--policies", policies]
+            stack.enter_context(plane.running("extender", command, ready_url=f"{url}/readyz"))
+        else:
+            url = service.url
         port = webhook_port or free_port()
         command = [
             sys.executable, "-m", "gemini", "webhook", "--kubeconfig", str(plane.kubeconfig(HOOK_USER)),
             "--port", str(port), "--binder", user, "--tls-cert", str(pair.certificate), "--tls-key", str(pair.key),
             "--allow", "hostPID",  # which simulated cards want
             "--spellings", spellings, "--pool", "gemini.io/gpu=true",
+            *(["--scheduler-name", SECOND] if second else []),
         ]  # fmt: skip
         hook = f"https://127.0.0.1:{port}"
         stack.enter_context(plane.running("webhook", command, ready_url=f"{hook}/readyz"))
@@ -108,7 +117,11 @@ def gemini(
         resources = [CORE, MEMORY, RATIO, GPUSHARE, "nvidia.com/gpu"]
         verbs = ("filter", "prioritize", "bind", "preempt")
         entry = extender(url, resources, ignored=[MEMORY, RATIO], node_cache_capable=True, verbs=verbs)
-        stack.enter_context(plane.scheduler(scheduler_configuration([entry])))
+        entry |= {} if service is None else {"httpTimeout": http_timeout()}
+        if second:
+            stack.enter_context(plane.scheduler())
+        own = scheduler_configuration([entry], profiles=[{"schedulerName": SECOND if second else "default-scheduler"}])
+        stack.enter_context(plane.scheduler(own, SECOND if second else "kube-scheduler"))
         yield url
 
 

@@ -210,6 +210,22 @@ def test_a_scheduler_waits_for_a_replica_that_hangs_for_five_seconds(file: str) 
     assert said == ["5s"]
 
 
+@pytest.mark.parametrize(
+    "file",
+    ["deploy/helm/gemini/templates/deployment-extender.yaml", "deploy/kustomize/cluster/deployment-extender.yaml"],
+)
+def test_a_replica_that_hangs_is_out_before_a_second_call_can_be_given_to_it(file: str) -> None:
+    """The first one that it is given ends after five seconds; by then no new connection goes there."""
+    text = (Path(__file__).parents[3] / file).read_text()
+    (said,) = re.findall(r"readinessProbe:\s*({.*})", text)
+    probe = {
+        key: int(number) for key, number in re.findall(r"(periodSeconds|timeoutSeconds|failureThreshold): (\d+)", said)
+    }
+    of_kubernetes = {"periodSeconds": 10, "timeoutSeconds": 1, "failureThreshold": 3}
+    period, timeout, times = (of_kubernetes | probe).values()
+    assert period * times + timeout <= 5
+
+
 def test_a_large_state_holds_the_loop_for_a_small_part_of_what_it_takes() -> None:
     made = World()
     made.nodes(*(f"n{i}" for i in range(1000)), count=8)

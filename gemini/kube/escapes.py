@@ -59,15 +59,17 @@ def admission_fault(
 
 
 def placed_pod_fault(
-    pod: object, sharing: Collection[str], allowed: Collection[str] = (), by_cdi: bool = False
-) -> InvalidPod | None:
-    """The same of a pod whose cards another scheduler chooses. `sharing`: its containers that we hold to their time."""
-    return _admitted(pod, (), sharing, allowed, by_cdi)
+    pod: object, sharing: Collection[str], allowed: Collection[str] = (), by_cdi: bool = False,
+    told: Collection[str] = (),
+) -> InvalidPod | None:  # fmt: skip
+    """The same of a pod whose cards another scheduler chooses. `sharing`: its containers that we hold to their time.
+    `told`: those of them in which the device plugin's word on the card counts more than any environment."""
+    return _admitted(pod, (), sharing, allowed, by_cdi, told)
 
 
 def _admitted(
     pod: object, unlimited: Iterable[tuple[str | None, InvalidPod]], sharing: Collection[str],
-    allowed: Collection[str], by_cdi: bool,
+    allowed: Collection[str], by_cdi: bool, told: Collection[str] = (),
 ) -> InvalidPod | None:  # fmt: skip
     metadata, body = body_of(pod)
     annotations = metadata.get("annotations")
@@ -78,7 +80,7 @@ def _admitted(
     if body.get("nodeName"):
         mend = "remove it, the scheduler chooses the node and the card (use nodeSelector to narrow its choice)"
         return InvalidPod("spec.nodeName", f"{shown(body['nodeName'])} is preset; {mend}")
-    for allowance, fault in (*unlimited, *_faults(body, sharing, by_cdi)):
+    for allowance, fault in (*unlimited, *_faults(body, sharing, by_cdi, told)):
         if allowance not in allowed:
             return fault
     return None
@@ -125,7 +127,9 @@ def _unlimited(spec: PodSpec) -> Iterator[tuple[str | None, InvalidPod]]:
             yield MEMORY, InvalidPod(field, problem)
 
 
-def _faults(body: Object, sharing: Collection[str], by_cdi: bool) -> Iterator[tuple[str | None, InvalidPod]]:
+def _faults(
+    body: Object, sharing: Collection[str], by_cdi: bool, told: Collection[str]
+) -> Iterator[tuple[str | None, InvalidPod]]:
     """Each with the name by which it may be allowed; None: it may not."""
     for key, why in ((HOST_PID, "it sees the processes of all tenants"), (HOST_IPC, "it sees all tenants' memory")):
         if body.get(key) is True:
@@ -139,10 +143,13 @@ def _faults(body: Object, sharing: Collection[str], by_cdi: bool) -> Iterator[tu
             yield HOST_PATH, InvalidPod(f"{path}.hostPath.path", f"{why}; mount what the pod needs of it alone")
     for key in CONTAINERS:
         for path, container in _listed(body, key):
-            yield from _container(path, container, container.get("name") in sharing, by_cdi)
+            name = container.get("name")
+            yield from _container(path, container, name in sharing, by_cdi, name in told)
 
 
-def _container(path: str, container: Object, shares: bool, by_cdi: bool) -> Iterator[tuple[str | None, InvalidPod]]:
+def _container(
+    path: str, container: Object, shares: bool, by_cdi: bool, told: bool = False
+) -> Iterator[tuple[str | None, InvalidPod]]:
     security = container.get("securityContext")
     security = security if isinstance(security, dict) else {}
     if security.get("privileged") is True:
@@ -159,23 +166,26 @@ def _container(path: str, container: Object, shares: bool, by_cdi: bool) -> Iter
         if isinstance(inside, str) and (taken := next((t for t in TAKEN if _within(_plain(inside), t)), None)):
             problem = f"{shown(inside)} is where the share comes from ({taken}); mount it elsewhere"
             yield None, InvalidPod(f"{path}.{at}.mountPath", problem)
-    yield from _environment(path, container, shares, by_cdi)
+    yield from _environment(path, container, shares, by_cdi, told)
 
 
-def _environment(path: str, container: Object, shares: bool, by_cdi: bool) -> Iterator[tuple[str | None, InvalidPod]]:
+def _environment(
+    path: str, container: Object, shares: bool, by_cdi: bool, told: bool
+) -> Iterator[tuple[str | None, InvalidPod]]:
     own = container.get("env")
     for variable in own if isinstance(own, list) else ():
         if not isinstance(variable, dict):
             continue
         name, where = variable.get("name"), f"{path}.env[{shown(variable.get('name'))}]"
         value = shown(variable.get("value", "(from elsewhere)"))
-        if name == names.ENV_VISIBLE_DEVICES and (variable.get("value") not in _NONE or (shares and not by_cdi)):
+        chosen = variable.get("value") not in _NONE or (shares and not by_cdi)
+        if name == names.ENV_VISIBLE_DEVICES and chosen and not told:
             mend = "the device plugin sets it to the pod's card" if shares else "this container has no share"
             yield None, InvalidPod(where, f"{value} goes round the share; remove it, {mend}")
         if name == names.ENV_PRELOAD and shares and variable.get("valueFrom") is not None:
             mend = "write its value, the library is put before it"
             yield None, InvalidPod(where, f"valueFrom cannot be put behind Gemini's library; {mend}")
-    if shares and not by_cdi:
+    if shares and not by_cdi and not told:
         for at, source in _listed(container, ENV_FROM):
             if may_name_cards(source):
                 problem = f"may set {names.ENV_VISIBLE_DEVICES}, which goes round the share"

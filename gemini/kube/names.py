@@ -128,6 +128,11 @@ ENV_LOG = "GEMINI_LOG"
 ENV_LOG_FILE = "GEMINI_LOG_FILE"
 ENV_SIM = "GEMINI_SIM"
 ENV_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+ENV_PLACED = "GEMINI_PLACED"  # what admission read of KAI's annotations, which may change later, such as 50%,1
+
+# KAI's: the label of pods that have parts of one card, and the namespaces of the pod that keeps that card for them.
+KAI_GROUP = "runai-gpu-group"
+KAI_RESERVATIONS = ("kai-resource-reservation", "runai-reservation")
 
 # Environment by which HAMi's and Volcano's device plugins are told, and tell.
 HAMI_CONTROL_OFF = "CUDA_DISABLE_CONTROL"  # of a container: their own library is not preloaded

@@ -109,7 +109,7 @@ def said_again(pod: Object, spelling: str) -> dict[str, Any]:
     """A pod that speaks that language, in ours. Raises InvalidPod."""
     metadata, spec = mapping(pod.get("metadata")), mapping(pod.get("spec"))
     annotations = dict(mapping(metadata.get("annotations")))
-    ours = _kai(annotations, spec) if spelling == KAI else _vgpu(spelling, annotations, spec)
+    ours = kai_share(annotations, spec) if spelling == KAI else _vgpu(spelling, annotations, spec)
     _add(annotations, ours, _key_of(pod, spelling))
     keys = RESOURCES[spelling].all if spelling in RESOURCES else ()
     lists = {part: [_without(one, keys) for one in spec[part]] for part in LISTS if isinstance(spec.get(part), list)}
@@ -228,7 +228,8 @@ def _choices(spelling: str, annotations: Object) -> dict[str, str]:
 # ---- KAI
 
 
-def _kai(annotations: Object, spec: Object) -> dict[str, str]:
+def kai_share(annotations: Object, spec: Object) -> dict[str, str]:
+    """The share in our own annotations, those of its container. Raises InvalidPod."""
     for key, mend in KAI_LEFT.items():
         if key in annotations and str(annotations[key]).lower() != "false":
             raise InvalidPod(key, f"{shown(annotations[key])} is not kept; {mend}")

@@ -43,12 +43,13 @@ from gemini.kube.kubelet_api import (
 from gemini.kube.resize import slim_resize
 from gemini.kube.spelling import GPUSHARE_UNITS
 from gemini.plugin import host as files
-from gemini.plugin import placed, reply
+from gemini.plugin import placedview, reply
 from gemini.plugin.daemon import Daemon, DaemonFault
 from gemini.plugin.dra import Claims
 from gemini.plugin.draserver import DraServer
 from gemini.plugin.kubelet import Kubelet
-from gemini.plugin.placed import PlacedService, PlacedView
+from gemini.plugin.placed import PlacedService
+from gemini.plugin.placedview import PlacedView
 from gemini.plugin.service import Service
 from gemini.plugin.shell import Plugin, Shell
 from gemini.plugin.slots import CORE, TooManySlots, gpushare
@@ -254,7 +255,7 @@ async def run(args: argparse.Namespace, ready: Callable[[str], None]) -> None:
     except Exception as error:  # each way of logging in fails in its own way
         where = kubeconfig or "the service account"
         raise serving.CannotServe(f"{where}: {' '.join(str(error).split())}; give --kubeconfig FILE") from None
-    client.keeps = {POD: placed.slim if args.mode == "placed" else slim}
+    client.keeps = {POD: placedview.slim if args.mode == "placed" else slim}
     kubelet, daemon = Kubelet(args.kubelet_dir, args.pod_resources), Daemon(args.state_dir)
     service = _service(args, options, client, kubelet, daemon)
     shell = Shell(Plugin(service), kubelet)
@@ -366,7 +367,7 @@ async def _follow(group: asyncio.TaskGroup, client: Client, service: Service | P
     """Until what is watched has been listed."""
     view, pods, here = service.view, asyncio.Event(), {"fieldSelector": f"spec.nodeName={node}"}
     if isinstance(view, PlacedView):
-        group.create_task(follow(client, POD, view, pods, log, placed.slim, **here))
+        group.create_task(follow(client, POD, view, pods, log, placedview.slim, **here))
         await pods.wait()
         return
     devices, resizes = asyncio.Event(), asyncio.Event()

@@ -55,6 +55,12 @@ class Host:
             self._cdi.mkdir(parents=True, exist_ok=True)
             private.replace_file(self._cdi / name, text.encode())
 
+    def read_cdi(self, name: str) -> str:
+        """Empty where there is none."""
+        with contextlib.suppress(OSError):
+            return "" if self._cdi is None else (self._cdi / name).read_text()
+        return ""
+
     def drop_cdi(self, name: str) -> None:
         if self._cdi is not None:
             (self._cdi / name).unlink(missing_ok=True)

@@ -4,6 +4,9 @@ Such a container asks for `gemini.io/placed: 1` too, so the kubelet calls us for
 socket come with our reply, and before each start we are asked whether it may. No I/O but through what is given: the API
 server, the kubelet's checkpoint, the daemon, the host.
 
+KAI asks no device plugin for a pod with a part of a card: a pod of its own keeps the whole card, and a label says which
+of these. Such a container is shown that card by us, as a CDI device.
+
     allocate  a fresh tenant name; which pod it is for matters only later
     start     the checkpoint says whose slot it is, and what the other plugin gave that container: these are its cards.
               How much of their time it is promised says the pod's own spec (gemini/kube/placed.py). The daemon is told
@@ -16,39 +19,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from gemini import cdi
 from gemini.kube import names
 from gemini.kube.answer import ApiFault
-from gemini.kube.checkpoint import BadCheckpoint, Entry
 from gemini.kube.kubelet_api import v1beta1
-from gemini.kube.life import gone
-from gemini.kube.parts import LISTS, mapping
-from gemini.kube.placed import placed_shares
-from gemini.kube.pod import MOST_CONTAINERS
+from gemini.kube.parts import mapping
+from gemini.kube.placed import Share, placed_shares
 from gemini.kube.spelling import InvalidPod
 from gemini.placement.model import WHOLE
 from gemini.plugin import given, reply
 from gemini.plugin.daemon import DaemonFault
 from gemini.plugin.host import Host
-from gemini.plugin.slots import Card, Kind, choose
-from gemini.plugin.view import POD, Kubelet, Refusal
+from gemini.plugin.placedview import TENANT, Holder, PlacedView, ended, running
+from gemini.plugin.slots import choose
+from gemini.plugin.view import Refusal
 
-PLACED = Kind(names.RESOURCE_PLACED)
-TENANT = re.compile(r"placed-[0-9a-f]{8}")
 OUTCOMES = (("allocate", "ok"), ("start", "ok"), ("start", "refused"))
 log = logging.getLogger("gemini.plugin")
-
-
-class Kubernetes(Protocol):
-    async def pods_on(self, node: str) -> tuple[list[dict[str, Any]], int]: ...
-    async def say(self, pod: Mapping[str, Any], reason: str, message: str) -> None: ...
 
 
 class Daemon(Protocol):
@@ -56,60 +49,6 @@ class Daemon(Protocol):
     async def cards(self) -> dict[str, int]: ...
     async def register(self, spec: Mapping[str, Any]) -> None: ...
     async def remove(self, name: str) -> None: ...
-
-
-@dataclass(frozen=True)
-class Holder:
-    """A container with a slot of ours, and the tenant that it was given for it."""
-
-    entry: Entry
-    tenant: str
-
-
-class PlacedView:
-    """Pods of the node, its cards as the daemon knows them, and the kubelet's record. `changed`: the cards have."""
-
-    def __init__(self, node: str, kubernetes: Kubernetes, kubelet: Kubelet) -> None:
-        self.node, self.kind, self.kubernetes, self._kubelet = node, PLACED, kubernetes, kubelet
-        self.cards: dict[str, Card] = {}
-        self.pods: dict[str, Mapping[str, Any]] = {}
-        self.changed: Callable[[], None] = lambda: None
-
-    def replace(self, kind: str, objects: Iterable[Mapping[str, Any]], version: int = 0) -> None:
-        self.pods = {}
-        for pod in objects:
-            self.apply(kind, "ADDED", pod)
-
-    def apply(self, kind: str, event: str, pod: Mapping[str, Any]) -> None:
-        uid = pod["metadata"]["uid"]
-        if event == "DELETED" or gone(pod.get("status") or {}):
-            self.pods.pop(uid, None)
-        else:
-            self.pods[uid] = slim(pod)
-
-    async def refresh(self) -> None:
-        """By a read that has seen every write before it; what is known will do if the API server does not answer."""
-        with contextlib.suppress(ApiFault):
-            self.replace(POD, *await self.kubernetes.pods_on(self.node))
-
-    def put_cards(self, sizes: Mapping[str, int]) -> None:
-        fresh = {uuid: Card(uuid, minor, size) for minor, (uuid, size) in enumerate(sizes.items())}
-        if fresh != self.cards:
-            self.cards = fresh
-            self.changed()
-
-    def entries(self) -> list[Entry]:
-        try:
-            return self._kubelet.checkpoint()
-        except (OSError, BadCheckpoint) as error:
-            raise Refusal(f"the kubelet's checkpoint cannot be read: {error}") from None
-
-    def holders(self) -> list[Holder]:
-        found = []
-        for entry in self.entries():
-            if entry.resource == PLACED.resource and (tenant := _tenant_of(entry.reply)) is not None:
-                found.append(Holder(entry, tenant))
-        return found
 
 
 class PlacedService:
@@ -150,6 +89,30 @@ class PlacedService:
             said |= {names.ENV_SIM: self.options.machine, "LD_LIBRARY_PATH": names.SIM_PATH}
         return said
 
+    def _show(self, tenant: str, cards: Sequence[str]) -> None:
+        """Has the container see these cards, whatever its environment says: the runtime adds CDI devices after that.
+        Once it has started they stay, though the pod's labels change."""
+        said = {**self._environment(), names.ENV_VISIBLE_DEVICES: ",".join(cards)}
+        if self.options.machine is not None:
+            said["CUDA_VISIBLE_DEVICES"] = ",".join(cards)  # no runtime narrows down a simulated machine
+        edits = cdi.edits(said, reply.mounts(tenant, self.options.paths))
+        self.host.write_cdi(reply.cdi_file(tenant), cdi.spec({tenant: edits}))
+
+    def _shown(self, holder: Holder) -> tuple[str, ...]:
+        """The cards that it was shown; none: it has not started yet. Raises Refusal."""
+        begin = f"{names.ENV_VISIBLE_DEVICES}="
+        cards: tuple[str, ...] = ()
+        with contextlib.suppress(ValueError, KeyError, IndexError, TypeError, AttributeError):
+            env = json.loads(self.host.read_cdi(reply.cdi_file(holder.tenant)))["devices"][0]["containerEdits"]["env"]
+            cards = next((tuple(one.removeprefix(begin).split(",")) for one in env if one.startswith(begin)), ())
+        if gone := [card for card in cards if card not in self.view.cards]:
+            lost = f"container {holder.entry.container} was shown {gone[0]}, the daemon's cards are {self._known()}"
+            raise Refusal(f"{lost}; delete the pod")
+        return cards
+
+    def _known(self) -> str:
+        return ", ".join(self.view.cards) or "none"
+
     async def start(self, ids: Sequence[str]) -> None:
         """Raises Refusal; the kubelet tries again after a while."""
         try:
@@ -158,6 +121,9 @@ class PlacedService:
         except (DaemonFault, InvalidPod) as error:
             self.counts["start", "refused"] += 1
             raise Refusal(str(error)) from None
+        except OSError as error:
+            self.counts["start", "refused"] += 1
+            raise Refusal(f"{error.filename}: {error.strerror}; see --cdi-dir") from None
         except Refusal:
             self.counts["start", "refused"] += 1
             raise
@@ -175,6 +141,8 @@ class PlacedService:
             raise Refusal(f"pod {uid} has the slot, but it is not known here (any more)")
         self.view.put_cards(await self._daemon.cards())
         spec = self._promised(pod, holder)
+        if not placed_shares(pod)[container].resource:
+            self._show(holder.tenant, spec["gpus"])
         for other in self._over(pod, holder):
             await self._daemon.remove(other)
         try:
@@ -194,6 +162,26 @@ class PlacedService:
         share = placed_shares(pod).get(container)
         if share is None:
             raise Refusal(f"container {container} does not ask for {names.RESOURCE_PLACED}; delete the pod")
+        if share.resource:
+            cards, memory = self._given(holder, share)
+        elif self.options.cdi:
+            cards, memory = self._shown(holder) or self._of_groups(pod, share), share.memory
+        else:
+            told = f"KAI's ConfigMap says which card container {container} sees, and its namespace may change it"
+            raise Refusal(f"{told}; start the device plugin with --cdi (node.cdi)")
+        smallest = min(self.view.cards[uuid].memory for uuid in cards)
+        return {
+            "name": holder.tenant,
+            "request": share.request / WHOLE,
+            "limit": share.limit / WHOLE,
+            "memory_bytes": min(memory or smallest * share.ratio // WHOLE, smallest),
+            "latency": False,
+            "gpus": list(cards),
+        }
+
+    def _given(self, holder: Holder, share: Share) -> tuple[tuple[str, ...], int]:
+        """The cards that the other plugin gave the container, and how much memory of each. Raises Refusal."""
+        container = holder.entry.container
         entry = next(
             (
                 one for one in self.view.entries()
@@ -207,7 +195,7 @@ class PlacedService:
                 f"the kubelet gave container {container} no {share.resource}; see that its device plugin runs"
             )
         if (strange := got.unknown(self.view.cards)) is not None:
-            known = ", ".join(self.view.cards) or "none"
+            known = self._known()
             raise Refusal(
                 f"the plugin of {share.resource} gave {strange}, the daemon's cards are {known}; use whole cards"
             )
@@ -217,23 +205,48 @@ class PlacedService:
         if got.preloads:
             mend = f"set {names.HAMI_CONTROL_OFF}=true in its env, as admission does in a namespace that opted in"
             raise Refusal(f"container {container} gets another library by {names.PRELOAD_FILE}; {mend}")
-        smallest = min(self.view.cards[uuid].memory for uuid in got.cards)
-        return {
-            "name": holder.tenant,
-            "request": share.request / WHOLE,
-            "limit": share.limit / WHOLE,
-            "memory_bytes": min(got.memory, smallest),
-            "latency": False,
-            "gpus": list(got.cards),
-        }
+        return got.cards, got.memory
+
+    def _of_groups(self, pod: Mapping[str, Any], share: Share) -> tuple[str, ...]:
+        """The cards that KAI keeps for the pod's groups: each by a pod of its own, which has the card whole. Raises
+        Refusal."""
+        labels = mapping(mapping(pod.get("metadata")).get("labels"))
+        groups = sorted({str(group) for key, group in labels.items() if key.startswith(names.KAI_GROUP)})
+        if len(groups) != share.count:
+            raise Refusal(
+                f"KAI gave the pod {len(groups)} groups of cards, admission read {share.count}; delete the pod"
+            )
+        cards = [self._kept_for(group) for group in groups]
+        if len(set(cards)) != len(cards):
+            raise Refusal(f"KAI gave the pod {', '.join(cards)}, one of them twice; delete the pod")
+        return tuple(cards)
+
+    def _kept_for(self, group: str) -> str:
+        keepers = [
+            uid for uid, pod in self.view.pods.items()
+            if pod["metadata"]["namespace"] in names.KAI_RESERVATIONS
+            and mapping(pod["metadata"].get("labels")).get(names.KAI_GROUP) == group
+        ]  # fmt: skip
+        replies = [
+            given.read(one.reply)
+            for one in self.view.entries()
+            if one.pod in keepers and one.resource in names.VENDOR_RESOURCES
+        ]
+        cards = [card for got in replies if got is not None for card in got.cards]
+        if len(cards) != 1 or cards[0] not in self.view.cards:
+            told = ", ".join(cards) or "no card"
+            raise Refusal(
+                f"KAI's reservation of group {group} has {told} here; see the pods of {names.KAI_RESERVATIONS[0]}"
+            )
+        return cards[0]
 
     def _over(self, pod: Mapping[str, Any], holder: Holder) -> list[str]:
         """Tenants of containers of the pod that have ended when this one starts: init containers come one by one."""
-        ended = _ended(pod)
+        over = ended(pod)
         return [
             one.tenant
             for one in self.view.holders()
-            if one.entry.pod == holder.entry.pod and one.entry.container in ended and one.tenant != holder.tenant
+            if one.entry.pod == holder.entry.pod and one.entry.container in over and one.tenant != holder.tenant
         ]
 
     # ---- what is left of others
@@ -259,7 +272,7 @@ class PlacedService:
         fault: DaemonFault | None = None
         for name, holder in holders.items():
             pod = self.view.pods.get(holder.entry.pod)
-            if name in there or pod is None or holder.entry.container not in _running(pod):
+            if name in there or pod is None or holder.entry.container not in running(pod):
                 continue
             try:
                 log.info("tenant-again tenant=%s", name)
@@ -275,60 +288,6 @@ class PlacedService:
         return holder is not None and holder.entry.pod in self.view.pods
 
 
-def slim(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """What is looked at of a pod of this node: who may make pods makes them as large as the API server stores them."""
-    metadata, spec, status = (mapping(pod.get(key)) for key in ("metadata", "spec", "status"))
-    lists = {
-        key: [_container(one) for one in spec[key][:MOST_CONTAINERS]]
-        for key in LISTS
-        if isinstance(spec.get(key), list)
-    }
-    states = {
-        key: [
-            {"name": one.get("name"), "state": one.get("state")} for one in map(mapping, status[key][:MOST_CONTAINERS])
-        ]
-        for key in ("initContainerStatuses", "containerStatuses")
-        if isinstance(status.get(key), list)
-    }
-    known = ("name", "namespace", "uid", "resourceVersion")
-    return {
-        "metadata": {key: metadata.get(key) for key in known},
-        "spec": lists,
-        "status": {"phase": status.get("phase"), **states},
-    }
-
-
-def _container(given_: object) -> dict[str, Any]:
-    container = mapping(given_)
-    env = container.get("env")
-    told = [one for one in (env if isinstance(env, list) else ()) if mapping(one).get("name") == names.HAMI_CORE_POLICY]
-    kept = {key: container.get(key) for key in ("name", "restartPolicy", "resources")}
-    return {**kept, "env": told[-1:]}
-
-
-def _tenant_of(reply_: bytes) -> str | None:
-    try:
-        said = v1beta1.ContainerAllocateResponse.FromString(reply_)
-    except Exception:  # protobuf's DecodeError
-        return None
-    tenant = said.annotations.get(names.CONTAINER_TENANT)
-    return tenant if tenant and TENANT.fullmatch(tenant) else None
-
-
 def _told(container: str, spec: Mapping[str, Any]) -> str:
     shares = f"{spec['request']:g} of the time, {spec['limit']:g} at most"
     return f"container {container} is tenant {spec['name']}: {shares}, of {', '.join(spec['gpus'])}"
-
-
-def _states(pod: Mapping[str, Any], key: str) -> dict[str, Mapping[str, Any]]:
-    listed = mapping(pod.get("status")).get(key) or ()
-    return {str(one.get("name")): mapping(one.get("state")) for one in listed}
-
-
-def _ended(pod: Mapping[str, Any]) -> set[str]:
-    return {name for name, state in _states(pod, "initContainerStatuses").items() if "terminated" in state}
-
-
-def _running(pod: Mapping[str, Any]) -> set[str]:
-    states = _states(pod, "initContainerStatuses") | _states(pod, "containerStatuses")
-    return {name for name, state in states.items() if "running" in state}

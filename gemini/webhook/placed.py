@@ -1,8 +1,9 @@
-"""Pods that HAMi's or Volcano's scheduler is to place, in namespaces that opted in to their time being enforced.
+"""Pods that HAMi's, Volcano's or KAI's scheduler is to place, in namespaces that opted in to their time being enforced.
 
 Pure. Each container that asks for a card in their words gets `gemini.io/placed: 1` beside it, by which the kubelet
 calls our device plugin before it starts. Resources of theirs and the scheduler stay as they are. Their own library is
-told to stay away, for both would stand before one driver. What goes round a share is refused as for ours.
+told to stay away, for both would stand before one driver. What KAI's annotations say is written down where nobody can
+change it. What goes round a share is refused as for ours.
 """
 
 from __future__ import annotations
@@ -12,29 +13,32 @@ from typing import Any
 
 from gemini.kube import names
 from gemini.kube.escapes import placed_pod_fault
-from gemini.kube.parts import LISTS, amounts_of, mapping
-from gemini.kube.placed import asks_for_others, marked_placed, placed_shares
+from gemini.kube.parts import LISTS, amounts_of, containers_of, mapping
+from gemini.kube.placed import asks_for_others, kai_shares, marked_placed, placed_shares, written_share
 from gemini.kube.quantity import shown
+from gemini.kube.scope import bearers
 from gemini.kube.spelling import InvalidPod
 from gemini.webhook.settings import Settings
 
 AMOUNT = "1"
-OURS = (names.ENV_PRELOAD, names.ENV_SOCKET, names.HAMI_CONTROL_OFF)
+OURS = (names.ENV_PRELOAD, names.ENV_SOCKET, names.HAMI_CONTROL_OFF, names.ENV_PLACED)
 
 
 def placed_patch(pod: Mapping[str, Any], settings: Settings) -> list[dict[str, Any]]:
     """The operations of a JSON patch; none: nothing of the pod is another plugin's, or all of it was written before.
     Raises InvalidPod."""
     spec = mapping(pod.get("spec"))
+    kai = {} if bearers(pod) else kai_shares(pod)  # where that is read as our own, its annotations are served already
     result: list[dict[str, Any]] = []
     for key in LISTS:
         listed = spec.get(key)
         for i, container in enumerate(listed if isinstance(listed, list) else ()):
-            if isinstance(container, dict) and asks_for_others(container):
+            share = kai.get(str(container.get("name"))) if isinstance(container, dict) else None
+            if isinstance(container, dict) and (share is not None or asks_for_others(container)):
                 path = f"/spec/{key}/{i}"
                 if not marked_placed(container):
                     result.append({"op": "add", "path": f"{path}/resources", "value": _resources(container)})
-                if (env := _environment(container, settings)) != container.get("env"):
+                if (env := _environment(container, settings, share)) != container.get("env"):
                     result.append({"op": "add", "path": f"{path}/env", "value": env})
     return result
 
@@ -42,13 +46,24 @@ def placed_patch(pod: Mapping[str, Any], settings: Settings) -> list[dict[str, A
 def placed_fault(pod: Mapping[str, Any], shares: bool, settings: Settings) -> InvalidPod | None:
     """What makes a pod with such containers inadmissible; `shares`: it has a share of ours too."""
     try:
-        placed = placed_shares(pod)
+        placed, kai = placed_shares(pod), kai_shares(pod)
+        _check_written(pod, kai)
     except InvalidPod as error:
         return error
     if placed and shares:
         problem = f"container {shown(next(iter(placed)))} is another scheduler's, and the pod has a share of ours too"
         return InvalidPod(names.RESOURCE_PLACED, f"{problem}; make two pods of it")
-    return placed_pod_fault(pod, placed.keys(), settings.allowed, settings.by_cdi) if placed else None
+    return placed_pod_fault(pod, placed.keys(), settings.allowed, settings.by_cdi, kai.keys()) if placed else None
+
+
+def _check_written(pod: Mapping[str, Any], kai: Mapping[str, str]) -> None:
+    """Raises InvalidPod where a container has another share of KAI's than the pod's annotations say."""
+    for container in containers_of(mapping(pod.get("spec"))):
+        written = written_share(container) if marked_placed(container) else None
+        said = kai.get(str(container.get("name")))
+        if written is not None and written != said:
+            problem = f"{shown(written)} in env, {shown(said) if said else 'nothing'} by KAI's annotations"
+            raise InvalidPod(names.ENV_PLACED, f"{problem}; leave it out, admission writes it")
 
 
 def _resources(container: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,7 +73,7 @@ def _resources(container: Mapping[str, Any]) -> dict[str, Any]:
     return {**given, **parts}
 
 
-def _environment(container: Mapping[str, Any], settings: Settings) -> list[dict[str, Any]]:
+def _environment(container: Mapping[str, Any], settings: Settings, kai: str | None) -> list[dict[str, Any]]:
     """The container's own, which counts more than the device plugin's, with library and socket in it. So does envFrom,
     which counts less than what stands here."""
     given = container.get("env")
@@ -72,7 +87,8 @@ def _environment(container: Mapping[str, Any], settings: Settings) -> list[dict[
         listed = [part for part in behind.replace(" ", ":").split(":") if part and part != settings.library]
         kept.append({"name": names.ENV_PRELOAD, "value": ":".join([settings.library, *listed])})
     socket = {"name": names.ENV_SOCKET, "value": f"ipc://{settings.socket}"}
-    return [*kept, socket, {"name": names.HAMI_CONTROL_OFF, "value": "true"}]
+    theirs = {names.HAMI_CONTROL_OFF: "true"} if kai is None else {names.ENV_PLACED: kai}
+    return [*kept, socket, *({"name": name, "value": value} for name, value in theirs.items())]
 
 
 def asks_placed(pod: object) -> bool:

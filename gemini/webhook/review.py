@@ -22,6 +22,7 @@ from gemini.kube.pod import PodSpec, body_of, parse_pod
 from gemini.kube.quantity import shown
 from gemini.kube.scope import DEFAULT_SCHEDULER, bearers, conflict
 from gemini.kube.spelling import InvalidPod
+from gemini.kube.vgpu import KAI_KEYS
 from gemini.placement.policies import POLICIES, unknown
 from gemini.webhook.patch import (
     GRACE,
@@ -306,7 +307,8 @@ def _check_unchanged(request: dict[str, Any], settings: Settings) -> None:
     for part in ("annotations", "labels"):
         old, new = part_of(was, part), part_of(now, part)
         for key in sorted({*old, *new}):
-            if _fixed(part, key, heard) and old.get(key) != new.get(key):
+            fixed = _fixed(part, key, heard) or (part == "annotations" and key in KAI_KEYS and asks_placed(was))
+            if fixed and old.get(key) != new.get(key):
                 problem = f"{shown(new.get(key))} instead of {shown(old.get(key))} in a pod that exists"
                 raise InvalidPod(key, f"{problem}; create the pod anew")
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gemini.kube import names
-from gemini.kube.placed import Share, asks_for_others, placed_shares
+from gemini.kube.placed import Share, asks_for_others, kai_shares, placed_shares
 from gemini.kube.scope import OTHERS, Reading, read_part
 from gemini.kube.spelling import InvalidPod
 
@@ -61,7 +61,50 @@ def test_such_a_pod_is_read_in_our_own_words_alone_where_all_spellings_are() -> 
     assert "annotations" not in part["metadata"]
 
 
+def kai(**annotations: str) -> dict[str, Any]:
+    said = {key.replace("_", "-"): value for key, value in annotations.items()}
+    return {"metadata": {"name": "p", "annotations": said}, "spec": {"containers": [{"name": "a"}, {"name": "b"}]}}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "written", "share"),
+    [
+        ({"gpu_fraction": "0.5"}, {"a": "50%,1"}, Share("", 1, 50, 100, ratio=50)),
+        ({"gpu_fraction": "0.25", "gpu_fraction_num_devices": "2"}, {"a": "25%,2"}, Share("", 2, 25, 100, ratio=25)),
+        ({"gpu_memory": "2000"}, {"a": "2000Mi,1"}, Share("", 1, 0, 100, memory=2000 << 20)),
+        (
+            {"gpu_fraction": "0.5", "gpu_fraction_container_name": "b"}, {"b": "50%,1"},
+            Share("", 1, 50, 100, ratio=50),
+        ),
+    ],
+)  # fmt: skip
+def test_what_admission_writes_of_kais_annotations_is_the_share(
+    annotations: dict[str, str], written: dict[str, str], share: Share
+) -> None:
+    made = kai(**annotations)
+    assert kai_shares(made) == written
+    ((name, text),) = written.items()
+    placed = {
+        "name": name,
+        "env": [{"name": names.ENV_PLACED, "value": text}],
+        **box(name, **{names.RESOURCE_PLACED: "1"}),
+    }
+    assert placed_shares({**made, "spec": {"containers": [placed]}}) == {name: share}
+
+
+def test_without_kais_annotations_admission_writes_nothing_and_what_makes_no_sense_is_refused() -> None:
+    assert kai_shares(pod(box("a"))) == {}
+    with pytest.raises(InvalidPod, match="gpu-fraction: 2 is above 1; write a share"):
+        kai_shares(kai(gpu_fraction="2"))
+    for text in ("", "x", "50%", "50%,0", "50%,x", "1,1,1", "%,1", "150%,1"):
+        placed = {"env": [{"name": names.ENV_PLACED, "value": text}], **box("a", **{names.RESOURCE_PLACED: "1"})}
+        with pytest.raises(InvalidPod, match="GEMINI_PLACED"):
+            placed_shares(pod(placed))
+
+
 @given(JSON)
 def test_whatever_a_pod_holds_only_InvalidPod_is_raised(given_: Any) -> None:
     with suppress(InvalidPod):
         placed_shares(given_)
+    with suppress(InvalidPod):
+        kai_shares(given_)

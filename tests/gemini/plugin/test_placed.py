@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from gemini.kube.kubelet_api import v1beta1
 from gemini.plugin import reply
 from gemini.plugin.daemon import DaemonFault
 from gemini.plugin.host import Host
-from gemini.plugin.placed import PlacedService, PlacedView
+from gemini.plugin.placed import PlacedService
+from gemini.plugin.placedview import PlacedView
 from gemini.plugin.view import POD, Refusal
 from tests.gemini.plugin import rig
 
@@ -279,3 +281,124 @@ def test_cdi_files_come_and_go_with_the_tenant(tmp_path: Path) -> None:
     node.api.delete("uid-p")
     node.tidy()
     assert not list(tmp_path.iterdir())
+
+
+def kais(name: str, written: str = "50%,1", labels: dict[str, str] | None = None) -> dict[str, Any]:
+    """A pod as KAI's binder and our admission have it."""
+    given = pod(name, {names.RESOURCE_PLACED: "1"}, {names.ENV_PLACED: written})
+    given["metadata"]["labels"] = {"runai-gpu-group": "g1"} if labels is None else labels
+    return given
+
+
+def keep(node: Node, group: str, card: str, namespace: str = "kai-resource-reservation") -> None:
+    """KAI's pod that keeps a whole card, which NVIDIA's plugin gave it."""
+    name = f"keeps-{group}-{namespace}"
+    given = pod(name, {"nvidia.com/gpu": "1"})
+    given["metadata"] |= {"namespace": namespace, "labels": {"runai-gpu-group": group, "app": "kai"}}
+    node.api.put(given)
+    reply_ = v1beta1.ContainerAllocateResponse(envs={"NVIDIA_VISIBLE_DEVICES": card}).SerializeToString()
+    node.kubelet.entries.append(Entry(f"uid-{name}", "main", "nvidia.com/gpu", (card,), reply_))
+
+
+def admit_kais(node: Node, name: str) -> list[str]:
+    ids = [f"slot-{name}"]
+    ours = asyncio.run(node.service.allocate(ids)).SerializeToString()
+    node.kubelet.entries.append(Entry(f"uid-{name}", "main", names.RESOURCE_PLACED, tuple(ids), ours))
+    return ids
+
+
+@pytest.fixture
+def kai(tmp_path: Path) -> Node:
+    node = Node()
+    node.service.options = reply.Options(node.service.options.paths, cdi=True)
+    node.service.host = Host(tmp_path)
+    return node
+
+
+def shown(tmp_path: Path) -> str:
+    """What the container would see by its CDI file."""
+    (file,) = tmp_path.iterdir()
+    (device,) = json.loads(file.read_text())["devices"]
+    return str(dict(one.split("=", 1) for one in device["containerEdits"]["env"])["NVIDIA_VISIBLE_DEVICES"])
+
+
+def test_a_pod_of_kais_is_shown_the_card_that_kai_keeps_for_its_group(kai: Node, tmp_path: Path) -> None:
+    keep(kai, "g1", "GPU-b")
+    keep(kai, "g2", "GPU-a")
+    kai.api.put(kais("p"))
+    ids = admit_kais(kai, "p")
+    kai.start(ids)
+    (spec,) = kai.daemon.specs.values()
+    assert (spec["request"], spec["limit"], spec["memory_bytes"], spec["gpus"]) == (0.5, 1, 40 << 30, ["GPU-b"])
+    assert shown(tmp_path) == "GPU-b"
+    kai.api.put(kais("p", labels={"runai-gpu-group": "g2"}))  # by an editor of its namespace
+    kai.start(ids)
+    assert (kai.daemon.specs[spec["name"]]["gpus"], shown(tmp_path)) == (["GPU-b"], "GPU-b")
+
+
+def test_a_card_that_is_gone_is_said_in_a_line_and_keeps_no_other_from_its_share(
+    kai: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(kai, "g1", "GPU-b")
+    keep(kai, "g2", "GPU-a")
+    running = {"containerStatuses": [{"name": "main", "state": {"running": {}}}]}
+    ids = {}
+    for name, group in (("p", "g1"), ("q", "g2")):
+        kai.api.put({**kais(name, labels={"runai-gpu-group": group}), "status": {"phase": "Running", **running}})
+        ids[name] = admit_kais(kai, name)
+        kai.start(ids[name])
+    monkeypatch.delitem(CARDS, "GPU-b")  # it fell off the bus, and the daemon began anew
+    kai.daemon.specs.clear()
+    with pytest.raises(DaemonFault, match="main was shown GPU-b, the daemon's cards are GPU-a; delete the pod"):
+        kai.tidy()
+    assert [spec["gpus"] for spec in kai.daemon.specs.values()] == [["GPU-a"]]
+    with pytest.raises(Refusal, match="main was shown GPU-b"):
+        kai.start(ids["p"])
+
+
+def test_memory_alone_and_several_cards_of_kais(kai: Node) -> None:
+    keep(kai, "g1", "GPU-b")
+    keep(kai, "g2", "GPU-a")
+    kai.api.put(kais("memory", "2000Mi,1"))
+    kai.start(admit_kais(kai, "memory"))
+    kai.api.put(kais("two", "25%,2", {"runai-gpu-group/g1": "g1", "runai-gpu-group/g2": "g2"}))
+    kai.start(admit_kais(kai, "two"))
+    memory, two = kai.daemon.specs.values()
+    assert (memory["request"], memory["memory_bytes"]) == (0, 2000 << 20)
+    assert (two["request"], two["memory_bytes"], two["gpus"]) == (0.25, 20 << 30, ["GPU-b", "GPU-a"])
+
+
+@pytest.mark.parametrize(
+    ("written", "labels", "told"),
+    [
+        ("50%,1", {}, "KAI gave the pod 0 groups of cards, admission read 1"),
+        (
+            "50%,1",
+            {"runai-gpu-group/g1": "g1", "runai-gpu-group/g2": "g2"},
+            "gave the pod 2 groups of cards, admission",
+        ),
+        ("50%,1", {"runai-gpu-group": "g3"}, "reservation of group g3 has no card here"),
+        ("50%,1", {"runai-gpu-group": "mine"}, "reservation of group mine has no card here"),
+        ("50%,1", {"runai-gpu-group": "index"}, "reservation of group index has 0 here"),
+        ("x,1", {"runai-gpu-group": "g1"}, "GEMINI_PLACED"),
+    ],
+)
+def test_what_kai_does_not_say_clearly_does_not_start(
+    kai: Node, written: str, labels: dict[str, str], told: str
+) -> None:
+    keep(kai, "g1", "GPU-b")
+    keep(kai, "g2", "GPU-a")
+    keep(kai, "mine", "GPU-a", "ns")  # a stranger's namespace
+    keep(kai, "index", "0")
+    kai.api.put(kais("p", written, labels))
+    with pytest.raises(Refusal) as refused:
+        kai.start(admit_kais(kai, "p"))
+    assert told in str(refused.value)
+    assert not kai.daemon.specs
+
+
+def test_without_cdi_a_pod_of_kais_does_not_start(node: Node) -> None:
+    keep(node, "g1", "GPU-b")
+    node.api.put(kais("p"))
+    with pytest.raises(Refusal, match=r"start the device plugin with --cdi \(node.cdi\)"):
+        node.start(admit_kais(node, "p"))

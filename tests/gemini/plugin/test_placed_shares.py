@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import secrets
 import subprocess
@@ -27,7 +28,8 @@ from gemini.plugin.app import LIB
 from gemini.plugin.daemon import Daemon, DaemonFault
 from gemini.plugin.host import Host
 from gemini.plugin.kubelet import Kubelet
-from gemini.plugin.placed import PlacedService, PlacedView
+from gemini.plugin.placed import PlacedService
+from gemini.plugin.placedview import PlacedView
 from gemini.plugin.shell import Plugin, Shell
 from libhook.observer import Timeline
 from tests.e2e.fake_kubelet import FakeKubelet
@@ -43,7 +45,8 @@ WITHIN, WINDOW_SECONDS = 0.01, 10
 class Running:
     """A node: the plugin in a thread of its own, which serves the fake kubelet."""
 
-    def __init__(self, folder: Path, machine: str) -> None:
+    def __init__(self, folder: Path, machine: str, cdi: bool) -> None:
+        self.cdi, self._by_cdi = folder / "cdi", cdi
         self.api, self.kubelet, self.state = rig.Api(), FakeKubelet(folder / "kubelet"), folder / "state"
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self.loop.run_forever, daemon=True).start()
@@ -68,8 +71,8 @@ class Running:
         self.kubelets = Kubelet(self.kubelet.plugin_folder, self.kubelet.pod_resources_socket)
         paths = reply.Paths(str(LIB / "libgemini_hook.so"), str(self.state / "tenants"), None, str(LIB / "sim"))
         view = PlacedView("n", self.api, self.kubelets)
-        options = reply.Options(paths, machine=self._machine)
-        self.service = PlacedService(view, options, Daemon(self.state), Host(), lambda: secrets.token_hex(4))
+        options = reply.Options(paths, self._by_cdi, machine=self._machine)
+        self.service = PlacedService(view, options, Daemon(self.state), Host(self.cdi), lambda: secrets.token_hex(4))
         self.shell = Shell(Plugin(self.service), self.kubelets)
         self.api.seen = view.apply
         while not view.cards:  # the daemon is about to answer
@@ -97,6 +100,29 @@ class Running:
     def _call(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
 
+    def keep(self, group: str, card: str) -> None:
+        """KAI's pod that keeps the card for pods of that group."""
+        self.theirs.environment = {"NVIDIA_VISIBLE_DEVICES": card}
+        metadata = {"name": group, "namespace": names.KAI_RESERVATIONS[0], "uid": f"uid-{group}", "annotations": {}}
+        metadata["labels"] = {names.KAI_GROUP: group}
+        pod = {"metadata": metadata, "spec": {"containers": [{"name": "main", "resources": {"limits": {GPU: "1"}}}]}}
+        self.api.put({**pod, "status": {"phase": "Running"}})
+        self.kubelet.admit(pod)
+
+    def run_kais(self, name: str, fraction: str, group: str) -> int:
+        """A pod of that name with a part of the group's card, as KAI's binder and our admission have it."""
+        metadata = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "annotations": {}}
+        metadata["labels"] = {names.KAI_GROUP: group}
+        container = {"name": "main", "resources": {"limits": {names.RESOURCE_PLACED: "1"}}}
+        container["env"] = [{"name": names.ENV_PLACED, "value": f"{fraction},1"}]
+        pod = {"metadata": metadata, "spec": {"containers": [container]}, "status": {"phase": "Pending"}}
+        self.api.put(pod)
+        (device,) = self.kubelet.admit(pod)["main"][names.RESOURCE_PLACED].reply.cdi_devices
+        tenant = device.name.partition("=")[2]
+        (said,) = json.loads((self.cdi / reply.cdi_file(tenant)).read_text())["devices"]
+        environment = dict(one.split("=", 1) for one in said["containerEdits"]["env"])
+        return self._start_load(environment, f"{self.state}/tenants/{tenant}")
+
     def run(self, name: str, cores: int, card: str) -> int:
         """A pod of that name, as another scheduler placed it on the card; the pid of the program in its container."""
         self.theirs.environment = {"NVIDIA_VISIBLE_DEVICES": card, "CUDA_DEVICE_MEMORY_LIMIT_0": "20000m"}
@@ -108,7 +134,10 @@ class Running:
         held = self.kubelet.admit(pod)["main"]
         ours = held[names.RESOURCE_PLACED].reply
         (socket,) = (one.host_path for one in ours.mounts if one.container_path == "/run/gemini")
-        inside = {**os.environ, **ours.envs, **held[GPU].reply.envs, "CUDA_VISIBLE_DEVICES": card}
+        return self._start_load({**ours.envs, **held[GPU].reply.envs, "CUDA_VISIBLE_DEVICES": card}, socket)
+
+    def _start_load(self, environment: dict[str, str], socket: str) -> int:
+        inside = {**os.environ, **environment}
         inside |= {  # what the mounts would bring
             "LD_PRELOAD": str(LIB / "libgemini_hook.so"), "LD_LIBRARY_PATH": str(LIB / "sim"),
             "GEMINI_SOCKET": f"ipc://{socket}/tenant.sock",
@@ -129,17 +158,15 @@ def machine() -> Iterator[str]:
 
 
 @pytest.fixture
-def node(machine: str) -> Iterator[Running]:
+def node(machine: str, request: pytest.FixtureRequest) -> Iterator[Running]:
     short = tempfile.TemporaryDirectory(prefix="gemini-", dir="/tmp", ignore_cleanup_errors=True)
-    with short as folder, Running(Path(folder), machine) as running:
+    with short as folder, Running(Path(folder), machine, getattr(request, "param", False)) as running:
         yield running
 
 
-@pytest.mark.alone
-def test_busy_containers_get_the_cores_that_their_pods_ask_for_within_a_point(node: Running, machine: str) -> None:
-    card = node.cards[1]
+def assert_shares(machine: str, pids: dict[str, int]) -> None:
+    """By the timeline of the second card."""
     with Timeline(machine) as seen:
-        pids = {name: node.run(name, round(share * 100), card) for name, share in SHARES.items()}
         until(lambda: len(seen.busy(1)[1].keys() & pids.values()) == len(pids), "all work on the card")
 
         def look() -> dict[str, float]:
@@ -149,3 +176,17 @@ def test_busy_containers_get_the_cores_that_their_pods_ask_for_within_a_point(no
             return {name: (after[pid] - before.get(pid, 0)) / (ended - began) for name, pid in pids.items()}
 
         until_shares(look, SHARES, WITHIN, least=0.5, seconds=300)
+
+
+@pytest.mark.alone
+def test_busy_containers_get_the_cores_that_their_pods_ask_for_within_a_point(node: Running, machine: str) -> None:
+    assert_shares(machine, {name: node.run(name, round(share * 100), node.cards[1]) for name, share in SHARES.items()})
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("node", [True], indirect=True, ids=["by CDI"])
+def test_busy_containers_of_kais_get_their_fractions_of_the_card_that_kai_keeps_for_them(
+    node: Running, machine: str
+) -> None:
+    node.keep("g1", node.cards[1])
+    assert_shares(machine, {name: node.run_kais(name, f"{share:.0%}", "g1") for name, share in SHARES.items()})

@@ -145,3 +145,59 @@ def test_no_nonsense_makes_it_raise() -> None:
         mutate_placed(given, DEFAULT)
     strange = pod({"name": "a", "resources": {"limits": {"nvidia.com/gpu": []}}, "env": 1})
     assert placed(strange)["spec"]["containers"][0]["env"] == [PRELOAD, *LAST]
+
+
+def kai(**annotations: str) -> Pod:
+    made = pod({"name": "a"}, {"name": "b"})
+    made["metadata"]["annotations"] = {key.replace("_", "-"): value for key, value in annotations.items()}
+    return made
+
+
+def test_what_kais_annotations_say_is_written_where_nobody_can_change_it() -> None:
+    once = placed(kai(gpu_fraction="0.5"))
+    first, second = once["spec"]["containers"]
+    assert first["resources"]["limits"] == {names.RESOURCE_PLACED: "1"}
+    assert first["env"] == [PRELOAD, LAST[0], {"name": "GEMINI_PLACED", "value": "50%,1"}]
+    assert second == {"name": "b"}
+    assert "patch" not in mutate_placed(review(once), DEFAULT)["response"]
+    assert validate(review(once), DEFAULT)["response"] == PASSED
+    # What KAI's own admission adds: the card comes by its ConfigMap, over which our device plugin's word counts.
+    first["env"].append({"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"configMapKeyRef": {"name": "x", "key": "y"}}})
+    first["envFrom"] = [{"configMapRef": {"name": "x"}}]
+    assert validate(review(once), DEFAULT)["response"] == PASSED
+    second["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+    assert "this container has no share" in refusal(once)
+
+
+def test_kais_annotations_stay_as_they_were_read() -> None:
+    was = placed(kai(gpu_fraction="0.5"))
+    now = copy.deepcopy(was)
+    now["metadata"]["annotations"] |= {"received-resource-type": "Fraction"}  # by KAI
+    now["metadata"]["labels"] = {"runai-gpu-group": "g"}
+    assert validate(review(now, "UPDATE", oldObject=was), DEFAULT)["response"] == PASSED
+    now["metadata"]["annotations"]["gpu-fraction"] = "0.1"
+    answer = validate(review(now, "UPDATE", oldObject=was), DEFAULT)["response"]
+    assert "gpu-fraction: 0.1 instead of 0.5 in a pod that exists" in answer["status"]["message"]
+
+
+def test_a_share_that_somebody_else_wrote_is_refused() -> None:
+    made = placed(kai(gpu_fraction="0.1"))
+    env = made["spec"]["containers"][0]["env"]
+    env[-1] = {"name": "GEMINI_PLACED", "value": "90%,1"}
+    assert "90%,1 in env, 10%,1 by KAI's annotations; leave it out, admission writes it" in refusal(made)
+    env.insert(-1, {"name": "GEMINI_PLACED", "value": "10%,1"})  # the kubelet goes by the last one
+    assert "90%,1 in env, 10%,1 by KAI's annotations" in refusal(made)
+    del made["metadata"]["annotations"]["gpu-fraction"]
+    assert "90%,1 in env, nothing by KAI's annotations" in refusal(made)
+
+
+def test_where_kais_words_are_read_as_our_own_the_pod_is_converted_alone() -> None:
+    made = kai(gpu_fraction="0.5")
+    converted = applied(made, mutate(review(made), OPTED_IN)["response"])
+    assert placed(converted, OPTED_IN) == converted
+    assert validate(review(converted), OPTED_IN)["response"] == PASSED
+
+
+def test_what_kai_says_and_cannot_be_kept_is_refused() -> None:
+    answer = mutate_placed(review(kai(gpu_fraction="0.5", gpu_memory="2000")), DEFAULT)["response"]
+    assert "keep one of the two" in answer["status"]["message"]

@@ -56,6 +56,14 @@ class Running:
     def __enter__(self) -> Running:
         serve = [sys.executable, "-m", "gemini", "serve", "--state-dir", str(self.state), f"--sim={self._machine}"]
         self.daemon = subprocess.Popen(serve, stderr=subprocess.DEVNULL)
+        try:
+            return self._started()
+        except BaseException:
+            self.daemon.kill()
+            self.daemon.wait()
+            raise
+
+    def _started(self) -> Running:
         until(lambda: (self.state / "control.sock").exists(), "the daemon")
         self.kubelet.start()
         self._call(self._start())

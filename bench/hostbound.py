@@ -74,6 +74,7 @@ MIXES: dict[str, tuple[Host, ...]] = {
         Host(0.5, 50, 20, 20, period_us=8_000, latency=True), Host(0.5, 28, 40, 400)),
     "server of 20 x 50 us beside training twice": (
         Host(0.4, 50, 20, 20, period_us=8_000, latency=True), *(Host(0.3, 28, 40, 400),) * 2),
+    "server of 20 x 50/150 us beside busy": (Host(0.5, 50, 150, 20, period_us=20_000, latency=True), BUSY),
     "20/40/20 three times": (Host(0.33, 20, 40, 20),) * 3,
     "50/200/20 eight times": (Host(0.12, 50, 200, 20),) * 8,
 }  # fmt: skip

@@ -72,7 +72,7 @@ class Company:
             if seat.state is not State.SHARED:
                 continue
             spent_ns = self.promises.spent_at_ns(seat)
-            if self.beside.stands_back(seat.name) or seat.name not in self.beside.host_bound:
+            if self._stands_back(seat) or seat.name not in self.beside.host_bound:
                 self.rows.move(seat, Close(ev.PREEMPT))
             elif spent_ns and spent_ns <= self.context.now_ns:
                 self.rows.move(seat, Close(ev.LIMIT))
@@ -83,7 +83,7 @@ class Company:
                 continue
             rested_ns = self.promises.rested_at_ns(seat)
             again_ns = earliest(again_ns, rested_ns)
-            if not rested_ns and not self.beside.stands_back(seat.name):
+            if not rested_ns and not self._stands_back(seat):
                 self.rows.move(seat, Admit())
                 again_ns = earliest(again_ns, self.promises.spent_at_ns(seat))
             elif seat.state is State.WAITING:
@@ -96,9 +96,18 @@ class Company:
             again_ns, earliest(fresh_until_ns, self.beside.favoured_until_ns if self.beside.favoured else 0)
         )
 
+    def _stands_back(self, seat: Seat) -> bool:
+        """Return whether it makes room for the one that lags. One of class latency does so once it is as far ahead of
+        its own promise as it may get in turns, and from then on until half of that is paid back.
+        """
+        if not self.beside.stands_back(seat.name):
+            return False
+        most_ns = self.policy.latency_ahead_ns if seat.state is State.SHARED else self.policy.latency_ahead_ns // 2
+        return not seat.latency or seat.ahead_ns >= most_ns
+
     def _is_allowed(self) -> bool:
         """Not while a tenant of class latency wants to run: it is let in before all others, and has the card alone; but
-        where it leaves the card idle for most of that, and all others are host-bound, it runs beside them. Nor beside
+        where it leaves the card idle for most of that, and others do not slow it down, it runs beside them. Nor beside
         tenants whose other GPUs speak of the token, or that are not host-bound and have a limit, for that is of held
         time; or that have more processes than may say what they use: theirs are turns.
         """
@@ -110,13 +119,12 @@ class Company:
             or self.restart.is_up(self.context.now_ns)
         ):
             return False
-        busy = self.tenants.has_busy()
         for seat in self.tenants.seats.values():
             limited = seat.is_limited and not (policy.shared_limits and seat.name in self.beside.host_bound)
             limited = limited and (seat.state is not State.IDLE or seat.seen_ns >= self.context.now_ns - LIMITED_NS)
             if seat.members and (limited or seat.gang or seat.together):
                 return False
-            if seat.latency and seat.state is not State.IDLE and (busy or not seat.duty.leaves_room):
+            if seat.latency and seat.state is not State.IDLE and not seat.duty.leaves_room(self.context.now_ns):
                 return False
             if len(seat.members) > PROCESSES_MOST and seat.state is not State.IDLE:
                 return False

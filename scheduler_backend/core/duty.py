@@ -19,6 +19,8 @@ BLOCK_AGAIN_NS = 8_000_000  # ... of one that is host-bound
 BLOCK_TURNS = 16  # ... or so many shorter turns
 LOW_PPM, HIGH_PPM = 820_000, 900_000  # host-bound below, not above
 ROOM_PPM = 500_000  # who uses no more of the card leaves the greater part of it to others
+CROWD_NS = 30_000_000  # of work, by the time that it takes alone, before it says whether company slows it down
+APART_NS = 10_000_000_000  # after which one that it slowed down may try anew
 FULL_PPM = 970_000  # ... where it is known by many steps
 BLOCKS = 3  # in a row
 ALIKE_PPM = 50_000  # measures that differ by no more agree
@@ -71,11 +73,14 @@ class Duty:
     __slots__ = (
         "agreed",
         "alone_ppm",
+        "apart_until_ns",
         "believed",
         "blocks",
         "busy_ns",
         "busy_rounds",
+        "crowd_ns",
         "doubt_ns",
+        "extra_ns",
         "free_ppm",
         "held_ns",
         "host_bound",
@@ -99,6 +104,8 @@ class Duty:
         self.alone_ppm = self.moments = 0  # the sum of what it used in so many moments alone
         self.busy_rounds = 0  # in a row, in all moments of which it was busy
         self.round_ns = NEVER_NS  # when the last of them began
+        self.crowd_ns = self.extra_ns = 0  # work beside others, and what it waited for it besides
+        self.apart_until_ns = NEVER_NS  # others would slow it down
         self.doubt_ns = 0  # by so much it said too little, beyond what coarse samples explain
         self.believed = True  # is what it says borne out by the card?
         self.turned_ns = NEVER_NS  # end of the last block
@@ -202,10 +209,22 @@ class Duty:
         if gap_ns < SHORT_GAP_NS:
             self.held_ns += gap_ns
 
-    @property
-    def leaves_room(self) -> bool:
-        """Does it leave the card idle for most of the time in which it has it alone?"""
-        return self.host_bound and self.ppm <= ROOM_PPM
+    def observe_crowd(self, used_ns: int, waited_ns: int, now_ns: int) -> None:
+        """Take what it used beside others, and for how long it waited meanwhile. It may wait for each of its kernels,
+        which then wait for slices of the others: it takes half as long again as alone, or more.
+        """
+        self.crowd_ns += self.alone_ns(used_ns)
+        self.extra_ns += waited_ns - used_ns
+        if self.crowd_ns >= CROWD_NS:
+            if self.extra_ns > self.crowd_ns // 2:
+                self.apart_until_ns = now_ns + APART_NS
+            self.crowd_ns = self.extra_ns = 0
+
+    def leaves_room(self, now_ns: int) -> bool:
+        """Return whether it leaves the card idle for most of the time in which it has it alone, and others beside it
+        do not slow it down.
+        """
+        return self.host_bound and self.ppm <= ROOM_PPM and now_ns >= self.apart_until_ns
 
     def turns_until_ns(self, period_ns: int) -> int:
         """Until when it needs no turns; 0: it is undecided. In turns the lengths of kernels are learned, too."""

@@ -103,7 +103,8 @@ class Promises:
             got_ns = span_ns if seat is alone else 0
             part_ppm = min(seat.request_ppm * WHOLE_PPM // whole_ppm, seat.limit_ppm)
             ahead_ns = seat.ahead_ns + got_ns - span_ns * part_ppm // WHOLE_PPM
-            seat.ahead_ns = self._within(ahead_ns, part_ppm=seat.request_ppm * WHOLE_PPM // most_ppm)
+            part_ppm = seat.request_ppm * WHOLE_PPM // most_ppm
+            seat.ahead_ns = self._within(ahead_ns, part_ppm=part_ppm, latency=seat.latency)
         for seat in busy:
             got_ns = (span_ns if seat is alone else 0) - span_ns * seat.request_ppm // whole_ppm
             self._put_busy(seat, got_ns, seat.request_ppm * WHOLE_PPM // most_ppm)
@@ -130,15 +131,17 @@ class Promises:
         ]
         return min([self.busy_ahead_ns, *lags])
 
-    def _within(self, ahead_ns: int, turn_ns: int = 0, part_ppm: int = WHOLE_PPM) -> int:
-        """No surplus is paid back, and no lag is remembered for long; but that of a turn, where it comes in turns.
+    def _within(self, ahead_ns: int, turn_ns: int = 0, part_ppm: int = WHOLE_PPM, latency: bool = False) -> int:
+        """No surplus is paid back, and no lag is remembered for long; but that of a turn, where it comes in turns. One
+        of class `latency` may be further ahead, and pays that back while it rests (Tenants.wait).
 
         `part_ppm`: its promise, of the largest. Lags of different promises that grow together reach their ends
         together, or who has the smaller one would be owed more than its part of what passed.
         """
         lag_ns = self.policy.shared_lag_ns
         least_ns = max(2 * lag_ns, 8 * lag_ns * part_ppm // WHOLE_PPM)
-        return max(-least_ns - turn_ns, min(2 * lag_ns + turn_ns, ahead_ns))
+        most_ns = self.policy.latency_ahead_ns if latency else 2 * lag_ns
+        return max(-least_ns - turn_ns, min(most_ns + turn_ns, ahead_ns))
 
     def _use(self, seat: Seat, used_ns: int) -> None:
         """Charge what it used beside others; no more than the card could give it since its grant began."""
@@ -188,7 +191,8 @@ class Promises:
         seat.got_free_ns += got_ns
         seat.got_used_ns += used_ns
         together_ns = max(seat.got_free_ns, seat.got_used_ns)
-        ahead_ns = self._within(seat.ahead_ns + min(max(got_ns, used_ns), together_ns - seat.got_ns))
+        ahead_ns = seat.ahead_ns + min(max(got_ns, used_ns), together_ns - seat.got_ns)
+        ahead_ns = self._within(ahead_ns, latency=seat.latency)
         seat.got_ns += max(0, ahead_ns - seat.ahead_ns)
         seat.ahead_ns = ahead_ns
         if together_ns >= WORDS_NS:
@@ -284,6 +288,8 @@ class Promises:
         if seat.name in self.beside.host_bound and not first:
             self._idle(seat, member, used_ns, free_ns)
             self._see_free(seat, member, used_ns, free_ns)
+            if seat.latency and seat.metered_ns == member.metered_ns:
+                seat.duty.observe_crowd(used_ns, max(0, event.waited_ns - member.waited_ns), self.context.now_ns)
         member.used_ns += used_ns
         member.waited_ns, member.used_at_ns, member.metered_ns = event.waited_ns, self.context.now_ns, seat.metered_ns
         return used_ns, *beside
@@ -294,10 +300,11 @@ class Promises:
         """
         before_ns = seat.ahead_ns
         if not used_ns:
-            seat.ahead_ns = self._within(before_ns + self._beside(seat, member, 0, max(0, free_ns))[1])
+            got_ns = self._beside(seat, member, 0, max(0, free_ns))[1]
+            seat.ahead_ns = self._within(before_ns + got_ns, latency=seat.latency)
             member.idle_ns += max(0, seat.ahead_ns - before_ns)
             return
-        seat.ahead_ns = self._within(before_ns - min(member.idle_ns, max(0, -free_ns)))
+        seat.ahead_ns = self._within(before_ns - min(member.idle_ns, max(0, -free_ns)), latency=seat.latency)
         member.idle_ns = 0
 
     def measure(self, seat: Seat, event: ev.TokenReturned, span_ns: int) -> None:

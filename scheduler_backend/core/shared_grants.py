@@ -50,9 +50,8 @@ class SharedGrants:
         latency = self.tenants.latency(self.context.now_ns)
         if not latency:
             return self.policy.cap_shared_ns
-        several = len(self.beside.sharing) > 1
-        beside = not self.tenants.has_busy() and all(seat.duty.leaves_room for seat in latency)
-        return self.policy.cap_ns if several or beside else self.policy.cap_prompt_ns
+        beside = len(self.beside.sharing) > 1 or all(seat.duty.leaves_room(self.context.now_ns) for seat in latency)
+        return self.policy.cap_ns if beside else self.policy.cap_prompt_ns
 
     def give(self, seat: Seat, member: Member, *, joined: bool, admitted: bool = False) -> None:
         """Tell a process that it may run; `admitted`: the grant is to be over, and it is let in for a sibling that does

@@ -49,7 +49,12 @@ class Tenants:
         return self.by_client.pop(client, None)
 
     def wait(self, seat: Seat, now_ns: int) -> None:
-        """Put it behind all that wait."""
+        """Put it behind all that wait. One of class latency has paid back, by its part of the time for which it rested,
+        what it was ahead of its promise beside others.
+        """
+        if seat.latency and seat.state is State.IDLE and seat.ahead_ns > 0:
+            rested_ns = now_ns - seat.rested_ns
+            seat.ahead_ns = max(0, seat.ahead_ns - rested_ns * seat.request_ppm // WHOLE_PPM)
         seat.state = State.WAITING
         self.arrivals += 1
         seat.arrived = self.arrivals
@@ -95,7 +100,8 @@ class Tenants:
             if other is not seat and other.members and (not idle or other.seen_ns >= since_ns):
                 others += 1
                 rest_ns = min(rest_ns, now_ns - max(other.seen_ns, other.rested_ns)) if idle else 0
-                if other.request_ppm:  # who is promised nothing is let in when these want nothing, and waits for none
+                beside = other.latency and other.duty.leaves_room(now_ns)  # it comes beside, and waits for none
+                if other.request_ppm and not beside:  # who is promised nothing is let in when these want nothing
                     latency = latency or other.latency
                     short = short or 0 < other.burst_ns < policy.short_burst_ns
         if latency and not seat.latency:

@@ -375,28 +375,68 @@ def test_one_of_class_latency_that_leaves_the_card_idle_runs_beside_others():
     assert (a.shared, a.cap_ns) == (True, world.machine.policy.cap_ns), "what it meets before each of its kernels"
 
 
-def test_one_of_class_latency_has_the_card_alone_where_another_is_busy():
-    """Each of its kernels would wait for a slice of that one."""
+def test_one_of_class_latency_that_others_slow_down_has_the_card_alone():
+    """It waits for each of its kernels, and each then waits for a slice of the others."""
+    world = World(("a", 0.5, 0.66))
+    server = world.add("server", 0.5, 0.3, 0.1, latency=True)
+    world.go(1500)
+    _serve(world, server, 20, 20, 6)  # it is seen
+    world.most_at_once = 0
+    took_ms, _ = _serve(world, server, 50, 20, 6)
+    assert world.most_at_once == 1
+    assert took_ms < 1.1 * 20
+    world.go(11_000)
+    _serve(world, server, 20, 20, 6)
+    assert world.most_at_once == 2, "it may be other work by then"
+
+
+def test_one_of_class_latency_that_leaves_the_card_idle_runs_beside_one_that_is_busy():
+    """That one had turns between a request's kernels, and each cost both of them a hand-over."""
     world = World(("a", 0.5, 1.0))
     server = world.add("server", 0.5, 0.2, latency=True)
     world.go(1500)
     world.most_at_once = 0
-    _serve(world, server, 100, 20, 4)
+    took_ms, got = _serve(world, server, 100, 20, 4)
+    assert world.most_at_once == 2
+    assert took_ms < 1.1 * 20, "as long as its host takes"
+    assert got["a"] > 0.85 * 100 * 40 * MS
+
+
+def test_one_of_class_latency_that_a_busy_one_slows_down_has_the_card_alone():
+    """It waits for each of its kernels, and each then waits for a slice of that one."""
+    world = World(("a", 0.5, 1.0))
+    server = world.add("server", 0.5, 0.3, 0.1, latency=True)
+    world.go(1500)
+    _serve(world, server, 20, 20, 6)  # it is seen
+    world.most_at_once = 0
+    took_ms, _ = _serve(world, server, 50, 20, 6)
     assert world.most_at_once == 1
+    assert took_ms < 1.2 * 20
 
 
 def test_what_is_in_flight_before_one_of_class_latency_comes_is_little_where_it_is_to_have_the_card_alone():
     world = World(("a", 0.3, 0.66))
-    server = world.add("server", 0.4, 0.2, latency=True)
+    server = world.add("server", 0.4, 0.3, latency=True)
     world.go(1500)
     server.rests = True
     world.go(500)
     a, policy = world.programs[1], world.machine.policy
     assert (a.shared, a.cap_ns) == (True, policy.cap_ns)
-    world.add("busy", 0.3, 1.0)
-    world.go(2500)
+    server.slowed = 0.1
+    _serve(world, server, 20, 20, 6)
     assert a.shared
     assert a.cap_ns == policy.cap_prompt_ns
+
+
+@pytest.mark.parametrize("duty", [1.0, 0.66])
+def test_one_of_class_latency_that_never_rests_takes_no_promise(duty):
+    """It is ahead of its own after a moment, and then makes room like any other."""
+    world = World(("a", 0.8, duty))
+    world.add("server", 0.2, 0.5, latency=True)
+    world.go(2000)
+    got = world.go(10_000)
+    assert got["a"] > 0.8 * 0.97 * duty
+    assert got["server"] > 0.2 * 0.97 * 0.5
 
 
 def _flap(world: World, each_ms: float, *clients: int, **more: Any) -> dict[str, float]:

@@ -70,15 +70,22 @@ def test_pods_of_nvidias_plugin_run_beside_sharepods_and_nobody_touches_them(
         assert plane.api.post(path, meant)["spec"]["containers"][0]["resources"]["limits"][CORE] == "100"
 
 
-def test_admission_is_asked_nothing_about_a_pod_of_nvidias_plugin(plane: Plane, namespace: str, crd: None) -> None:
-    """Neither when it is made nor, the extender binding it, when it is bound; as a sharepod is asked about."""
+@pytest.mark.parametrize("second", [True, False], ids=["a scheduler of our own", "the cluster's scheduler"])
+def test_admission_is_asked_nothing_about_a_pod_of_nvidias_plugin(
+    plane: Plane, namespace: str, crd: None, second: bool
+) -> None:
+    """Neither when it is made nor when it is bound, as a sharepod is asked about. Where sharepods have a scheduler of
+    their own the same goes for all pods."""
     path, port = f"/api/v1/namespaces/{namespace}/pods", free_port()
     with (
         plane.nodes(1, prefix="vendor", capacity={NVIDIA: "1"}) as (theirs,), nodes_with_cards(plane, 1, 1),
-        gemini(plane, installed=True, webhook_port=port),
+        gemini(plane, installed=True, second=second, webhook_port=port),
     ):  # fmt: skip
         plane.api.post(path, plain("whole", {NVIDIA: 1}))
         assert plane.api.wait_one(f"{path}/whole", condition("Ready"))["spec"]["nodeName"] == theirs
+        if second:
+            plane.api.post(path, plain("plain"))
+            plane.api.wait_one(f"{path}/plain", condition("Ready"))
         assert reviews(plane, port) == 0
         plane.api.post(path, sharepod("half", gpu_request="0.5"))
         plane.api.wait_one(f"{path}/half", condition("Ready"))

@@ -112,7 +112,7 @@ def gemini(
         ]  # fmt: skip
         hook = f"https://127.0.0.1:{port}"
         stack.enter_context(plane.running("webhook", command, ready_url=f"{hook}/readyz"))
-        asked = installed_hooks(plane, hook, user) if installed else _asked_of_all(plane, hook, path, hooks)
+        asked = installed_hooks(plane, hook, user, second) if installed else _asked_of_all(plane, hook, path, hooks)
         stack.enter_context(asked)
         resources = [CORE, MEMORY, RATIO, GPUSHARE, "nvidia.com/gpu"]
         verbs = ("filter", "prioritize", "bind", "preempt")

@@ -1,4 +1,4 @@
-"""`kubectl gemini check`: whether a cluster keeps tenants' namespaces from what goes round shares.
+"""`kubectl gemini check`: whether a cluster keeps tenants' namespaces, and other plugins, from what goes round shares.
 
 Each line says what is there, and the mend where something is wrong. Reads the API server, and asks it to create a pod
 without creating it (dry run): so whatever refuses pods of that kind is believed, Pod Security or another policy.
@@ -40,6 +40,9 @@ async def report(client: Client, namespace: str | None = None) -> list[Line]:
     lines = list(of_policies(policies, bindings))
     for kind, (hook, otherwise) in HOOKS.items():
         lines += of_hook(await _listed(client, f"{REGISTRATION}/{kind}"), hook, otherwise)
+    written = await _listed(client, "/api/v1/configmaps", fieldSelector="metadata.name=gemini-scheduler")
+    texts = [str((one.get("data") or {}).get("scheduler.yaml", "")) for one in written]
+    lines += of_mixed_nodes(texts, await _listed(client, "/api/v1/nodes") if texts else [])
     pods = (await client.all_of("Pod"))[0] if namespace is None else []
     labels = {str(_metadata(one).get("name")): _metadata(one).get("labels") or {} for one in await _namespaces(client)}
     tenants = sorted(sharing(pods)) if namespace is None else [namespace]
@@ -93,6 +96,28 @@ def of_hook(configurations: Iterable[Object], name: str, otherwise: str) -> Iter
         yield OK, f"webhook {name}: asked about each pod that names a share"
 
 
+def of_mixed_nodes(texts: Iterable[str], nodes: Iterable[Object]) -> Iterator[Line]:
+    """`texts`: configurations of the scheduler that asks the extender. Where it asks nothing about pods of NVIDIA's
+    plugin no node may have its cards beside shares."""
+    if all(names.NVIDIA_GPU in text for text in texts):
+        return
+    mixed = sorted(str(_metadata(node).get("name")) for node in nodes if _serves_both(node))
+    for name in mixed:
+        yield (
+            FAIL,
+            f"node {name}: offers {names.NVIDIA_GPU} beside shares, and the scheduler asks nothing about its pods, so"
+            " one may have a card that is shared; scheduler.mixedNodes=true, or take one of the two off the node",
+        )
+    if not mixed:
+        yield OK, f"nodes: none offers {names.NVIDIA_GPU} beside shares, and the scheduler asks about shares alone"
+
+
+def _serves_both(node: Object) -> bool:
+    offered = (node.get("status") or {}).get("capacity") or {}
+    served = {name for name, amount in offered.items() if str(amount) != "0"}
+    return bool(served & names.VENDOR_RESOURCES) and bool(served & {names.RESOURCE_CORE, names.ALIYUN_GPU_MEM})
+
+
 def of_namespace(name: str, labels: Mapping[str, str], refuses: bool | None) -> Line:
     """`refuses`: whether a pod that mounts the node's folders is refused there; None: nobody could try."""
     level = labels.get(ENFORCE)
@@ -128,9 +153,9 @@ async def _namespaces(client: Client) -> list[Object]:
     return await _listed(client, "/api/v1/namespaces")
 
 
-async def _listed(client: Client, path: str) -> list[Object]:
+async def _listed(client: Client, path: str, **query: str) -> list[Object]:
     try:
-        found = (await client.get(path)).get("items")
+        found = (await client.get(path, **query)).get("items")
     except ApiFault as error:
         if is_unknown(error):
             return []

@@ -1,12 +1,13 @@
 """NVIDIA's device plugin and Gemini in one cluster: pods of each kind come and go, NVIDIA's are left alone.
 
-    python -m tests.e2e.sidebyside --seconds 600 [--turns 4] [--rate 4]      # by hand; the tests play a minute
+    python -m tests.e2e.sidebyside --seconds 600 [--turns 4] [--rate 4] [--ways second,asked,unasked]      # by hand
 
 Real API server, scheduler, webhook (asked as an installation has it asked) and extender. NVIDIA's own plugin, on a
 fake kubelet and simulated cards, and kwok's nodes give `nvidia.com/gpu`; other nodes of kwok's have cards of ours.
-Fifty pods of each kind are there at a time, some of which end as others come, so many a second. By turns there is
-Gemini, and there is not: then pods that ask for no card come in place of ours. So long NVIDIA's wait for a node with
-us, and without.
+Fifty pods of each kind are there at a time, some of which end as others come, so many a second. The kinds know
+nothing of each other: pods come at random (`--together`: one of each at the same instant, so that they always compete).
+By turns there is Gemini, in one way after another (`WAYS`), and there is not: then pods that ask for no card come in
+place of ours. So long NVIDIA's wait for a node with us, and without. The tests play a minute and a half.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ import threading
 import time
 import urllib.request
 import uuid
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,14 +43,22 @@ EACH = 50  # pods of a kind that are there at a time
 TURNS, RATE = 4, 4.0  # times with Gemini and without; pods of a kind that come in a second, at most
 CARDS, NODES, THEIR_NODES = 8, 4, 6  # and one more of theirs, with the plugin
 WAIT_SECONDS = 60.0
+WAYS = {  # in which the scheduler of NVIDIA's pods stands to the extender; the values are of the chart
+    "second": {"second": True},  # sharepods have another (scheduler.mode: second, the default), so it asks nothing
+    "asked": {},  # it asks about pods of both kinds (scheduler.mode: default)
+    "unasked": {"mixed": False},  # about ours alone (besides that, scheduler.mixedNodes: false)
+}
 
 
 @dataclass
 class Outcome:
-    waits: dict[str, list[float]] = field(default_factory=lambda: {"alone": [], "plain": [], "beside": [], "ours": []})
-    made: dict[str, list[float]] = field(default_factory=lambda: {"alone": [], "beside": []})  # until created, of these
-    asked: list[dict[str, int]] = field(default_factory=list)  # calls of the extender by verb, each turn
-    turns: list[tuple[float, float]] = field(default_factory=list)  # medians without and with
+    """`waits` and `made` have, by way, NVIDIA's pods; in "alone" there is no Gemini."""
+
+    waits: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))  # and "plain", "ours": the others
+    made: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))  # until created
+    asked: dict[str, list[dict[str, int]]] = field(default_factory=lambda: defaultdict(list))  # calls of each turn
+    beside: Counter[str] = field(default_factory=Counter)  # sharepods
+    turns: list[dict[str, float]] = field(default_factory=list)  # medians of each
     wrong: list[str] = field(default_factory=list)
     admitted: int = 0  # by the plugin
 
@@ -60,9 +70,11 @@ class Outcome:
             for kind, seconds in self.waits.items() if seconds
         }  # fmt: skip
         made = {kind: round(statistics.median(seconds) * 1000, 1) for kind, seconds in self.made.items() if seconds}
-        ratios = [round(beside / alone, 2) for alone, beside in self.turns]
+        ratios = [
+            {way: round(took / turn["alone"], 2) for way, took in turn.items() if way != "alone"} for turn in self.turns
+        ]
         return {
-            **told, "created, median ms": made, "beside to alone, turn by turn": ratios, "extender's calls": self.asked,
+            **told, "created, median ms": made, "to alone, turn by turn": ratios, "extender's calls": dict(self.asked),
             "given cards by NVIDIA's plugin": self.admitted, "wrong": self.wrong[:20],
         }  # fmt: skip
 
@@ -85,14 +97,15 @@ class Kind:
 
     def __init__(self, api: Api, path: str, outcome: Outcome, seed: int) -> None:
         self.api, self.path, self.outcome, self.random = api, path, outcome, random.Random(seed)
+        self.arrivals = random.Random(f"{path}, {seed}")
         self.here: list[str] = []
         self.made = 0
 
-    def churn(self, until: float, phase: str, rate: float) -> None:
+    def churn(self, until: float, phase: str, rate: float, together: bool) -> None:
         due = time.monotonic()
         while (now := time.monotonic()) < until:
             time.sleep(max(0.0, due - now))
-            due = max(due, now) + 1 / rate
+            due = max(due, now) + (1 / rate if together else self.arrivals.expovariate(rate))
             while len(self.here) >= EACH or (self.here and self.random.random() < 0.3):
                 name = self.here.pop(self.random.randrange(len(self.here)))
                 self.api.delete(f"{self.path}/{name}", 0)
@@ -118,7 +131,7 @@ class Kind:
             return
         self.here.append(name)
         self.outcome.waits[phase].append(time.monotonic() - began)
-        if phase in self.outcome.made:
+        if phase not in ("ours", "plain"):
             self.outcome.made[phase].append(made)
         self.judge(given, bound, phase == "ours")
 
@@ -180,7 +193,8 @@ def _admit(node: FakeNode, pod: Object, outcome: Outcome) -> None:
 
 
 def play(
-    plane: Plane, vendor: Path, seconds: float, seed: int = 1, turns: int = TURNS, rate: float = RATE
+    plane: Plane, vendor: Path, seconds: float, seed: int = 1, turns: int = TURNS, rate: float = RATE,
+    ways: Sequence[str] = tuple(WAYS), together: bool = False,
 ) -> Outcome:  # fmt: skip
     """The kinds and roles of the extender are there."""
     outcome, name = Outcome(), f"e2e-{uuid.uuid4().hex[:8]}"
@@ -204,21 +218,27 @@ def play(
                 def both(phase: str, of_that: str, turn: int) -> float:
                     beside, before = Kind(api, other, outcome, seed + turn), len(outcome.waits[phase])
                     beside.made = 10**6 * turn
-                    until = time.monotonic() + seconds / (2 * turns)
+                    until = time.monotonic() + seconds / ((1 + len(ways)) * turns)
                     churns = (their, phase), (beside, of_that)
-                    for one in [pool.submit(kind.churn, until, what, rate) for kind, what in churns]:
+                    for one in [pool.submit(kind.churn, until, what, rate, together) for kind, what in churns]:
                         one.result()
                     api.delete(other, 0)
                     api.wait(other, lambda left: not left, "the end of those beside")
                     return statistics.median(outcome.waits[phase][before:] or [0.0])
 
                 for turn in range(turns):
+                    number = (1 + len(ways)) * turn
                     with plane.scheduler():
-                        alone = both("alone", "plain", 2 * turn)
-                    with gemini(plane, installed=True) as url:
-                        outcome.turns.append((alone, both("beside", "ours", 2 * turn + 1)))
-                        outcome.asked.append(_calls(url))
-                        _events(plane, theirs, outcome)
+                        medians = {"alone": both("alone", "plain", number)}
+                    for way in ways if turn % 2 == 0 else reversed(ways):
+                        number += 1
+                        with gemini(plane, installed=True, **WAYS[way]) as url:
+                            before = len(outcome.waits["ours"])
+                            medians[way] = both(way, "ours", number)
+                            outcome.beside[way] += len(outcome.waits["ours"]) - before
+                            outcome.asked[way].append(_calls(url))
+                            _events(plane, theirs, outcome)
+                    outcome.turns.append(medians)
     finally:
         for left in Path("/dev/shm").glob(f"gemini-sim-*-{name}*"):
             left.unlink()
@@ -239,11 +259,20 @@ def _events(plane: Plane, namespace: str, outcome: Outcome) -> None:
             outcome.wrong.append(f"{event['involvedObject']['name']}: {event['reason']}: {event['message'][:300]}")
 
 
+def _ways(text: str) -> tuple[str, ...]:
+    chosen = tuple(text.split(","))
+    if unknown := [way for way in chosen if way not in WAYS]:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is no way; use some of {','.join(WAYS)}")
+    return chosen
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--turns", type=int, default=TURNS)
+    parser.add_argument("--ways", type=_ways, default=tuple(WAYS), help=f"some of {','.join(WAYS)} (default: all)")
     parser.add_argument("--rate", type=float, default=RATE, help="pods of each kind in a second, at most")
+    parser.add_argument("--together", action="store_true", help="one of each kind at the same instant, evenly")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--logs", type=Path, default=Path("out/e2e/sidebyside"))
     args = parser.parse_args()
@@ -252,7 +281,7 @@ def main() -> int:
         Plane(Builder().controlplane(), args.logs, flags=["--enable-aggregator-routing=true"]) as plane,
         cluster(plane),
     ):
-        outcome = play(plane, vendor, args.seconds, args.seed, args.turns, args.rate)
+        outcome = play(plane, vendor, args.seconds, args.seed, args.turns, args.rate, args.ways, args.together)
     print(json.dumps(outcome.told(), indent=1))
     return 1 if outcome.wrong else 0
 

@@ -31,7 +31,9 @@ from tests.e2e.process import until
 EXISTING = {"mode": "existing", "caBundle": "LS0t"}
 VARIANTS: dict[str, Values] = {
     "as it comes": {},
-    "the default scheduler, secrets of one's own": {"scheduler": {"mode": "default"}, "certificates": EXISTING},
+    "the default scheduler, secrets of one's own": {
+        "scheduler": {"mode": "default", "mixedNodes": False}, "certificates": EXISTING,
+    },
     "cert-manager and the Prometheus operator": {
         "certificates": {"mode": "cert-manager"},
         "metrics": {"podMonitor": {"enabled": True, "labels": {"release": "prometheus"}}},
@@ -213,6 +215,7 @@ def test_release_and_ports_are_the_programs_own(renderings: dict[str, list[Objec
         ({"extender": {"replicas": 0}}, "/extender/replicas"),
         ({"webhook": {"spellings": ["nvidia"]}}, "/webhook/spellings/0"),
         ({"scheduler": {"mode": "third"}}, "/scheduler/mode"),
+        ({"scheduler": {"mixedNodes": "no"}}, "/scheduler/mixedNodes"),
         ({"certificates": {"mode": "existing"}}, "/certificates/caBundle"),
         ({"test": {"request": "1.5"}}, "/test/request"),
         ({"uninstall": {"seconds": 0}}, "/uninstall/seconds"),
@@ -222,6 +225,19 @@ def test_a_value_that_makes_no_sense_is_refused_by_its_name(helm: Helm, values: 
     done = helm.call("template", "gemini", str(CHART), values=values)
     assert done.returncode != 0
     assert said in done.stderr.replace("'.", "/").replace(".", "/").replace("at '", "at "), done.stderr
+
+
+@pytest.mark.parametrize("mode", ["second", "default"])
+@pytest.mark.parametrize("mixed", [True, False])
+def test_the_scheduler_asks_about_pods_of_nvidias_plugin_where_nodes_may_have_both(
+    helm: Helm, mode: str, mixed: bool
+) -> None:
+    objects = helm.objects({"scheduler": {"mode": mode, "mixedNodes": mixed}})
+    (text,) = [one["data"]["scheduler.yaml"] for one in objects if "scheduler.yaml" in one.get("data", {})]
+    (entry,) = yaml.safe_load(text)["extenders"]
+    ours = {names.RESOURCE_CORE, names.RESOURCE_MEMORY, names.RESOURCE_RATIO, names.ALIYUN_GPU_MEM}
+    asked = {one["name"] for one in entry["managedResources"]}
+    assert asked == ours | ({names.NVIDIA_GPU} if mixed else set())
 
 
 def test_every_value_is_in_the_schema() -> None:

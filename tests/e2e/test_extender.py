@@ -83,14 +83,14 @@ def nodes_with_cards(
 @contextmanager
 def gemini(
     plane: Plane, policies: str = "", webhook_port: int | None = None, user: str = USER, spellings: str = "aliyun.com",
-    path: str = "", installed: bool = False, second: bool = False, service: Service | None = None,
-    **hooks: Any,
+    path: str = "", installed: bool = False, second: bool = False, mixed: bool = True,
+    service: Service | None = None, **hooks: Any,
 ) -> Iterator[str]:  # fmt: skip
     """The extender, the webhook, and a scheduler that asks them; the extender's URL. `user`: whose credentials the
     extender has. `spellings` are read besides our own. The webhook is asked about all pods, or as an installation has
-    it asked (`installed`). `path` goes behind the webhook's, `hooks` into the webhooks' configurations. `second`:
-    sharepods have a scheduler of their own. `service`: replicas of the extender that are there already; they are asked
-    as an installation's scheduler asks them."""
+    it asked (`installed`). `path` goes behind the webhook's, `hooks` into the webhooks' configurations. `second` and
+    `mixed` are the chart's scheduler.mode and scheduler.mixedNodes. `service`: replicas of the extender that are there
+    already; they are asked as an installation's scheduler asks them."""
     pair = plane.authority.issue("gemini-webhook", hosts=("127.0.0.1",))
     kubeconfig = str(plane.kubeconfig(user))
     with ExitStack() as stack:
@@ -114,7 +114,7 @@ def gemini(
         stack.enter_context(plane.running("webhook", command, ready_url=f"{hook}/readyz"))
         asked = installed_hooks(plane, hook, user, second) if installed else _asked_of_all(plane, hook, path, hooks)
         stack.enter_context(asked)
-        resources = [CORE, MEMORY, RATIO, GPUSHARE, "nvidia.com/gpu"]
+        resources = [CORE, MEMORY, RATIO, GPUSHARE, *(["nvidia.com/gpu"] if mixed else [])]
         verbs = ("filter", "prioritize", "bind", "preempt")
         entry = extender(url, resources, ignored=[MEMORY, RATIO], node_cache_capable=True, verbs=verbs)
         entry |= {} if service is None else {"httpTimeout": http_timeout()}

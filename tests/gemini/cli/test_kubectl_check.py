@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gemini.cli.check import FAIL, OK, WARN
-from gemini.cli.kubectl_check import ENFORCE, of_hook, of_namespace, of_policies, sharing
+from gemini.cli.kubectl_check import ENFORCE, of_hook, of_mixed_nodes, of_namespace, of_policies, sharing
 from tests.gemini.extender.world import pod_object
 
 Object = dict[str, Any]
@@ -78,6 +78,29 @@ def test_a_namespace_is_judged_by_what_it_refuses(
 ) -> None:
     verdict, text = of_namespace("ns", {ENFORCE: level} if level else {}, refuses)
     assert (verdict, says in text) == (told, True), text
+
+
+@pytest.mark.parametrize(
+    ("asked", "capacities", "told"),
+    [
+        ("nvidia.com/gpu", [{"nvidia.com/gpu": "8", "gemini.io/gpu-core": "800"}], []),
+        ("", [{"nvidia.com/gpu": "8"}, {"gemini.io/gpu-core": "800"}], [OK]),
+        ("", [{"nvidia.com/gpu": "0", "gemini.io/gpu-core": "800"}, {}], [OK]),
+        ("", [{"nvidia.com/gpu": "8", "gemini.io/gpu-core": "800"}, {"nvidia.com/gpu": "8"}], [FAIL]),
+        ("", [{"nvidia.com/gpu.shared": "8", "aliyun.com/gpu-mem": "80"}] * 2, [FAIL, FAIL]),
+    ],
+)
+def test_a_scheduler_that_asks_about_shares_alone_has_no_node_that_has_both(
+    asked: str, capacities: list[dict[str, str]], told: list[str]
+) -> None:
+    text = f"managedResources: [{{name: gemini.io/gpu-core}}, {{name: {asked or 'aliyun.com/gpu-mem'}}}]"
+    nodes = [{"metadata": {"name": f"n{i}"}, "status": {"capacity": each}} for i, each in enumerate(capacities)]
+    found = list(of_mixed_nodes([text], nodes))
+    assert [verdict for verdict, _ in found] == told
+    assert all(
+        f"node n{i}: offers nvidia.com/gpu" in text for i, (verdict, text) in enumerate(found) if verdict == FAIL
+    )
+    assert list(of_mixed_nodes([], nodes)) == []
 
 
 def test_namespaces_of_tenants_are_those_with_shares_or_claims() -> None:

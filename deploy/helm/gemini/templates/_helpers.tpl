@@ -137,7 +137,9 @@ counted by both sides, which preemption needs.
     - {name: gemini.io/gpu-memory, ignoredByScheduler: true}
     - {name: gemini.io/gpu-memory-ratio, ignoredByScheduler: true}
     - {name: aliyun.com/gpu-mem, ignoredByScheduler: false}
+    {{- if $root.Values.scheduler.mixedNodes }}
     - {name: nvidia.com/gpu, ignoredByScheduler: false}
+    {{- end }}
 {{- end }}
 
 {{/* The spellings of a share that are read in all pods; who serves aliyun.com/gpu-mem has it read. */}}

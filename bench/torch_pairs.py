@@ -7,8 +7,11 @@ GPT-2's training alone, beside training, and beside a server of requests (class 
 an H200: with few tokens a step the host is the bottleneck, as in eager PyTorch, with many the card is.
 
 The programs of a case are started once with Gemini and once without the library, each pair on a card of its own, and
-wait. A run then lets them work in turn: each alone and both, on one card and on the other, so that whatever the machine
-does hits all alike. Rates are steps or requests a second; shares come from the card's own timeline.
+wait. A run then lets them work in turn: each alone, both on one card, and each on a card of its own, so that whatever
+the machine does hits all alike. Rates are steps or requests a second; shares come from the card's own timeline.
+
+`apart` has each program while the others work on the other card. Whatever it loses there, it loses to the processors
+that all share, and no arbiter of a card can give it back; `apart_by_alone` is its rate by its rate alone.
 
 `by_alone` is each program's rate beside the other against its rate alone without the library; `sum` is the sum of
 these, and `sum_by_native` that sum against the one under the card's own time slicing. `alone_by_native` is each
@@ -28,7 +31,7 @@ import itertools
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -101,14 +104,16 @@ class Program:
         self.process.stdin.flush()
 
 
-def together(bed: Bed, programs: list[Program], seconds: float) -> dict[str, Any]:
-    """What these programs get while only they work."""
-    for program in programs:
+def together(bed: Bed, programs: list[Program], seconds: float, apart: Iterable[Program] = ()) -> dict[str, Any]:
+    """What these programs get while only they work, and `apart` on another card."""
+    for program in (*programs, *apart):
         program.say("go")
     bed.sample(SETTLE_SECONDS, step_s=0.1)
     record = bed.sample(seconds, step_s=0.1)
-    for program in programs:
+    for program in (*programs, *apart):
         program.say("stop")
+    for program in apart:
+        program.heard()
     begin, end = int(record.at_ns[0]), int(record.at_ns[-1])
     shares = record.shares()
     return {
@@ -135,7 +140,7 @@ def rate(done: list[tuple[int, int]], begin: int, end: int) -> dict[str, Any]:
 
 
 def turns(beds: dict[str, Bed], programs: dict[str, list[Program]], seconds: float) -> dict[str, Any]:
-    """One run: on each card each program alone, and all."""
+    """One run: on each card each program alone, all, and each while the others are on the other card."""
     found: dict[str, Any] = {arm: {"alone": {}} for arm in ARMS}
     with Probe() as probe:
         for number in range(len(programs[NONE])):
@@ -145,8 +150,12 @@ def turns(beds: dict[str, Bed], programs: dict[str, list[Program]], seconds: flo
                 stretches[arm].append(together(beds[arm], [programs[arm][number]], seconds / PAIRS))
             for arm in ARMS:
                 found[arm]["alone"] |= middle_of(stretches[arm])
-        for arm in ARMS:
+        for arm, other in zip(ARMS, reversed(ARMS), strict=True):
             found[arm]["both"] = together(beds[arm], programs[arm], seconds)
+            found[arm]["apart"] = {}
+            for number, one in enumerate(programs[arm]):
+                others = [program for place, program in enumerate(programs[other]) if place != number]
+                found[arm]["apart"] |= together(beds[arm], [one], seconds, others) if others else {}
     return found | {"stalls": len(probe.stalls)}
 
 
@@ -172,6 +181,7 @@ def judged(case: tuple[Torch, ...], one: dict[str, Any]) -> dict[str, Any]:
         due = sum(program.request for program in case)
         one[arm]["by_alone"] = [both[name]["rate"] / alone[name] for name in names]
         one[arm]["sum"] = sum(one[arm]["by_alone"])
+        one[arm]["apart_by_alone"] = [one[arm]["apart"][name]["rate"] / alone[name] for name in one[arm]["apart"]]
         one[arm]["card_busy"] = busy
         one[arm]["by_due_pp"] = [
             100 * (both[name]["busy"] / busy - program.request / due) for name, program in zip(names, case, strict=True)
@@ -211,7 +221,14 @@ def line(one: dict[str, Any]) -> str:
     text = f"by native {one['sum_by_native']:.3f}; native: {figures(native['by_alone'])} of alone, "
     text += f"card {native['card_busy']:.2f} busy; Gemini: {figures(own['by_alone'])}, card {own['card_busy']:.2f}; "
     text += f"alone with Gemini {figures(one['alone_by_native'])}, processor {figures(one['cpu_by_native'])}"
+    if native["apart_by_alone"]:
+        text += f"; apart {figures(native['apart_by_alone'])}, with Gemini {figures(own['apart_by_alone'])}"
     return text + f"; {one['stalls']} stalls"
+
+
+def slowest(one: dict[str, Any], arm: str, what: str) -> float:
+    """A server's request at the 99th percentile, by that of a server alone without the library."""
+    return float(one[arm][what]["t0"]["ms"]["p99"] / one[NONE]["alone"]["t0"]["ms"]["p99"])
 
 
 def claims(name: str, case: tuple[Torch, ...], runs: list[dict[str, Any]]) -> list[Claim]:
@@ -229,8 +246,10 @@ def claims(name: str, case: tuple[Torch, ...], runs: list[dict[str, Any]]) -> li
         row.append(
             claim(
                 "torch.latency",
-                middle(lambda one: one[GEMINI]["both"]["t0"]["ms"]["p99"] / one[NONE]["alone"]["t0"]["ms"]["p99"]),
+                middle(lambda one: slowest(one, GEMINI, "both")),
                 name,
+                "beside the same work on another card, the processors are all that it shares: the floor",
+                middle(lambda one: slowest(one, NONE, "apart")),
             )
         )
     return row

@@ -86,6 +86,7 @@ VALIDATE_HOOK = f"validate.{DOMAIN}"
 MUTATE_OPTED_IN_HOOK = f"mutate-opted-in.{DOMAIN}"
 VALIDATE_OPTED_IN_HOOK = f"validate-opted-in.{DOMAIN}"
 PLACED_HOOK = f"placed.{DOMAIN}"
+VALIDATE_PLACED_HOOK = f"validate-placed.{DOMAIN}"
 JOBS_HOOK = f"jobs.{DOMAIN}"
 JOBS_OPTED_IN_HOOK = f"jobs-opted-in.{DOMAIN}"
 BINDINGS_HOOK = f"bindings.{DOMAIN}"
@@ -133,6 +134,11 @@ ENV_PLACED = "GEMINI_PLACED"  # what admission read of KAI's annotations, which 
 # KAI's: the label of pods that have parts of one card, and the namespaces of the pod that keeps that card for them.
 KAI_GROUP = "runai-gpu-group"
 KAI_RESERVATIONS = ("kai-resource-reservation", "runai-reservation")
+# How the annotations begin in which HAMi's and Volcano's schedulers tell their device plugins what a pod is given.
+PLACED_RECORDS = (
+    "hami.io/vgpu-", "hami.io/bind-", "volcano.sh/vgpu-ids", "volcano.sh/vgpu-node", "volcano.sh/vgpu-time",
+    "volcano.sh/devices-to-allocate", "volcano.sh/bind-",
+)  # fmt: skip
 
 # Environment by which HAMi's and Volcano's device plugins are told, and tell.
 HAMI_CONTROL_OFF = "CUDA_DISABLE_CONTROL"  # of a container: their own library is not preloaded

@@ -3,7 +3,7 @@
     POST /mutate     pods that are created: annotations, resources, library and socket; the templates of Jobs
     POST /validate   pods that are created or changed, and bindings of pods
     POST /mutate/opted-in /validate/opted-in      the same for namespaces that opted in to the spellings of others
-    POST /mutate/placed      pods that another scheduler is to place, in namespaces where their time is enforced
+    POST /mutate/placed /validate/placed          pods that another scheduler is to place, where their time is enforced
     GET  /healthz /readyz /metrics
 
 A body that is no AdmissionReview is answered with 400 and one line. Senders have their turns by address: one that asks
@@ -41,7 +41,7 @@ from gemini.webhook.quota import KINDS, Known
 from gemini.webhook.settings import SIDECARS, Settings
 
 PORT = 8791
-PLACED = "/placed"  # behind the path of mutate, for namespaces where the time of others' pods is enforced
+PLACED = "/placed"  # behind the path, for namespaces where the time of others' pods is enforced
 OPTED_IN = "/opted-in"  # behind the path, for namespaces that opted in to the spellings of others
 LARGEST_BODY = 4 << 20  # etcd keeps no object above 1.5 MB, and an update brings the old one too
 # Whoever reaches the port may send a review. A body above PLAIN_BODY is read when it is its sender's turn,
@@ -79,6 +79,7 @@ class App:
         for path in ("/validate", f"/validate{OPTED_IN}"):
             application.router.add_post(path, self.validate)
         application.router.add_post(f"/mutate{PLACED}", self.mutate_placed)
+        application.router.add_post(f"/validate{PLACED}", self.validate_placed)
         application.router.add_get("/healthz", self.healthz)
         application.router.add_get("/readyz", self.readyz)
         application.router.add_get("/metrics", self.metrics)
@@ -95,6 +96,13 @@ class App:
         async def judge(given: dict[str, Any]) -> dict[str, Any]:
             async with self._judging.of(_sender(request), review.takes_long(given)):
                 return review.mutate_placed(given, self.settings)
+
+        return await self._answered(request, judge)
+
+    async def validate_placed(self, request: web.Request) -> web.Response:
+        async def judge(given: dict[str, Any]) -> dict[str, Any]:
+            async with self._judging.of(_sender(request), review.takes_long(given)):
+                return review.validate_placed(given, self.settings)
 
         return await self._answered(request, judge)
 

@@ -21,6 +21,7 @@ from gemini.kube.spelling import InvalidPod
 from gemini.webhook.settings import Settings
 
 AMOUNT = "1"
+MASTERS, ACCOUNT = "system:masters", "system:serviceaccount:"
 OURS = (names.ENV_PRELOAD, names.ENV_SOCKET, names.HAMI_CONTROL_OFF, names.ENV_PLACED)
 
 
@@ -50,10 +51,45 @@ def placed_fault(pod: Mapping[str, Any], shares: bool, settings: Settings) -> In
         _check_written(pod, kai)
     except InvalidPod as error:
         return error
+    for part in ("annotations", "labels"):
+        for key, value in mapping(mapping(pod.get("metadata")).get(part)).items():
+            if is_record(part, key):
+                return InvalidPod(shown(key), f"{shown(value)} is written by the scheduler alone; remove it")
     if placed and shares:
         problem = f"container {shown(next(iter(placed)))} is another scheduler's, and the pod has a share of ours too"
         return InvalidPod(names.RESOURCE_PLACED, f"{problem}; make two pods of it")
     return placed_pod_fault(pod, placed.keys(), settings.allowed, settings.by_cdi, kai.keys()) if placed else None
+
+
+def unheld_fault(pod: Mapping[str, Any]) -> InvalidPod | None:
+    """A container that asks for a card in others' words, and that admission has not seen doing so."""
+    ours = bearers(pod)
+    try:
+        kai = {} if ours else kai_shares(pod)
+    except InvalidPod as error:
+        return error
+    for container in containers_of(mapping(pod.get("spec"))):
+        name = str(container.get("name"))
+        if (name in kai or asks_for_others(container)) and name not in ours and not marked_placed(container):
+            problem = f"container {shown(name)} asks for another plugin's card, and this was not written beside it"
+            mend = "let the webhook that asks for it come before Gemini's, or write it yourself"
+            return InvalidPod(names.RESOURCE_PLACED, f"{problem}; {mend}")
+    return None
+
+
+def is_record(part: str, key: object) -> bool:
+    """Whether it is one by which another scheduler says what a pod is given; `part`: annotations or labels."""
+    begins = names.PLACED_RECORDS if part == "annotations" else (names.KAI_GROUP,)
+    return isinstance(key, str) and key.startswith(begins)
+
+
+def may_record(user: object, namespace: object) -> bool:
+    """Whether it is a part of the cluster, which writes these. People are not, nor accounts of the pod's namespace."""
+    said = mapping(user)
+    name, groups = str(said.get("username")), said.get("groups")
+    if isinstance(groups, list) and MASTERS in groups:
+        return True
+    return name.startswith("system:") and not name.startswith(f"{ACCOUNT}{namespace}:")
 
 
 def _check_written(pod: Mapping[str, Any], kai: Mapping[str, str]) -> None:

@@ -35,7 +35,14 @@ from gemini.webhook.patch import (
     part_of,
     without_card,
 )  # fmt: skip
-from gemini.webhook.placed import asks_placed, placed_fault, placed_patch
+from gemini.webhook.placed import (
+    asks_placed,
+    is_record,
+    may_record,
+    placed_fault,
+    placed_patch,
+    unheld_fault,
+)  # fmt: skip
 from gemini.webhook.quota import Known, resolve
 from gemini.webhook.settings import Settings
 from gemini.webhook.template import below_template, is_job, of_template
@@ -91,6 +98,18 @@ def mutate_placed(review: object, settings: Settings) -> dict[str, Any]:
         return _answer(request, patch=placed_patch(pod, settings))
     except InvalidPod as error:
         return _answer(request, str(error))
+
+
+def validate_placed(review: object, settings: Settings) -> dict[str, Any]:
+    """The answer to /validate/placed, of namespaces where others' pods are held to their time: none runs free there."""
+    request = _request(review)
+    answer = validate(review, settings)
+    pod = request.get("object")
+    if not answer["response"]["allowed"] or not _is_pod(request) or not isinstance(pod, dict):
+        return answer
+    if request.get("operation") == "CREATE" and (fault := unheld_fault(pod)):
+        return _answer(request, str(fault))
+    return answer
 
 
 def _outlasting(request: dict[str, Any], pod: dict[str, Any]) -> dict[str, Any]:
@@ -303,14 +322,18 @@ def _read(request: dict[str, Any], settings: Settings, anew: bool = False) -> tu
 def _check_unchanged(request: dict[str, Any], settings: Settings) -> None:
     """What a pod was placed by cannot change under the scheduler's feet."""
     was, now = request.get("oldObject"), request.get("object")
-    heard = settings.reading.of(was)
+    heard, placed = settings.reading.of(was), asks_placed(was)
+    writes = may_record(request.get("userInfo"), request.get("namespace"))
     for part in ("annotations", "labels"):
         old, new = part_of(was, part), part_of(now, part)
         for key in sorted({*old, *new}):
-            fixed = _fixed(part, key, heard) or (part == "annotations" and key in KAI_KEYS and asks_placed(was))
-            if fixed and old.get(key) != new.get(key):
-                problem = f"{shown(new.get(key))} instead of {shown(old.get(key))} in a pod that exists"
+            if old.get(key) == new.get(key):
+                continue
+            problem = f"{shown(new.get(key))} instead of {shown(old.get(key))} in a pod that exists"
+            if _fixed(part, key, heard) or (part == "annotations" and key in KAI_KEYS and placed):
                 raise InvalidPod(key, f"{problem}; create the pod anew")
+            if placed and not writes and is_record(part, key):
+                raise InvalidPod(shown(key), f"{problem}; leave it to the scheduler, which writes it")
 
 
 def _fixed(part: str, key: str, heard: Collection[str]) -> bool:

@@ -19,13 +19,15 @@ from tests.e2e.plane import Plane
 @dataclass(frozen=True)
 class Kind:
     """What an injector adds. `init`: an init container besides; `native`: the sidecar is an init container that goes
-    on; `first`: it comes before the pod's own containers; `mounted`: a folder that it gives to every container."""
+    on; `first`: it comes before the pod's own containers; `mounted`: a folder that it gives to every container; `asks`:
+    the resource of which it asks for one."""
 
     sidecar: str
     init: str = ""
     native: bool = False
     first: bool = False
     mounted: str = ""
+    asks: str = ""
 
     def into(self, pod: Object) -> Object:
         """The pod with what is added; the pod itself where it is there already."""
@@ -36,6 +38,8 @@ class Kind:
         spec = made["spec"]
         added: Object = {"name": self.sidecar, "image": "mesh", "resources": {"requests": {"cpu": "1m"}}}
         inits = spec.setdefault("initContainers", []) if self.init or self.native else []
+        if self.asks:
+            added["resources"] = {"limits": {self.asks: "1"}}
         if self.native:
             inits.insert(0, {**added, "restartPolicy": "Always"})
         else:

@@ -58,12 +58,13 @@ def webhook(plane: Plane, crd: None) -> Iterator[None]:
         "--tls-cert", str(pair.certificate), "--tls-key", str(pair.key),
     ]  # fmt: skip
     url = f"https://127.0.0.1:{port}"
-    opted = {"namespaceSelector": {"matchLabels": {PLACED: "enforce"}}, "reinvocationPolicy": "IfNeeded"}
+    opted, changed = {"namespaceSelector": {"matchLabels": {PLACED: "enforce"}}}, ("CREATE", "UPDATE")
     with (
         plane.running("webhook", command, ready_url=f"{url}/readyz"),
-        plane.webhook("gemini-placed", f"{url}/mutate/placed", **opted),
+        plane.webhook("gemini-placed", f"{url}/mutate/placed", reinvocationPolicy="IfNeeded", **opted),
         plane.webhook("gemini-mutate", f"{url}/mutate"),
-        plane.webhook("gemini-validate", f"{url}/validate", validating=True, operations=("CREATE", "UPDATE")),
+        plane.webhook("gemini-validate", f"{url}/validate", validating=True, operations=changed),
+        plane.webhook("gemini-validate-placed", f"{url}/validate/placed", validating=True, operations=changed, **opted),
     ):
         yield
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gemini.kube import names
-from gemini.webhook.review import mutate, mutate_placed, validate
+from gemini.webhook.review import mutate, mutate_placed, validate, validate_placed
 from gemini.webhook.settings import Settings
 from tests.gemini.webhook.test_review import applied, box, pod, review
 from tests.gemini.webhook.test_scope import DEFAULT, OPTED_IN, PASSED, bound
@@ -35,6 +35,10 @@ def refusal(made: Pod, here: Settings = DEFAULT) -> str:
     text = answer["status"]["message"]
     assert "\n" not in text
     return str(text)
+
+
+def by(name: str, *groups: str) -> dict[str, Any]:
+    return {"userInfo": {"username": name, "groups": list(groups)}, "namespace": "team"}
 
 
 @pytest.mark.parametrize("asked", [HAMI, VOLCANO, {"nvidia.com/gpucores": 30}], ids=["hami", "volcano", "cores alone"])
@@ -105,7 +109,8 @@ def test_a_placed_pod_is_no_sharepod_wherever_it_is_read(here: Settings) -> None
     assert validate(review(is_), here)["response"] == PASSED
     changed = copy.deepcopy(is_)
     changed["metadata"].setdefault("annotations", {})["hami.io/vgpu-node"] = "n"  # by HAMi's scheduler
-    assert validate(review(changed, "UPDATE", oldObject=is_), here)["response"] == PASSED
+    theirs = by("system:serviceaccount:kube-system:hami-scheduler")
+    assert validate(review(changed, "UPDATE", oldObject=is_, **theirs), here)["response"] == PASSED
 
 
 def with_spec(made: Pod, **more: Any) -> Pod:
@@ -174,7 +179,8 @@ def test_kais_annotations_stay_as_they_were_read() -> None:
     now = copy.deepcopy(was)
     now["metadata"]["annotations"] |= {"received-resource-type": "Fraction"}  # by KAI
     now["metadata"]["labels"] = {"runai-gpu-group": "g"}
-    assert validate(review(now, "UPDATE", oldObject=was), DEFAULT)["response"] == PASSED
+    binder = by("system:serviceaccount:kai-scheduler:binder")
+    assert validate(review(now, "UPDATE", oldObject=was, **binder), DEFAULT)["response"] == PASSED
     now["metadata"]["annotations"]["gpu-fraction"] = "0.1"
     answer = validate(review(now, "UPDATE", oldObject=was), DEFAULT)["response"]
     assert "gpu-fraction: 0.1 instead of 0.5 in a pod that exists" in answer["status"]["message"]
@@ -201,3 +207,68 @@ def test_where_kais_words_are_read_as_our_own_the_pod_is_converted_alone() -> No
 def test_what_kai_says_and_cannot_be_kept_is_refused() -> None:
     answer = mutate_placed(review(kai(gpu_fraction="0.5", gpu_memory="2000")), DEFAULT)["response"]
     assert "keep one of the two" in answer["status"]["message"]
+
+
+RECORD = {
+    "hami.io/vgpu-devices-to-allocate": "GPU-a,NVIDIA,81920,30:;", "hami.io/bind-phase": "allocating",
+    "volcano.sh/devices-to-allocate": "GPU-a,NVIDIA,9,9:", "volcano.sh/vgpu-ids-new": "GPU-a,NVIDIA,9,9:",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", RECORD)
+def test_what_another_scheduler_tells_its_plugin_no_editor_of_the_namespace_rewrites(key: str) -> None:
+    """Between binding and start it says how much memory the container gets, and of which card."""
+    was = placed(pod(box("a", **HAMI)))
+    was["metadata"]["annotations"] = {key: "GPU-a,NVIDIA,3000,30:;"}
+    now = copy.deepcopy(was)
+    now["metadata"]["annotations"][key] = RECORD[key]
+    for editor in (by("jane"), by("system:serviceaccount:team:default"), by(""), {}):
+        answer = validate(review(now, "UPDATE", oldObject=was, **editor), DEFAULT)["response"]
+        assert "in a pod that exists; leave it to the scheduler, which writes it" in answer["status"]["message"]
+    for part in (by("system:serviceaccount:kube-system:hami"), by("system:node:n"), by("root", "system:masters")):
+        assert validate(review(now, "UPDATE", oldObject=was, **part), DEFAULT)["response"] == PASSED
+    others = pod(box("a", **HAMI))
+    others["metadata"]["annotations"] = now["metadata"]["annotations"]
+    free = review(others, "UPDATE", oldObject=pod(box("a", **HAMI)), **by("jane"))
+    assert validate(free, DEFAULT)["response"] == PASSED
+
+
+@pytest.mark.parametrize("key", RECORD)
+def test_nor_does_a_pod_bring_it(key: str) -> None:
+    made = placed(pod(box("a", **HAMI)))
+    made["metadata"]["annotations"] = {key: RECORD[key]}
+    assert "is written by the scheduler alone; remove it" in refusal(made)
+
+
+def test_the_group_of_a_pod_of_kais_is_its_schedulers_word() -> None:
+    made = placed(kai(gpu_fraction="0.5"))
+    bound_ = copy.deepcopy(made)
+    bound_["metadata"]["labels"] = {"runai-gpu-group": "g1"}
+    assert "is written by the scheduler alone" in refusal(bound_)
+    binder = by("system:serviceaccount:kai-scheduler:binder")
+    assert validate(review(bound_, "UPDATE", oldObject=made, **binder), DEFAULT)["response"] == PASSED
+    moved = copy.deepcopy(bound_)
+    moved["metadata"]["labels"]["runai-gpu-group"] = "g2"
+    answer = validate(review(moved, "UPDATE", oldObject=bound_, **by("jane")), DEFAULT)["response"]
+    assert "runai-gpu-group: g2 instead of g1 in a pod that exists" in answer["status"]["message"]
+
+
+@pytest.mark.parametrize(
+    "made", [pod({"name": "a"}, box("late", **HAMI)), kai(gpu_memory="2000")], ids=["resources", "annotations"]
+)
+def test_where_time_is_enforced_no_container_runs_free_that_asked_behind_our_back(made: Pod) -> None:
+    answer = validate_placed(review(made), DEFAULT)["response"]
+    assert "asks for another plugin's card, and this was not written beside it; let the" in answer["status"]["message"]
+    assert validate_placed(review(placed(made)), DEFAULT)["response"] == PASSED
+    assert validate_placed(review(made, "UPDATE", oldObject=made), DEFAULT)["response"] == PASSED
+
+
+def test_there_the_rest_is_judged_as_elsewhere() -> None:
+    assert validate_placed(review(pod({"name": "a"})), DEFAULT)["response"] == PASSED
+    made = placed(pod(box("a", **HAMI)))
+    made["spec"]["containers"][0]["securityContext"] = {"privileged": True}
+    assert not validate_placed(review(made), DEFAULT)["response"]["allowed"]
+    converted = applied(kai(gpu_fraction="0.5"), mutate(review(kai(gpu_fraction="0.5")), OPTED_IN)["response"])
+    assert validate_placed(review(converted), DEFAULT)["response"] == PASSED
+    for nonsense in (None, 7, {"request": 3}, review("x"), review({"metadata": {"labels": []}, "spec": 1})):
+        validate_placed(nonsense, DEFAULT)

@@ -22,7 +22,7 @@ import contextlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from gemini import cdi
@@ -36,11 +36,12 @@ from gemini.placement.model import WHOLE
 from gemini.plugin import given, reply
 from gemini.plugin.daemon import DaemonFault
 from gemini.plugin.host import Host
-from gemini.plugin.placedview import TENANT, Holder, PlacedView, ended, running
+from gemini.plugin.placedview import TENANT, Holder, PlacedView, over, running, starts_now
 from gemini.plugin.slots import choose
 from gemini.plugin.view import Refusal
 
 OUTCOMES = (("allocate", "ok"), ("start", "ok"), ("start", "refused"))
+STALE_TIDYINGS = 2  # what a pod's status says may be older than the start of a container until then
 log = logging.getLogger("gemini.plugin")
 
 
@@ -61,6 +62,7 @@ class PlacedService:
         self.counts: Counter[tuple[str, str]] = Counter(dict.fromkeys(OUTCOMES, 0))
         self._daemon, self._token = daemon, token
         self._changing = asyncio.Lock()
+        self._begun: dict[str, int] = {}  # pods with init containers: for so many tidyings who has ended is not asked
 
     # ---- the kubelet's verbs
 
@@ -130,20 +132,15 @@ class PlacedService:
         self.counts["start", "ok"] += 1
 
     async def _start(self, ids: Sequence[str]) -> None:
-        holder = next((one for one in self.view.holders() if set(one.entry.ids) == set(ids)), None)
-        if holder is None:
-            raise Refusal(f"the kubelet's record has no container with the slot {', '.join(ids)} of this plugin's")
-        uid, container = holder.entry.pod, holder.entry.container
-        if uid not in self.view.pods:
-            await self.view.refresh()
-        pod = self.view.pods.get(uid)
-        if pod is None:
-            raise Refusal(f"pod {uid} has the slot, but it is not known here (any more)")
+        holder, pod = await self._owner(ids)
+        container = holder.entry.container
         self.view.put_cards(await self._daemon.cards())
         spec = self._promised(pod, holder)
         if not placed_shares(pod)[container].resource:
             self._show(holder.tenant, spec["gpus"])
-        for other in self._over(pod, holder):
+        if pod["spec"].get("initContainers"):
+            self._begun[holder.entry.pod] = STALE_TIDYINGS
+        for other in self._over(pod, holder, self.view.holders()):
             await self._daemon.remove(other)
         try:
             await self._daemon.register(spec)
@@ -152,9 +149,25 @@ class PlacedService:
                 raise
             await self._tidy()  # a pod that is gone may hold it still
             await self._daemon.register(spec)
-        log.info("placed tenant=%s pod=%s container=%s cards=%s", holder.tenant, uid, container, spec["gpus"])
+        log.info(
+            "placed tenant=%s pod=%s container=%s cards=%s", holder.tenant, holder.entry.pod, container, spec["gpus"]
+        )
         with contextlib.suppress(ApiFault):
             await self.view.kubernetes.say(pod, names.PLACED_ENFORCED, _told(container, spec))
+
+    async def _owner(self, ids: Sequence[str]) -> tuple[Holder, Mapping[str, Any]]:
+        """Whose slot it is, by the kubelet's record. Raises Refusal."""
+        found = [one for one in self.view.holders() if set(one.entry.ids) == set(ids)]
+        if not found:
+            raise Refusal(f"the kubelet's record has no container with the slot {', '.join(ids)} of this plugin's")
+        uid = found[0].entry.pod
+        holders = {one.entry.container: one for one in found if one.entry.pod == uid}
+        if uid not in self.view.pods or len(holders) > 1:
+            await self.view.refresh()
+        pod = self.view.pods.get(uid)
+        if pod is None:
+            raise Refusal(f"pod {uid} has the slot, but it is not known here (any more)")
+        return holders[starts_now(pod, holders)], pod
 
     def _promised(self, pod: Mapping[str, Any], holder: Holder) -> dict[str, Any]:
         """What the daemon is told. Raises Refusal, InvalidPod."""
@@ -240,13 +253,13 @@ class PlacedService:
             )
         return cards[0]
 
-    def _over(self, pod: Mapping[str, Any], holder: Holder) -> list[str]:
-        """Tenants of containers of the pod that have ended when this one starts: init containers come one by one."""
-        over = ended(pod)
+    def _over(self, pod: Mapping[str, Any], holder: Holder, holders: Iterable[Holder]) -> list[str]:
+        """Tenants of containers of its pod that have ended when this one starts or runs."""
+        ended = over(pod, holder.entry.container)
         return [
             one.tenant
-            for one in self.view.holders()
-            if one.entry.pod == holder.entry.pod and one.entry.container in over and one.tenant != holder.tenant
+            for one in holders
+            if one.entry.pod == holder.entry.pod and one.entry.container in ended and one.tenant != holder.tenant
         ]
 
     # ---- what is left of others
@@ -255,7 +268,10 @@ class PlacedService:
         """Removes the tenants of pods that are gone, brings back those that the daemon lost. Raises DaemonFault,
         Refusal."""
         async with self._changing:
-            await self._tidy()
+            try:
+                await self._tidy()
+            finally:
+                self._begun = {uid: left - 1 for uid, left in self._begun.items() if left > 1}
 
     async def _tidy(self) -> None:
         self.view.put_cards(await self._daemon.cards())
@@ -272,11 +288,16 @@ class PlacedService:
         fault: DaemonFault | None = None
         for name, holder in holders.items():
             pod = self.view.pods.get(holder.entry.pod)
-            if name in there or pod is None or holder.entry.container not in running(pod):
+            if pod is None or holder.entry.pod in self._begun or holder.entry.container not in running(pod):
                 continue
             try:
-                log.info("tenant-again tenant=%s", name)
-                await self._daemon.register(self._promised(pod, holder))
+                for other in self._over(pod, holder, holders.values()):
+                    if other in there:  # the kubelet started another container than was thought
+                        log.info("tenant-removed tenant=%s", other)
+                        await self._daemon.remove(other)
+                if name not in there:
+                    log.info("tenant-again tenant=%s", name)
+                    await self._daemon.register(self._promised(pod, holder))
             except DaemonFault as error:
                 fault = fault or error
             except (InvalidPod, Refusal) as error:

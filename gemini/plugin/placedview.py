@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -132,10 +132,33 @@ def _states(pod: Mapping[str, Any], key: str) -> dict[str, Mapping[str, Any]]:
     return {str(one.get("name")): mapping(one.get("state")) for one in listed}
 
 
-def ended(pod: Mapping[str, Any]) -> set[str]:
-    return {name for name, state in _states(pod, "initContainerStatuses").items() if "terminated" in state}
-
-
 def running(pod: Mapping[str, Any]) -> set[str]:
     states = _states(pod, "initContainerStatuses") | _states(pod, "containerStatuses")
     return {name for name, state in states.items() if "running" in state}
+
+
+def starts_now(pod: Mapping[str, Any], containers: Collection[str]) -> str:
+    """Which of these containers of the pod the kubelet starts, where they have one slot: an init container's is used
+    again by what comes after it. So it is the first that has neither ended well nor runs, as far as is known."""
+    begun = {
+        name for name, state in _states(pod, "initContainerStatuses").items()
+        if "running" in state or mapping(state.get("terminated")).get("exitCode") == 0
+    }  # fmt: skip
+    listed = [name for name in (*_names(pod, "initContainers"), *_names(pod, "containers")) if name in containers]
+    return next((name for name in listed if name not in begun), (*listed, *containers)[-1])
+
+
+def over(pod: Mapping[str, Any], container: str) -> set[str]:
+    """The containers of the pod that have ended where this one starts, or runs. Init containers come one after the
+    other, and where one of them begins again, so does all that comes after it. Sidecars run beside."""
+    plain = _names(pod, "initContainers", sidecars=False)
+    every = [*_names(pod, "initContainers"), *_names(pod, "containers")]
+    if container not in _names(pod, "initContainers"):
+        return set(plain)
+    at = every.index(container)
+    return {one for one in plain if one in every[:at]} | (set(every[at + 1 :]) if container in plain else set())
+
+
+def _names(pod: Mapping[str, Any], part: str, sidecars: bool = True) -> list[str]:
+    listed = mapping(pod.get("spec")).get(part) or ()
+    return [str(one.get("name")) for one in listed if sidecars or one.get("restartPolicy") != "Always"]

@@ -108,6 +108,15 @@ class Running:
     def _call(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
 
+    def requests(self) -> dict[str, float]:
+        """Of the daemon's tenants."""
+        listed = self._call(Daemon(self.state).tenants())
+        return {name: one["request"] for name, one in listed.items()}
+
+    def tidied(self) -> dict[str, float]:
+        self._call(self.service.tidy())
+        return self.requests()
+
     def keep(self, group: str, card: str) -> None:
         """KAI's pod that keeps the card for pods of that group."""
         self.theirs.environment = {"NVIDIA_VISIBLE_DEVICES": card}
@@ -198,3 +207,38 @@ def test_busy_containers_of_kais_get_their_fractions_of_the_card_that_kai_keeps_
 ) -> None:
     node.keep("g1", node.cards[1])
     assert_shares(machine, {name: node.run_kais(name, f"{share:.0%}", "g1") for name, share in SHARES.items()})
+
+
+def test_each_container_of_a_pod_has_its_own_share_while_it_runs_also_when_the_pod_begins_anew(node: Running) -> None:
+    """A kubelet gives an init container's slot to what comes after it, so one slot stands for two containers."""
+    limits = {GPU: "1", "nvidia.com/gpucores": "70", names.RESOURCE_PLACED: "1"}
+    less = {**limits, "nvidia.com/gpucores": "60"}
+    pod = {
+        "metadata": {"name": "p", "namespace": "ns", "uid": "uid-p", "annotations": {}},
+        "spec": {
+            "initContainers": [{"name": "first", "resources": {"limits": less}}],
+            "containers": [{"name": "main", "resources": {"limits": limits}}],
+        },
+    }
+
+    def begin(container: str, **first: Any) -> dict[str, float]:
+        """The requests of the daemon's tenants once it has begun. `first`: the init container's state."""
+        node.api.put({**pod, "status": {"initContainerStatuses": [{"name": "first", "state": first}]}})
+        node.kubelet.start_container("uid-p", container)
+        return node.requests()
+
+    node.theirs.environment = {"NVIDIA_VISIBLE_DEVICES": node.cards[1]}
+    node.api.put({**pod, "status": {"phase": "Pending"}})
+    held = node.kubelet.admit(pod, start=False)
+    slots = {held[name][names.RESOURCE_PLACED].devices for name in ("first", "main")}
+    assert len(slots) == 1
+    tenants = {name: held[name][names.RESOURCE_PLACED].reply.annotations[names.CONTAINER_TENANT] for name in held}
+    ended = {"terminated": {"exitCode": 0}}
+    assert begin("first", waiting={}) == {tenants["first"]: 0.6}
+    assert begin("main", **ended) == {tenants["main"]: 0.7}
+    # Its sandbox has gone, and it begins with the first one again; the status of that may be older than its start.
+    assert begin("first", waiting={}) == {tenants["first"]: 0.6}
+    assert begin("main", **ended) == {tenants["main"]: 0.7}
+    begin("first", **ended)
+    node.api.put({**pod, "status": {"initContainerStatuses": [{"name": "first", "state": {"running": {}}}]}})
+    until(lambda: node.tidied() == {tenants["first"]: 0.6}, "the share of the one that runs")

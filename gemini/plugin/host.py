@@ -10,6 +10,7 @@ import contextlib
 import os
 from pathlib import Path
 
+from gemini import cdi
 from gemini.kube import names
 from gemini.plugin.cores import parse_cpus, write_cpus
 from scheduler_backend import private
@@ -64,6 +65,12 @@ class Host:
     def drop_cdi(self, name: str) -> None:
         if self._cdi is not None:
             (self._cdi / name).unlink(missing_ok=True)
+
+    def cdi_tenants(self) -> list[str]:
+        """Those that have a file."""
+        begin, end = cdi.CONTAINER_FILE.split("{}")
+        found = [] if self._cdi is None else self._cdi.glob(cdi.CONTAINER_FILE.format("*"))
+        return [path.name.removeprefix(begin).removesuffix(end) for path in found]
 
     # ---- device nodes
 

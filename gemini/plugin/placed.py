@@ -72,16 +72,13 @@ class PlacedService:
     async def allocate(self, ids: Sequence[str]) -> Any:
         """The ContainerAllocateResponse."""
         tenant = f"placed-{self._token()}"
-        environment = self._environment()
-        mounts = reply.mounts(tenant, self.options.paths)
         answer = v1beta1.ContainerAllocateResponse(annotations={names.CONTAINER_TENANT: tenant})
+        answer.envs.update(self._environment())  # and the mounts, also with --cdi: a runtime may know nothing of that
+        for host, inside in reply.mounts(tenant, self.options.paths):
+            answer.mounts.add(container_path=inside, host_path=host, read_only=inside != "/dev/shm")
         if self.options.cdi:
-            self.host.write_cdi(reply.cdi_file(tenant), cdi.spec({tenant: cdi.edits(environment, mounts)}))
+            self._show(tenant)
             answer.cdi_devices.add(name=f"{names.CDI_KIND}={tenant}")
-        else:
-            answer.envs.update(environment)
-            for host, inside in mounts:
-                answer.mounts.add(container_path=inside, host_path=host, read_only=inside != "/dev/shm")
         self.counts["allocate", "ok"] += 1
         return answer
 
@@ -91,14 +88,15 @@ class PlacedService:
             said |= {names.ENV_SIM: self.options.machine, "LD_LIBRARY_PATH": names.SIM_PATH}
         return said
 
-    def _show(self, tenant: str, cards: Sequence[str]) -> None:
-        """Has the container see these cards, whatever its environment says: the runtime adds CDI devices after that.
-        Once it has started they stay, though the pod's labels change."""
-        said = {**self._environment(), names.ENV_VISIBLE_DEVICES: ",".join(cards)}
-        if self.options.machine is not None:
-            said["CUDA_VISIBLE_DEVICES"] = ",".join(cards)  # no runtime narrows down a simulated machine
-        edits = cdi.edits(said, reply.mounts(tenant, self.options.paths))
-        self.host.write_cdi(reply.cdi_file(tenant), cdi.spec({tenant: edits}))
+    def _show(self, tenant: str, cards: Sequence[str] = ()) -> None:
+        """Writes its CDI file. With cards the container sees these, whatever its environment says: the runtime adds CDI
+        devices after that. Once it has started they stay, though the pod's labels change."""
+        said = self._environment()
+        if cards:
+            said[names.ENV_VISIBLE_DEVICES] = ",".join(cards)
+            if self.options.machine is not None:
+                said["CUDA_VISIBLE_DEVICES"] = ",".join(cards)  # no runtime narrows down a simulated machine
+        self.host.write_cdi(reply.cdi_file(tenant), cdi.spec({tenant: cdi.edits(said, ())}))
 
     def _shown(self, holder: Holder) -> tuple[str, ...]:
         """The cards that it was shown; none: it has not started yet. Raises Refusal."""
@@ -136,8 +134,8 @@ class PlacedService:
         container = holder.entry.container
         self.view.put_cards(await self._daemon.cards())
         spec = self._promised(pod, holder)
-        if not placed_shares(pod)[container].resource:
-            self._show(holder.tenant, spec["gpus"])
+        if self.options.cdi:  # again, for what was there is gone with the node's /run
+            self._show(holder.tenant, () if placed_shares(pod)[container].resource else spec["gpus"])
         if pod["spec"].get("initContainers"):
             self._begun[holder.entry.pod] = STALE_TIDYINGS
         for other in self._over(pod, holder, self.view.holders()):
@@ -183,11 +181,12 @@ class PlacedService:
             told = f"KAI's ConfigMap says which card container {container} sees, and its namespace may change it"
             raise Refusal(f"{told}; start the device plugin with --cdi (node.cdi)")
         smallest = min(self.view.cards[uuid].memory for uuid in cards)
+        part = smallest * share.ratio // WHOLE if share.ratio else smallest
         return {
             "name": holder.tenant,
             "request": share.request / WHOLE,
             "limit": share.limit / WHOLE,
-            "memory_bytes": min(memory or smallest * share.ratio // WHOLE, smallest),
+            "memory_bytes": min(memory or part, smallest),  # 0 would be no limit
             "latency": False,
             "gpus": list(cards),
         }
@@ -277,14 +276,17 @@ class PlacedService:
         self.view.put_cards(await self._daemon.cards())
         there = await self._daemon.tenants()
         holders = {one.tenant: one for one in self.view.holders()}
-        suspects = [name for name in there if TENANT.fullmatch(name) and not self._alive(holders.get(name))]
+        suspects = [name for name in there if self._is_left(name, holders)]
         if suspects:
             await self.view.refresh()
             for name in suspects:
-                if not self._alive(holders.get(name)):
+                if self._is_left(name, holders):
                     log.info("tenant-removed tenant=%s", name)
                     await self._daemon.remove(name)
                     self.host.drop_cdi(reply.cdi_file(name))
+        for name in self.host.cdi_tenants():  # of pods that came and went before a container of theirs began
+            if TENANT.fullmatch(name) and name not in holders:
+                self.host.drop_cdi(reply.cdi_file(name))
         fault: DaemonFault | None = None
         for name, holder in holders.items():
             pod = self.view.pods.get(holder.entry.pod)
@@ -305,8 +307,11 @@ class PlacedService:
         if fault is not None:
             raise fault
 
-    def _alive(self, holder: Holder | None) -> bool:
-        return holder is not None and holder.entry.pod in self.view.pods
+    def _is_left(self, tenant: str, holders: Mapping[str, Holder]) -> bool:
+        """Whether its pod is gone. The node may have served our own shares before, which nobody else would end now."""
+        if TENANT.fullmatch(tenant):
+            return tenant not in holders or holders[tenant].entry.pod not in self.view.pods
+        return reply.TENANT.fullmatch(tenant) is not None and not self.view.has_pod_of(tenant)
 
 
 def _told(container: str, spec: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ from gemini.kube.kubelet_api import v1beta1
 from gemini.kube.life import gone
 from gemini.kube.parts import LISTS, mapping
 from gemini.kube.pod import MOST_CONTAINERS
+from gemini.plugin import reply
 from gemini.plugin.slots import Card, Kind
 from gemini.plugin.view import POD, Kubelet, Refusal
 
@@ -78,6 +79,12 @@ class PlacedView:
         except (OSError, BadCheckpoint) as error:
             raise Refusal(f"the kubelet's checkpoint cannot be read: {error}") from None
 
+    def has_pod_of(self, tenant: str) -> bool:
+        """Whether a pod here may be the one of a tenant of our own, which the node had before it was another's."""
+        stems = {reply.tenant_stem(str(one["metadata"]["namespace"]), str(one["metadata"]["name"]))
+                 for one in self.pods.values()}  # fmt: skip
+        return tenant.rpartition("-")[0] in stems
+
     def holders(self) -> list[Holder]:
         found = []
         for entry in self.entries():
@@ -118,9 +125,9 @@ def _container(given_: object) -> dict[str, Any]:
     return {**kept, "env": [listed[name] for name in (names.HAMI_CORE_POLICY, names.ENV_PLACED) if name in listed]}
 
 
-def _tenant_of(reply_: bytes) -> str | None:
+def _tenant_of(given: bytes) -> str | None:
     try:
-        said = v1beta1.ContainerAllocateResponse.FromString(reply_)
+        said = v1beta1.ContainerAllocateResponse.FromString(given)
     except Exception:  # protobuf's DecodeError
         return None
     tenant = said.annotations.get(names.CONTAINER_TENANT)

@@ -153,7 +153,7 @@ def test_the_card_is_read_in_each_way_that_plugins_name_it(node: Node, theirs: d
     node.put("p")
     node.start(node.admit("p", **theirs))
     (spec,) = node.daemon.specs.values()
-    assert (spec["gpus"], spec["memory_bytes"]) == (["GPU-b"], 0)
+    assert (spec["gpus"], spec["memory_bytes"]) == (["GPU-b"], 80 << 30)  # its card's; 0 would be no limit
 
 
 @pytest.mark.parametrize(
@@ -278,9 +278,52 @@ def test_cdi_files_come_and_go_with_the_tenant(tmp_path: Path) -> None:
     node.start(ids)
     (file,) = tmp_path.iterdir()
     assert "placed-00000001" in file.read_text()
+    ours = v1beta1.ContainerAllocateResponse.FromString(node.kubelet.entries[0].reply)
+    assert {one.container_path for one in ours.mounts} >= {names.LIBRARY_PATH, "/run/gemini"}, "without CDI it ran free"
     node.api.delete("uid-p")
     node.tidy()
     assert not list(tmp_path.iterdir())
+
+
+def test_a_cdi_file_that_went_with_the_nodes_run_is_there_again_when_a_container_starts(tmp_path: Path) -> None:
+    node = Node()
+    node.service.options = reply.Options(node.service.options.paths, cdi=True)
+    node.service.host = Host(tmp_path)
+    node.put("p")
+    ids = node.admit("p")
+    node.start(ids)
+    (file,) = tmp_path.iterdir()
+    before = file.read_text()
+    file.unlink()  # the machine was started again; its kubelet keeps what was allocated
+    node.start(ids)
+    assert file.read_text() == before
+
+
+def test_cdi_files_of_pods_that_never_began_go_when_the_kubelet_has_forgotten_them(tmp_path: Path) -> None:
+    node = Node()
+    node.service.options = reply.Options(node.service.options.paths, cdi=True)
+    node.service.host = Host(tmp_path)
+    (tmp_path / "others.json").touch()
+    for number in range(3):
+        node.put(f"p{number}")
+        node.admit(f"p{number}")
+        node.api.delete(f"uid-p{number}")
+    node.kubelet.entries = node.kubelet.entries[-2:]  # the last one's
+    node.tidy()
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["gemini.io-share_placed-00000003.json", "others.json"]
+
+
+def test_what_our_own_pods_left_on_a_node_that_is_anothers_now_goes_with_them(node: Node) -> None:
+    """Else their parts of the cards would be promised for ever, and who is placed there would not start."""
+    for name in ("pod.ns.mine-00000001", "pod.ns.gone-00000002", "by-hand", "claim-1"):
+        node.daemon.specs[name] = {"name": name, "request": 0.2, "limit": 1, "gpus": ["GPU-a"]}
+    node.api.put(pod("mine", {"gemini.io/gpu-core": "20"}))
+    node.tidy()
+    assert set(node.daemon.specs) == {"pod.ns.mine-00000001", "by-hand", "claim-1"}
+    node.api.delete("uid-mine")
+    node.put("p", {**HAMI, "nvidia.com/gpucores": "60"})
+    node.start(node.admit("p", {**HAMI, "nvidia.com/gpucores": "60"}))  # for which there was no room
+    assert set(node.daemon.specs) == {"placed-00000001", "by-hand", "claim-1"}
 
 
 def kais(name: str, written: str = "50%,1", labels: dict[str, str] | None = None) -> dict[str, Any]:

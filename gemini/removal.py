@@ -2,7 +2,8 @@
 
 Helm takes back what it made. The node's parts have written besides on Nodes, in Devices, ResourceSlices and files, the
 extender in Leases. A hook of the chart runs this before the objects go, while the rights to do it are there: first the
-parts that write are ended, else they would write it all again. Nothing is done while a pod or claim holds a card.
+parts that write are ended, else they would write it all again. Nothing is done while a pod or claim holds a card. An
+API server that gives no answer is asked again: what is done twice is the same as done once.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from gemini.cdi import FILES
 from gemini.extender.grouplease import GROUP_LEASE
@@ -32,6 +33,8 @@ DOMAINS = (f"{names.DOMAIN}/", f"{names.ALIYUN}/gpu-")  # of a node's resources 
 SELECTOR = "app.kubernetes.io/name=gemini,app.kubernetes.io/component in ({})"
 
 Object = dict[str, Any]
+Asked = ParamSpec("Asked")
+Answer = TypeVar("Answer")
 
 
 class Held(Exception):
@@ -76,42 +79,69 @@ def node_patches(node: Mapping[str, Any]) -> tuple[Object | None, Object | None]
     return ours, {"status": parts} if parts else None
 
 
-async def remove(client: Client, namespace: str, schedulers: Sequence[str], seconds: float) -> list[str]:
+class Patience:
+    """Asks the API server again where it gave no answer, until its time is up; `told` of the first time of each call.
+    Each call is one that may be made twice."""
+
+    def __init__(self, until: float, told: Callable[[Unanswered], None]) -> None:
+        self.until, self._told = until, told
+
+    async def __call__(
+        self, call: Callable[Asked, Awaitable[Answer]], *words: Asked.args, **named: Asked.kwargs
+    ) -> Answer:
+        told = False
+        while True:
+            try:
+                return await call(*words, **named)
+            except Unanswered as error:
+                if is_unknown(error) or time.monotonic() > self.until:
+                    raise
+                if not told:
+                    self._told(error)
+                told = True
+            await asyncio.sleep(POLL_SECONDS)
+
+
+async def remove(
+    client: Client, namespace: str, schedulers: Sequence[str], seconds: float,
+    told: Callable[[Unanswered], None] = lambda _: None,
+) -> list[str]:  # fmt: skip
     """Ends the parts that write, and removes what they wrote; a line for each kind that was there. `schedulers`: names
     of kube-schedulers of ours, which have a Lease each. Raises Held before anything is done, TimeIsUp, ApiFault."""
-    claims = await _listed(client, "ResourceClaim")
-    if held := holders((await client.all_of("Pod"))[0], claims):
+    asked = Patience(time.monotonic() + seconds, told)
+    claims = await _listed(client, asked, "ResourceClaim")
+    if held := holders((await asked(client.all_of, "Pod"))[0], claims):
         many = f" and {len(held) - NAMED} more" if len(held) > NAMED else ""
         raise Held(f"{', '.join(held[:NAMED])}{many}")
-    until = time.monotonic() + seconds
-    await _end_writers(client, namespace, until)
+    await _end_writers(client, asked, namespace)
     said: list[str] = []
     for kind in ("ResourceSlice", "Device"):
-        those = [one["metadata"]["name"] for one in await _listed(client, kind) if kind == "Device" or _ours(one)]
+        listed = await _listed(client, asked, kind)
+        those = [one["metadata"]["name"] for one in listed if kind == "Device" or _ours(one)]
         for name in those:
-            await client.delete(kind, name)
+            await asked(client.delete, kind, name)
         said += [f"{kind}: {len(those)} removed"] if those else []
     patched = 0
-    for node in (await client.all_of("Node"))[0]:
+    for node in (await asked(client.all_of, "Node"))[0]:
         labels, status = node_patches(node)
         if status is not None:
-            await client.patch_node(node["metadata"]["name"], status, status=True)
+            await asked(client.patch_node, node["metadata"]["name"], status, status=True)
         if labels is not None:
-            await client.patch_node(node["metadata"]["name"], labels)
+            await asked(client.patch_node, node["metadata"]["name"], labels)
         patched += status is not None or labels is not None
     said += [f"Node: resources and label of {patched} removed"] if patched else []
     prefixes = tuple(form.format("") for form in (NODE_LEASE, GROUP_LEASE))
-    leases = [one["metadata"]["name"] for one in await client.all_leases(namespace)]
+    leases = [one["metadata"]["name"] for one in await asked(client.all_leases, namespace)]
     leases = [name for name in leases if name.startswith(prefixes) or name in schedulers]
     for name in leases:
-        await client.drop_lease(namespace, name)
+        await asked(client.drop_lease, namespace, name)
     return said + ([f"Lease: {len(leases)} removed"] if leases else [])
 
 
-async def _listed(client: Client, kind: str) -> list[Object]:
+async def _listed(client: Client, asked: Patience, kind: str) -> list[Object]:
     """All objects of a kind; none where the API server does not know it."""
     try:
-        return (await client.all_of(kind))[0]
+        return (await asked(client.all_of, kind))[0]
     except ApiFault as error:
         if is_unknown(error):
             return []
@@ -122,23 +152,23 @@ def _ours(slice_: Object) -> bool:
     return bool((slice_.get("spec") or {}).get("driver") == names.DRIVER)
 
 
-async def _end_writers(client: Client, namespace: str, until: float) -> None:
+async def _end_writers(client: Client, asked: Patience, namespace: str) -> None:
     """Deletes what makes their pods, and waits until these are gone."""
     apps, selector = f"/apis/apps/v1/namespaces/{quote(namespace)}", SELECTOR.format(",".join(WRITERS))
     for kind in ("daemonsets", "deployments"):
-        for one in (await client.get(f"{apps}/{kind}", labelSelector=selector)).get("items") or ():
+        for one in (await asked(client.get, f"{apps}/{kind}", labelSelector=selector)).get("items") or ():
             body = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
             try:
-                await client.call("DELETE", f"{apps}/{kind}/{quote(one['metadata']['name'])}", body)
+                await asked(client.call, "DELETE", f"{apps}/{kind}/{quote(one['metadata']['name'])}", body)
             except Refused as error:
                 if error.status != 404:
                     raise
     while True:
-        found = await client.get(f"/api/v1/namespaces/{quote(namespace)}/pods", labelSelector=selector)
+        found = await asked(client.get, f"/api/v1/namespaces/{quote(namespace)}/pods", labelSelector=selector)
         left = sorted(one["metadata"]["name"] for one in found.get("items") or ())
         if not left:
             return
-        if time.monotonic() > until:
+        if time.monotonic() > asked.until:
             raise TimeIsUp(f"pods of the parts have not ended: {', '.join(left[:NAMED])}")
         await asyncio.sleep(POLL_SECONDS)
 

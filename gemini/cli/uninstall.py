@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,10 @@ def main(args: argparse.Namespace) -> int:
     from gemini import removal
 
     async def cluster(client: Any) -> None:
-        said = await removal.remove(client, args.namespace, (args.scheduler,), args.seconds)
+        said = await removal.remove(
+            client, args.namespace, (args.scheduler,), args.seconds,
+            lambda error: _tell(f"the API server: {error}; it is asked again"),
+        )  # fmt: skip
         print("\n".join(said) or "nothing was left")
 
     async def wait(client: Any) -> None:
@@ -68,6 +72,10 @@ def main(args: argparse.Namespace) -> int:
 
     asyncio.run(_with_client(args.kubeconfig, cluster if args.what == "cluster" else wait))
     return 0
+
+
+def _tell(text: str) -> None:
+    print("gemini:", " ".join(text.split()), file=sys.stderr, flush=True)
 
 
 async def _with_client(kubeconfig: str | None, work: Callable[[Any], Awaitable[None]]) -> None:

@@ -303,9 +303,12 @@ class Plane:
 
     def restart_apiserver(self) -> None:
         """Kills the API server and starts a new one on the same address and etcd: every client's watch breaks."""
+        self.kill_apiserver()
+        self.start_apiserver()
+
+    def kill_apiserver(self) -> None:
         self._apiserver.kill()  # asked to end it would wait for the open watches
         self.stop_process(self._apiserver)
-        self.start_apiserver()
 
     def start_apiserver(self) -> None:
         serving = self.authority.issue("kube-apiserver", hosts=(HOST, "localhost", "kubernetes", "kubernetes.default"))

@@ -4,6 +4,7 @@ server is what docs/uninstalling.md names, and the next release may have another
 from __future__ import annotations
 
 import json
+import sys
 import uuid
 from pathlib import Path
 
@@ -59,6 +60,20 @@ def test_an_older_release_is_upgraded_and_goes_and_one_of_another_name_comes_and
     finally:
         for file in Path("/dev/shm").glob(f"gemini-sim-*-{name}*"):
             file.unlink()
+
+
+def test_an_api_server_that_is_away_for_a_while_delays_it_and_does_not_end_it(plane: Plane, namespace: str) -> None:
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+    plane.api.post(leases, {"metadata": {"name": "gemini-node-n1"}, "spec": {}})
+    command = [sys.executable, "-m", "gemini", "uninstall", "cluster", "--kubeconfig", str(plane.admin)]
+    plane.kill_apiserver()
+    with plane.running("uninstall", [*command, "--namespace", namespace, "--seconds", "600"]) as process:
+        try:
+            until(lambda: not process.running or "it is asked again" in process.log.read_text(), "its first call")
+        finally:
+            plane.start_apiserver()
+        assert process.wait(300) == 0, process.log.read_text()
+    assert plane.api.get(leases)["items"] == []
 
 
 def _nothing_is_left(plane: Plane, node: Node, namespace: str, before: set[str]) -> None:

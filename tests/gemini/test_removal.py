@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from aiohttp import web
 
 from gemini import removal
 from gemini.kube import names
+from gemini.kube.answer import Unanswered
 from gemini.kube.client import Client
 from tests.gemini.kube.apiserver import talked
 
@@ -89,6 +91,37 @@ def test_writers_end_first_and_then_all_that_they_wrote_is_removed(tmp_path: Pat
         "gemini-node", "gemini-extender", "s", "n1", "gemini-node-n1", "gemini-group-abc", "gemini-scheduler",
     ]  # fmt: skip
     assert [line.partition(":")[0] for line in said] == ["ResourceSlice", "Device", "Node", "Lease"]
+
+
+def test_an_api_server_that_answers_each_call_the_second_time_only_loses_as_much(tmp_path: Path) -> None:
+    server, seen, told = cluster(), set[tuple[str, str]](), []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        if (call := (request.method, request.path_qs)) not in seen:
+            seen.add(call)
+            return web.json_response({"message": "etcdserver: leader changed"}, status=503)
+        return await server(request)
+
+    async def talk(client: Client) -> None:
+        said = await removal.remove(client, "gemini", ("gemini-scheduler",), 600, told.append)
+        assert [line.partition(":")[0] for line in said] == ["ResourceSlice", "Device", "Node", "Lease"]
+
+    calls = talked(handle, talk, tmp_path)
+    made = Counter((method, path) for method, path, _ in calls)
+    assert set(made.values()) == {2}
+    assert len(told) == len(made)
+
+
+def test_an_api_server_that_never_answers_ends_it_when_its_time_is_up(tmp_path: Path) -> None:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return web.json_response({}, status=503)
+
+    async def talk(client: Client) -> None:
+        with pytest.raises(Unanswered, match="503"):
+            await removal.remove(client, "gemini", (), 0.01)
+
+    calls = talked(handle, talk, tmp_path)
+    assert {method for method, _, _ in calls} == {"GET"}
 
 
 def test_while_a_card_is_held_nothing_is_done(tmp_path: Path) -> None:

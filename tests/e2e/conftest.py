@@ -11,7 +11,6 @@ import os
 import shutil
 import subprocess
 import time
-import uuid
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from tests.e2e.node import Node, lacking
 from tests.e2e.plane import Plane, own_name
 from tests.e2e.podman import Podman
 from tests.e2e.product_image import BUILT_BYTES, ProductImage, cannot_build, driver_for
+from tests.e2e.sharing import simulated
 from tests.e2e.vendor import SIMULATED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -132,10 +132,8 @@ def vendor() -> Path:
 @pytest.fixture
 def machine() -> Iterator[str]:
     """GEMINI_SIM of a simulated machine of one's own, with two cards."""
-    name = f"e2e-{uuid.uuid4().hex[:8]}"
-    yield f"id={name},gpus=2,memory=80GiB,name=NVIDIA H200"
-    for left in Path("/dev/shm").glob(f"gemini-sim-*-{name}*"):
-        left.unlink()
+    with simulated() as one:
+        yield one
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from libhook.observer import Timeline
 from tests.e2e.fake_node import FakeNode
 from tests.e2e.plane import Plane
 from tests.e2e.process import Process, free_port
+from tests.e2e.sharing import USER as NODE_USER
 from tests.e2e.test_extender import CORE, USER, gemini, sharepod
-from tests.e2e.test_plugin import USER as NODE_USER
 from tests.e2e.test_plugin import asked, device, short_folder
 
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import sys
-import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.e2e.api import Object, condition
 from tests.e2e.node import Node
 from tests.e2e.plane import Plane
-from tests.e2e.process import Process, free_port, until
+from tests.e2e.process import Process, until
+from tests.e2e.sharing import Daemon, device_plugin, simulated, state
 from tests.e2e.test_claims import DRA, claimpod, promised, slices_of
 from tests.e2e.test_extender import CORE
-from tests.e2e.test_plugin import STATE, USER, assert_shares, cluster, role, sharepod  # noqa: F401
+from tests.e2e.test_plugin import assert_shares, cluster, role, sharepod  # noqa: F401
 from tests.e2e.test_reporter import crd, reporter, rights  # noqa: F401
 
 pytestmark = pytest.mark.timeout(900)
@@ -28,23 +25,14 @@ WORK += "exec $LOAD --kernel-us 2000 --seconds 1000"
 @pytest.fixture(scope="module")
 def lab() -> Iterator[str]:
     """GEMINI_SIM of the node's machine, which has one card."""
-    name = f"e2e-{uuid.uuid4().hex[:8]}"
-    yield f"id={name},gpus=1,memory=80GiB,name=NVIDIA H200"
-    for left in Path("/dev/shm").glob(f"gemini-sim-*-{name}*"):
-        left.unlink()
+    with simulated(cards=1) as machine:
+        yield machine
 
 
 @contextlib.contextmanager
 def plugin(plane: Plane, node: Node, lab: str) -> Iterator[Process]:
     """The device plugin, once the kubelet brings it pods and claims."""
-    port = free_port()
-    command = [
-        sys.executable, "-m", "gemini", "device-plugin", "--node", node.name, "--port", str(port), f"--sim={lab}",
-        "--kubeconfig", str(plane.kubeconfig(USER)), "--install-dir", str(node.folder / "install"),
-        "--cdi-dir", str(node.cdi_folder),
-    ]  # fmt: skip
-    with node.running("dra-plugin", command) as running:
-        running.wait_http(f"http://127.0.0.1:{port}/readyz")
+    with device_plugin(plane, node, lab, "--cdi-dir", str(node.cdi_folder)) as running:
         until(lambda: "registered driver=gemini.io" in running.log.read_text(), "the kubelet to know the driver", 180)
         yield running
 
@@ -52,8 +40,7 @@ def plugin(plane: Plane, node: Node, lab: str) -> Iterator[Process]:
 @pytest.fixture(scope="module")
 def shared(plane: Plane, cdi_node: Node, lab: str, cluster: None) -> Iterator[str]:  # noqa: F811
     """The node with reporter, daemon and plugin; its card."""
-    serve = [sys.executable, "-m", "gemini", "serve", "--state-dir", "/run/gemini", f"--sim={lab}"]
-    with reporter(plane, cdi_node, lab) as device, cdi_node.running("dra-daemon", serve):
+    with reporter(plane, cdi_node, lab) as device, Daemon(cdi_node, lab):
         with plugin(plane, cdi_node, lab):
             cdi_node.wait_capacity(CORE, 100)
             plane.api.wait(f"{DRA}/resourceslices", lambda found: slices_of(found, cdi_node.name), "a slice", 180)
@@ -77,7 +64,7 @@ def create(plane: Plane, namespace: str, claim: Object, pod: Object) -> None:
 
 
 def tenants(node: Node) -> dict[str, Object]:
-    return {one["name"]: one for one in json.loads(node.output([sys.executable, "-c", STATE]))["tenants"]}
+    return {one["name"]: one for one in state(node)["tenants"]}
 
 
 def test_claim_is_served_beside_an_annotated_pod_and_nobody_gets_more_than_the_card(

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import sys
-import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
@@ -18,34 +13,17 @@ from tests.e2e.conftest import built
 from tests.e2e.hami import CORES, GPU, MEMORY, NAME, HamiPlugin, hami_scheduler
 from tests.e2e.node import Node
 from tests.e2e.plane import Plane
-from tests.e2e.pods import INSIDE, LIBRARIES, pod
+from tests.e2e.pods import pod
 from tests.e2e.process import free_port, until
+from tests.e2e.sharing import Daemon, Sharing, device_plugin, parts_of_tenants, state, with_load
 from tests.e2e.test_extender import crd
-from tests.e2e.test_plugin import BUSY, STATE, USER, role
+from tests.e2e.test_plugin import lab, role
 
-__all__ = ["crd", "role"]
-BUSY_OF_SECOND = BUSY.replace("busy(0)", "busy(1)")
+__all__ = ["crd", "lab", "role"]
 pytestmark = pytest.mark.timeout(900)
 PLACED = "gemini.io/placed"
 SHARES = {"big": 0.7, "small": 0.3}
 WITHIN, WINDOW_SECONDS = 0.01, 10
-
-
-@dataclass
-class Enforced:
-    """The node: its cards, and its parts started anew."""
-
-    uuids: list[str]
-    daemon: contextlib.ExitStack
-    start_daemon: Callable[[], None]
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[str]:
-    name = f"e2e-{uuid.uuid4().hex[:8]}"
-    yield f"id={name},gpus=2,memory=80GiB,name=NVIDIA H200"
-    for left in Path("/dev/shm").glob(f"gemini-sim-*-{name}*"):
-        left.unlink()
 
 
 @pytest.fixture(scope="module")
@@ -70,32 +48,14 @@ def webhook(plane: Plane, crd: None) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def enforced(plane: Plane, node: Node, lab: str, role: None, webhook: None) -> Iterator[Enforced]:
-    serve = [sys.executable, "-m", "gemini", "serve", "--state-dir", "/run/gemini", f"--sim={lab}"]
-    port = free_port()
-    plugin = [
-        sys.executable, "-m", "gemini", "device-plugin", "--mode", "placed", "--node", node.name, "--port", str(port),
-        f"--sim={lab}", "--kubeconfig", str(plane.kubeconfig(USER)), "--install-dir", str(node.folder / "install"),
-        "--ld-so-preload",
-    ]  # fmt: skip
-    with contextlib.ExitStack() as stack:
-        program = built("hami") / "scheduler"
-        daemon = contextlib.ExitStack()
-        stack.callback(daemon.close)
-
-        def start() -> None:
-            daemon.close()
-            daemon.enter_context(node.running("daemon", serve))
-
-        start()
-        running = stack.enter_context(node.running("device-plugin", plugin))
-        running.wait_http(f"http://127.0.0.1:{port}/readyz")
+def enforced(plane: Plane, node: Node, lab: str, role: None, webhook: None) -> Iterator[Sharing]:
+    program = built("hami") / "scheduler"
+    with Daemon(node, lab) as daemon, device_plugin(plane, node, lab, "--mode", "placed", "--ld-so-preload"):
         node.wait_capacity(PLACED, 200)
         uuids = [card["uuid"] for card in state(node)["devices"]]
-        stack.enter_context(HamiPlugin(plane, node, uuids))
-        stack.enter_context(hami_scheduler(plane, program))
-        plane.api.wait_one(f"/api/v1/nodes/{node.name}", known_to_hami, "HAMi's scheduler knows the node's cards")
-        yield Enforced(uuids, daemon, start)
+        with HamiPlugin(plane, node, uuids), hami_scheduler(plane, program):
+            plane.api.wait_one(f"/api/v1/nodes/{node.name}", known_to_hami, "HAMi's scheduler knows the node's cards")
+            yield Sharing(uuids, daemon)
 
 
 def known_to_hami(node: Object) -> bool:
@@ -109,38 +69,16 @@ def opted_in(plane: Plane, namespace: str) -> str:
     return namespace
 
 
-def state(node: Node) -> Object:
-    """What the daemon says; on a busy machine it may take longer than it waits for who asks."""
-
-    def asked() -> Object | None:
-        with contextlib.suppress(AssertionError):
-            said: Object = json.loads(node.output([sys.executable, "-c", STATE]))
-            return said
-        return None
-
-    return until(asked, "an answer of the daemon", 300)
-
-
 def hami_pod(name: str, node: Node, script: str, cores: int, **limits: str) -> Object:
     """A pod as HAMi's users write it: nothing in it is ours."""
-    given = pod(name, node, script, {GPU: "1", CORES: str(cores), MEMORY: "20000", **limits},
-                {"LOAD": f"{INSIDE}/gemini-load"})  # fmt: skip
-    spec = given["spec"]
-    spec["hostPID"] = True  # the simulated machine knows its users by process id; a card does not ask for it
-    spec["volumes"] = [{"name": "load", "hostPath": {"path": str(LIBRARIES)}}]
-    spec["containers"][0]["volumeMounts"] = [{"name": "load", "mountPath": INSIDE, "readOnly": True}]
-    return given
+    return with_load(pod(name, node, script, {GPU: "1", CORES: str(cores), MEMORY: "20000", **limits}))
 
 
 def shares_of(node: Node, lab: str) -> dict[str, float]:
-    """By the card's own timeline over WINDOW_SECONDS; whose the processes are, the daemon knows by its tenants."""
-    busy = json.loads(node.output([sys.executable, "-c", BUSY_OF_SECOND, lab, str(len(SHARES)), str(WINDOW_SECONDS)]))
+    """Of the second card, over WINDOW_SECONDS."""
     by_request = {share: name for name, share in SHARES.items()}
-    return {
-        by_request[tenant["request"]]: sum(busy.get(str(pid), 0.0) for pid in tenant["clients"])
-        for tenant in state(node)["tenants"]
-        if tenant["request"] in by_request
-    }
+    parts = parts_of_tenants(node, lab, len(SHARES), WINDOW_SECONDS, card=1)
+    return {by_request[tenant["request"]]: part for tenant, part in parts if tenant["request"] in by_request}
 
 
 def gone(plane: Plane, namespace: str, *names: str) -> None:
@@ -150,7 +88,7 @@ def gone(plane: Plane, namespace: str, *names: str) -> None:
 
 
 def test_pods_that_hamis_scheduler_placed_are_held_to_their_cores_also_after_a_restart_of_the_daemon(
-    plane: Plane, node: Node, opted_in: str, lab: str, enforced: Enforced
+    plane: Plane, node: Node, opted_in: str, lab: str, enforced: Sharing
 ) -> None:
     path = f"/api/v1/namespaces/{opted_in}/pods"
     script = "grep -o -m1 [^/]*libgemini_hook.so /proc/self/maps; exec $LOAD --kernel-us 2000 --seconds 1000"
@@ -172,13 +110,13 @@ def test_pods_that_hamis_scheduler_placed_are_held_to_their_cores_also_after_a_r
     assert {share: one["limit"] for share, one in tenants.items()} == {0.7: 0.7, 0.3: 0.3}
     assert all(one["gpus"] == [1] and one["memory_limit_bytes"] == 20_000 << 20 for one in tenants.values())
     until_shares(lambda: shares_of(node, lab), SHARES, WITHIN, least=0.5, seconds=300)
-    enforced.start_daemon()
+    enforced.daemon.start()
     until_shares(lambda: shares_of(node, lab), SHARES, WITHIN, least=0.5, seconds=300)
     gone(plane, opted_in, *SHARES)
 
 
 def test_a_container_that_cannot_be_held_to_its_time_waits_and_its_events_say_why(
-    plane: Plane, node: Node, namespace: str, enforced: Enforced
+    plane: Plane, node: Node, namespace: str, enforced: Sharing
 ) -> None:
     """In a namespace that did not opt in: a container opts in by itself, and forgets to keep HAMi's library away."""
     path, events = f"/api/v1/namespaces/{namespace}/pods", f"/api/v1/namespaces/{namespace}/events"
@@ -191,7 +129,7 @@ def test_a_container_that_cannot_be_held_to_its_time_waits_and_its_events_say_wh
     )  # fmt: skip
     (status,) = plane.api.get(f"{path}/both")["status"]["containerStatuses"]
     assert "waiting" in status["state"]
-    enforced.daemon.close()
+    enforced.daemon.stop()
     alone = hami_pod("alone", node, "sleep 1000", 30, **{PLACED: "1"})
     alone["spec"]["containers"][0]["env"].append({"name": "CUDA_DISABLE_CONTROL", "value": "true"})
     plane.api.post(path, alone)
@@ -199,7 +137,7 @@ def test_a_container_that_cannot_be_held_to_its_time_waits_and_its_events_say_wh
         events, lambda listed: any("see that gemini serve runs on this node" in one["message"] for one in listed),
         "the reason as an event", 300,
     )  # fmt: skip
-    enforced.start_daemon()
+    enforced.daemon.start()
     plane.api.wait_one(f"{path}/alone", condition("Ready"), seconds=300)
     assert environment_of(plane, namespace, "alone")["GEMINI_SOCKET"] == "ipc:///run/gemini/tenant.sock"
     plane.api.wait(

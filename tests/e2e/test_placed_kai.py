@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -18,11 +17,11 @@ from gemini.kube import names
 from tests.e2e.api import ApiError, Object, condition
 from tests.e2e.node import Node
 from tests.e2e.plane import Plane
-from tests.e2e.pods import INSIDE, LIBRARIES, pod
-from tests.e2e.process import free_port
+from tests.e2e.pods import pod
+from tests.e2e.sharing import Daemon, device_plugin, state, with_load
 from tests.e2e.test_extender import crd
-from tests.e2e.test_placed import PLACED, SHARES, WITHIN, gone, lab, opted_in, shares_of, state, webhook
-from tests.e2e.test_plugin import USER, role
+from tests.e2e.test_placed import PLACED, SHARES, WITHIN, gone, opted_in, shares_of, webhook
+from tests.e2e.test_plugin import lab, role
 from tests.e2e.toy_plugin import ToyPlugin
 
 __all__ = ["crd", "lab", "opted_in", "role", "webhook"]
@@ -34,17 +33,11 @@ GPU = "nvidia.com/gpu"
 @pytest.fixture(scope="module")
 def cards(plane: Plane, cdi_node: Node, lab: str, role: None, webhook: None) -> Iterator[list[str]]:
     """The node's; the second one is kept for the group."""
-    node, port = cdi_node, free_port()
-    serve = [sys.executable, "-m", "gemini", "serve", "--state-dir", "/run/gemini", f"--sim={lab}"]
-    plugin = [
-        sys.executable, "-m", "gemini", "device-plugin", "--mode", "placed", "--node", node.name, "--port", str(port),
-        f"--sim={lab}", "--kubeconfig", str(plane.kubeconfig(USER)), "--install-dir", str(node.folder / "install"),
-        "--cdi", "--cdi-dir", str(node.cdi_folder),
-    ]  # fmt: skip
+    node = cdi_node
+    placed = ("--mode", "placed", "--cdi", "--cdi-dir", str(node.cdi_folder))
     with contextlib.ExitStack() as stack:
-        stack.enter_context(node.running("kai-daemon", serve))
-        running = stack.enter_context(node.running("kai-device-plugin", plugin))
-        running.wait_http(f"http://127.0.0.1:{port}/readyz")
+        stack.enter_context(Daemon(node, lab))
+        stack.enter_context(device_plugin(plane, node, lab, *placed))
         node.wait_capacity(PLACED, 200)
         uuids = [card["uuid"] for card in state(node)["devices"]]
         vendor = ToyPlugin(node.kubelet_folder / "device-plugins", ["toy-0", "toy-1"], GPU)
@@ -65,15 +58,10 @@ def cards(plane: Plane, cdi_node: Node, lab: str, role: None, webhook: None) -> 
 
 def kais_pod(name: str, node: Node, share: float) -> Object:
     """As KAI's users write it and its admission leaves it."""
-    given = pod(name, node, "env | grep ^NVIDIA; exec $LOAD --kernel-us 2000 --seconds 1000",
-                env={"LOAD": f"{INSIDE}/gemini-load"})  # fmt: skip
-    spec = given["spec"]
-    spec |= {"hostPID": True, "schedulerName": "kai-scheduler"}
-    spec["volumes"] = [{"name": "load", "hostPath": {"path": str(LIBRARIES)}}]
-    (container,) = spec["containers"]
-    container["volumeMounts"] = [{"name": "load", "mountPath": INSIDE, "readOnly": True}]
+    given = with_load(pod(name, node, "env | grep ^NVIDIA; exec $LOAD --kernel-us 2000 --seconds 1000"))
+    given["spec"] |= {"schedulerName": "kai-scheduler"}
     source = {"configMapKeyRef": {"name": "shared-gpu", "key": "RUNAI-VISIBLE-DEVICES"}}
-    container["env"].append({"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": source})
+    given["spec"]["containers"][0]["env"].append({"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": source})
     given["metadata"]["annotations"] = {"gpu-fraction": str(share)}
     return given
 

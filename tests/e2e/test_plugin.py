@@ -11,10 +11,8 @@ import os
 import socket
 import sys
 import tempfile
-import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,39 +29,17 @@ from tests.e2e.conftest import ROOT
 from tests.e2e.fake_node import FakeNode
 from tests.e2e.node import Node
 from tests.e2e.plane import Plane
-from tests.e2e.pods import INSIDE, LIBRARIES, pod
+from tests.e2e.pods import pod
 from tests.e2e.process import free_port
+from tests.e2e.sharing import USER, Daemon, Sharing, device_plugin, parts_of_tenants, simulated, with_load
 from tests.e2e.test_extender import CORE, DEVICES, GIB, gemini
 from tests.e2e.test_extender import crd as crd
 from tests.e2e.test_reporter import reporter
 from tests.e2e.test_reporter import rights as rights
 
 pytestmark = pytest.mark.timeout(900)  # 200 pods on a busy machine
-USER = "gemini-device-plugin"
 ROLE = ROOT / "deploy/kustomize/base/clusterrole-device-plugin.yaml"
 SHARES = {"big": "0.7", "small": "0.3"}
-# Busy nanoseconds of each process of the first card over some seconds, once so many of them work.
-BUSY = """
-import json, sys, time
-from libhook.observer import Timeline
-with Timeline(sys.argv[1]) as seen:
-    first, deadline = seen.busy(0)[1], time.monotonic() + 60
-    while sum(busy > first.get(pid, 0) + 5e7 for pid, busy in seen.busy(0)[1].items()) < int(sys.argv[2]):
-        assert time.monotonic() < deadline, "they do not all work"
-        time.sleep(0.05)
-    began, before = seen.busy(0)
-    time.sleep(float(sys.argv[3]))
-    ended, after = seen.busy(0)
-    print(json.dumps({pid: (after[pid] - before.get(pid, 0)) / (ended - began) for pid in after}))
-"""
-STATE = """
-import http.client, json, socket
-connection = http.client.HTTPConnection("localhost")
-connection.sock = socket.socket(socket.AF_UNIX)
-connection.sock.connect("/run/gemini/control.sock")
-connection.request("GET", "/state")
-print(connection.getresponse().read().decode())
-"""
 
 
 @pytest.fixture(scope="module")
@@ -88,43 +64,20 @@ def cluster(plane: Plane, rights: None, role: None) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def lab() -> Iterator[str]:
     """GEMINI_SIM of the real node's machine."""
-    name = f"e2e-{uuid.uuid4().hex[:8]}"
-    yield f"id={name},gpus=2,memory=80GiB,name=NVIDIA H200"
-    for left in Path("/dev/shm").glob(f"gemini-sim-*-{name}*"):
-        left.unlink()
-
-
-@dataclass
-class Sharing:
-    """A real node that shares simulated cards."""
-
-    uuids: list[str]
-    restart_daemon: Callable[[], None]
+    with simulated() as machine:
+        yield machine
 
 
 @pytest.fixture(scope="module")
 def shared(plane: Plane, node: Node, lab: str, cluster: None) -> Iterator[Sharing]:
     """The real node with reporter, daemon and device plugin."""
-    serve = [sys.executable, "-m", "gemini", "serve", "--state-dir", "/run/gemini", f"--sim={lab}"]
-    port = free_port()
-    plugin = [
-        sys.executable, "-m", "gemini", "device-plugin", "--node", node.name, "--port", str(port), f"--sim={lab}",
-        "--kubeconfig", str(plane.kubeconfig(USER)), "--install-dir", str(node.folder / "install"), "--ld-so-preload",
-    ]  # fmt: skip
-    with contextlib.ExitStack() as stack:
-        given = stack.enter_context(reporter(plane, node, lab))
-        daemon = contextlib.ExitStack()
-        stack.callback(daemon.close)
-
-        def start() -> None:
-            daemon.close()
-            daemon.enter_context(node.running("daemon", serve))
-
-        start()
-        running = stack.enter_context(node.running("device-plugin", plugin))
-        running.wait_http(f"http://127.0.0.1:{port}/readyz")
+    with (
+        reporter(plane, node, lab) as given,
+        Daemon(node, lab) as daemon,
+        device_plugin(plane, node, lab, "--ld-so-preload"),
+    ):
         node.wait_capacity(CORE, 200)
-        yield Sharing([card["id"] for card in given["spec"]["devices"]], start)
+        yield Sharing([card["id"] for card in given["spec"]["devices"]], daemon)
 
 
 @contextlib.contextmanager
@@ -139,11 +92,7 @@ def device(plane: Plane, node: str, uuids: list[str], memory: int = 80 * GIB) ->
 
 def sharepod(name: str, node: Node | FakeNode, script: str, **annotations: str) -> Object:
     """A pod with a share that says nothing of how it is enforced; the load generator is mounted as $LOAD."""
-    given = pod(name, node, script, env={"LOAD": f"{INSIDE}/gemini-load"})
-    spec = given["spec"]
-    spec["hostPID"] = True  # the simulated machine knows its users by process id; a card does not ask for it
-    spec["volumes"] = [{"name": "load", "hostPath": {"path": str(LIBRARIES)}}]
-    spec["containers"][0]["volumeMounts"] = [{"name": "load", "mountPath": INSIDE, "readOnly": True}]
+    given = with_load(pod(name, node, script))
     given["metadata"]["annotations"] = {f"gemini.io/{k.replace('_', '-')}": v for k, v in annotations.items()}
     return given
 
@@ -200,7 +149,7 @@ def test_shares_of_two_pods_hold_on_the_devices_own_timeline_also_after_a_restar
         bare = ("exec", name, "--", "env", "-i", "/bin/grep", "-m1", "libgemini_hook", "/proc/self/maps")
         assert "libgemini_hook.so" in plane.kubectl("-n", namespace, *bare).stdout, "by /etc/ld.so.preload"
     assert_shares(node, namespace, lab, {name: float(share) for name, share in SHARES.items()})
-    shared.restart_daemon()
+    shared.daemon.start()
     assert_shares(node, namespace, lab, {name: float(share) for name, share in SHARES.items()})
 
 
@@ -208,12 +157,10 @@ def assert_shares(node: Node, namespace: str, lab: str, shares: dict[str, float]
     """By the device's own timeline, over some seconds; who the processes are, the daemon knows."""
 
     def look() -> dict[str, float]:
-        busy = json.loads(node.output([sys.executable, "-c", BUSY, lab, str(len(shares)), "3"]))
-        found = {}
-        for tenant in json.loads(node.output([sys.executable, "-c", STATE]))["tenants"]:
-            name = tenant["name"].partition(f".{namespace}.")[2].rpartition("-")[0]
-            found[name] = sum(busy.get(str(pid), 0.0) for pid in tenant["clients"])
-        return found
+        return {
+            tenant["name"].partition(f".{namespace}.")[2].rpartition("-")[0]: part
+            for tenant, part in parts_of_tenants(node, lab, len(shares), 3)
+        }
 
     until_shares(look, shares, 0.05, least=0.5, seconds=180)
 

@@ -20,7 +20,8 @@ struct extremes {
     uint32_t most_before_ns; /* of the window before */
 };
 
-/* The longest lately; 0: not known. `size` is a power of two, `now_ns` any clock that does not go back. */
+/* The longest lately; 0: not known. `size` is a power of two, `now_ns` of any clock; of one before the last it
+ * is as if it were that. */
 uint64_t extremes_most(const struct extremes *table, uint64_t size, uint64_t key, uint64_t now_ns);
 /* One launch took `ns`, and surely no less: it did not wait for its host. */
 void extremes_learn(struct extremes *table, uint64_t size, uint64_t key, uint64_t ns, uint64_t now_ns);

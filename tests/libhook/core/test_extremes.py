@@ -45,6 +45,16 @@ def test_what_was_not_seen_for_long_is_not_known() -> None:
     assert lib.extremes_most(entries, SIZE, 5, START + 3 * WINDOW) == 1000
 
 
+def test_what_was_over_in_the_window_before_takes_no_memory_away() -> None:
+    """Streams are looked at one after the other: of the second it may be learned later, and have been over before."""
+    entries = table()
+    for ns, at_ns in ((5_000_000, START), (20_000, START + WINDOW), (20_000, START + WINDOW - 1)):
+        lib.extremes_learn(entries, SIZE, 5, ns, at_ns)
+    assert lib.extremes_most(entries, SIZE, 5, START + WINDOW) == 5_000_000
+    assert lib.extremes_most(entries, SIZE, 5, START + WINDOW - 1) == 5_000_000
+    assert lib.extremes_most(entries, SIZE, 5, START + 2 * WINDOW) == 20_000
+
+
 def test_the_newcomer_takes_the_place() -> None:
     entries = table()
     lib.extremes_learn(entries, SIZE, 3, 5_000_000, START)

@@ -13,6 +13,8 @@ themselves they have turns; while others run beside them their holder says what 
 besides, or a holder that said too much would take the others' promise. Who lags runs without
 company until it does not (company.py), and then the time itself is what it got: so nobody gains by saying that it
 used less. Time in which one used nothing and waited for nothing was its own: who has little to do is owed no more.
+Who rests and is ahead counts as one that wants to run until its part of the time has caught up, as in turns. Else all
+are owed more than passes, and who is promised most would have that.
 What nobody is promised is whoever's the card's own slicing gives it to.
 
 All of this goes on in the turns that they have now and then, and what one lags, turns owe it. Else whoever makes the
@@ -88,7 +90,10 @@ class Promises:
         bound: list[Seat] = []
         busy: list[Seat] = []
         for seat in self.tenants.seats.values():
-            if seat.state is State.IDLE or not seat.request_ppm:
+            if not seat.request_ppm:
+                continue
+            if seat.state is State.IDLE:  # its part of the time is what it pays back
+                whole_ppm += seat.request_ppm if self.tenants.is_ahead(seat, self.context.now_ns) else 0
                 continue
             if seat.name not in self.beside.host_bound:
                 busy.append(seat)

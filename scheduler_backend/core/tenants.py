@@ -48,13 +48,20 @@ class Tenants:
         """Forget whose process this is; returns the tenant that it still stands in, None: it is of none."""
         return self.by_client.pop(client, None)
 
+    @staticmethod
+    def _paid_back_ns(seat: Seat, now_ns: int) -> int:
+        return (now_ns - seat.rested_ns) * seat.request_ppm // WHOLE_PPM
+
+    def is_ahead(self, seat: Seat, now_ns: int) -> bool:
+        """Return whether one that rests is ahead of its promise beside others still."""
+        return seat.ahead_ns > self._paid_back_ns(seat, now_ns)
+
     def wait(self, seat: Seat, now_ns: int) -> None:
-        """Put it behind all that wait. One of class latency has paid back, by its part of the time for which it rested,
-        what it was ahead of its promise beside others.
+        """Put it behind all that wait. What it was ahead of its promise beside others it has paid back, by its part of
+        the time for which it rested.
         """
-        if seat.latency and seat.state is State.IDLE and seat.ahead_ns > 0:
-            rested_ns = now_ns - seat.rested_ns
-            seat.ahead_ns = max(0, seat.ahead_ns - rested_ns * seat.request_ppm // WHOLE_PPM)
+        if seat.state is State.IDLE and seat.ahead_ns > 0:
+            seat.ahead_ns = max(0, seat.ahead_ns - self._paid_back_ns(seat, now_ns))
         seat.state = State.WAITING
         self.arrivals += 1
         seat.arrived = self.arrivals

@@ -439,6 +439,22 @@ def test_one_of_class_latency_that_never_rests_takes_no_promise(duty):
     assert got["server"] > 0.2 * 0.97 * 0.5
 
 
+@pytest.mark.parametrize("latency", [True, False])
+@pytest.mark.parametrize(("a", "b"), [(1.0, 0.66), (0.66, 0.66), (0.4, 0.8), (0.66, 1.0)])
+def test_one_that_works_in_bursts_of_less_than_its_part_takes_no_promise(a: float, b: float, latency: bool):
+    """While it rests it is ahead of what it was owed, as the others lag. They were owed more than passes, and the
+    larger promise had what the small one was owed.
+    """
+    world = World(("a", 0.6, a), ("b", 0.1, b))
+    server = world.add("server", 0.3, 1.0, latency=latency)
+    server.burst_ns, server.every_ns = 10 * MS, 50 * MS
+    world.go(3000)
+    parts = world.go(5000)
+    assert parts["server"] > 0.19
+    assert parts["a"] > 0.97 * 0.6 * a
+    assert parts["b"] > 0.97 * 0.1 * b
+
+
 def _flap(world: World, each_ms: float, *clients: int, **more: Any) -> dict[str, float]:
     """A tenant whose processes all ask, give back as soon as they have the token, and ask again after so long, for four
     seconds: what the others got of what its turns of one step left."""

@@ -80,6 +80,10 @@ class Promises:
         if alone is not None and span_ns > 0:
             alone.metered_ns += now_ns - self.context.now_ns
             alone.counted_ns += now_ns - self.context.now_ns
+        sharing = self.beside.sharing.values()
+        unmoved = [seat for seat in sharing if seat.latency and self.beside.stands_back(seat.name)]
+        for seat in unmoved:  # it makes no room: what it got is the time itself, whatever it says
+            seat.metered_ns += max(0, now_ns - self.context.now_ns)
         if span_ns <= 0 or self.beside.is_nobodys(self.context.now_ns):
             return  # to see one alone is nobody's time, or the others would be owed it and run alone in their turn
         if not (self.beside.sharing or self.beside.paused) and (
@@ -105,7 +109,7 @@ class Promises:
             whole_ppm += seat.request_ppm
         most_ppm = max([busy_ppm, *(seat.request_ppm for seat in bound)])
         for seat in bound:
-            got_ns = span_ns if seat is alone else 0
+            got_ns = span_ns if seat is alone or seat in unmoved else 0
             part_ppm = min(seat.request_ppm * WHOLE_PPM // whole_ppm, seat.limit_ppm)
             ahead_ns = seat.ahead_ns + got_ns - span_ns * part_ppm // WHOLE_PPM
             part_ppm = seat.request_ppm * WHOLE_PPM // most_ppm

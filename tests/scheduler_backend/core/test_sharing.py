@@ -439,6 +439,17 @@ def test_one_of_class_latency_that_never_rests_takes_no_promise(duty):
     assert got["server"] > 0.2 * 0.97 * 0.5
 
 
+@pytest.mark.parametrize(
+    "victim", [("victim", 0.7, 1.0), ("victim", 0.3, 1.0), ("victim", 0.7, 0.5, 0.25), ("victim", 0.3, 0.5)]
+)
+def test_one_of_class_latency_that_says_it_used_nothing_takes_no_promise(victim: Any) -> None:
+    """It seemed to lag behind its own promise, and made room for nobody."""
+    world = World(victim)
+    world.add("liar", 1 - victim[1], 1.0, latency=True).lies = 0.0
+    world.go(2000)
+    assert world.go(5000)["victim"] > 0.97 * victim[1] * victim[2]
+
+
 @pytest.mark.parametrize("latency", [True, False])
 @pytest.mark.parametrize(("a", "b"), [(1.0, 0.66), (0.66, 0.66), (0.4, 0.8), (0.66, 1.0)])
 def test_one_that_works_in_bursts_of_less_than_its_part_takes_no_promise(a: float, b: float, latency: bool):

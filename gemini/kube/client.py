@@ -19,6 +19,7 @@ from gemini.kube import names
 from gemini.kube.answer import ApiFault, Object, Refused, TooOld, Unanswered, is_unknown
 from gemini.kube.claim import slim_claim
 from gemini.kube.decode import decode
+from gemini.kube.life import ENDED
 from gemini.kube.paths import PATHS, claim_path, lease_path, pod_path, quote, resize_path
 from gemini.kube.quantity import version_number
 from gemini.kube.transport import CALL_SECONDS, Transport
@@ -31,6 +32,7 @@ EVENT_BYTES = 64 << 20  # of one event of a watch: an object of 1.5 MB may be to
 WATCH_SECONDS = 300
 INVALID = 422  # status of a refusal: the object makes no sense
 BUSY = (429, 503)  # statuses of an API server that has too much to do: a list would cost it far more than a watch
+NOT_ENDED = ",".join(f"status.phase!={phase}" for phase in ENDED)
 QUIET_SECONDS = 150  # bookmarks come about once a minute; a watch that is silent for longer is dead
 
 
@@ -176,9 +178,11 @@ class Client:
         return await self.get(pod_path(namespace, name))
 
     async def pods_on(self, node: str) -> tuple[list[Object], int]:
-        """The pods bound to a node, as far as they are kept, by a read that has seen every write answered before, and
-        its version."""
-        items, version = await self.all_of("Pod", self.keeps.get("Pod"), fieldSelector=f"spec.nodeName={node}")
+        """The pods bound to a node that have not ended, as far as they are kept, by a read that has seen every write
+        answered before, and its version. Pods that have ended are kept for days, thousands of them, and hold nothing:
+        a kubelet says that a pod has ended when all its containers have (Kubernetes 1.27 and later)."""
+        selector = f"spec.nodeName={node},{NOT_ENDED}"
+        items, version = await self.all_of("Pod", self.keeps.get("Pod"), fieldSelector=selector)
         return items, version_number(version)
 
     async def claims_on(self, node: str) -> tuple[list[Object], int]:

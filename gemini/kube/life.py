@@ -1,7 +1,7 @@
 """What a pod's status says of its containers: whether they have ended, and whether its init containers have.
 
-Pure. A pod that ended (Succeeded, Failed) holds its devices while a container of it is still said to run: the kubelet
-writes the phase first.
+Pure. A pod that ended (Succeeded, Failed) holds its devices while a container of it is still said to run: a kubelet
+before 1.27, and whoever else writes a phase, may write it first.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+ENDED = ("Succeeded", "Failed")  # phases
+
 
 def gone(status: Mapping[str, Any]) -> bool:
     """Whether the pod's containers have ended for good."""
-    return status.get("phase") in ("Succeeded", "Failed") and not _running(status)
+    return status.get("phase") in ENDED and not _running(status)
 
 
 def initialized(status: Mapping[str, Any]) -> bool:

@@ -3,10 +3,12 @@ the real API server, whose text of them the extender has to read."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
 
+from gemini.kube.client import Client
 from tests.e2e.api import Object, condition
 from tests.e2e.plane import Plane
 from tests.e2e.test_claims import DRA
@@ -79,3 +81,25 @@ def test_a_pod_that_is_told_of_in_megabytes_ends_no_replica(plane: Plane, edited
         for i in range(3):
             plane.api.patch(f"{path}/large", {"metadata": {"labels": {"again": str(i)}}})
             serves(plane, f"beside-{i}")
+
+
+def test_of_a_nodes_pods_that_have_ended_none_is_read_before_a_binding(plane: Plane, edited: str, crd: None) -> None:
+    """Ended pods are kept by the thousand. Where another replica has bound, or another device plugin serves the node
+    too, the node's pods are read: with 5,000 that have ended a binding took three seconds."""
+    path, ended = f"/api/v1/namespaces/{edited}/pods", {"Succeeded", "Failed"}
+    with plane.nodes(1) as (node,):
+        for name in ("runs", *ended):
+            plane.api.post(path, sharepod(name.lower(), {"nodeName": node}))
+            plane.api.wait_one(f"{path}/{name.lower()}", condition("Ready"))
+        for phase in ended:
+            plane.api.patch(f"{path}/{phase.lower()}/status", {"status": {"phase": phase}})
+
+        async def read() -> list[str]:
+            client = await Client.connect(str(plane.admin))
+            try:
+                return [pod["metadata"]["name"] for pod in (await client.pods_on(node))[0]]
+            finally:
+                await client.close()
+
+        assert len(plane.api.get(path)["items"]) == 3
+        assert asyncio.run(read()) == ["runs"]

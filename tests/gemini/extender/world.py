@@ -18,6 +18,7 @@ from gemini.extender.state import Cluster
 from gemini.kube import names
 from gemini.kube.answer import Refused, Unanswered
 from gemini.kube.device import write_device
+from gemini.kube.life import ENDED
 from gemini.kube.pod import injected, parse_pod
 from gemini.kube.resize import Amounts
 from gemini.kube.spelling import InvalidPod
@@ -122,7 +123,12 @@ class World:
 
     async def pods_on(self, node: str) -> tuple[list[Object], int]:
         await self._maybe_lost()
-        here = [o for (k, _), o in self.objects.items() if k == POD and o["spec"].get("nodeName") == node]
+        pods = (stored for (kind, _), stored in self.objects.items() if kind == POD)
+        here = [
+            pod
+            for pod in pods
+            if pod["spec"].get("nodeName") == node and pod.get("status", {}).get("phase") not in ENDED
+        ]
         return copy.deepcopy(here), self.version
 
     async def wake(self, stamp: str) -> None:

@@ -123,12 +123,7 @@ async def remove(
         said += [f"{kind}: {len(those)} removed"] if those else []
     patched = 0
     for node in (await asked(client.all_of, "Node"))[0]:
-        labels, status = node_patches(node)
-        if status is not None:
-            await asked(client.patch_node, node["metadata"]["name"], status, status=True)
-        if labels is not None:
-            await asked(client.patch_node, node["metadata"]["name"], labels)
-        patched += status is not None or labels is not None
+        patched += await _clear_node(client, asked, node)
     said += [f"Node: resources and label of {patched} removed"] if patched else []
     prefixes = tuple(form.format("") for form in (NODE_LEASE, GROUP_LEASE))
     leases = [one["metadata"]["name"] for one in await asked(client.all_leases, namespace)]
@@ -136,6 +131,21 @@ async def remove(
     for name in leases:
         await asked(client.drop_lease, namespace, name)
     return said + ([f"Lease: {len(leases)} removed"] if leases else [])
+
+
+async def _clear_node(client: Client, asked: Patience, node: Object) -> bool:
+    """Whether something of ours was there, and is not any more."""
+    labels, status = node_patches(node)
+    try:
+        if status is not None:
+            await asked(client.patch_node, node["metadata"]["name"], status, status=True)
+        if labels is not None:
+            await asked(client.patch_node, node["metadata"]["name"], labels)
+    except Refused as error:
+        if error.status != 404:  # the node itself has gone meanwhile, with all that was on it
+            raise
+        return False
+    return status is not None or labels is not None
 
 
 async def _listed(client: Client, asked: Patience, kind: str) -> list[Object]:

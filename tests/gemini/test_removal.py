@@ -112,6 +112,24 @@ def test_an_api_server_that_answers_each_call_the_second_time_only_loses_as_much
     assert len(told) == len(made)
 
 
+def test_a_node_that_goes_meanwhile_keeps_nothing_from_being_removed(tmp_path: Path) -> None:
+    """An autoscaler takes nodes away at any moment: the uninstallation ended half done, as refused."""
+    gone = {**NODE, "metadata": {**NODE["metadata"], "name": "gone"}}
+    server = cluster(nodes=[gone, NODE])
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        if "/nodes/gone" in request.path:
+            return web.json_response({"reason": "NotFound", "message": 'nodes "gone" not found'}, status=404)
+        return await server(request)
+
+    async def talk(client: Client) -> None:
+        said = await removal.remove(client, "gemini", ("gemini-scheduler",), 60)
+        assert "Node: resources and label of 1 removed" in said
+        assert "Lease: 3 removed" in said
+
+    talked(handle, talk, tmp_path)
+
+
 def test_an_api_server_that_never_answers_ends_it_when_its_time_is_up(tmp_path: Path) -> None:
     async def handle(request: web.Request) -> web.StreamResponse:
         return web.json_response({}, status=503)

@@ -193,6 +193,7 @@ def validate(review: object, settings: Settings, known: Known | None = None) -> 
             pod, spec = _read(request, settings)
             if asks_placed(pod) and (fault := placed_fault(pod, spec.wanted, settings)):
                 raise fault
+            _check_scheduler(pod, spec, settings.schedulers[:1])  # by now it is the one that a pass of ours has written
             if (
                 spec.wanted
                 and resolve(spec, annotations_of(settings.part(pod)), str(request.get("namespace")), known).turned
@@ -312,11 +313,14 @@ def _read(request: dict[str, Any], settings: Settings, anew: bool = False) -> tu
         raise fault
     if fault := admission_fault(pod, spec, settings.allowed, settings.by_cdi):
         raise fault
-    scheduler = pod.get("spec", {}).get("schedulerName") or DEFAULT_SCHEDULER
-    if spec.wanted and scheduler not in settings.schedulers:
-        problem = f"{shown(scheduler)} knows nothing of shares; remove it, or use {settings.schedulers[0]}"
-        raise InvalidPod("spec.schedulerName", problem)
+    _check_scheduler(pod, spec, settings.schedulers)
     return pod, spec
+
+
+def _check_scheduler(pod: dict[str, Any], spec: PodSpec, known: Collection[str]) -> None:
+    scheduler, first = pod.get("spec", {}).get("schedulerName") or DEFAULT_SCHEDULER, next(iter(known))
+    if spec.wanted and scheduler not in known:
+        raise InvalidPod("spec.schedulerName", f"{shown(scheduler)} knows nothing of shares; remove it, or use {first}")
 
 
 def _check_unchanged(request: dict[str, Any], settings: Settings) -> None:

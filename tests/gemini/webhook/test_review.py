@@ -278,6 +278,18 @@ def test_what_cannot_be_kept_is_refused_with_field_value_and_mend(made: Any, pro
         assert ";" in answer["response"]["status"]["message"]
 
 
+def test_a_sharepod_for_which_another_webhook_chose_the_default_scheduler_is_refused() -> None:
+    """Where sharepods have a scheduler of ours the default one asks no extender: the pod would wait for ever."""
+    made = patched(pod({"name": "a"}, gpu_request="0.5"))
+    assert validate(review(made), HERE)["response"]["allowed"]
+    made["spec"]["schedulerName"] = "default-scheduler"
+    told = validate(review(made), HERE)["response"]["status"]["message"]
+    assert told.startswith(
+        "spec.schedulerName: default-scheduler knows nothing of shares; remove it, or use gemini-sch"
+    )
+    assert validate(review(made), replace(HERE, scheduler=None))["response"]["allowed"]
+
+
 def test_the_share_of_a_pod_that_exists_cannot_change() -> None:
     old, new = pod({"name": "a"}, gpu_request="0.5"), pod({"name": "a"}, gpu_request="0.9")
     refused = validate(review(new, "UPDATE", oldObject=old), HERE)["response"]

@@ -7,7 +7,8 @@ any time, and the kubelet does so after each of its restarts.
 
 For each prepared claim a file in `folder` says what the daemon was told, for a daemon that has lost its state. It also
 says whose claim it is, for a kubelet that has lost its own: what nobody unprepared is cleared away once the claim has
-gone.
+gone. And it has the text of the CDI file. The kubelet prepares a claim once, whatever becomes of that one, and without
+it no container of the claim's starts again.
 """
 
 from __future__ import annotations
@@ -52,6 +53,15 @@ class Named:
     namespace: str
     name: str
     uid: str
+
+
+@dataclass(frozen=True)
+class Record:
+    """Whose it is, what the daemon was told, and the CDI file's text (empty: an older plugin's record)."""
+
+    named: Named
+    spec: dict[str, Any]
+    cdi: str
 
 
 class Claims:
@@ -104,7 +114,12 @@ class Claims:
         log.info("unprepared claim=%s/%s tenant=%s", named.namespace, named.name, tenant)
 
     async def tidy(self) -> None:
-        """Brings back tenants that the daemon lost, removes those that nobody will unprepare. Raises DaemonFault."""
+        """Brings back CDI files, and tenants that the daemon lost; removes those that nobody will unprepare. Raises
+        DaemonFault."""
+        for name, record in self._records().items():
+            if not self._is_shown(name, record):
+                async with self._lock(name):
+                    self._show_again(name)
         there = await self._daemon.tenants()
         records = self._records()
         for name in there:
@@ -113,15 +128,15 @@ class Claims:
                     if name not in self._records():
                         log.info("tenant-removed tenant=%s", name)
                         await self._daemon.remove(name)
-        for name, (_, spec) in records.items():
+        for name, record in records.items():
             if name not in there:
                 async with self._lock(name):
                     if name in self._records():
                         log.info("tenant-again tenant=%s", name)
-                        await self._daemon.register(spec)
+                        await self._daemon.register(record.spec)
         if self._tidied % LOOK_AGAIN == 0:
-            for name, (named, _) in records.items():
-                if await self._over(named):
+            for name, record in records.items():
+                if await self._over(named := record.named):
                     log.info("claim-gone claim=%s/%s tenant=%s", named.namespace, named.name, name)
                     async with self._lock(name):
                         await self._drop(name)
@@ -141,7 +156,9 @@ class Claims:
     async def _register(self, ready: Prepared) -> None:
         spec = ready.spec()
         known = self._records().get(ready.tenant)
-        if known is not None and known[1]["gpus"] != spec["gpus"]:  # another allocation: a tenant's cards do not change
+        if (
+            known is not None and known.spec["gpus"] != spec["gpus"]
+        ):  # another allocation: a tenant's cards do not change
             await self._daemon.remove(ready.tenant)
         try:
             await self._daemon.register(spec)
@@ -157,23 +174,37 @@ class Claims:
             nodes = self._host.device_nodes(tuple(self._cards()[uuid].minor for uuid in ready.cards))
         self._folder.mkdir(parents=True, exist_ok=True)
         record = self._folder / f"{ready.tenant}.json"
-        draft = record.with_suffix(".new")
-        draft.write_text(json.dumps({"claim": asdict(named), "tenant": ready.spec()}))
+        draft, shown = record.with_suffix(".new"), prepared.cdi_spec(ready, self.options, nodes)
+        draft.write_text(json.dumps({"claim": asdict(named), "tenant": ready.spec(), "cdi": shown}))
         draft.rename(record)
-        self._host.write_cdi(reply.cdi_file(ready.tenant), prepared.cdi_spec(ready, self.options, nodes))
+        self._host.write_cdi(reply.cdi_file(ready.tenant), shown)
+
+    def _is_shown(self, tenant: str, record: Record) -> bool:
+        return not record.cdi or self._host.read_cdi(reply.cdi_file(tenant)) == record.cdi
+
+    def _show_again(self, tenant: str) -> None:
+        """Where somebody took the CDI file away, or wrote something else into it."""
+        record = self._records().get(tenant)
+        if record is None or self._is_shown(tenant, record):
+            return
+        try:
+            self._host.write_cdi(reply.cdi_file(tenant), record.cdi)
+            log.warning("cdi-made-anew tenant=%s", tenant)
+        except OSError as error:  # the daemon's tenants are looked after all the same
+            log.error("cdi-unwritable tenant=%s error=%s", tenant, _refusal(error))
 
     async def _drop(self, tenant: str) -> None:
         await self._daemon.remove(tenant)
         self._host.drop_cdi(reply.cdi_file(tenant))
         (self._folder / f"{tenant}.json").unlink(missing_ok=True)
 
-    def _records(self) -> dict[str, tuple[Named, dict[str, Any]]]:
-        """Tenant -> whose it is, and what the daemon was told."""
+    def _records(self) -> dict[str, Record]:
+        """By tenant."""
         found = {}
         for path in self._folder.glob("*.json"):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 said = json.loads(path.read_text())
-                found[path.stem] = (Named(**said["claim"]), said["tenant"])
+                found[path.stem] = Record(Named(**said["claim"]), said["tenant"], str(said.get("cdi", "")))
         return found
 
     async def _over(self, named: Named) -> bool:

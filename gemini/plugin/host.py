@@ -59,7 +59,7 @@ class Host:
     def read_cdi(self, name: str) -> str:
         """Empty where there is none."""
         with contextlib.suppress(OSError):
-            return "" if self._cdi is None else (self._cdi / name).read_text()
+            return "" if self._cdi is None else (self._cdi / name).read_text(errors="replace")
         return ""
 
     def drop_cdi(self, name: str) -> None:

@@ -124,9 +124,16 @@ class Service:
                 nodes = self.host.device_nodes(
                     tuple(self.view.cards[c].minor for c in claim.cards if c in self.view.cards)
                 )
-            if self.options.cdi:
-                self.host.write_cdi(reply.cdi_file(tenant), reply.cdi_spec(claim, tenant, self.options))
+            self._show(claim, tenant)
             return reply.build(claim, tenant, self.options, nodes)
+
+    def _show(self, claim: Claim, tenant: str) -> None:
+        """Writes its CDI file, if it is given by one. Raises Refusal."""
+        if self.options.cdi:
+            try:
+                self.host.write_cdi(reply.cdi_file(tenant), reply.cdi_spec(claim, tenant, self.options))
+            except OSError as error:
+                raise Refusal(f"{error.filename}: {error.strerror}; see --cdi-dir") from None
 
     def _nobody(self, size: int) -> str:
         faults = [f"{pod.namespace}/{pod.name}: {pod.fault}" for pod in self.view.pods.values() if pod.fault]
@@ -155,12 +162,16 @@ class Service:
             raise Refusal(f"pod {entry.pod} has the slots, but {fault}")
         pod, claim = await self._exchanges.verified(pod, entry, given)
         try:
+            self._show(claim, given.tenant)  # again: what was there is gone with the node's /run, or by somebody's hand
             await self.tenancy.register(pod, claim, given.tenant)
             if claim.cpu_bind:
                 await self._binding.bind(pod, claim, given.tenant, self.view.cards.get(claim.cards[0]))
         except (DaemonFault, CannotBind, ValueError) as error:
             self.counts["start", "refused"] += 1
             raise Refusal(str(error)) from None
+        except Refusal:
+            self.counts["start", "refused"] += 1
+            raise
         self.counts["start", "ok"] += 1
         if annotations_of(pod).get(names.ASSIGNED) != "true":
             self._soon(self._assign(pod))

@@ -83,12 +83,14 @@ class Tenancy:
             if (given := reply.read(entry.reply)) is not None:
                 holders[given.tenant] = (entry, given)
         ours = [name for name in there if reply.TENANT.fullmatch(name)]
-        if suspects := [name for name in ours if not self._alive(name, holders)]:
+        shown = [name for name in self._host.cdi_tenants() if reply.TENANT.fullmatch(name)]  # some have never begun
+        if suspects := [name for name in dict.fromkeys((*ours, *shown)) if not self._alive(name, holders)]:
             await self._view.refresh()
             for name in suspects:
                 if not self._alive(name, holders):
-                    log.info("tenant-removed tenant=%s", name)
-                    await self._daemon.remove(name)
+                    if name in there:
+                        log.info("tenant-removed tenant=%s", name)
+                        await self._daemon.remove(name)
                     self._host.drop_cdi(reply.cdi_file(name))
                     self._removed(name)
                     self._told.discard(name)

@@ -30,9 +30,9 @@ def lab() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def plugin(plane: Plane, node: Node, lab: str) -> Iterator[Process]:
+def plugin(plane: Plane, node: Node, lab: str, *options: str) -> Iterator[Process]:
     """The device plugin, once the kubelet brings it pods and claims."""
-    with device_plugin(plane, node, lab, "--cdi-dir", str(node.cdi_folder)) as running:
+    with device_plugin(plane, node, lab, "--cdi-dir", str(node.cdi_folder), *options) as running:
         until(lambda: "registered driver=gemini.io" in running.log.read_text(), "the kubelet to know the driver", 180)
         yield running
 

@@ -163,6 +163,39 @@ def test_daemon_that_lost_its_state_is_told_again_and_what_nobody_prepared_is_re
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("left", [None, b"", b'{"cdiVersion": "0.5.0", "kind": "gem', b"\xff\xfe"])
+def test_a_cdi_file_that_somebody_took_away_is_written_again(rig: Rig, left: bytes | None) -> None:
+    """The kubelet prepares a claim once, and asks nobody when a container of it starts again."""
+
+    async def run() -> None:
+        await rig.claims.prepare(NAMED)
+        file = rig.folder / "cdi" / reply.cdi_file(TENANT)
+        before = file.read_text()
+        file.unlink()
+        if left is not None:
+            file.write_bytes(left)
+        rig.api.silent = rig.daemon.down = True  # neither is needed for it
+        rig.claims = rig.restarted()
+        with pytest.raises(DaemonFault):
+            await rig.claims.tidy()
+        assert file.read_text() == before
+
+    asyncio.run(run())
+
+
+def test_a_cdi_file_that_cannot_be_written_keeps_no_tenant_from_coming_back(rig: Rig) -> None:
+    async def run() -> None:
+        ready = await rig.claims.prepare(NAMED)
+        file = rig.folder / "cdi" / reply.cdi_file(TENANT)
+        file.unlink()
+        file.mkdir()
+        rig.daemon.specs = {}
+        await rig.claims.tidy()
+        assert rig.daemon.specs == {TENANT: ready.spec()}
+
+    asyncio.run(run())
+
+
 def test_claim_that_is_gone_is_cleared_away_though_nobody_unprepares_it_but_not_on_a_mere_silence(rig: Rig) -> None:
     async def run() -> None:
         await rig.claims.prepare(NAMED)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -466,8 +467,6 @@ def test_a_gpushare_node_takes_no_card_based_pods(start: Start) -> None:
 
 
 def test_a_cdi_file_stands_beside_the_allocation_and_goes_with_the_tenant(start: Start) -> None:
-    from dataclasses import replace
-
     rig = start()
     rig.service.options = replace(rig.options, cdi=True)
     rig.api.put(bound("p", KNOWN, [0], gpu_request="0.5"))
@@ -480,3 +479,53 @@ def test_a_cdi_file_stands_beside_the_allocation_and_goes_with_the_tenant(start:
     rig.kubelet.remove("uid-p")
     rig.call(rig.service.tenancy.tidy())
     assert not list((rig.folder / "cdi").iterdir())
+
+
+@pytest.mark.parametrize("left", [None, b"", b'{"cdiVersion": "0.5.0", "kind": "gem', b"\xff\xfe"])
+def test_a_cdi_file_that_somebody_took_away_is_there_again_when_a_container_starts(
+    start: Start, left: bytes | None
+) -> None:
+    """And with the node's /run, which goes when it is started again: its kubelet keeps what was allocated."""
+    rig = start()
+    rig.service.options = replace(rig.options, cdi=True)
+    rig.api.put(bound("p", KNOWN, [0], gpu_request="0.5"))
+    rig.kubelet.admit(rig.now("p"))
+    (file,) = (rig.folder / "cdi").iterdir()
+    before = file.read_text()
+    file.unlink()
+    if left is not None:
+        file.write_bytes(left)
+    rig.kubelet.start_container("uid-p", "main")
+    assert file.read_text() == before
+
+
+def test_no_container_starts_whose_cdi_file_cannot_be_written(start: Start) -> None:
+    rig = start()
+    rig.service.options = replace(rig.options, cdi=True)
+    rig.api.put(bound("p", KNOWN, [0], gpu_request="0.5"))
+    rig.kubelet.admit(rig.now("p"), start=False)
+    (file,) = (rig.folder / "cdi").iterdir()
+    file.unlink()
+    (rig.folder / "cdi").rmdir()
+    (rig.folder / "cdi").write_text("a file in the way")
+    with pytest.raises(Exception, match="cdi: File exists; see --cdi-dir"):
+        rig.kubelet.start_container("uid-p", "main")
+    assert not rig.daemon.specs
+    (rig.folder / "cdi").unlink()
+    rig.kubelet.start_container("uid-p", "main")
+    assert file.exists()
+
+
+def test_cdi_files_of_pods_that_never_began_go_with_them(start: Start) -> None:
+    rig = start()
+    rig.service.options = replace(rig.options, cdi=True)
+    rig.api.put(bound("p", KNOWN, [0], gpu_request="0.5"))
+    rig.kubelet.admit(rig.now("p"), start=False)
+    others = rig.folder / "cdi" / "others.json"
+    others.touch()
+    rig.call(rig.service.tenancy.tidy())
+    assert len(list((rig.folder / "cdi").iterdir())) == 2
+    rig.api.delete("uid-p")
+    rig.kubelet.remove("uid-p")
+    rig.call(rig.service.tenancy.tidy())
+    assert list((rig.folder / "cdi").iterdir()) == [others]

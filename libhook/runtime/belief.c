@@ -26,11 +26,23 @@
 #define PAUSED_KEY(key) ((key) ^ GATE_SHARED_ESTIMATES / 2)
 
 static struct extremes extremes[GATE_SHARED_ESTIMATES];
-static uint32_t distrusts; /* how often; any thread */
+static uint32_t surprises; /* how often less is believed than before; any thread */
+
+static uint32_t stand_of(const struct gate *gate) {
+    return PEEK(surprises) << 1 | PEEK(gate->contended);
+}
+
+bool belief_is_old(const struct gate *gate, const struct gate_thread *thread) {
+    return thread->stand != stand_of(gate);
+}
+
+static void surprise(void) {
+    __atomic_add_fetch(&surprises, 1, __ATOMIC_RELAXED);
+}
 
 /* Who stood well with the launch path may not any more. */
 static void follow(const struct gate *gate, struct gate_thread *thread) {
-    uint32_t stand = PEEK(distrusts) << 1 | PEEK(gate->contended);
+    uint32_t stand = stand_of(gate);
 
     if (thread->stand == stand)
         return;
@@ -55,7 +67,7 @@ static void distrust_all(uint64_t now_ns) {
     for (int i = 0; i < GATE_SHARED_ESTIMATES; i++)
         if (PEEK(gate_shared_estimates[i].samples) > YOUNG_SAMPLES - AGAIN_SAMPLES)
             POKE(gate_shared_estimates[i].samples, YOUNG_SAMPLES - AGAIN_SAMPLES);
-    __atomic_add_fetch(&distrusts, 1, __ATOMIC_RELAXED);
+    surprise();
 }
 
 static bool is_longer(uint64_t ns, uint64_t than_ns) {
@@ -75,6 +87,16 @@ static void blame(const struct chunk *chunk, uint64_t length_ns, uint64_t end_ns
             longer = one;
     }
     extremes_learn(extremes, GATE_SHARED_ESTIMATES, PEEK(longer->key), length_ns / chunk->launches, end_ns);
+    surprise();
+}
+
+/* One launch of this key was so long, and believed to be shorter. It is a surprise where none of late was. */
+static void learn_longest(uint64_t key, uint64_t ns, uint64_t believed_ns, uint64_t end_ns) {
+    uint64_t before_ns = extremes_most(extremes, GATE_SHARED_ESTIMATES, key, end_ns);
+
+    extremes_learn(extremes, GATE_SHARED_ESTIMATES, key, ns, end_ns);
+    if (is_longer(ns, before_ns > believed_ns ? before_ns : believed_ns))
+        surprise();
 }
 
 /* What is known of this key, of which there are samples. */
@@ -150,17 +172,17 @@ void belief_learn(const struct gate *gate, struct gate_thread *thread, const str
             distrust_all(end_ns);
         return;
     }
-    uint64_t each_ns = length_ns / chunk->launches;
+    uint64_t each_ns = length_ns / chunk->launches, believed_ns = chunk->estimated_ns / chunk->launches;
     each_ns = each_ns < SHORTEST_NS ? SHORTEST_NS : each_ns;
     if (queued && sure_ns)
-        extremes_learn(extremes, GATE_SHARED_ESTIMATES, chunk->key, each_ns, end_ns);
+        learn_longest(chunk->key, each_ns, believed_ns, end_ns);
     else if (is_longer(sure_ns, chunk->estimated_ns))
-        extremes_learn(extremes, GATE_SHARED_ESTIMATES, chunk->key, sure_ns / chunk->launches, end_ns);
+        learn_longest(chunk->key, sure_ns / chunk->launches, believed_ns, end_ns);
     /* A chunk of many tells one launch's length only if the device never had to wait for the host in it; else that it
      * was no longer. What is believed to fill a quota has no other beside it, and would be believed for long. The
      * same where other tenants' work runs beside it. */
     bool exact = (chunk->alone || queued) && (!shared || chunk->unknown);
-    if (!exact && each_ns >= chunk->estimated_ns / chunk->launches)
+    if (!exact && each_ns >= believed_ns)
         return;
     each_ns = estimate_learn(gate_shared_estimates, GATE_SHARED_ESTIMATES, chunk->key, each_ns);
     if (chunk->most_ns) /* wild ones come by belief_of each time */

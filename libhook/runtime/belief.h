@@ -35,6 +35,8 @@ struct belief {
  * afterwards. */
 struct belief belief_of(const struct gate *gate, struct gate_thread *thread, uint64_t key, uint64_t family,
     uint64_t guess_ns, uint64_t now_ns);
+/* Was something learned since the thread's last belief by which that may be too short? */
+bool belief_is_old(const struct gate *gate, const struct gate_thread *thread);
 /* A chunk took from start to end. `queued`: all of it was launched before what was ahead of it was over. `sure_ns`: what of
  * its length the device surely worked; 0: not known. */
 void belief_learn(const struct gate *gate, struct gate_thread *thread, const struct chunk *chunk, uint64_t start_ns,

@@ -43,7 +43,6 @@
 #define SHORTEST_SLEEP_NS 20000
 #define LONGEST_SLEEP_NS 2000000
 #define LONGEST_REST_NS 10000000
-#define LOOK_NS 100000          /* how long to look for the end of one without sleeping */
 #define MEASURE_EVERY 32        /* of the launches that start on an idle lane */
 #define ENROL_AGAIN_NS 10000000ull
 
@@ -93,22 +92,6 @@ static bool make_room_in(struct gate *gate, struct lane *lane, struct launch *la
 /* REST: wait for room where enough is in flight to do so in one sleep, of which each leaves the program's caches cold.
  * WAIT_BEHIND: for what was given up, without wanting the token, of which it would make no use. */
 enum verdict { GO, WAIT_AT_GATE, WAIT_FOR_ROOM, REST, LOOK_AGAIN, WAIT_BEHIND };
-
-/* How to wait for the end of a wild launch. It may come at any moment, and with few behind it the device would idle for as
- * long as a sleep lasts; what goes on for long may well do so for as long again. Where no turn has to end there are more
- * behind it, and to look all the while would take a processor from the program. */
-static enum verdict wait_for_wild(
-    const struct lane *lane, bool in_turn, uint64_t flying_ns, uint64_t now_ns, uint64_t *sleep) {
-    const struct chunk *head = &lane->ring[lane->popped % LANE_CHUNKS];
-    uint64_t gone_ns = inflight_gone_ns(lane, head, now_ns);
-
-    if (!in_turn && flying_ns >= 2 * LOOK_NS) {
-        *sleep = flying_ns / 2;
-        return WAIT_FOR_ROOM;
-    }
-    *sleep = gone_ns / 4;
-    return gone_ns < LOOK_NS || gone_ns < 2 * head->estimated_ns ? LOOK_AGAIN : WAIT_FOR_ROOM;
-}
 
 /* Is the quota used up by what is in flight, but for less than half of this launch? */
 static bool ends(uint64_t close_by_ns, uint64_t now_ns, uint64_t flying_ns, uint64_t estimated_ns) {
@@ -178,6 +161,8 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
     next_ns = 0;
     if (!by_books)
         flying_ns = inflight_of(gate, thread, now_ns, &next_ns);
+    if (belief_is_old(gate, thread)) /* what is over has just told something else of it */
+        return LOOK_AGAIN;
     bool stands = (flying_ns > allowed_ns || full) &&
                   with(gate, thread, launch, flying_ns) <= inflight_behind(gate, thread, now_ns);
     if (flying_ns > allowed_ns && !stands) {
@@ -197,7 +182,8 @@ static enum verdict try(struct gate *gate, struct gate_thread *thread, struct la
     }
     if (launch->belief.wild && !wild_may_go(gate, lane, &launch->belief, now_ns)) {
         launch_cut_all(thread, now_ns);
-        return wait_for_wild(lane, in_turn, flying_ns, now_ns, sleep);
+        *sleep = wild_sleep_ns(lane, in_turn, flying_ns, now_ns);
+        return *sleep ? WAIT_FOR_ROOM : LOOK_AGAIN;
     }
     uint64_t chunk_ns = share_ns / CHUNKS_PER_CAP > SHORTEST_CHUNK_NS ? share_ns / CHUNKS_PER_CAP : SHORTEST_CHUNK_NS;
     if (!make_room_in(gate, lane, launch, chunk_ns, !flying_ns, stands, now_ns)) {
@@ -313,6 +299,8 @@ static enum gate_answer begin(CUstream stream, uint64_t key, uint64_t family, ui
     enum gate_answer answer = GATE_NOT_OURS;
     while (!__atomic_load_n(&gate->free, __ATOMIC_ACQUIRE)) {
         bool held = segments_held(gate);
+        if (belief_is_old(gate, thread))
+            launch.belief = belief_of(gate, thread, key, family, guess_ns, now_ns);
         enum verdict verdict = !may_stand(gate, thread, lane, &launch, now_ns) ? WAIT_BEHIND
                                : held ? WAIT_AT_GATE
                                       : try(gate, thread, lane, &launch, now_ns, &sleep);

@@ -10,6 +10,7 @@
 
 #define WILD_CONTENDED 2 /* wild launches in flight on a lane: the device has one when the other is over */
 #define WILD_FREE 8      /* ... where no turn has to end; beside others no more than end within the cap in any case */
+#define LOOK_NS 100000   /* how long to look for the end of one without sleeping */
 #define WILD_TOGETHER_NS 1000000 /* those seen often go together for so long, were each as long as any of late */
 
 /* How many wild launches are in flight on this lane, and what all that is there may take from now on. */
@@ -45,4 +46,13 @@ bool wild_may_go(const struct gate *gate, const struct lane *lane, const struct 
     if (belief->unknown || now_ns >= close_by_ns || worst_ns > close_by_ns - now_ns)
         return false;
     return wild < WILD_CONTENDED || (!belief->young && worst_ns + belief->most_ns <= WILD_TOGETHER_NS);
+}
+
+uint64_t wild_sleep_ns(const struct lane *lane, bool in_turn, uint64_t flying_ns, uint64_t now_ns) {
+    const struct chunk *head = &lane->ring[lane->popped % LANE_CHUNKS];
+    uint64_t gone_ns = inflight_gone_ns(lane, head, now_ns);
+
+    if (!in_turn && flying_ns >= 2 * LOOK_NS)
+        return flying_ns / 2;
+    return gone_ns < LOOK_NS || gone_ns < 2 * head->estimated_ns ? 0 : gone_ns / 4;
 }

@@ -112,6 +112,7 @@ static const struct seam seams[] = {
     SEAM(away_seen),
     SEAM(behind_after),
     SEAM(behind_paused),
+    SEAM(belief_is_old),
     SEAM(belief_learn),
     SEAM(belief_of),
     SEAM(captures_beginning),

@@ -60,6 +60,7 @@ class Beliefs:
         self._of: Any = seams.function("belief_of", Belief, *words)
         spans = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_bool, ctypes.c_uint64]
         self._over: Any = seams.function("belief_learn", None, *[ctypes.c_void_p] * 3, *spans)
+        self._is_old: Any = seams.function("belief_is_old", ctypes.c_bool, ctypes.c_void_p, ctypes.c_void_p)
         self.table: Any = ffi.cast("struct estimate *", seams.address("gate_shared_estimates"))
 
     def of(self, key: int = KEY, family: int = 0, guess_ns: int = 0) -> Belief:
@@ -69,6 +70,9 @@ class Beliefs:
 
     def learn(self, key: int, ns: int, samples: int) -> None:
         lib.estimate_put(self.table, SIZE, key, ns, samples)
+
+    def are_old(self) -> bool:
+        return bool(self._is_old(ctypes.addressof(self.gate), ctypes.addressof(self.thread)))
 
     def over(self, chunk: Chunk, ns: int, *, queued: bool = False, sure_ns: int = 0) -> None:
         """A chunk took so long, up to now."""
@@ -147,3 +151,25 @@ def test_of_two_kinds_that_kept_others_waiting_the_longer_is_blamed(
     chunk = Chunk(kinds=(other, KEY), estimated_ns=440 * US, launches=40, close_by_ns=close_by_ns)
     beliefs.over(chunk, 100_000 * US, sure_ns=99_000 * US)
     assert [beliefs.of(KEY).wild, beliefs.of(other).wild] == [blamed, False]
+
+
+def test_what_is_believed_of_a_launch_that_waits_is_old_when_one_was_a_surprise(beliefs: Beliefs) -> None:
+    beliefs.learn(KEY, 20 * US, YOUNG)
+    assert not beliefs.of().wild
+    beliefs.over(Chunk(key=KEY, estimated_ns=20 * US, launches=1), 24 * US, queued=True, sure_ns=24 * US)
+    assert not beliefs.are_old()
+    beliefs.over(Chunk(key=KEY, estimated_ns=20 * US, launches=1), 5000 * US, queued=True, sure_ns=5000 * US)
+    assert beliefs.are_old()
+    assert beliefs.of().wild
+    assert not beliefs.are_old()
+    beliefs.over(Chunk(key=KEY, estimated_ns=20 * US, launches=1), 5000 * US, queued=True, sure_ns=5000 * US)
+    assert not beliefs.are_old()
+
+
+def test_it_is_old_too_when_one_of_two_kinds_is_blamed(beliefs: Beliefs) -> None:
+    beliefs.learn(KEY, 20 * US, YOUNG)
+    beliefs.learn(FAMILY, US, YOUNG)
+    assert not beliefs.of().wild
+    beliefs.over(Chunk(kinds=(KEY, FAMILY), estimated_ns=42 * US, launches=4), 10000 * US, sure_ns=10000 * US)
+    assert beliefs.are_old()
+    assert beliefs.of().wild

@@ -98,6 +98,7 @@ GOALS: dict[str, Goal] = {
     "torch.share": Goal(19, "share of the card's busy time off by, the card is the bottleneck", 1.0, "pp"),
     "torch.latency": Goal(19, "request of a latency tenant, p99 / alone without the library", 1.2),
     "lengths.past": Goal(20, "work past the quota's end, at most, beyond the one kernel under way", 2, "ms"),
+    "lengths.first": Goal(20, "the same where a steady kernel becomes long for the first time", 2, "ms"),
     "lengths.busy": Goal(20, "card busy", 0.95, at_least=True),
     "lengths.sight": Goal(20, "a function's first launch costs, beyond a known one", 20, "us"),
     "lengths.share": Goal(20, "share beside a busy one off a fluid server's, new functions load", 1.0, "pp"),

@@ -3,10 +3,12 @@
     python -m bench.lengths [--seconds 8] [--runs 5] [--case NAME]
 
 Persistent kernels keep one function and grid for all sizes (lengths.c). Beside an always-busy tenant, each with half of
-the card: the longest turn may pass the quota by the one kernel that was under way, and the card stays busy. A program
-of new functions, each of which the driver loads for 20 ms before its first launch, gets what a fluid server gives it,
-and without the loads (alone) a first sight costs next to nothing. One that never waits for its short work costs its
-neighbour no more than that server says. All from the device's own timeline, from the program's first launch on.
+the card: the longest turn may pass the quota by the one kernel that was under way, and the card stays busy. Where
+lengths change by the second the turn of the first change is told apart: nothing foretells that one. A grant beside
+others is no turn and has no quota to pass (who is kept from filling the card may be taken for a host-bound one). A
+program of new functions, each of which the driver loads for 20 ms before its first launch, gets what a fluid server
+gives it, and without the loads (alone) a first sight costs next to nothing. One that never waits for its short work
+costs its neighbour no more than that server says. All from the device's own timeline, from the program's first launch.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from bench.jitter import Probe
 
 LONG_MS = 5  # the kernel that was under way when the quota ended
 LOAD_MS, FUNCTIONS = 20, 40
+CHANGED_NS = 1_020_000_000  # the length has changed for the first time, and a turn has begun since
 SPARSE_MS, PERIOD_MS = 0.5, 40
 
 
@@ -66,10 +69,15 @@ def measure(case: Case, arm: str, seconds: float) -> dict[str, Any]:
         segments = bed.timeline.segments(0, sequence)[1]
         bed.end()
         granted = [turn for turn in story.turns(bed.trace) if turn.tenant == "one"]
-    past = [ns / 1e6 for ns in story.observed_overuse_ns(granted, story.work(segments, {one.pid}))]
+    work = story.work(segments, {one.pid})
+    every = zip(granted, story.observed_overuse_ns(granted, work), strict=False)
+    turns = [(turn.granted_ns - work[0].start_ns, ns / 1e6) for turn, ns in every if not turn.beside]
+    first = [ms for at_ns, ms in turns if case.words[0] == "change" and at_ns < CHANGED_NS]
     return {
-        "past_quota_ms": max(past, default=None),
-        "turns": len(past),
+        "past_quota_ms": max((ms for _at_ns, ms in turns[len(first) :]), default=None),
+        "first_past_ms": max(first, default=None),
+        "turns": len(turns),
+        "beside_others": len(granted) - 1 - len(turns),
         "seconds": seconds,
         "shares": record.shares(),
         "utilization": record.utilization(),
@@ -101,7 +109,9 @@ def judge(name: str, case: Case, runs: Runs) -> list[Claim]:
     assert other is not None
     print(f"{name:42} past {past:.1f} ms, busy {busy:.3f} = {one:.3f} + {other:.3f}", file=sys.stderr)
     if case.claims == "turns":
-        return [claim("lengths.past", past - LONG_MS, name), claim("lengths.busy", busy, name)]
+        first = middle(found, "first_past_ms")
+        surprise = [claim("lengths.first", first - LONG_MS, name)] if first is not None else []
+        return [claim("lengths.past", past - LONG_MS, name), *surprise, claim("lengths.busy", busy, name)]
     owed = fluid(case, found[0]["seconds"])
     if case.claims == "sparse":
         return [claim("lengths.neighbour", 100 * (owed[1] - other), name)]

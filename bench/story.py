@@ -26,6 +26,7 @@ class Turn:
     held_ns: int = 0
     overuse_ns: int = 0
     busy_ns: int = 0
+    beside: bool = False  # others ran beside it from its grant on: there was no turn to be over
 
 
 def turns(path: Path, gpu: int = 0) -> list[Turn]:
@@ -42,6 +43,7 @@ def turns(path: Path, gpu: int = 0) -> list[Turn]:
             if isinstance(action, ev.Handed):
                 found[action.epoch] = Turn(action.tenant, action.epoch, entry.now_ns)
             elif isinstance(action, ev.Grant | ev.Extend) and action.epoch in found:
+                found[action.epoch].beside |= isinstance(action, ev.Grant) and action.shared
                 if action.quota_ns or isinstance(action, ev.Grant):  # one without is for who drains: its lease alone
                     found[action.epoch].quota_until_ns = entry.now_ns + action.quota_ns
             elif isinstance(action, ev.Revoke) and action.epoch in found:

@@ -56,7 +56,11 @@ def measure(case: Case, arm: str, seconds: float) -> dict[str, Any]:
         begin_ns, end_ns, held_s = int(record.at_ns[0]), int(record.at_ns[-1]), seconds
         if arm == GEMINI:
             turns = [turn for turn in story.turns(bed.trace) if turn.tenant == "one" and turn.ended_ns]
-            turns = [turn for turn in turns if begin_ns <= turn.granted_ns and turn.ended_ns <= end_ns]
+            turns = [
+                turn for turn in turns if begin_ns <= turn.granted_ns and turn.ended_ns <= end_ns and not turn.beside
+            ]
+            if not turns:  # it was taken for one that leaves the card idle
+                return {"beside_others": True, "shares": record.shares(), "stalls": len(probe.stalls)}
             begin_ns, end_ns = turns[0].granted_ns, turns[-1].ended_ns
             held_s = sum(turn.held_ns for turn in turns) / 1e9
         kernels = sum(segment.kernels for segment in segments if begin_ns <= segment.start_ns < end_ns)

@@ -35,8 +35,9 @@ static struct book {
     uint32_t released; /* ... of the newest that was let go; others read */
     uint32_t done;     /* ... of the newest that is known to be over */
     uint32_t called;   /* threads are to be woken when that one is let go; atomic */
-    uint64_t head_ns;  /* when the one behind `done` began, at the latest */
+    uint64_t head_ns;  /* when the one behind `done` began, as far as is known */
     uint64_t done_ns;  /* when `done` was seen to be over */
+    uint64_t look_ns;  /* when that was looked at last */
     uint64_t held_ns;  /* what was held when the gate opened last; others read */
     uint64_t opened_ns;
     CUstream stream;   /* of all that is held */
@@ -117,14 +118,22 @@ uint64_t segments_shared_ns(const struct gate *gate) {
 
 /* ---- letting go ---- */
 
-/* With the lock held. */
+/* With the lock held. Nobody looks at the moment at which one is over: it was since the last look, and as is believed, or
+ * as near to that as may be. Who took the time of this look would let the next go as much too late. */
 static void see_done(const struct gate *gate, struct book *book, uint64_t now_ns) {
     uint32_t done = __atomic_load_n(done_word_of(gate), __ATOMIC_ACQUIRE);
 
-    if (!is_after(done, book->done) || is_after(done, book->released))
-        return; /* (two threads' stores may come in the wrong order) */
-    book->done = done;
-    book->done_ns = book->head_ns = now_ns;
+    if (is_after(done, book->done) && !is_after(done, book->released)) { /* (two threads' stores may change places) */
+        uint64_t over_ns = book->head_ns;
+        for (uint32_t number = book->done + 1; !is_after(number, done); number++)
+            over_ns += ns_of(book, number);
+        over_ns = over_ns > book->look_ns ? over_ns : book->look_ns;
+        book->done = done;
+        book->done_ns = now_ns;
+        book->head_ns = over_ns < now_ns ? over_ns : now_ns;
+    }
+    if (now_ns > book->look_ns)
+        book->look_ns = now_ns;
 }
 
 /* With the lock held: what was let go and is not over, less what the first of it must have done by now. */
@@ -310,8 +319,7 @@ static void enter_prior(const struct gate *gate, struct book *book, const struct
     book->done = book->released; /* whatever was before is in flight with it */
     if (!inflight_ns)
         book->done++;
-    book->head_ns = now_ns;
-    book->done_ns = now_ns;
+    book->head_ns = book->done_ns = book->look_ns = now_ns;
     __atomic_store_n(&book->released, book->entered + 1, __ATOMIC_SEQ_CST);
     __atomic_store_n(&book->entered, book->entered + 1, __ATOMIC_SEQ_CST);
     __atomic_store_n(word_of(gate), book->released, __ATOMIC_SEQ_CST);

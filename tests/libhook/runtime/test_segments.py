@@ -131,6 +131,28 @@ def test_the_time_that_the_first_has_run_counts_where_the_device_has_not_said_mo
     assert book.released() == numbers[4]
 
 
+def test_one_that_nobody_saw_end_ended_as_is_believed_and_the_next_is_as_far(book: Book) -> None:
+    """Each is as long as the cap, and one more goes at its half: late by as much as the look, the card would idle."""
+    numbers = [book.begin(MS, first=not number) for number in range(6)]
+    book.set_gate(open_=True, cap_ns=MS)
+    assert book.pump(0) == 500 * US
+    assert book.pump(550 * US) == 950 * US
+    book.device_is_at(numbers[0])  # at 1 ms
+    assert book.pump(1500 * US) == MS
+    assert book.released() == numbers[2]
+
+
+def test_one_ended_no_sooner_than_it_was_seen_to_go_on(book: Book) -> None:
+    numbers = [book.begin(MS, first=not number) for number in range(6)]
+    book.set_gate(open_=True, cap_ns=MS)
+    book.pump(0)
+    book.pump(550 * US)
+    book.look(1400 * US)  # it takes longer than is believed
+    book.device_is_at(numbers[0])
+    assert book.pump(1500 * US) == 400 * US
+    assert book.released() == numbers[1]
+
+
 def test_the_quota_closes_the_gate_where_the_next_would_pass_it(book: Book) -> None:
     numbers = six(book)
     book.set_gate(open_=True, cap_ns=10 * MS, close_by_ns=600 * US)

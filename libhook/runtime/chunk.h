@@ -25,6 +25,7 @@ struct chunk {
     bool unknown;       /* nothing was known of its length: no telling what is left of it */
     bool alone;         /* events stand directly before and after: its length is the launch's */
     bool late;          /* it may have begun late: a wait stands before it, or in it, whose end no event tells */
+    uint64_t waited_ns; /* of all time, when its first was launched (waited.h) */
 };
 
 #endif

@@ -55,6 +55,7 @@ static void rekey(struct lane *lane, CUcontext context, CUstream stream, int ord
     lane->open_mixed = 0;
     POKE(lane->blind_ns, 0);
     POKE(lane->end_ns, 0);
+    lane->waited = (struct waited){0};
     POKE(lane->held, 0);
     POKE(lane->stood, 0);
     lane->behind_other = false;
@@ -156,6 +157,7 @@ static void end_chunk(struct lane *lane, uint64_t now_ns) {
     POKE(chunk->wanted_ns, lane->open_wanted_ns);
     POKE(chunk->first_ns, lane->open_first_ns);
     POKE(chunk->cut_ns, now_ns);
+    chunk->waited_ns = lane->open_waited_ns;
     POKE(chunk->from, lane->cut);
     chunk->launches = (uint32_t)(lane->launched - lane->cut);
     POKE(chunk->held, lane->open_held);

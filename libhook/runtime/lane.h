@@ -23,6 +23,7 @@
 #include "libhook/driver/cuda_types.h"
 #include "libhook/runtime/chunk.h"
 #include "libhook/runtime/segments.h"
+#include "libhook/runtime/waited.h"
 
 #define LANE_CHUNKS 64
 
@@ -51,6 +52,7 @@ struct lane {
     uint64_t open_wanted_ns;
     uint64_t open_first_ns;
     uint64_t open_most_ns;
+    uint64_t open_waited_ns;
     uint32_t open_held;
     bool open_unknown;
     bool open_alone;
@@ -62,6 +64,7 @@ struct lane {
     uint64_t base_late_ns; /* by so much base_ns may be later than that: its thread may have stood still in between */
     uint32_t base_held; /* ... or when that segment was let go (segments.h), if that was later */
     uint64_t end_ns; /* of the last chunk reaped */
+    struct waited waited;
     uint64_t blind_ns; /* an event could not be recorded: the work should be over by then */
     bool unconfirmed; /* ... and that is all we know */
     struct chunk ring[LANE_CHUNKS];

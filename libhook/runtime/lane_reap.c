@@ -9,6 +9,7 @@
 #include "libhook/runtime/lane_event.h"
 #include "libhook/runtime/overlap.h"
 #include "libhook/runtime/visit.h"
+#include "libhook/runtime/waited.h"
 
 static uint64_t open_began(const struct lane *lane) {
     uint64_t began_ns = lane_began(lane->ordinal, lane->open_first_ns, lane->open_held);
@@ -36,19 +37,46 @@ static void learn_overlap_of_open(struct gate *gate, const struct lane *lane, ui
     overlap_learn(gate, lane->open_ns, end_ns - (lane->open_ns < most_ns ? lane->open_ns : most_ns), end_ns);
 }
 
-/* A chunk of ours took from start to end beside other tenants' work: its length tells nothing, the belief counts. What
- * is longer was spent waiting for the card, or for the next launch; that after the last launch is the former. */
-static void account_shared(
-    struct gate *gate, const struct chunk *chunk, uint64_t start_ns, uint64_t end_ns, uint64_t span_ns) {
-    uint64_t each_ns = chunk->estimated_ns / chunk->launches, length_ns = end_ns - start_ns;
+static uint64_t between(uint64_t from_ns, uint64_t to_ns) {
+    return to_ns > from_ns ? to_ns - from_ns : 0;
+}
+
+/* For how long, of start to end of the oldest chunk, the lane's host launched nothing, as what it launched later shows:
+ * it stood still in a launch, or had launched all that it would. */
+static uint64_t host_silent(const struct lane *lane, uint64_t start_ns, uint64_t end_ns) {
+    uint64_t silent_ns = 0, last_ns = lane->ring[lane->popped % LANE_CHUNKS].cut_ns;
+
+    for (uint64_t number = lane->popped + 1; number < lane->pushed; number++) {
+        const struct chunk *next = &lane->ring[number % LANE_CHUNKS];
+        if (!next->launches)
+            continue;
+        if (next->wanted_ns >= end_ns)
+            return silent_ns + between(last_ns > start_ns ? last_ns : start_ns, end_ns);
+        silent_ns += between(
+            next->wanted_ns > start_ns ? next->wanted_ns : start_ns, next->first_ns < end_ns ? next->first_ns : end_ns);
+        last_ns = next->cut_ns;
+    }
+    if (lane->launched != lane->cut && lane->open_wanted_ns < end_ns) /* and goes on: it is not known to wait */
+        return silent_ns + between(lane->open_wanted_ns > start_ns ? lane->open_wanted_ns : start_ns,
+                               lane->open_first_ns < end_ns ? lane->open_first_ns : end_ns);
+    return silent_ns + between(last_ns > start_ns ? last_ns : start_ns, end_ns);
+}
+
+/* The oldest chunk took from start to end beside other tenants' work: its length tells nothing, the belief counts. */
+static void account_shared(struct gate *gate, struct lane *lane, const struct chunk *chunk, uint64_t start_ns,
+    uint64_t end_ns, uint64_t span_ns) {
+    uint64_t length_ns = end_ns - start_ns;
     length_ns = length_ns < span_ns ? span_ns : length_ns;
     uint64_t busy_ns = length_ns < chunk->estimated_ns ? length_ns : chunk->estimated_ns;
-    uint64_t out_ns = lane_began(gate->ordinal, chunk->cut_ns, chunk->held);
-    uint64_t waited_ns = end_ns > out_ns + each_ns ? end_ns - out_ns - each_ns : 0;
+    struct waited_chunk over = {.before_ns = chunk->waited_ns,
+        .first_ns = lane_began(gate->ordinal, chunk->first_ns, chunk->held),
+        .out_ns = lane_began(gate->ordinal, chunk->cut_ns, chunk->held),
+        .end_ns = end_ns,
+        .busy_ns = busy_ns,
+        .each_ns = chunk->estimated_ns / chunk->launches,
+        .silent_ns = host_silent(lane, start_ns, end_ns)};
 
-    if (waited_ns > length_ns - busy_ns)
-        waited_ns = length_ns - busy_ns;
-    __atomic_add_fetch(&gate->card_wait_ns, waited_ns, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&gate->card_wait_ns, waited_beside(&lane->waited, &over), __ATOMIC_RELAXED);
     gate_account(gate, chunk->wanted_ns, end_ns - busy_ns, end_ns);
 }
 
@@ -83,7 +111,7 @@ static uint64_t sure_of(const struct lane *lane, const struct chunk *chunk, uint
 }
 
 /* What the launches of a chunk that is over say. */
-static void take_in(struct gate *gate, struct gate_thread *thread, const struct lane *lane, const struct chunk *chunk,
+static void take_in(struct gate *gate, struct gate_thread *thread, struct lane *lane, const struct chunk *chunk,
     uint64_t start_ns, uint64_t end_ns, uint64_t span_ns, bool queued, bool known) {
     /* Beside others the base is done when our turn on the card comes, later than the host believes, and all that is
      * measured from it seems to end as much earlier. So there the device's clock alone counts: no less than the work. */
@@ -95,10 +123,12 @@ static void take_in(struct gate *gate, struct gate_thread *thread, const struct 
             gate, thread, chunk, start_ns, end_ns, queued, sure_of(lane, chunk, start_ns, end_ns, span_ns, queued));
     else if (known && span_ns)
         belief_learn(gate, thread, chunk, end_ns > span_ns ? end_ns - span_ns : 0, end_ns, queued, 0);
-    if (shared)
-        account_shared(gate, chunk, start_ns, end_ns, span_ns);
-    else
+    if (shared) {
+        account_shared(gate, lane, chunk, start_ns, end_ns, span_ns);
+    } else {
         under_way_ns = account_alone(gate, lane, chunk, start_ns, end_ns, queued);
+        waited_alone(&lane->waited, end_ns);
+    }
     overlap_learn(gate, chunk->estimated_ns, end_ns - under_way_ns, end_ns);
 }
 

@@ -16,6 +16,7 @@ void launch_begin_chunk(struct lane *lane, const struct launch *launch, uint64_t
     lane->open_mixed = 0;
     POKE(lane->open_wanted_ns, launch->wanted_ns);
     POKE(lane->open_first_ns, now_ns);
+    lane->open_waited_ns = lane->waited.total_ns;
     POKE(lane->open_held, 0);
     lane->open_alone = launch->belief.measure;
     lane->open_unknown = launch->belief.unknown;

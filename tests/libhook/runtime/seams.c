@@ -26,6 +26,7 @@
 #include "libhook/runtime/segments.h"
 #include "libhook/runtime/thread.h"
 #include "libhook/runtime/visit.h"
+#include "libhook/runtime/waited.h"
 
 struct real_driver real;
 struct real_nvml nvml;
@@ -181,6 +182,8 @@ static const struct seam seams[] = {
     SEAM(visit_let_agent_in),
     SEAM(visit_reset_after_fork),
     SEAM(visit_try_to_keep_agent_out),
+    SEAM(waited_alone),
+    SEAM(waited_beside),
 #define HOOK(symbol, name, since, flavour, class_) {"real." #symbol, (void *)&real.symbol},
 #define PASS(symbol, name, since, flavour, reason) {"real." #symbol, (void *)&real.symbol},
 #include "libhook/driver/cuda_hooks.h"

@@ -26,6 +26,7 @@ FILES = (
     "segments",
     "thread",
     "visit",
+    "waited",
 )
 
 

@@ -48,6 +48,8 @@ class Chunk(ctypes.Structure):
         ("held", ctypes.c_uint32),
         ("unknown", ctypes.c_bool),
         ("alone", ctypes.c_bool),
+        ("late", ctypes.c_bool),
+        ("waited_ns", ctypes.c_uint64),
     )
 
 

@@ -11,6 +11,8 @@
 
 #include "libhook/runtime/log.h"
 
+#define OWED_MOST_NS 10000000 /* else work that is believed too long would be counted for as long */
+
 struct gate gates[WIRE_MAX_DEVICES];
 int gate_mode = GATE_MEMBARRIER;
 _Alignas(64) struct estimate gate_shared_estimates[GATE_SHARED_ESTIMATES];
@@ -48,6 +50,23 @@ static void unlock_burst(struct gate *gate) {
 static void log_burst(const struct gate *gate, const struct burst_piece *piece) {
     log_line(LOG_DEBUG, "burst start_ns=%llu end_ns=%llu device=%d", (unsigned long long)piece->start_ns,
         (unsigned long long)piece->end_ns, gate->ordinal);
+}
+
+void gate_account_within(
+    struct gate *gate, uint64_t wanted_ns, uint64_t start_ns, uint64_t end_ns, uint64_t busy_ns, bool one_by_one) {
+    struct burst_piece piece;
+
+    lock_burst(gate);
+    uint64_t free_ns = gate->burst.end_ns > start_ns ? gate->burst.end_ns : start_ns;
+    uint64_t most_ns = end_ns > free_ns ? end_ns - free_ns : 0;
+    uint64_t owed_ns = busy_ns + (one_by_one ? gate->owed_ns : 0);
+    busy_ns = owed_ns < most_ns ? owed_ns : most_ns;
+    owed_ns -= busy_ns;
+    gate->owed_ns = owed_ns < OWED_MOST_NS ? owed_ns : OWED_MOST_NS;
+    bool ended = busy_ns && burst_add(&gate->burst, wanted_ns, end_ns - busy_ns, end_ns, &piece);
+    unlock_burst(gate);
+    if (ended)
+        log_burst(gate, &piece);
 }
 
 void gate_account(struct gate *gate, uint64_t wanted_ns, uint64_t start_ns, uint64_t end_ns) {

@@ -63,6 +63,7 @@ struct gate {
     uint64_t waits, wait_ns, valves, h2d_bytes, d2h_bytes; /* counters; atomic */
     uint32_t burst_lock; /* for `burst`; held for nanoseconds, never over a call */
     struct burst burst;
+    uint64_t owed_ns; /* of work beside others, not in `burst` yet; under its lock */
     struct {
         uint32_t lock; /* for all but `more`; held for nanoseconds, never over a call */
         uint64_t believed_ns; /* of what is over since the last look */
@@ -102,6 +103,11 @@ static inline bool gate_shut(struct gate *gate, uint64_t ticket) {
 
 void gate_call(struct gate *gate); /* wake all who sleep on gate.wake */
 void gate_account(struct gate *gate, uint64_t wanted_ns, uint64_t start_ns, uint64_t end_ns);
+/* Beside others: of that time the device worked `busy_ns` for this. What several threads launched into one stream lies
+ * across each other, and where all of the time is counted already this work was at another. `one_by_one`: none of it ran
+ * beside another, so what finds no room is counted as soon as there is some. */
+void gate_account_within(
+    struct gate *gate, uint64_t wanted_ns, uint64_t start_ns, uint64_t end_ns, uint64_t busy_ns, bool one_by_one);
 /* What is known of bursts now; with `take`, the run that is over is logged and a new one begins. */
 void gate_burst_snapshot(struct gate *gate, bool take, struct burst *burst);
 void gate_share(struct gate *gate, bool shared); /* from now on */

@@ -77,7 +77,10 @@ static void account_shared(struct gate *gate, struct lane *lane, const struct ch
         .silent_ns = host_silent(lane, start_ns, end_ns)};
 
     __atomic_add_fetch(&gate->card_wait_ns, waited_beside(&lane->waited, &over), __ATOMIC_RELAXED);
-    gate_account(gate, chunk->wanted_ns, end_ns - busy_ns, end_ns);
+    if (__atomic_load_n(&lane->clean_mark, __ATOMIC_ACQUIRE) >= chunk->from + chunk->launches)
+        gate_account(gate, chunk->wanted_ns, end_ns - busy_ns, end_ns); /* the agent has counted it */
+    else
+        gate_account_within(gate, chunk->wanted_ns, end_ns - length_ns, end_ns, busy_ns, !overlap_is_seen(gate));
 }
 
 /* The same where nobody else works. Launches with pauses between them may share a chunk, and its length is no work then:
@@ -192,10 +195,14 @@ void lane_finish(struct gate *gate, struct gate_thread *thread, struct lane *lan
         return;
     uint64_t start_ns = open_began(lane) < now_ns ? open_began(lane) : now_ns;
     uint64_t work_ns = now_ns - start_ns, seen_ns = lane_seen(lane, lane->cut);
-    if (gate_was_shared(gate, start_ns) && work_ns > lane->open_ns)
+    bool shared = gate_was_shared(gate, start_ns);
+    if (shared && work_ns > lane->open_ns)
         work_ns = lane->open_ns;
     work_ns -= seen_ns < work_ns ? seen_ns : work_ns;
-    gate_account(gate, lane->open_wanted_ns, now_ns - work_ns, now_ns);
+    if (shared)
+        gate_account_within(gate, lane->open_wanted_ns, start_ns, now_ns, work_ns, !overlap_is_seen(gate));
+    else
+        gate_account(gate, lane->open_wanted_ns, now_ns - work_ns, now_ns);
     learn_open(gate, thread, lane, now_ns);
     learn_overlap_of_open(gate, lane, now_ns);
     POKE(lane->end_ns, now_ns);

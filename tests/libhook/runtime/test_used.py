@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from bench.arms import compile_program
-from bench.bed import ROOT, Bed
+from bench.bed import ROOT, Bed, wait_for
 from bench.hostbound import LINK
 
 LIMIT = 0.3
-WATCHED_S = 4.0
+WATCHED_S = 6.0
 
 
 @pytest.mark.alone
@@ -30,3 +30,31 @@ def test_programs_with_pauses_of_the_host_stay_within_their_limits_beside_each_o
         record = bed.sample(WATCHED_S)
         highest = max(float(record.windows(name, 1.0).max()) for name in names)
     assert highest <= LIMIT + 0.015  # a second has a quota beyond it, and what was in flight
+
+
+@pytest.mark.alone
+@pytest.mark.flaky(reruns=2)
+def test_what_two_threads_launch_into_one_stream_is_counted_beside_others(tmp_path: Path) -> None:
+    """As PyTorch does. Their chunks lie across each other on a card that others work on, too, and where one covers
+    another, a third of the work and more was counted nowhere."""
+    program = compile_program(ROOT / "tests" / "apps" / "two_launchers.c", tmp_path / "two_launchers", *LINK)
+    with Bed(sim="memory=8GiB") as bed:
+        names = ["a", "b"]
+
+        def seen() -> dict[str, tuple[int, int]]:
+            said = {tenant["name"]: tenant["reported_busy_ns"] for tenant in bed.state()["tenants"]}
+            had = bed.busy()[1]
+            return {name: (had[name], said[name]) for name in names}
+
+        for name in names:
+            bed.tenant(name, 0.5, 1.0)
+            bed.spawn(name, [program, "40", "60", "50"], stdout=subprocess.DEVNULL)
+        bed.until_busy(*names)
+        wait_for(lambda: all(tenant["duty"] for tenant in bed.state()["tenants"]), 30, "a duty of both")
+        bed.sample(1.0)
+        before = seen()
+        bed.sample(WATCHED_S)
+        after = seen()
+    for name in names:
+        had_ns, counted_ns = (now - then for now, then in zip(after[name], before[name], strict=True))
+        assert 0.85 < counted_ns / had_ns < 1.2

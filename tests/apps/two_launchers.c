@@ -1,7 +1,7 @@
 /*
- * two_launchers.c - two threads that launch into one stream in turn, as PyTorch's forward and backward passes do:
- * KERNEL_US on the card, HOST_US on the processor before each launch, EACH launches of one thread, then EACH of the
- * other, and a wait for the card. Until SIGTERM.
+ * two_launchers.c - two threads that launch into one stream in turn, as PyTorch's forward and backward passes do.
+ * KERNEL_US is a kernel's time on the card, HOST_US the processor's before each launch. EACH launches of one thread, then
+ * EACH of the other, and a wait for the card: so it goes until SIGTERM.
  */
 #include <pthread.h>
 #include <signal.h>

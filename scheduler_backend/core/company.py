@@ -99,12 +99,13 @@ class Company:
     def _stands_back(self, seat: Seat) -> bool:
         """Return whether it makes room for the one that lags. One of class latency does so once it is as far ahead of
         its own promise as it may get in turns, and from then on until half of that is paid back; and while it rests,
-        or says so.
+        or says so. One that is promised nothing is never behind, and makes room like any other.
         """
         if not self.beside.stands_back(seat.name):
             return False
         most_ns = self.policy.latency_ahead_ns if seat.state is State.SHARED else self.policy.latency_ahead_ns // 2
-        return not seat.latency or seat.ahead_ns >= most_ns or self.promises.rests(seat)
+        soon = seat.latency and seat.request_ppm
+        return not soon or seat.ahead_ns >= most_ns or self.promises.rests(seat)
 
     def _is_allowed(self) -> bool:
         """Not while a tenant of class latency wants to run: it is let in before all others, and has the card alone; but

@@ -450,6 +450,30 @@ def test_one_of_class_latency_that_says_it_used_nothing_takes_no_promise(victim:
     assert world.go(5000)["victim"] > 0.97 * victim[1] * victim[2]
 
 
+@pytest.mark.parametrize("lies", [0.0, 0.05])
+@pytest.mark.parametrize(("a", "b"), [(1.0, 1.0), (0.6, 1.0), (0.6, 0.6)])
+def test_one_of_class_latency_that_is_promised_nothing_takes_no_promise(a: float, b: float, lies: float) -> None:
+    """It was promised something when it was first seen, until another came. By its own word it was behind from then on,
+    and made room for nobody.
+    """
+    world = World(("a", 0.6, a))
+    liar = world.add("liar", 0.0, 0.4, latency=True)
+    world.go(2500)
+    assert "liar" in world.machine.beside.host_bound
+    liar.rests, liar.lies = True, lies
+    if liar.epoch:
+        world._back(liar)
+    world.go(6000)
+    liar.rests, liar.duty, liar.slowed = False, 1.0, 1.0
+    world.do(ev.TokenAsked(liar.number, 0))
+    world.go(30)
+    world.add("b", 0.4, b)
+    world.go(1500)
+    parts = world.go(5000)
+    assert parts["a"] > 0.97 * 0.6 * a
+    assert parts["b"] > 0.97 * 0.4 * b
+
+
 @pytest.mark.parametrize("latency", [True, False])
 @pytest.mark.parametrize(("a", "b"), [(1.0, 0.66), (0.66, 0.66), (0.4, 0.8), (0.66, 1.0)])
 def test_one_that_works_in_bursts_of_less_than_its_part_takes_no_promise(a: float, b: float, latency: bool):

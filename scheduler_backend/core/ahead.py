@@ -18,7 +18,7 @@ from scheduler_backend.core.events import Prepare
 from scheduler_backend.core.fair_clock import FairClock
 from scheduler_backend.core.grants import Grants
 from scheduler_backend.core.limits import Limits
-from scheduler_backend.core.policy import HANDOVER_NS, ORDERINGS, SCALE, moved_on, pick, virtual
+from scheduler_backend.core.policy import HANDOVER_NS, ORDERINGS, moved_on, pick, virtual
 from scheduler_backend.core.quota import is_brief
 from scheduler_backend.core.reservation import GangReservation
 from scheduler_backend.core.restart import RestartBarrier
@@ -171,7 +171,7 @@ class Foresight:
         active_ppm, arrived = self.clock.active_ppm(), self.tenants.arrivals + 1
         waiting = list(self.tenants.waiting.values())
         held = [_Turn(holder, left_ns, max(0, at_ns - self.grant.charge_from_ns), at_ns, arrived)]
-        virtual_now = self.clock.virtual_now + left_ns * SCALE // active_ppm
+        virtual_now = self.clock.virtual_now + self.clock.passes(holder, left_ns, active_ppm)
         virtual_now = moved_on([*waiting, holder], virtual_now, policy)
         found: list[Prepare] = []
         while len(found) + 1 < policy.ahead and len(order.clients) == 1:
@@ -179,7 +179,7 @@ class Foresight:
             turn = self.tenants.seats[order.tenant]
             waiting.remove(turn)
             held.append(_Turn(turn, order.quota_ns, order.quota_ns, at_ns, arrived))
-            virtual_now += order.quota_ns * SCALE // active_ppm
+            virtual_now += self.clock.passes(turn, order.quota_ns, active_ppm)
             rivals = [*waiting, *(each.seat for each in held)]
             first, virtual_now = pick(rivals, virtual_now, policy, at_ns, self.tenants.others)
             if first is None or first not in waiting:
@@ -231,7 +231,7 @@ class Foresight:
         left_ns = end_ns - min(end_ns, max(self.context.now_ns, self.grant.charge_from_ns))
         virtual_end = self.clock.virtual_now
         if holder.request_ppm:
-            virtual_end += left_ns * SCALE // self.clock.active_ppm()
+            virtual_end += self.clock.passes(holder, left_ns)
         turn = _Turn(holder, left_ns, max(0, end_ns - self.grant.charge_from_ns), end_ns, self.tenants.arrivals + 1)
         first, virtual_then = pick(rivals, virtual_end, self.policy, end_ns, self.tenants.others)
         turn.undo()

@@ -47,7 +47,14 @@ class FairClock:
         self.steady += span_ns * SCALE // self.resident_ppm
 
     def _move_now(self, holder: Seat, held_ns: int) -> None:
-        """The virtual now, piece by piece: at each piece's end somebody who idles stops being ahead of it."""
+        """The virtual now, piece by piece: at each piece's end somebody who idles stops being ahead of it.
+
+        Not for what the holder was owed when it came back. Else all would seem to lag, ever more: one of class latency
+        would be never ahead of now, and who is new would wait until all others have had that.
+        """
+        paid_ns = min(held_ns, holder.owed_ns)
+        holder.owed_ns -= paid_ns
+        held_ns -= paid_ns
         while held_ns > 0:
             active_ppm = self.active_ppm()
             # Who idles and is ahead of now has been given more than a fluid server would have given it by now. That
@@ -91,6 +98,7 @@ class FairClock:
         """Let one that is new, or comes from the other virtual time, be owed nothing and owe nothing."""
         seat.clock = self.base(seat)
         seat.steady = self.steady
+        seat.owed_ns = 0
 
     def charge(self, seat: Seat, span_ns: int) -> None:
         """Charge a tenant for a span, 0 or more, in which the virtual times stand."""
@@ -120,6 +128,20 @@ class FairClock:
         else:
             seat.clock = max(seat.clock, self.best_effort - quota)
 
+    def come_back(self, seat: Seat) -> None:
+        """It idled, and is active again: it catches up. What it is owed then others have had, and now has moved on by
+        that: so now stands still for as long as it gets that.
+        """
+        self.catch_up(seat)
+        seat.owed_ns = self.lag_ns(seat) if seat.request_ppm else 0
+
+    def passes(self, holder: Seat, held_ns: int, active_ppm: int = 0) -> int:
+        """Return how far now moves on while this tenant holds the token for so long, if none comes or goes meanwhile.
+
+        `active_ppm`: as that says, of who has asked before.
+        """
+        return max(0, held_ns - holder.owed_ns) * SCALE // (active_ppm or self.active_ppm())
+
     def lag_ns(self, seat: Seat) -> int:
         """Return what turns owe it now, as held time; 0 or more."""
         return max(0, self.virtual_now - seat.clock) * seat.weight_ppm // SCALE
@@ -127,6 +149,7 @@ class FairClock:
     def owe(self, seat: Seat, owed_ns: int) -> None:
         """Let turns owe it no more than this; what it has had before it was its stays as it is."""
         seat.clock = max(seat.clock, self.virtual_now - virtual(owed_ns, seat.weight_ppm))
+        seat.owed_ns = min(seat.owed_ns, owed_ns)
 
     def ahead_ns(self, seat: Seat, unseen_ns: int, passing_ns: int) -> int:
         """Return what it has had before it was its, as time of the whole GPU; `unseen_ns` has not been charged yet, nor

@@ -78,7 +78,7 @@ class Returns:
             if seat.state is State.IDLE:
                 self.grants.want(seat, member)
                 if not returning:
-                    self.clock.catch_up(seat)
+                    self.clock.come_back(seat)
             else:
                 member.standing = Standing.WAITS
 

@@ -86,7 +86,7 @@ class Rows:
             seat.duty.rest(self.context.now_ns - seat.rested_ns)
         self.grants.want(seat, seat.members[event.client])
         seat.woken = True
-        self.clock.catch_up(seat)
+        self.clock.come_back(seat)
 
     def _ask_too(self, seat: Seat, event: ev.TokenAsked) -> None:
         """another process wants to launch, or the message came twice"""

@@ -105,6 +105,7 @@ class Seat:
         self.window = Window(policy.window_ns)
         self.story: deque[tuple[int, State, object]] = deque(maxlen=STORY_LENGTH)
         self.clock = 0
+        self.owed_ns = 0  # what it was owed when it came back, and has not got yet
         self.steady = 0  # the same on a virtual time for which everybody with a process is always active
         self.arrived = 0  # serial of its last arrival among the waiting
         self.woken = False  # it came back from idle and has not held since

@@ -192,7 +192,7 @@ class Tenure:
         left_ns = self.grant.quota_until_ns - self.context.now_ns
         if not holder.request_ppm:
             return any(seat.request_ppm and not seat.throttled for seat in self.tenants.waiting.values())
-        virtual_end = self.clock.virtual_now + left_ns * SCALE // self.clock.active_ppm()
+        virtual_end = self.clock.virtual_now + self.clock.passes(holder, left_ns)
         finish = holder.finish + virtual(left_ns, holder.request_ppm)
         for seat in self.tenants.waiting.values():
             owed = seat.request_ppm and not seat.throttled and seat.clock <= virtual_end

@@ -50,6 +50,23 @@ def test_the_holder_gets_ahead_by_what_others_are_owed() -> None:
     assert clock.ahead_ns(a, 5 * MS, 5 * MS) == 15 * MS  # it is promised half of what passes
 
 
+def test_now_stands_still_while_one_that_came_back_gets_what_it_was_owed() -> None:
+    clock, tenants = made(a=HALF, b=HALF)
+    a, b = tenants.seats["a"], tenants.seats["b"]
+    tenants.rest(b, 0)
+    clock.advance(hold(tenants, "a"), 8 * MS)
+    tenants.wait(a, 8 * MS)
+    tenants.wait(b, 8 * MS)
+    clock.come_back(b)
+    assert (clock.lag_ns(a), clock.lag_ns(b)) == (0, 4 * MS)
+    now = clock.virtual_now
+    clock.advance(hold(tenants, "b"), 4 * MS)
+    assert (clock.virtual_now, clock.lag_ns(a), clock.lag_ns(b)) == (now, 0, 0)
+    assert clock.passes(b, 4 * MS) == whole(4 * MS)
+    clock.advance(b, 4 * MS)
+    assert clock.virtual_now == now + whole(4 * MS)
+
+
 def test_what_an_idle_tenant_is_ahead_it_pays_back_before_now_hurries_on() -> None:
     clock, tenants = made(a=HALF, b=HALF)
     a = hold(tenants, "a")

@@ -209,8 +209,8 @@ def test_tenants_that_come_and_go_get_their_part_of_a_fluid_server(case):
 
 def test_who_pauses_after_each_burst_gets_no_more_than_its_request_beside_one_that_always_has_work():
     programs = [bursts("a", 0.4, 2 * MS, 2 * MS), busy("b", 0.6)]
-    timeline, _world = ran(programs, 6, 35)
-    paused, always = shares(timeline, programs, 1, 6)
+    timeline, _world = ran(programs, 12, 35)
+    paused, always = shares(timeline, programs, 1, 12)
     assert paused <= 0.4
     assert always / (paused + always) == pytest.approx(0.6, abs=2e-4)
 

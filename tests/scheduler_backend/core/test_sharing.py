@@ -490,6 +490,34 @@ def test_one_that_works_in_bursts_of_less_than_its_part_takes_no_promise(a: floa
     assert parts["b"] > 0.97 * 0.1 * b
 
 
+@pytest.mark.parametrize("latency", [True, False])
+@pytest.mark.parametrize(("burst_ms", "every_ms"), [(5, 50), (10, 50), (14, 50), (25, 100)])
+def test_beside_one_that_comes_and_goes_one_of_class_latency_takes_no_promise(burst_ms, every_ms, latency):
+    """Each time that the one came back it was owed time that the others had had, and all of them seemed to lag ever
+    more. So one of class latency was never ahead of what it is owed: it had 0.65 of its 0.5, a busy one 0.07 of 0.2.
+    """
+    world = World()
+    world.add("a", 0.5, 1.0, latency=True)
+    comes = world.add("comes", 0.3, 1.0, latency=latency)
+    comes.burst_ns, comes.every_ns = burst_ms * MS, every_ms * MS
+    world.add("b", 0.2, 1.0)
+    world.go(1500)
+    parts = world.go(4000)
+    assert parts["a"] > 0.49
+    assert parts["b"] > 0.195
+    assert parts["comes"] > 0.97 * min(0.3, burst_ms / every_ms)
+
+
+def test_one_that_is_new_need_not_wait_for_what_others_seem_to_lag():
+    """They were owed what they had had while one of class latency came and went, and the new one was not."""
+    world = World(("a", 0.4, 1.0), ("b", 0.2, 1.0))
+    comes = world.add("comes", 0.1, 1.0, latency=True)
+    comes.burst_ns, comes.every_ns = 2 * MS, 25 * MS
+    world.go(10_000)
+    world.add("new", 0.3, 1.0)
+    assert world.go(1000)["new"] > 0.29
+
+
 def _flap(world: World, each_ms: float, *clients: int, **more: Any) -> dict[str, float]:
     """A tenant whose processes all ask, give back as soon as they have the token, and ask again after so long, for four
     seconds: what the others got of what its turns of one step left."""

@@ -153,13 +153,13 @@ static void end_chunk(struct lane *lane, uint64_t now_ns) {
     chunk->kinds[0] = lane->open_key;
     chunk->kinds[1] = lane->open_key ^ lane->open_mixed; /* of more than two kinds it is nobody's key */
     chunk->close_by_ns = PEEK(gates[lane->ordinal].close_by_ns);
-    chunk->estimated_ns = lane->open_ns;
+    POKE(chunk->estimated_ns, lane->open_ns);
     POKE(chunk->wanted_ns, lane->open_wanted_ns);
     POKE(chunk->first_ns, lane->open_first_ns);
     POKE(chunk->cut_ns, now_ns);
     chunk->waited_ns = lane->open_waited_ns;
     POKE(chunk->from, lane->cut);
-    chunk->launches = (uint32_t)(lane->launched - lane->cut);
+    POKE(chunk->launches, (uint32_t)(lane->launched - lane->cut));
     POKE(chunk->held, lane->open_held);
     chunk->unknown = lane->open_unknown;
     chunk->most_ns = lane->open_most_ns;

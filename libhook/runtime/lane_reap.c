@@ -77,10 +77,12 @@ static void account_shared(struct gate *gate, struct lane *lane, const struct ch
         .silent_ns = host_silent(lane, start_ns, end_ns)};
 
     __atomic_add_fetch(&gate->card_wait_ns, waited_beside(&lane->waited, &over), __ATOMIC_RELAXED);
+    uint64_t seen_ns = lane_seen(lane, chunk->from); /* the agent has counted it, or a part of it */
     if (__atomic_load_n(&lane->clean_mark, __ATOMIC_ACQUIRE) >= chunk->from + chunk->launches)
-        gate_account(gate, chunk->wanted_ns, end_ns - busy_ns, end_ns); /* the agent has counted it */
+        gate_account(gate, chunk->wanted_ns, end_ns - busy_ns, end_ns);
     else
-        gate_account_within(gate, chunk->wanted_ns, end_ns - length_ns, end_ns, busy_ns, !overlap_is_seen(gate));
+        gate_account_within(gate, chunk->wanted_ns, end_ns - length_ns, end_ns,
+            busy_ns - (seen_ns < busy_ns ? seen_ns : busy_ns), !overlap_is_seen(gate));
 }
 
 /* The same where nobody else works. Launches with pauses between them may share a chunk, and its length is no work then:

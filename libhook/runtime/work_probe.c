@@ -18,6 +18,21 @@ uint64_t work_probe_launches(const struct gate *gate) {
     return sum;
 }
 
+/* What of this lane's work in flight no look has accounted yet, but for the beginning of what is open (lane_seen). Its owner
+ * may take long to come for what is over. */
+static uint64_t not_accounted(const struct lane *lane) {
+    uint64_t clean = PEEK(lane->clean_mark), ns = PEEK(lane->open_ns);
+    uint64_t pushed = __atomic_load_n(&lane->pushed, __ATOMIC_ACQUIRE);
+
+    for (uint64_t number = PEEK(lane->popped); number != pushed; number++) {
+        const struct chunk *chunk = &lane->ring[number % LANE_CHUNKS];
+        uint64_t from = PEEK(chunk->from), chunk_ns = PEEK(chunk->estimated_ns), seen_ns = lane_seen(lane, from);
+        if (from + PEEK(chunk->launches) > clean)
+            ns += chunk_ns - (seen_ns < chunk_ns ? seen_ns : chunk_ns);
+    }
+    return ns;
+}
+
 /* All that this lane launched is over, and its owner has not accounted for it. What is open may go on, and be looked at
  * again. */
 static void account(struct gate *gate, struct lane *lane, uint64_t estimated_ns, uint64_t open_ns, uint64_t from,
@@ -48,7 +63,7 @@ void work_probe(struct gate *gate, enum lane_look how, uint64_t now_ns, struct w
             if (&gates[PEEK(lane->ordinal)] != gate || lane_is_held(lane) || /* what is held has not begun */
                 stands_on(lane))
                 continue;
-            uint64_t estimated_ns = lane_inflight(lane), open_ns = PEEK(lane->open_ns);
+            uint64_t estimated_ns = not_accounted(lane), open_ns = PEEK(lane->open_ns);
             uint64_t from = __atomic_load_n(&lane->cut, __ATOMIC_ACQUIRE);
             lane_probe(lane, how, now_ns, &one);
             found->unconfirmed |= one.unconfirmed;

@@ -189,9 +189,9 @@ class Claims:
             return
         try:
             self._host.write_cdi(reply.cdi_file(tenant), record.cdi)
-            log.warning("cdi-made-anew tenant=%s", tenant)
+            log.warning("claim-file-made-anew tenant=%s", tenant)
         except OSError as error:  # the daemon's tenants are looked after all the same
-            log.error("cdi-unwritable tenant=%s error=%s", tenant, _refusal(error))
+            log.error("claim-file-unwritable tenant=%s error=%s", tenant, _refusal(error))
 
     async def _drop(self, tenant: str) -> None:
         await self._daemon.remove(tenant)

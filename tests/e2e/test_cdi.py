@@ -1,4 +1,4 @@
-"""CDI files of shares that somebody took away or spoilt, on a real kubelet and a containerd that knows CDI.
+"""CDI files of shares that somebody took away, on a real kubelet and a containerd that knows CDI.
 
 Such a file is what brings the library in front of a container's program. Without it no container may run, and with it
 there again each has its share.
@@ -57,7 +57,7 @@ def files(node: Node) -> list[Path]:
     return sorted(node.cdi_folder.glob("gemini.io-share_*.json"))
 
 
-def test_no_container_runs_free_whose_cdi_file_is_gone_and_each_runs_again_once_it_is_back(
+def test_a_container_whose_cdi_file_somebody_took_away_starts_again_with_the_library_in_front(
     plane: Plane, cdi_node: Node, namespace: str, lab: str, served: None
 ) -> None:
     path, node = f"/api/v1/namespaces/{namespace}/pods", cdi_node
@@ -81,24 +81,6 @@ def test_no_container_runs_free_whose_cdi_file_is_gone_and_each_runs_again_once_
         end_containers(plane, namespace)
         wait_again(plane, namespace, 1)
         assert {file: file.read_text() for file in files(node)} == before
-
-    for file, text in before.items():  # nobody is there who could mend it
-        file.write_text(text[: len(text) // 2])
-    plane.api.delete(f"/api/v1/namespaces/{namespace}/events")  # those of before say the same
-    end_containers(plane, namespace)
-    for name, why in (("claim", "unresolvable CDI devices gemini.io/share=claim."), ("share", "gemini.io/gpu-core")):
-        plane.api.wait(
-            f"/api/v1/namespaces/{namespace}/events",
-            lambda listed, name=name, why=why: any(  # type: ignore[misc]
-                one["involvedObject"]["name"] == name and why in one["message"] for one in listed
-            ),
-            f"why {name} does not start, as an event", 300,
-        )  # fmt: skip
-        (status,) = plane.api.get(f"{path}/{name}")["status"]["containerStatuses"]
-        assert "running" not in status["state"]
-    with plugin(plane, node, lab, "--cdi"):
-        wait_again(plane, namespace, 2)
-        until(lambda: {file: file.read_text() for file in files(node)} == before, "the files are whole")
         for name in KINDS:
             plane.api.delete(f"{path}/{name}", grace_seconds=0)
             plane.api.wait_gone(f"{path}/{name}")

@@ -216,7 +216,7 @@ class Builder:
     # -- the parts
 
     def _build_controlplane(self, module: Path, out: Path) -> None:
-        listed = self._go(module, "list", "-m", "-json", "k8s.io/kubernetes", "sigs.k8s.io/kwok")
+        listed = self.go(module, "list", "-m", "-json", "k8s.io/kubernetes", "sigs.k8s.io/kwok")
         decoder, versions = json.JSONDecoder(), {}
         while listed := listed.lstrip():
             one, end = decoder.raw_decode(listed)
@@ -283,7 +283,7 @@ class Builder:
             os.chmod(fetched, 0o755)  # apt drops its rights while it downloads
             for fresh in (False, True):
                 if fresh:  # the list was old, or there was none
-                    with self._locked("apt"):
+                    with self.locked("apt"):
                         subprocess.run(["apt-get", "update", "-qq"], capture_output=True, check=False)
                 wanted = packages()
                 say(f"fetching Debian's {', '.join(wanted) or 'list of packages'}")
@@ -357,7 +357,7 @@ class Builder:
     def _part(self, module: Path, cgo: str, make: Callable[[Path], None]) -> Path:
         if shutil.which("go") is None:
             raise CannotBuild("Go is not on PATH (1.26 or later builds the control plane)")
-        key = hashlib.sha256(f"{RECIPE} {cgo} {self._go(module, 'env', 'GOVERSION', 'GOARCH')}".encode())
+        key = hashlib.sha256(f"{RECIPE} {cgo} {self.go(module, 'env', 'GOVERSION', 'GOARCH')}".encode())
         for name in ("go.mod", "go.sum"):
             key.update((module / name).read_bytes())
         return self._once(f"{module.name}-{key.hexdigest()[:16]}", make)
@@ -367,7 +367,7 @@ class Builder:
         if done.is_dir():
             return done
         self.cache.mkdir(parents=True, exist_ok=True)
-        with self._locked(name):
+        with self.locked(name):
             if not done.is_dir():
                 for left in self.cache.glob(f".{name}-*"):  # by a run that was killed; nobody else builds it now
                     shutil.rmtree(left, ignore_errors=True)
@@ -381,7 +381,7 @@ class Builder:
         return done
 
     @contextlib.contextmanager
-    def _locked(self, name: str) -> Iterator[None]:
+    def locked(self, name: str) -> Iterator[None]:
         """Nobody else has the lock of that name: that of a part, or of what parts share."""
         locks = self.cache / "locks"
         locks.mkdir(exist_ok=True)
@@ -397,7 +397,12 @@ class Builder:
         flags = "-mod=readonly -trimpath -buildvcs=false" + (f" -p={self.jobs}" if self.jobs else "")
         return {**os.environ, "CGO_ENABLED": cgo, "GOFLAGS": flags, "GOWORK": "off"}
 
-    def _go(self, module: Path, *arguments: str) -> str:
+    def go(self, module: Path, *arguments: str) -> str:
+        """What the command says, run in a folder with a go.mod.
+
+        Raises:
+            CannotBuild: it failed.
+        """
         done = subprocess.run(
             ["go", *arguments], cwd=module, env=self._environment(), text=True, capture_output=True, check=False
         )
@@ -407,7 +412,7 @@ class Builder:
 
     def _module_folder(self, module: Path, name: str) -> Path:
         """Where the module `name` lies, once a build of `module` has fetched it."""
-        return Path(self._go(module, "list", "-m", "-f", "{{.Dir}}", name).strip())
+        return Path(self.go(module, "list", "-m", "-f", "{{.Dir}}", name).strip())
 
     def _go_build(self, module: Path, out: Path, cgo: str, versions: list[str]) -> None:
         stamps = "".join(f" -X {version}" for version in versions)

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.build import Builder, CannotBuild, roomy
+from tests.e2e.checkouts import Checkout, checkout
 from tests.e2e.node import Node, lacking
 from tests.e2e.plane import Plane, own_name
 from tests.e2e.podman import Podman
@@ -74,6 +75,14 @@ def built(part: str) -> Path:
         return Path(getattr(Builder(), part)())
     except CannotBuild as why:
         pytest.skip(f"{part}: {why}")
+
+
+def checked_out(project: str) -> Checkout:
+    """Of checkouts.py; the test is skipped where the environment names none, or it does not build."""
+    try:
+        return checkout(project)
+    except CannotBuild as why:
+        pytest.skip(f"{project}: {why}")
 
 
 @pytest.fixture(scope="session")

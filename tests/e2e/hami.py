@@ -2,8 +2,8 @@
 
 The plugin is a stand-in, for HAMi's own wants NVIDIA's driver. It says on the node what cards there are, as HAMi's
 scheduler reads it, takes a bound pod's cards from the annotation by which that scheduler gave them, and replies with
-the environment and mounts of HAMi's. NVIDIA's runtime, which would show the container these cards alone, is missing
-too: the simulated driver is told by CUDA_VISIBLE_DEVICES.
+the environment and mounts of HAMi's. Volcano's, which was made of it, does so in words of its own. NVIDIA's runtime,
+which would show the container these cards alone, is missing too: the simulated driver is told by CUDA_VISIBLE_DEVICES.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import datetime
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,26 @@ from tests.e2e.process import free_port
 NAME = "hami-scheduler"
 GPU, CORES, MEMORY = "nvidia.com/gpu", "nvidia.com/gpucores", "nvidia.com/gpumem"
 SPLIT, MIB = 10, 81_920  # tenants of a card at most, and its memory, as HAMi's plugin would say them
-TO_ALLOCATE, PHASE, LOCK = "hami.io/vgpu-devices-to-allocate", "hami.io/bind-phase", "hami.io/mutex.lock"
 REPORT_SECONDS = 10.0  # HAMi's scheduler takes a node's cards for gone after a minute without a word
+
+
+@dataclass(frozen=True)
+class Words:
+    """The resource that counts cards, and the annotations by which scheduler and device plugin tell each other."""
+
+    number: str
+    card: str  # one of a node, to be filled in
+    cards: str
+    handshake: str
+    to_allocate: str
+    phase: str
+    lock: str  # of a node, while a pod is bound to it
+
+
+WORDS = Words(
+    GPU, f"{{uuid}},{SPLIT},{MIB},100,NVIDIA-NVIDIA H200,0,true:", "hami.io/node-nvidia-register",
+    "hami.io/node-handshake", "hami.io/vgpu-devices-to-allocate", "hami.io/bind-phase", "hami.io/mutex.lock",
+)  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -59,8 +78,8 @@ def hami_scheduler(plane: Plane, program: Path) -> Iterator[None]:
 class HamiPlugin:
     """HAMi's device plugin, as far as scheduler and kubelet see it. `uuids`: the node's cards."""
 
-    def __init__(self, plane: Plane, node: Node, uuids: Sequence[str]) -> None:
-        self._plane, self._node, self._uuids = plane, node, list(uuids)
+    def __init__(self, plane: Plane, node: Node, uuids: Sequence[str], words: Words = WORDS) -> None:
+        self._plane, self._node, self._uuids, self._words = plane, node, list(uuids), words
         self._folder = node.kubelet_folder / "device-plugins"
         self._socket, self._ended, self._lock = self._folder / "hami.sock", threading.Event(), threading.Lock()
         self._options = v1beta1.DevicePluginOptions()
@@ -74,13 +93,13 @@ class HamiPlugin:
         self._server.add_insecure_port(f"unix://{self._socket}")
         self._server.start()
         request = v1beta1.RegisterRequest(
-            version=VERSION, endpoint=self._socket.name, resource_name=GPU, options=self._options
+            version=VERSION, endpoint=self._socket.name, resource_name=self._words.number, options=self._options
         )
         with grpc.insecure_channel(f"unix://{self._folder / KUBELET_SOCKET}") as channel:
             stub(channel, "v1beta1.Registration").Register(request, timeout=60, wait_for_ready=True)
         self._reporting = threading.Thread(target=self._report, daemon=True)
         self._reporting.start()
-        self._node.wait_capacity(GPU, SPLIT * len(self._uuids))
+        self._node.wait_capacity(self._words.number, SPLIT * len(self._uuids))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -89,10 +108,11 @@ class HamiPlugin:
         self._server.stop(0).wait()
 
     def _report(self) -> None:
-        cards = "".join(f"{uuid},{SPLIT},{MIB},100,NVIDIA-NVIDIA H200,0,true:" for uuid in self._uuids)
+        words = self._words
+        cards = "".join(words.card.format(uuid=uuid) for uuid in self._uuids)
         while True:
             now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S")
-            said = {"hami.io/node-handshake": f"Reported {now}", "hami.io/node-nvidia-register": cards}
+            said = {words.handshake: f"Reported {now}", words.cards: cards}
             with contextlib.suppress(ApiError, OSError):
                 self._annotate(f"/api/v1/nodes/{self._node.name}", said)
             if self._ended.wait(REPORT_SECONDS):
@@ -122,23 +142,24 @@ class HamiPlugin:
             return v1beta1.AllocateResponse(container_responses=[self._next() for _ in request.container_requests])
 
     def _next(self) -> Any:
-        """The reply for the next container of the pod that HAMi's scheduler has just bound here."""
+        """The reply for the next container of the pod that the scheduler has just bound here."""
+        words = self._words
         selected = {"fieldSelector": f"spec.nodeName={self._node.name}"}
         pods = self._plane.api.get("/api/v1/pods", **selected)["items"]
-        (pod,) = (one for one in pods if one["metadata"].get("annotations", {}).get(PHASE) == "allocating")
-        containers = pod["metadata"]["annotations"][TO_ALLOCATE].split(";")
+        (pod,) = (one for one in pods if one["metadata"].get("annotations", {}).get(words.phase) == "allocating")
+        containers = pod["metadata"]["annotations"][words.to_allocate].split(";")
         index = next(i for i, text in enumerate(containers) if text)
         cards = [text.split(",") for text in containers[index].split(":") if text]
         containers[index] = ""
         path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
-        done = {} if any(containers) else {PHASE: "success"}
-        self._annotate(path, {TO_ALLOCATE: ";".join(containers), **done})
+        done = {} if any(containers) else {words.phase: "success"}
+        self._annotate(path, {words.to_allocate: ";".join(containers), **done})
         if done:
-            self._annotate(f"/api/v1/nodes/{self._node.name}", {LOCK: None})
+            self._annotate(f"/api/v1/nodes/{self._node.name}", {words.lock: None})
         return self._reply(cards, pod["spec"]["containers"][index])
 
     def _reply(self, cards: list[list[str]], container: Object) -> Any:
-        visible = ",".join(uuid for uuid, *_ in cards)
+        visible = ",".join(card[0] for card in cards)
         reply = v1beta1.ContainerAllocateResponse()
         reply.envs.update({"NVIDIA_VISIBLE_DEVICES": visible, "CUDA_VISIBLE_DEVICES": visible})
         reply.envs.update({f"CUDA_DEVICE_MEMORY_LIMIT_{i}": f"{memory}m" for i, (*_, memory, _) in enumerate(cards)})

@@ -78,7 +78,9 @@ def shares_of(node: Node, lab: str) -> dict[str, float]:
     """Of the second card, over WINDOW_SECONDS."""
     by_request = {share: name for name, share in SHARES.items()}
     parts = parts_of_tenants(node, lab, len(SHARES), WINDOW_SECONDS, card=1)
-    return {by_request[tenant["request"]]: part for tenant, part in parts if tenant["request"] in by_request}
+    found = {by_request[tenant["request"]]: part for tenant, part in parts if tenant["request"] in by_request}
+    print({name: round(part / sum(found.values()), 4) for name, part in found.items()}, "of", sum(found.values()))
+    return found
 
 
 def gone(plane: Plane, namespace: str, *names: str) -> None:

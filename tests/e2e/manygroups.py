@@ -19,7 +19,7 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -56,6 +56,25 @@ class Group:
     ends: float = 0.0
 
 
+@dataclass(frozen=True)
+class System:
+    """How a group is said to who places it: its so-manieth pod, with so many cards, and what comes and goes with it."""
+
+    pod: Callable[[Group, int, int], Object]
+    begin: Callable[[Group], object]
+    end: Callable[[Group], object]
+
+
+def _our_pod(group: Group, number: int, cards: int) -> Object:
+    says = {"pod_group": group.name, "pod_group_size": str(group.size), "pod_group_required_topology": group.level}
+    if cards > 1:
+        says["gpu_count"] = str(cards)
+    return sharepod(f"{group.name}-{number}", gpu_request="1", **says)
+
+
+OURS = System(_our_pod, begin=lambda group: None, end=lambda group: None)
+
+
 @dataclass
 class Outcome:
     groups: list[Group] = field(default_factory=list)
@@ -77,9 +96,9 @@ class Outcome:
 
 
 class Game:
-    def __init__(self, plane: Plane, namespace: str, nodes: list[str], seed: int) -> None:
-        self.plane, self.path, self.nodes = plane, f"/api/v1/namespaces/{namespace}/pods", nodes
-        self.random, self.outcome = random.Random(seed), Outcome()
+    def __init__(self, plane: Plane, namespace: str, nodes: list[str], seed: int, system: System) -> None:
+        self.plane, self.path, self.nodes, self.system = plane, f"/api/v1/namespaces/{namespace}/pods", nodes, system
+        self.seed, self.random, self.outcome = seed, random.Random(seed), Outcome()
         self.here: dict[str, Group] = {}
         self.over, self.lock = threading.Event(), threading.Lock()
 
@@ -97,13 +116,11 @@ class Game:
         with self.lock:
             self.here[group.name] = group
             self.outcome.groups.append(group)
+        self.system.begin(group)
         for i in range(size):
-            says = {"pod_group": group.name, "pod_group_size": str(size), "pod_group_required_topology": level}
-            if flaw == "cards" and i == 0:
-                says["gpu_count"] = str(CARDS + 1)
-            pod = sharepod(f"{group.name}-{i}", gpu_request="1", **says)
+            pod = self.system.pod(group, i, CARDS + 1 if flaw == "cards" and i == 0 else 1)
             asked = str(CPUS + 1) if flaw == "cpu" and i == 0 else cpu
-            pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": asked}}
+            pod["spec"]["containers"][0].setdefault("resources", {})["requests"] = {"cpu": asked}
             if tolerant:
                 pod["spec"]["tolerations"] = [{"key": "team", "operator": "Exists"}]
             if flaw == "node" and i == 0:
@@ -158,7 +175,7 @@ class Game:
             if group.in_part is not None:
                 group.longest = max(group.longest, now - group.in_part)
             group.in_part, group.placed = None, now
-            group.ends = now + self.random.uniform(*RUNS_S)
+            group.ends = now + random.Random(f"{self.seed} {group.name}").uniform(*RUNS_S)
             self.together(group)
 
     def together(self, group: Group) -> None:
@@ -198,6 +215,7 @@ class Game:
             for i in range(one.size):
                 with contextlib.suppress(ApiError):
                     self.plane.api.delete(f"{self.path}/{one.name}-{i}", 0)
+            self.system.end(one)
 
     def _says(self, group: Group) -> str:
         """kube-scheduler, of the first of the group's pods that waits."""
@@ -252,16 +270,21 @@ def killed(plane: Plane, url: str, game: Game) -> Iterator[None]:
         plane.stop_process(state["now"])
 
 
+def arrange(plane: Plane, nodes: list[str]) -> None:
+    """Two nodes to a zone, and a taint on every fourth."""
+    for i, node in enumerate(nodes):
+        change: Object = {"metadata": {"labels": {ZONE: f"z{i // 2}"}}}
+        if i % 4 == 3:
+            change["spec"] = {"taints": [{"key": "team", "effect": "NoSchedule"}]}
+        plane.api.patch(f"/api/v1/nodes/{node}", change)
+
+
 def play(plane: Plane, many: int, seed: int = 1, kills: bool = True) -> Outcome:
     """The kinds and roles of the extender are there."""
     with plane.namespace("groups") as namespace, nodes_with_cards(plane, NODES, CARDS, prefix="gang") as nodes:
-        for i, node in enumerate(nodes):
-            change: Object = {"metadata": {"labels": {ZONE: f"z{i // 2}"}}}
-            if i % 4 == 3:
-                change["spec"] = {"taints": [{"key": "team", "effect": "NoSchedule"}]}
-            plane.api.patch(f"/api/v1/nodes/{node}", change)
+        arrange(plane, nodes)
         with gemini(plane) as url:
-            game = Game(plane, namespace, nodes, seed)
+            game = Game(plane, namespace, nodes, seed, OURS)
             with (
                 killed(plane, url, game) if kills else contextlib.nullcontext(),
                 contextlib.suppress(KeyboardInterrupt),  # what was played so far is told

@@ -215,17 +215,15 @@ static void observe(struct seat *seat, const struct seat_world *world, uint64_t 
     view->pending += holds;
     view->page_agrees = wire_page_load_epoch(world->page->map, seat->slot) == token->epoch;
     view->shut = __atomic_load_n(&gate->shut, __ATOMIC_SEQ_CST);
-    if (token->state >= TOKEN_CLOSING && now_ns > token->closed_ns + HELD_MOST_NS) {
-        /* A thread stands in the driver for it, or the context is broken. Who held more each time that this is let go would
-         * fill the stream with waits, and never wait here for the valve. */
+    bool late = token->state >= TOKEN_CLOSING && now_ns > token->closed_ns + HELD_MOST_NS;
+    if (late) /* who held more each time that it comes to this would fill the stream, and never wait here for the valve */
         POKE(gate->drains_long, true);
-        segments_release(gate);
-    }
-    if (token->state == TOKEN_CLOSING) {
+    if (token->state == TOKEN_CLOSING)
         view->inside = gate_inside(gate);
-        if (view->inside)
-            return;
-    }
+    if (late)
+        segments_release_due(gate, view->inside, now_ns);
+    if (view->inside)
+        return;
     if (token->state == TOKEN_OPEN || token->state == TOKEN_VALVE)
         seat->pump_ns = segments_pump(gate, now_ns);
     if (segments_held(gate)) { /* the driver is not to be asked now */

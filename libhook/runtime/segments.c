@@ -253,6 +253,25 @@ void segments_release(struct gate *gate) {
     tell(gate, book, before, released, before != released);
 }
 
+void segments_release_due(struct gate *gate, bool stuck, uint64_t now_ns) {
+    struct book *book = book_of(gate);
+
+    if (!segments_held(gate))
+        return;
+    lock(book);
+    see_done(gate, book, now_ns);
+    uint32_t before = book->released;
+    if (book->done != before && behind_after(gate, now_ns > book->head_ns ? now_ns - book->head_ns : 0, now_ns))
+        while (is_after(book->entered, book->released))
+            let_go(gate, book, now_ns);
+    else if (stuck && book->done == before && is_after(book->entered, before))
+        let_go(gate, book, now_ns);
+    uint32_t released = book->released;
+    bool ended = before != released && released == book->entered;
+    unlock(book);
+    tell(gate, book, before, released, ended);
+}
+
 void segments_close(struct gate *gate) {
     struct book *book = book_of(gate);
 

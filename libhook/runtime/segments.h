@@ -57,6 +57,9 @@ uint64_t segments_pump(struct gate *gate, uint64_t now_ns);
 void segments_opened(struct gate *gate, uint64_t now_ns);
 /* Let all of it go, whatever the gate says. */
 void segments_release(struct gate *gate);
+/* Let go, whatever the gate says, what nothing else would: the next one where all is over that was let go and a thread is
+ * `stuck` in the driver for what is held, and all of it where what was let go stands still (behind.h). */
+void segments_release_due(struct gate *gate, bool stuck, uint64_t now_ns);
 /* After gate_close: whoever lets segments go has seen that. */
 void segments_close(struct gate *gate);
 /* Wake the threads that wait (gate.awaiting) when the newest segment, or the next one, is let go. */

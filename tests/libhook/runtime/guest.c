@@ -21,7 +21,8 @@
  *                                  returned stands in the file as two 64-bit words; ipc: it lets others wait for an event of its,
  *                                  late: from when work is held; own: in the per-thread stream; group: launched on a list of
  *                                  devices; closed: says what is refused where work is held that can never be let go;
- *                                  bare: the same without any descriptor
+ *                                  bare: the same without any descriptor; away: forty, and 3 ms on the host before it waits;
+ *                                  grows: the same 100 times, then with kernels of 10 ms once, then with another function
  *     guest copies                 ten kernels of 20 us and 16 MB from the host in one stream, over and over
  *     guest leaves                 work in flight, and an exit() that takes 300 ms from when all handlers but one ran
  *     guest replays MILLISECONDS   one graph of a kernel of 50 us, over and over; prints how often
@@ -76,6 +77,13 @@ static uint64_t now_ns(void) {
 static void pause_us(long us) {
     struct timespec duration = {.tv_nsec = us * 1000};
     nanosleep(&duration, NULL);
+}
+
+/* A function that nothing is known of. */
+static void load(void) {
+    CUmodule module;
+    MUST(cuModuleLoadData(&module, PTX));
+    MUST(cuModuleGetFunction(&spin, module, "gemini_spin"));
 }
 
 static CUresult launch(CUstream stream, uint64_t ns) {
@@ -197,11 +205,9 @@ static int allocate(size_t bytes) {
 static int contexts(void) {
     while (!told_to_end) {
         CUcontext own;
-        CUmodule module;
         CUstream stream;
         MUST(cuCtxCreate_v2(&own, 0, 0));
-        MUST(cuModuleLoadData(&module, PTX));
-        MUST(cuModuleGetFunction(&spin, module, "gemini_spin"));
+        load();
         MUST(cuStreamCreate(&stream, 0));
         for (int n = 0; n < 20; n++)
             MUST(launch(n % 2 ? stream : NULL, 50000));
@@ -288,10 +294,8 @@ static int sight(void) {
     for (int n = 0; n < 100; n++)
         MUST(launch(stream, 1000));
     MUST(cuStreamSynchronize(stream));
-    CUmodule module;
     CUfunction known = spin;
-    MUST(cuModuleLoadData(&module, PTX));
-    MUST(cuModuleGetFunction(&spin, module, "gemini_spin"));
+    load();
     MUST(launch(stream, 300000000));
     spin = known;
     MUST(launch(stream, 1000));
@@ -381,6 +385,7 @@ static int say_what_is_refused(CUstream stream, uint64_t *counts, rlim_t descrip
 }
 
 static int held(const char *path, const char *how) {
+    enum { GROWN = 100 };
     bool own = !strcmp(how, "own");
     CUstream stream = NULL;
     bool late = !strcmp(how, "late"), bare = !strcmp(how, "bare"), closed = bare || !strcmp(how, "closed");
@@ -398,12 +403,13 @@ static int held(const char *path, const char *how) {
         MUST(cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
         MUST(cuIpcGetEventHandle(&handle, event));
     }
-    bool away = !strcmp(how, "away");
+    bool grows = !strcmp(how, "grows"), away = grows || !strcmp(how, "away");
     while (!told_to_end) {
+        uint64_t round = counts[1] % (GROWN + 1), ns = grows && round == GROWN ? 10000000 : 100000;
+        if (grows && !round)
+            load();
         for (int i = 0; i < (away ? 40 : 8); i++) {
-            MUST(own                     ? launch_own(100000)
-                 : !strcmp(how, "group") ? launch_group(stream, 100000)
-                                         : launch(stream, 100000));
+            MUST(own ? launch_own(ns) : !strcmp(how, "group") ? launch_group(stream, ns) : launch(stream, ns));
             __atomic_add_fetch(&counts[0], 1, __ATOMIC_SEQ_CST);
         }
         if (away)
@@ -488,8 +494,6 @@ static int graphs(bool updated) {
 }
 
 int main(int count, char **argument) {
-    CUmodule module;
-
     if (count < 2)
         return 2;
     signal(SIGTERM, end_it);
@@ -498,8 +502,7 @@ int main(int count, char **argument) {
     MUST(cuInit(0));
     MUST(cuDevicePrimaryCtxRetain(&context, 0));
     MUST(cuCtxSetCurrent(context));
-    MUST(cuModuleLoadData(&module, PTX));
-    MUST(cuModuleGetFunction(&spin, module, "gemini_spin"));
+    load();
     end_ns = now_ns() + (count > 2 ? strtoull(argument[2], NULL, 10) * 1000000 : 0);
     int status =
         !strcmp(argument[1], "threads")                 ? threads()

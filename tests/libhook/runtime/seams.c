@@ -165,6 +165,7 @@ static const struct seam seams[] = {
     SEAM(segments_over_cap_ns),
     SEAM(segments_pump),
     SEAM(segments_release),
+    SEAM(segments_release_due),
     SEAM(segments_released_ns),
     SEAM(segments_reset_after_fork),
     SEAM(segments_shared_ns),

@@ -441,6 +441,26 @@ def test_a_host_that_goes_away_leaves_all_its_work_to_the_device(
     assert not any(flags & lib.WIRE_RETURN_UNCONFIRMED for flags in keeper.flags)
 
 
+def test_what_is_held_stays_held_while_what_was_let_go_takes_far_longer_than_was_believed(
+    daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
+) -> None:
+    """A drain of 50 ms let go of all of it, in others' turns: 40 kernels of 10 ms where a turn of 1.5 ms had ended."""
+    path = folder / "counts"
+    process = run(guest_binary, "held", path, "grows")
+    keeper = Keeper(daemon, sim, quota_ms=1.5)
+    held: list[int] = []  # of the long ones
+
+    def look() -> None:
+        launches, waits = counts_in(path)
+        held.append(launches - keeper.kernels() if waits % 101 == 100 else 0)
+
+    keeper.before_giving = look
+    keeper.serve(process, lambda: sum(count >= 20 for count in held) >= 3)
+    finish(process, folder)
+    assert keeper.outside() == []
+    assert max(worked_ms(keeper, *turn) for turn in keeper.held) < 250
+
+
 def test_nothing_is_held_in_a_process_for_whose_events_others_may_wait(
     daemon: Daemon, sim: str, run: Run, guest_binary: Path, folder: Path
 ) -> None:

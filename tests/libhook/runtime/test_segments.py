@@ -182,6 +182,33 @@ def test_a_release_asks_no_gate_and_the_agent_may_call_the_driver_again(book: Bo
     book.seams.function("visit_agent_leaves", None)()
 
 
+def test_a_closed_gate_keeps_what_is_held_while_what_was_let_go_is_at_work(book: Book) -> None:
+    numbers = six(book, inflight_ns=US)
+    for stuck in (False, True):
+        book.call("release_due", None, (ctypes.c_bool, stuck), (U64, 1_999 * MS))
+        assert book.released() == numbers[0] - 1
+
+
+def test_one_by_one_goes_to_a_thread_that_stands_in_the_driver_for_it(book: Book) -> None:
+    numbers = six(book, inflight_ns=US)
+    book.device_is_at(numbers[0] - 1)
+    book.call("release_due", None, (ctypes.c_bool, False), (U64, 50 * MS))
+    assert book.released() == numbers[0] - 1
+    for number in numbers[:2]:
+        for _ in range(2):
+            book.call("release_due", None, (ctypes.c_bool, True), (U64, 50 * MS))
+            assert book.released() == number
+        book.device_is_at(number)
+
+
+def test_a_closed_gate_lets_all_go_where_what_was_let_go_stands_still(book: Book) -> None:
+    """The context may be broken: nothing in it ends."""
+    numbers = six(book, inflight_ns=US)
+    book.call("release_due", None, (ctypes.c_bool, False), (U64, 2_000 * MS))
+    assert book.released() == numbers[5]
+    assert not book.held
+
+
 def test_none_begins_behind_one_that_was_let_go_meanwhile(book: Book) -> None:
     book.begin(US, first=True)
     book.call("release", None)

@@ -154,7 +154,7 @@ static void let_go(struct gate *gate, struct book *book, uint64_t now_ns) {
 
     if (book->done == book->released)
         book->head_ns = now_ns;
-    POKE(segment->released_ns, now_ns);
+    POKE(segment->released_ns, gate_now()); /* its thread may have stood still since now_ns */
     __atomic_store_n(&book->released, book->released + 1, __ATOMIC_SEQ_CST);
     __atomic_store_n(word_of(gate), book->released, __ATOMIC_SEQ_CST);
 }

@@ -182,6 +182,15 @@ def test_a_release_asks_no_gate_and_the_agent_may_call_the_driver_again(book: Bo
     book.seams.function("visit_agent_leaves", None)()
 
 
+def test_a_segment_goes_when_the_device_is_told_whatever_time_its_thread_had_before(book: Book) -> None:
+    """A thread may stand still in between, and all that is measured from there on would end too early."""
+    numbers = six(book)
+    book.set_gate(open_=True, cap_ns=10 * MS)
+    before_ns = time.monotonic_ns()
+    book.pump(before_ns - 5 * MS)
+    assert book.released_ns(numbers[0]) >= before_ns
+
+
 def test_a_closed_gate_keeps_what_is_held_while_what_was_let_go_is_at_work(book: Book) -> None:
     numbers = six(book, inflight_ns=US)
     for stuck in (False, True):

@@ -78,11 +78,9 @@ static void account_shared(struct gate *gate, struct lane *lane, const struct ch
 
     __atomic_add_fetch(&gate->card_wait_ns, waited_beside(&lane->waited, &over), __ATOMIC_RELAXED);
     uint64_t seen_ns = lane_seen(lane, chunk->from); /* the agent has counted it, or a part of it */
-    if (__atomic_load_n(&lane->clean_mark, __ATOMIC_ACQUIRE) >= chunk->from + chunk->launches)
-        gate_account(gate, chunk->wanted_ns, end_ns - busy_ns, end_ns);
-    else
-        gate_account_within(gate, chunk->wanted_ns, end_ns - length_ns, end_ns,
-            busy_ns - (seen_ns < busy_ns ? seen_ns : busy_ns), !overlap_is_seen(gate));
+    bool counted = __atomic_load_n(&lane->clean_mark, __ATOMIC_ACQUIRE) >= chunk->from + chunk->launches;
+    uint64_t work_ns = counted ? busy_ns : busy_ns - (seen_ns < busy_ns ? seen_ns : busy_ns);
+    overlap_account(gate, chunk->wanted_ns, end_ns - length_ns, end_ns, work_ns, !counted);
 }
 
 /* The same where nobody else works. Launches with pauses between them may share a chunk, and its length is no work then:
@@ -201,10 +199,7 @@ void lane_finish(struct gate *gate, struct gate_thread *thread, struct lane *lan
     if (shared && work_ns > lane->open_ns)
         work_ns = lane->open_ns;
     work_ns -= seen_ns < work_ns ? seen_ns : work_ns;
-    if (shared)
-        gate_account_within(gate, lane->open_wanted_ns, start_ns, now_ns, work_ns, !overlap_is_seen(gate));
-    else
-        gate_account(gate, lane->open_wanted_ns, now_ns - work_ns, now_ns);
+    overlap_account(gate, lane->open_wanted_ns, start_ns, now_ns, work_ns, shared);
     learn_open(gate, thread, lane, now_ns);
     learn_overlap_of_open(gate, lane, now_ns);
     POKE(lane->end_ns, now_ns);

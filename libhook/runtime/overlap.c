@@ -70,6 +70,14 @@ bool overlap_is_seen(const struct gate *gate) {
     return PEEK(gate->overlap.more) >= OVERLAP_ONE;
 }
 
+void overlap_account(
+    struct gate *gate, uint64_t wanted_ns, uint64_t start_ns, uint64_t end_ns, uint64_t work_ns, bool shared) {
+    if (shared)
+        gate_account_within(gate, wanted_ns, start_ns, end_ns, work_ns, !overlap_is_seen(gate));
+    else
+        gate_account(gate, wanted_ns, end_ns - work_ns, end_ns);
+}
+
 uint64_t overlap_cap_ns(const struct gate *gate) {
     uint64_t cap_ns = PEEK(gate->cap_ns);
 

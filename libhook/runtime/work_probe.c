@@ -47,10 +47,7 @@ static void account(struct gate *gate, struct lane *lane, uint64_t estimated_ns,
     }
     POKE(lane->seen_from, from);
     POKE(lane->seen_ns, open_ns);
-    if (shared)
-        gate_account_within(gate, one->wanted_ns, one->start_ns, one->end_ns, work_ns, !overlap_is_seen(gate));
-    else
-        gate_account(gate, one->wanted_ns, one->end_ns - work_ns, one->end_ns);
+    overlap_account(gate, one->wanted_ns, one->start_ns, one->end_ns, work_ns, shared);
 }
 
 void work_probe(struct gate *gate, enum lane_look how, uint64_t now_ns, struct work_probe *found) {

@@ -24,6 +24,7 @@ class Beside:
         self.favoured = ""  # who lags runs without company: a tenant, or BUSY
         self.favoured_until_ns = 0
         self.seeing = False  # ... to be seen alone; it lags behind nothing
+        self.gently = False  # ... and others go on meanwhile, with one launch in flight
 
     def sort(self, seat: Seat) -> None:
         """Take note of its duty, which may have changed."""
@@ -49,13 +50,13 @@ class Beside:
         """It runs beside others no more."""
         del self.sharing[seat.name]
 
-    def favour(self, name: str, until_ns: int, *, seeing: bool = False) -> None:
+    def favour(self, name: str, until_ns: int, *, seeing: bool = False, gently: bool = False) -> None:
         """Let all others make room for this tenant, or for all that are BUSY, until then at most."""
-        self.favoured, self.favoured_until_ns, self.seeing = name, until_ns, seeing
+        self.favoured, self.favoured_until_ns, self.seeing, self.gently = name, until_ns, seeing, gently
 
     def favour_nobody(self) -> None:
         """Let none make room for another."""
-        self.favoured, self.seeing = "", False
+        self.favoured, self.seeing, self.gently = "", False, False
 
     def is_nobodys(self, now_ns: int) -> bool:
         """Return whether time passes in which one is to be seen alone. Where that takes longer than two words of its
@@ -64,14 +65,19 @@ class Beside:
         return self.seeing and now_ns < self.favoured_until_ns - FAVOUR_NS + SEEING_NS
 
     def stands_back(self, name: str) -> bool:
-        """Return whether it makes room for another just now."""
-        return self.favoured not in ("", name)
+        """Return whether it stops for another just now."""
+        return not self.gently and self.favoured not in ("", name)
+
+    def goes_slow(self, name: str) -> bool:
+        """Return whether it has one launch in flight, for another that would leave the card idle if it had it alone."""
+        return self.gently and self.favoured != name
 
     def holds_up(self) -> bool:
         """Return whether the free token may go to nobody: a tenant runs alone without it, or those that run beside
         others still drain.
         """
-        return self.favoured not in ("", BUSY) or (self.measuring and bool(self.sharing))
+        alone = not self.gently and self.favoured not in ("", BUSY)
+        return alone or (self.measuring and bool(self.sharing))
 
     def alone(self, holder: Seat | None) -> Seat | None:
         """Return who has the GPU alone, so that what it got is the time itself, whatever it says."""

@@ -2,7 +2,8 @@
 
 Those that are host-bound are admitted at once, but for two cases. In a round of measuring, which comes now and then
 and whenever somebody is there whose duty is not known, all have turns. And who lags behind its promise is favoured: a
-tenant runs alone until it has caught up, those that are not host-bound run without any beside them.
+tenant runs alone until it has caught up, those that are not host-bound run without any beside them. Where that tenant
+would leave the card idle for most of that time the others go on, with one launch in flight, as long as that is enough.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from scheduler_backend.core import events as ev
 from scheduler_backend.core.beside import BUSY, FAVOUR_NS, Beside
 from scheduler_backend.core.context import Context, earliest
 from scheduler_backend.core.current_grant import CurrentGrant
+from scheduler_backend.core.duty import ROOM_PPM
 from scheduler_backend.core.moves import Admit, Close, Compete, Pause, Recall
 from scheduler_backend.core.policy import MS, ORDERINGS
 from scheduler_backend.core.promises import Promises
@@ -18,6 +20,7 @@ from scheduler_backend.core.reservation import GangReservation
 from scheduler_backend.core.restart import RestartBarrier
 from scheduler_backend.core.rows import Rows
 from scheduler_backend.core.seat import Seat, State
+from scheduler_backend.core.shared_grants import SharedGrants
 from scheduler_backend.core.tenants import Tenants
 
 LIMITED_NS = 1000 * MS  # within which one that has a limit and is not host-bound may come again
@@ -36,6 +39,7 @@ class Company:
         reservation: GangReservation,
         beside: Beside,
         promises: Promises,
+        shared: SharedGrants,
         rows: Rows,
     ) -> None:
         self.context = context
@@ -46,10 +50,18 @@ class Company:
         self.reservation = reservation
         self.beside = beside
         self.promises = promises
+        self.shared = shared
         self.rows = rows
 
     def share(self) -> int:
         """Admit, close and pause; returns when to look again (0: no need)."""
+        slow_for = self.beside.favoured if self.beside.gently else ""
+        again_ns = self._share()
+        if slow_for != (self.beside.favoured if self.beside.gently else ""):
+            self.shared.tell_all()
+        return again_ns
+
+    def _share(self) -> int:
         if self.beside.is_idle():
             self.beside.favour_nobody()
             self.beside.measuring = False
@@ -177,7 +189,9 @@ class Company:
             unseen = any(
                 name == self.beside.favoured and self._is_unseen(self.tenants.seats[name]) for _, name in unknown
             )
-            if (unseen if self.beside.seeing else ahead_ns < 0) and self.context.now_ns < self.beside.favoured_until_ns:
+            goes_on = unseen if self.beside.seeing else ahead_ns < 0
+            in_vain = self.beside.gently and self._lags_far(ahead_ns)
+            if goes_on and not in_vain and self.context.now_ns < self.beside.favoured_until_ns:
                 return
             if self.beside.seeing:
                 self._see_another_time()
@@ -187,9 +201,19 @@ class Company:
             other != name for other in self.beside.sharing
         )  # also one that says that it rests
         if company and ahead_ns < -self.policy.shared_lag_ns:
-            self.beside.favour(name, self.context.now_ns + FAVOUR_NS)
+            gently = not self._lags_far(ahead_ns) and self._leaves_the_card_idle(name)
+            self.beside.favour(name, self.context.now_ns + FAVOUR_NS, gently=gently)
         elif len(lags) > 1 and due_ns < self.context.now_ns:
             self.beside.favour(alone, self.context.now_ns + FAVOUR_NS, seeing=True)
+
+    def _lags_far(self, ahead_ns: int) -> bool:
+        """By more than where others begin to make room; less than the least of lags that are remembered (Promises)."""
+        return ahead_ns < -self.policy.shared_lag_ns * 3 // 2
+
+    def _leaves_the_card_idle(self, name: str) -> bool:
+        """Most of the time in which the others make room for it: they may as well go on beside it, slowly."""
+        seat = self.tenants.seats.get(name)
+        return seat is not None and seat.duty.ppm <= ROOM_PPM
 
     def _see_another_time(self) -> None:
         """The one that was to be seen alone may not have been: its time was over, somebody came between, or it left. It

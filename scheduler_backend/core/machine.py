@@ -141,6 +141,7 @@ class TokenMachine:
             self.reservation,
             self.beside,
             self.promises,
+            self.shared,
             self.rows,
         )
         self.residents = Residents(

@@ -252,7 +252,8 @@ class Promises:
                 member.alone_since_ns, member.alone_used_ns = self.context.now_ns, 0
         member.alone = alone
         self._use(seat, used_ns)
-        self._get(seat, beside_ns, got_ns)
+        slowly = self.beside.gently and self.beside.favoured == seat.name  # others are slow for what it uses, not waits
+        self._get(seat, beside_ns, 0 if slowly else got_ns)
 
     def _see_alone(self, seat: Seat, used_ns: int) -> None:
         """One of its processes has told of a time in which the tenant had the card alone: all of them together."""

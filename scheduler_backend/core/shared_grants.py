@@ -42,11 +42,13 @@ class SharedGrants:
         self.promises = promises
 
     # --- what processes are told ------------------------------------------------------------------------------------
-    def _cap_ns(self) -> int:
+    def _cap_ns(self, seat: Seat) -> int:
         """More than the card's own slice, or who waits for that runs dry in it; but one of class latency that comes
         back waits for what is in flight, and who has the card to itself until then need not wait for slices. One that
         is to run beside others meets as much in flight before each of its kernels: the first is no exception.
         """
+        if self.beside.goes_slow(seat.name):
+            return self.policy.cap_gentle_ns
         latency = self.tenants.latency(self.context.now_ns)
         if not latency:
             return self.policy.cap_shared_ns
@@ -67,7 +69,7 @@ class SharedGrants:
         member.base_ns, member.used_ns, member.alone, member.alone_ppm = -1, 0, False, -1
         member.used_at_ns, member.metered_ns = self.context.now_ns, seat.metered_ns
         quota_ns = policy.valve_ns if admitted else lease_ns
-        cap_ns, epoch = self._cap_ns(), seat.shared_epoch
+        cap_ns, epoch = self._cap_ns(seat), seat.shared_epoch
         self.context.do(
             ev.Grant(member.client, self.context.gpu, epoch, quota_ns, lease_ns, cap_ns, admitted, joined, True)
         )
@@ -79,7 +81,7 @@ class SharedGrants:
         if seat.state is State.LEAVING:
             lease_ns = policy.lease_margin_ns + policy.cap_shared_ns
         member.lease_until_ns = self.context.now_ns + lease_ns
-        cap_ns = self._cap_ns()
+        cap_ns = self._cap_ns(seat)
         self.context.do(
             ev.Extend(member.client, self.context.gpu, seat.shared_epoch, lease_ns, lease_ns, cap_ns, False, True)
         )
@@ -117,6 +119,18 @@ class SharedGrants:
                         self.extend(other, member)
         wait_ns = self.context.now_ns - seat.waiting_since_ns
         self.context.do(ev.Handed(seat.name, self.context.gpu, seat.shared_epoch, wait_ns, wait_ns))
+
+    def tell_all(self) -> None:
+        """Tell all that run how much they may have in flight from now on."""
+        holder = self.grant.holder
+        if holder is not None and holder.state is State.HOLDING:
+            self.grants.shape(holder)
+            for member in holder.with_standing(Standing.HOLDS):
+                self.grants.extend(member)
+        for seat in self.beside.sharing.values():
+            if seat.state is State.SHARED:
+                for member in seat.with_standing(Standing.HOLDS):
+                    self.extend(seat, member)
 
     def _tell_of_company(self, holder: Seat) -> None:
         """Others begin to run beside the holder: it is to say what it uses from here on, and to take no span for the

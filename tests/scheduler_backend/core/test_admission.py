@@ -5,6 +5,7 @@ from __future__ import annotations
 from scheduler_backend.core import events as ev
 from scheduler_backend.core.beside import BUSY, FAVOUR_NS
 from scheduler_backend.core.company import PROCESSES_MOST, Company
+from scheduler_backend.core.duty import ROOM_PPM
 from scheduler_backend.core.policy import MS, Policy
 from scheduler_backend.core.seat import Seat, State
 from tests.scheduler_backend.core.parts import HALF, Parts
@@ -21,6 +22,7 @@ def made(policy: Policy | None = None) -> tuple[Company, Parts]:
         parts.reservation,
         parts.beside,
         parts.promises,
+        parts.shared,
         parts.rows,
     )
     return company, parts
@@ -77,6 +79,7 @@ def test_one_that_lags_runs_alone_until_it_has_caught_up() -> None:
     a, b = parts.add("a"), parts.add("b")
     known(parts, a, b)
     parts.share(a, b)
+    a.duty.ppm = ROOM_PPM + 1
     a.ahead_ns = -parts.policy.shared_lag_ns - 1
     company.share()
     assert (parts.beside.favoured, parts.beside.favoured_until_ns) == ("a", FAVOUR_NS)
@@ -84,6 +87,43 @@ def test_one_that_lags_runs_alone_until_it_has_caught_up() -> None:
     a.ahead_ns = 0
     company.share()
     assert parts.beside.favoured == ""
+
+
+def test_beside_one_that_lags_and_would_leave_the_card_idle_the_others_go_on_slowly() -> None:
+    """Whether they have turns or not; each is told, and told again when it is over."""
+    company, parts = made()
+    a, b, c = parts.add("a"), parts.add("b"), parts.add("c")
+    known(parts, a, b)
+    parts.share(a, b)
+    c.duty.turned_ns = 0
+    parts.want(c)
+    parts.hold(c)
+    a.ahead_ns = -parts.policy.shared_lag_ns - 1
+    company.share()
+    assert parts.beside.favoured == "a"
+    assert (a.state, b.state, c.state) == (State.SHARED, State.SHARED, State.HOLDING)
+    gentle_ns, told = parts.policy.cap_gentle_ns, parts.done(ev.Extend)
+    assert {one.client: one.cap_ns == gentle_ns for one in told} == {1: False, 2: True, 3: True}
+    parts.context.begin()
+    company.share()
+    assert parts.done(ev.Extend) == []
+    a.ahead_ns = 0
+    company.share()
+    assert parts.beside.favoured == ""
+    assert [one.cap_ns > gentle_ns for one in parts.done(ev.Extend)] == [True] * 3
+
+
+def test_one_that_lags_all_the_same_has_the_card_alone() -> None:
+    company, parts = made()
+    a, b = parts.add("a"), parts.add("b")
+    known(parts, a, b)
+    parts.share(a, b)
+    a.ahead_ns = -parts.policy.shared_lag_ns - 1
+    company.share()
+    assert (parts.beside.favoured, parts.beside.gently, b.state) == ("a", True, State.SHARED)
+    a.ahead_ns = -parts.policy.shared_lag_ns * 3 // 2 - 1
+    company.share()
+    assert (parts.beside.favoured, parts.beside.gently, b.state) == ("a", False, State.LEAVING)
 
 
 def test_those_that_are_not_host_bound_lag_together() -> None:

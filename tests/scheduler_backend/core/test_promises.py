@@ -75,6 +75,20 @@ def test_what_one_says_that_it_used_is_what_it_would_have_held_alone() -> None:
     assert a.ahead_ns == -5 * MS + 6 * MS  # its duty is a half
 
 
+def test_one_for_whom_others_go_slowly_got_what_it_used_and_not_what_it_says_that_it_did_not_wait() -> None:
+    parts = Parts()
+    a, b = parts.add("a"), parts.add("b")
+    parts.share(a, b)
+    parts.beside.favour("a", 50 * MS, gently=True)
+    for one in (a, b):
+        parts.promises.hear(one, used(one, 100))
+    parts.at(10)
+    for one in (a, b):
+        parts.promises.hear(one, used(one, 101))
+    assert a.ahead_ns == -5 * MS + 2 * MS
+    assert b.ahead_ns == -5 * MS + 10 * MS
+
+
 def test_it_used_no_more_than_the_gpu_could_give_it() -> None:
     parts = Parts()
     a, b = parts.add("a"), parts.add("b")

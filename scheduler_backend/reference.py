@@ -43,7 +43,7 @@ MEANINGS = {  # of the constants of the policy
     "cap_ns": "of work in flight at most, while others wait",
     "cap_short_ns": "the same while one with bursts below `short_burst_ms` is there",
     "cap_prompt_ns": "the same while a latency tenant is there that is to have the card alone",
-    "cap_gentle_ns": "the same while one that leaves the card idle anyway lags: one launch at a time",
+    "cap_lag_ns": "the same while one that leaves the card idle anyway lags: one launch at a time",
     "cap_latency_ns": "a latency tenant's own",
     "cap_alone_ns": "of one who is alone",
     "short_burst_ns": "bursts below it fit into a quota",

@@ -114,7 +114,7 @@ static inline uint64_t lane_inflight(const struct lane *lane) {
 static inline bool lane_is_held(const struct lane *lane) {
     uint32_t held = PEEK(lane->held);
 
-    return held && !segments_is_released(lane->ordinal, held);
+    return held && !segments_is_released(PEEK(lane->ordinal), held);
 }
 
 /* From when on the device may have worked on what was launched at `first_ns` and held in that segment. */

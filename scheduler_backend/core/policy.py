@@ -42,7 +42,7 @@ class Policy(NamedTuple):
     cap_ns: int = 1 * MS  # most work in flight, contended
     cap_short_ns: int = 300_000  # while one with bursts below short_burst_ns is registered
     cap_prompt_ns: int = 200_000  # while a latency tenant is: what was launched ahead is all that it waits for
-    cap_gentle_ns: int = 10_000  # one launch at a time, while one that leaves the card idle anyway lags beside others
+    cap_lag_ns: int = 10_000  # one launch at a time, while one that leaves the card idle anyway lags beside others
     cap_latency_ns: int = 3 * MS  # a latency tenant's own: whoever waits for it waits for its burst
     cap_alone_ns: int = 20 * MS
     short_burst_ns: int = 8 * MS  # those fit into a quota, with the quarter that is added

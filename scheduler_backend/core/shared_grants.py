@@ -48,7 +48,7 @@ class SharedGrants:
         is to run beside others meets as much in flight before each of its kernels: the first is no exception.
         """
         if self.beside.goes_slow(seat.name):
-            return self.policy.cap_gentle_ns
+            return self.policy.cap_lag_ns
         latency = self.tenants.latency(self.context.now_ns)
         if not latency:
             return self.policy.cap_shared_ns

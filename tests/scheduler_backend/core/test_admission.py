@@ -102,7 +102,7 @@ def test_beside_one_that_lags_and_would_leave_the_card_idle_the_others_go_on_slo
     company.share()
     assert parts.beside.favoured == "a"
     assert (a.state, b.state, c.state) == (State.SHARED, State.SHARED, State.HOLDING)
-    gentle_ns, told = parts.policy.cap_gentle_ns, parts.done(ev.Extend)
+    gentle_ns, told = parts.policy.cap_lag_ns, parts.done(ev.Extend)
     assert {one.client: one.cap_ns == gentle_ns for one in told} == {1: False, 2: True, 3: True}
     parts.context.begin()
     company.share()

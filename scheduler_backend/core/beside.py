@@ -68,9 +68,16 @@ class Beside:
         """Return whether it stops for another just now."""
         return not self.gently and self.favoured not in ("", name)
 
-    def goes_slow(self, name: str) -> bool:
+    def goes_slow(self, seat: Seat) -> bool:
         """Return whether it has one launch in flight, for another that would leave the card idle if it had it alone."""
-        return self.gently and self.favoured != name
+        return self.gently and self.favoured != seat.name
+
+    def counts_use(self, seat: Seat) -> bool:
+        """Return whether what it uses is all that it gets just now. For the one that is favoured others are slow for
+        what it uses, not for its waits; and who has one launch in flight waits for its own, which it does not call
+        waiting for the card.
+        """
+        return self.gently and (self.favoured == seat.name or self.goes_slow(seat))
 
     def holds_up(self) -> bool:
         """Return whether the free token may go to nobody: a tenant runs alone without it, or those that run beside

@@ -44,7 +44,7 @@ class Grants:
     def shape_of(self, seat: Seat) -> tuple[bool, int]:
         """How its grants look now: whether they end, and how much work may be in flight."""
         company = self.tenants.company(seat, self.context.now_ns)
-        cap_ns = min(company.cap_ns, self.policy.cap_lag_ns) if self.beside.goes_slow(seat.name) else company.cap_ns
+        cap_ns = min(company.cap_ns, self.policy.cap_lag_ns) if self.beside.goes_slow(seat) else company.cap_ns
         if seat.together:
             return True, min(cap_ns, self.tenants.cap_beside_ns(seat))
         return company.ends, cap_ns

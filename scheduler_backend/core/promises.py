@@ -252,8 +252,7 @@ class Promises:
                 member.alone_since_ns, member.alone_used_ns = self.context.now_ns, 0
         member.alone = alone
         self._use(seat, used_ns)
-        slowly = self.beside.gently and self.beside.favoured == seat.name  # others are slow for what it uses, not waits
-        self._get(seat, beside_ns, 0 if slowly else got_ns)
+        self._get(seat, beside_ns, 0 if self.beside.counts_use(seat) else got_ns)
 
     def _see_alone(self, seat: Seat, used_ns: int) -> None:
         """One of its processes has told of a time in which the tenant had the card alone: all of them together."""
@@ -274,6 +273,7 @@ class Promises:
     def hear_held(self, seat: Seat, event: ev.Used) -> None:
         """Take what a process of the holder says that it used, beside others."""
         _, used_ns, got_ns = self._used_since(seat, event)
+        got_ns = 0 if self.beside.counts_use(seat) else got_ns
         self._use_held(seat, used_ns, got_ns, self.context.now_ns - self.grant.granted_ns)
 
     def hear_last(self, seat: Seat, member: Member, event: ev.TokenReturned) -> None:

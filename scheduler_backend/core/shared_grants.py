@@ -47,7 +47,7 @@ class SharedGrants:
         back waits for what is in flight, and who has the card to itself until then need not wait for slices. One that
         is to run beside others meets as much in flight before each of its kernels: the first is no exception.
         """
-        if self.beside.goes_slow(seat.name):
+        if self.beside.goes_slow(seat):
             return self.policy.cap_lag_ns
         latency = self.tenants.latency(self.context.now_ns)
         if not latency:

@@ -69,8 +69,10 @@ class Beside:
         return not self.gently and self.favoured not in ("", name)
 
     def goes_slow(self, seat: Seat) -> bool:
-        """Return whether it has one launch in flight, for another that would leave the card idle if it had it alone."""
-        return self.gently and self.favoured != seat.name
+        """Return whether it has one launch in flight, for another that would leave the card idle if it had it alone.
+        One of class latency goes on as it does: it makes room later than all others, if at all (company.py).
+        """
+        return self.gently and self.favoured != seat.name and not (seat.latency and seat.request_ppm)
 
     def counts_use(self, seat: Seat) -> bool:
         """Return whether what it uses is all that it gets just now. For the one that is favoured others are slow for

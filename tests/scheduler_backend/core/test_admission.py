@@ -113,6 +113,20 @@ def test_beside_one_that_lags_and_would_leave_the_card_idle_the_others_go_on_slo
     assert [one.cap_ns > gentle_ns for one in parts.done(ev.Extend)] == [True] * 3
 
 
+def test_one_of_class_latency_goes_on_as_it_does_beside_one_that_lags() -> None:
+    """Its kernels would wait for one another, and it for each of them, in every request."""
+    company, parts = made()
+    a, b, server = parts.add("a"), parts.add("b", 0), parts.add("server")
+    server.latency = True
+    known(parts, a, b, server)
+    parts.share(a, b, server)
+    a.ahead_ns = -parts.policy.shared_lag_ns - 1
+    company.share()
+    assert (parts.beside.favoured, parts.beside.gently) == ("a", True)
+    gentle_ns, told = parts.policy.cap_lag_ns, parts.done(ev.Extend)
+    assert {one.client: one.cap_ns == gentle_ns for one in told} == {1: False, 2: True, 3: False}
+
+
 def test_one_that_lags_all_the_same_has_the_card_alone() -> None:
     company, parts = made()
     a, b = parts.add("a"), parts.add("b")

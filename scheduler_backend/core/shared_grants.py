@@ -81,7 +81,10 @@ class SharedGrants:
         if seat.state is State.LEAVING:
             lease_ns = policy.lease_margin_ns + policy.cap_shared_ns
         member.lease_until_ns = self.context.now_ns + lease_ns
-        cap_ns = self._cap_ns(seat)
+        self._tell(seat, member)
+
+    def _tell(self, seat: Seat, member: Member) -> None:
+        lease_ns, cap_ns = member.lease_until_ns - self.context.now_ns, self._cap_ns(seat)
         self.context.do(
             ev.Extend(member.client, self.context.gpu, seat.shared_epoch, lease_ns, lease_ns, cap_ns, False, True)
         )
@@ -121,16 +124,20 @@ class SharedGrants:
         self.context.do(ev.Handed(seat.name, self.context.gpu, seat.shared_epoch, wait_ns, wait_ns))
 
     def tell_all(self) -> None:
-        """Tell all that run how much they may have in flight from now on."""
-        holder = self.grant.holder
-        if holder is not None and holder.state is State.HOLDING:
+        """Tell all that run how much they may have in flight from now on. That is no sign of life of theirs: those
+        beside others have what is left of their leases, and a holder hears of it while its quota lasts. Else one that
+        is frozen would keep its place for as long as others lag and catch up.
+        """
+        holder, now_ns = self.grant.holder, self.context.now_ns
+        if holder is not None and holder.state is State.HOLDING and now_ns < self.grant.quota_until_ns:
             self.grants.shape(holder)
             for member in holder.with_standing(Standing.HOLDS):
                 self.grants.extend(member)
         for seat in self.beside.sharing.values():
             if seat.state is State.SHARED:
                 for member in seat.with_standing(Standing.HOLDS):
-                    self.extend(seat, member)
+                    if now_ns < member.lease_until_ns:
+                        self._tell(seat, member)
 
     def _tell_of_company(self, holder: Seat) -> None:
         """Others begin to run beside the holder: it is to say what it uses from here on, and to take no span for the

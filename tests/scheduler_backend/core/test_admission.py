@@ -127,6 +127,29 @@ def test_one_of_class_latency_goes_on_as_it_does_beside_one_that_lags() -> None:
     assert {one.client: one.cap_ns == gentle_ns for one in told} == {1: False, 2: True, 3: False}
 
 
+def test_who_is_told_to_go_slowly_has_no_longer_lease_for_that() -> None:
+    """One that is frozen would have kept the token, or its place beside others, for as long as some come and go so."""
+    company, parts = made()
+    a, b, c = parts.add("a"), parts.add("b"), parts.add("c")
+    known(parts, a, b)
+    parts.share(a, b)
+    c.duty.turned_ns = 0
+    parts.want(c)
+    parts.hold(c, 10 * MS)
+    until_ns = {seat.name: member.lease_until_ns for seat in (a, b, c) for member in seat.members.values()}
+    for at_ms in (5, 20):
+        parts.at(at_ms)
+        a.ahead_ns = -parts.policy.shared_lag_ns - 1
+        company.share()
+        assert (parts.beside.favoured, parts.beside.gently) == ("a", True)
+        told = {one.client: parts.context.now_ns + one.lease_ns for one in parts.done(ev.Extend)}
+        assert told == {1: until_ns["a"], 2: until_ns["b"]} | ({3: until_ns["c"]} if at_ms == 5 else {})
+        for seat in (a, b, c):
+            assert [member.lease_until_ns for member in seat.members.values()] == [until_ns[seat.name]]
+        a.ahead_ns = 0
+        company.share()
+
+
 def test_one_that_lags_all_the_same_has_the_card_alone() -> None:
     company, parts = made()
     a, b = parts.add("a"), parts.add("b")

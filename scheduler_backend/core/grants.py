@@ -65,7 +65,8 @@ class Grants:
         member.epoch = self.grant.epoch
         member.granted_ns = self.context.now_ns
         member.base_ns, member.used_ns = -1, 0
-        member.used_at_ns, member.metered_ns = self.context.now_ns, self.tenants.by_client[member.client].metered_ns
+        seat = self.tenants.by_client[member.client]
+        member.used_at_ns, member.metered_ns, member.gentle_ns = self.context.now_ns, seat.metered_ns, seat.gentle_ns
         member.lease_until_ns = self.context.now_ns + lease_ns
         member.asks_again = False
         ends = self.grant.contended or admitted or self.grant.is_limited()

@@ -84,6 +84,9 @@ class Promises:
         unmoved = [seat for seat in sharing if seat.latency and self.beside.stands_back(seat.name)]
         for seat in unmoved:  # it makes no room: what it got is the time itself, whatever it says
             seat.metered_ns += max(0, now_ns - self.context.now_ns)
+        if self.beside.gently:
+            for seat in (*sharing, *([self.grant.holder] if self.grant.holder is not None else [])):
+                seat.gentle_ns += max(0, now_ns - self.context.now_ns) if self.beside.counts_use(seat) else 0
         if span_ns <= 0 or self.beside.is_nobodys(self.context.now_ns):
             return  # to see one alone is nobody's time, or the others would be owed it and run alone in their turn
         if not (self.beside.sharing or self.beside.paused) and (
@@ -252,7 +255,7 @@ class Promises:
                 member.alone_since_ns, member.alone_used_ns = self.context.now_ns, 0
         member.alone = alone
         self._use(seat, used_ns)
-        self._get(seat, beside_ns, 0 if self.beside.counts_use(seat) else got_ns)
+        self._get(seat, beside_ns, got_ns)
 
     def _see_alone(self, seat: Seat, used_ns: int) -> None:
         """One of its processes has told of a time in which the tenant had the card alone: all of them together."""
@@ -273,7 +276,6 @@ class Promises:
     def hear_held(self, seat: Seat, event: ev.Used) -> None:
         """Take what a process of the holder says that it used, beside others."""
         _, used_ns, got_ns = self._used_since(seat, event)
-        got_ns = 0 if self.beside.counts_use(seat) else got_ns
         self._use_held(seat, used_ns, got_ns, self.context.now_ns - self.grant.granted_ns)
 
     def hear_last(self, seat: Seat, member: Member, event: ev.TokenReturned) -> None:
@@ -284,7 +286,8 @@ class Promises:
 
     def _used_since(self, seat: Seat, event: ev.Used) -> tuple[int, int, int]:
         """What a process used since its last word under this grant; and beside others, what of that, and for how long
-        it had not to wait for the card: a mean of its tenant's processes. The first word says from where to count.
+        it had not to wait for the card: a mean of its tenant's processes. The first word says from where to count. Of
+        time in which what it used is all that it got (Beside.counts_use) nothing counts as that.
         """
         member = seat.members[event.client]
         if member.standing is not Standing.HOLDS or event.epoch != member.epoch:
@@ -294,7 +297,8 @@ class Promises:
             member.base_ns = event.busy_ns
         used_ns = max(0, event.busy_ns - member.base_ns - member.used_ns)
         free_ns = self.context.now_ns - member.used_at_ns - max(0, event.waited_ns - member.waited_ns)
-        beside = self._beside(seat, member, used_ns, 0 if first or not used_ns else max(0, free_ns))
+        counts_ns = 0 if first or not used_ns else max(0, free_ns - (seat.gentle_ns - member.gentle_ns))
+        beside = self._beside(seat, member, used_ns, counts_ns)
         if seat.name in self.beside.host_bound and not first:
             self._idle(seat, member, used_ns, free_ns)
             self._see_free(seat, member, used_ns, free_ns)
@@ -302,6 +306,7 @@ class Promises:
                 seat.duty.observe_crowd(used_ns, max(0, event.waited_ns - member.waited_ns), self.context.now_ns)
         member.used_ns += used_ns
         member.waited_ns, member.used_at_ns, member.metered_ns = event.waited_ns, self.context.now_ns, seat.metered_ns
+        member.gentle_ns = seat.gentle_ns
         return used_ns, *beside
 
     def _idle(self, seat: Seat, member: Member, used_ns: int, free_ns: int) -> None:

@@ -50,7 +50,7 @@ class Member:
 
     __slots__ = (
         "adrift", "again", "alone", "alone_ppm", "alone_since_ns", "alone_used_ns", "asks_again", "base_ns", "bursts",
-        "client", "epoch", "free", "granted_ns", "heard_ns", "idle_ns", "lease_until_ns", "metered_ns",
+        "client", "epoch", "free", "gentle_ns", "granted_ns", "heard_ns", "idle_ns", "lease_until_ns", "metered_ns",
         "span_ns", "standing", "stray_since_ns", "stray_total_ns", "used_at_ns", "used_ns", "waited_ns",
     )  # fmt: skip
 
@@ -73,7 +73,8 @@ class Member:
         self.waited_ns = 0  # of all time, as it said last
         self.idle_ns = 0  # of what its tenant got, what words said since then of which none had used anything
         self.used_at_ns = 0  # when it said so last
-        self.metered_ns = 0  # ... and its tenant's metered time then
+        self.metered_ns = 0  # ... and its tenant's metered time then,
+        self.gentle_ns = 0  # ... and the time in which what that used was all that it got
         self.alone = False  # ... and whether its tenant had the card alone then
         self.alone_ppm = -1  # what it used of the time since the word before, where that was so then, too
         self.alone_since_ns = self.alone_used_ns = 0  # what it has used since it was last seen so
@@ -126,6 +127,7 @@ class Seat:
         self.lagged_ns = 0  # what turns owed it when it left them to run beside others: they owe it that afterwards
         self.ahead_ns = 0  # beside others: what it got before what it was promised, as time alone; below 0: it lags
         self.metered_ns = 0  # for so long it had the card alone, ever: that time is counted as it passes
+        self.gentle_ns = 0  # for so long what it used was all that it got, ever (Beside.counts_use)
         self.counted_ns = 0  # of its turn, what was counted as got, either way
         self.got_free_ns = self.got_used_ns = self.got_ns = 0  # of late, by either measure; the greater is counted
         self.used_ns = 0  # under its shared grant

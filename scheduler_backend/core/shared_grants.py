@@ -67,7 +67,7 @@ class SharedGrants:
         member.granted_ns = self.context.now_ns
         member.lease_until_ns = self.context.now_ns + lease_ns
         member.base_ns, member.used_ns, member.alone, member.alone_ppm = -1, 0, False, -1
-        member.used_at_ns, member.metered_ns = self.context.now_ns, seat.metered_ns
+        member.used_at_ns, member.metered_ns, member.gentle_ns = self.context.now_ns, seat.metered_ns, seat.gentle_ns
         quota_ns = policy.valve_ns if admitted else lease_ns
         cap_ns, epoch = self._cap_ns(seat), seat.shared_epoch
         self.context.do(

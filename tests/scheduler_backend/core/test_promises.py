@@ -89,6 +89,24 @@ def test_while_others_go_slowly_for_one_all_got_what_they_used_and_not_what_they
     assert (a.ahead_ns, b.ahead_ns) == (-5 * MS + 2 * MS, -5 * MS + 2 * MS)
 
 
+def test_of_a_word_that_comes_after_it_the_time_in_which_one_went_slowly_does_not_count() -> None:
+    """Nor does the time before that count less, where a word comes within it."""
+    parts = Parts()
+    a, b = parts.add("a"), parts.add("b")
+    parts.share(a, b)
+    parts.promises.hear(b, used(b, 100))
+    parts.at(3)
+    parts.beside.favour("a", 50 * MS, gently=True)
+    parts.at(7)
+    parts.promises.hear(b, used(b, 100.5))
+    assert b.ahead_ns == -3.5 * MS + 3 * MS
+    parts.at(10)
+    parts.beside.favour_nobody()
+    parts.at(17)
+    parts.promises.hear(b, used(b, 101))
+    assert b.ahead_ns == -8.5 * MS + 3 * MS + 7 * MS
+
+
 def test_a_holder_that_goes_slowly_for_another_got_what_it_used_as_well() -> None:
     parts = Parts()
     a, b = parts.add("a"), parts.add("b")

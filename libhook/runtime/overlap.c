@@ -71,8 +71,8 @@ bool overlap_is_seen(const struct gate *gate) {
 }
 
 void overlap_account(
-    struct gate *gate, uint64_t wanted_ns, uint64_t start_ns, uint64_t end_ns, uint64_t work_ns, bool shared) {
-    if (shared)
+    struct gate *gate, uint64_t wanted_ns, uint64_t start_ns, uint64_t end_ns, uint64_t work_ns, bool anywhere) {
+    if (anywhere)
         gate_account_within(gate, wanted_ns, start_ns, end_ns, work_ns, !overlap_is_seen(gate));
     else
         gate_account(gate, wanted_ns, end_ns - work_ns, end_ns);

@@ -36,9 +36,9 @@ uint64_t overlap_of(const struct gate *gate, uint64_t sum_ns, uint64_t most_ns);
 /* Does the card run streams beside each other, by what was seen of late? */
 bool overlap_is_seen(const struct gate *gate);
 
-/* Account for `work_ns` of the time between these: beside others it lay anywhere in it, else at its end. */
+/* Account for `work_ns` of the time between these, in which it lay `anywhere`, as beside others, or at the end. */
 void overlap_account(
-    struct gate *gate, uint64_t wanted_ns, uint64_t start_ns, uint64_t end_ns, uint64_t work_ns, bool shared);
+    struct gate *gate, uint64_t wanted_ns, uint64_t start_ns, uint64_t end_ns, uint64_t work_ns, bool anywhere);
 
 /* The cap. Where streams run beside each other it is more: a program that fills one after the other waits at each for what
  * is more than the cap in it, while the others have nothing. */

@@ -36,6 +36,18 @@ def known(parts: Parts, *seats: Seat) -> None:
         parts.beside.sort(seat)
 
 
+def two_beside_a_holder() -> tuple[Company, Parts, tuple[Seat, Seat, Seat]]:
+    """Two that are host-bound and run beside others; the third has the token for 10 ms."""
+    company, parts = made()
+    a, b, c = parts.add("a"), parts.add("b"), parts.add("c")
+    known(parts, a, b)
+    parts.share(a, b)
+    c.duty.turned_ns = 0
+    parts.want(c)
+    parts.hold(c, 10 * MS)
+    return company, parts, (a, b, c)
+
+
 def test_nothing_is_to_be_done_where_nobody_is_host_bound() -> None:
     company, parts = made()
     parts.want(parts.add("a"))
@@ -91,13 +103,7 @@ def test_one_that_lags_runs_alone_until_it_has_caught_up() -> None:
 
 def test_beside_one_that_lags_and_would_leave_the_card_idle_the_others_go_on_slowly() -> None:
     """Whether they have turns or not; each is told, and told again when it is over."""
-    company, parts = made()
-    a, b, c = parts.add("a"), parts.add("b"), parts.add("c")
-    known(parts, a, b)
-    parts.share(a, b)
-    c.duty.turned_ns = 0
-    parts.want(c)
-    parts.hold(c)
+    company, parts, (a, b, c) = two_beside_a_holder()
     a.ahead_ns = -parts.policy.shared_lag_ns - 1
     company.share()
     assert parts.beside.favoured == "a"
@@ -129,13 +135,7 @@ def test_one_of_class_latency_goes_on_as_it_does_beside_one_that_lags() -> None:
 
 def test_who_is_told_to_go_slowly_has_no_longer_lease_for_that() -> None:
     """One that is frozen would have kept the token, or its place beside others, for as long as some come and go so."""
-    company, parts = made()
-    a, b, c = parts.add("a"), parts.add("b"), parts.add("c")
-    known(parts, a, b)
-    parts.share(a, b)
-    c.duty.turned_ns = 0
-    parts.want(c)
-    parts.hold(c, 10 * MS)
+    company, parts, (a, b, c) = two_beside_a_holder()
     until_ns = {seat.name: member.lease_until_ns for seat in (a, b, c) for member in seat.members.values()}
     for at_ms in (5, 20):
         parts.at(at_ms)
